@@ -1,0 +1,1 @@
+"""Networks, offline reinforcement learning algorithms and the policy artefact."""

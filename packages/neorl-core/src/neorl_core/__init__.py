@@ -1,0 +1,49 @@
+"""Pure JAX mathematics for offline reinforcement learning and process control."""
+
+from neorl_core._arrays import as_arrays as as_arrays
+from neorl_core._channels import Channel as Channel
+from neorl_core._channels import CostChannel as CostChannel
+from neorl_core._channels import Spec as Spec
+from neorl_core._channels import highs as highs
+from neorl_core._channels import lows as lows
+from neorl_core._channels import spec_from_dict as spec_from_dict
+from neorl_core._channels import spec_to_dict as spec_to_dict
+from neorl_core._data_statistics import DataStatistics as DataStatistics
+from neorl_core._data_statistics import FieldStatistics as FieldStatistics
+from neorl_core._experience import Step as Step
+from neorl_core._experience import Trajectory as Trajectory
+from neorl_core._experience import Transition as Transition
+from neorl_core._pid import PID as PID
+from neorl_core._pid import PIDCarry as PIDCarry
+from neorl_core._protocols import Environment as Environment
+from neorl_core._protocols import Policy as Policy
+from neorl_core._scaling import Affine as Affine
+from neorl_core._scaling import standardiser as standardiser
+from neorl_core._scaling import unit_interval as unit_interval
+from neorl_core._simple_policies import ConstantPolicy as ConstantPolicy
+from neorl_core._simple_policies import UniformPolicy as UniformPolicy
+
+__all__ = [
+    "PID",
+    "Affine",
+    "Channel",
+    "ConstantPolicy",
+    "CostChannel",
+    "DataStatistics",
+    "Environment",
+    "FieldStatistics",
+    "PIDCarry",
+    "Policy",
+    "Spec",
+    "Step",
+    "Trajectory",
+    "Transition",
+    "UniformPolicy",
+    "as_arrays",
+    "highs",
+    "lows",
+    "spec_from_dict",
+    "spec_to_dict",
+    "standardiser",
+    "unit_interval",
+]

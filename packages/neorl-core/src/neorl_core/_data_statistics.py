@@ -1,0 +1,43 @@
+"""Summary of a training split, from one pass, which every learner is initialised with."""
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Float
+
+
+class FieldStatistics(NamedTuple):
+    """Count, mean, standard deviation and range of one field, channel by channel.
+
+    Attributes:
+        count: Number of rows that entered, scalar float.
+        mean: Shape ``(channel,)``, or ``()`` for a scalar field; physical units.
+        std: Population standard deviation, same shape.
+        min: Same shape.
+        max: Same shape.
+    """
+
+    count: Float[Array, ""]
+    mean: Float[Array, " *channel"]
+    std: Float[Array, " *channel"]
+    min: Float[Array, " *channel"]
+    max: Float[Array, " *channel"]
+
+
+class DataStatistics(NamedTuple):
+    """Statistics of every field of a training split.
+
+    Attributes:
+        obs: Of ``obs``, shapes ``(obs,)``.
+        action: Of ``action``, shapes ``(act,)``.
+        reward: Of ``reward``, scalars.
+        cost: Of ``cost``, shapes ``(cost,)``; may be of length zero.
+        episode_return: Of the undiscounted returns of the episodes, scalars.
+        episode_length: Of the lengths of the episodes in steps, scalars.
+    """
+
+    obs: FieldStatistics
+    action: FieldStatistics
+    reward: FieldStatistics
+    cost: FieldStatistics
+    episode_return: FieldStatistics
+    episode_length: FieldStatistics

@@ -1,0 +1,66 @@
+"""Containers of experience: every field is data."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+from jaxtyping import Array, Bool, Float
+
+
+class Transition(NamedTuple):
+    """One step of experience, or many along leading axes. Physical units throughout.
+
+    Bootstrapping multiplies by ``1 - terminated`` only: a truncated step bootstraps from its own
+    ``next_obs``. The last row of every contiguous piece of a log is marked truncated. A field
+    that a learner does not need may be ``None``.
+
+    Attributes:
+        obs: Observation before the action, shape ``(..., obs)``.
+        action: The action that the plant received, shape ``(..., act)``.
+        reward: Shape ``(...,)``.
+        cost: Cost vector, shape ``(..., cost)``; the last axis may have length zero.
+        next_obs: Observation after the action, shape ``(..., obs)``; never that of a reset.
+        next_action: The following action of the same episode; zero and unused where
+            ``terminated | truncated``.
+        terminated: The plant ended the episode (trip or success): nothing follows.
+        truncated: The record ended here; the plant went on.
+        mask: Where false, the row reaches no loss and no statistic.
+    """
+
+    obs: Float[Array, "*batch obs"]
+    action: Float[Array, "*batch act"]
+    reward: Float[Array, " *batch"]
+    cost: Float[Array, "*batch cost"] | None
+    next_obs: Float[Array, "*batch obs"] | None
+    next_action: Float[Array, "*batch act"] | None
+    terminated: Bool[Array, " *batch"]
+    truncated: Bool[Array, " *batch"]
+    mask: Bool[Array, " *batch"] | None
+
+
+Trajectory: TypeAlias = Transition
+"""A Transition of one episode, with time as its first axis."""
+
+
+class Step(NamedTuple):
+    """What an environment answers to an action.
+
+    Attributes:
+        obs: The observation to act on next, shape ``(obs,)``.
+        final_obs: The observation of this transition; differs from ``obs`` only after an
+            automatic reset.
+        reward: Scalar.
+        cost: Shape ``(cost,)``.
+        applied: The action after the plant's own limits, shape ``(act,)``: what a collector
+            records and what ``Policy.sent`` is given.
+        terminated: The plant ended the episode.
+        truncated: The clock ended the episode.
+        info: A NamedTuple of arrays that the environment defines, or ``()``.
+    """
+
+    obs: Float[Array, " obs"]
+    final_obs: Float[Array, " obs"]
+    reward: Float[Array, ""]
+    cost: Float[Array, " cost"]
+    applied: Float[Array, " act"]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    info: Any

@@ -1,0 +1,128 @@
+"""A bank of PID loops with overrides, as one pure policy."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class PIDCarry(NamedTuple):
+    """What a bank of PID loops remembers between steps.
+
+    Attributes:
+        integral: Integral part of every loop, in units of its output, shape ``(loop,)``.
+        derivative: Filtered derivative of every measurement, per second, shape ``(loop,)``.
+        measurement: Last measurement, shape ``(loop,)``; NaN before the first step.
+        held: The integral that the last step would keep if its output were sent unchanged, less
+            that output: ``sent`` adds the action really sent and so back-calculates the integral.
+        output: Last proposed output, shape ``(loop,)``; NaN before the first step.
+    """
+
+    integral: Float[Array, " loop"]
+    derivative: Float[Array, " loop"]
+    measurement: Float[Array, " loop"]
+    held: Float[Array, " loop"]
+    output: Float[Array, " loop"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PID:
+    """One PID loop per action channel, in parallel form, with back-calculation.
+
+    Loop ``i`` reads ``y = obs[measured[i]]`` and computes, with the error ``e = setpoint[i] - y``,
+
+    ``u = bias + kp e + I - kd dy/dt``, ``I += ki e dt``, clipped to ``[low, high]``.
+
+    The derivative acts on the measurement, so a set-point step gives no kick. Where a larger
+    output lowers the measurement, the gains are negative. When the plant receives another action
+    than the proposed one (saturation, a filter, another controller in charge), :meth:`sent` moves
+    the integral so that the loop would have proposed just that action: no windup, no bump at
+    hand-over. Loops with ``ki = 0`` have no integral and do not track.
+
+    An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
+    ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes.
+
+    Attributes:
+        kp: Proportional gains, output units per measured unit, shape ``(loop,)``.
+        ki: Integral gains, per second, shape ``(loop,)``.
+        kd: Derivative gains, seconds, shape ``(loop,)``.
+        tau: Time constants of the derivative filters in seconds, shape ``(loop,)``.
+        setpoint: Shape ``(loop,)``.
+        bias: Output at zero error, shape ``(loop,)``.
+        low: Lower limits of the outputs, shape ``(loop,)``.
+        high: Upper limits of the outputs, shape ``(loop,)``.
+        dt: Control period in seconds, scalar.
+        override_below: Thresholds, shape ``(override,)``; may be empty.
+        override_cap: Caps, shape ``(override,)``.
+        measured: Index of the observation that each loop controls.
+        override_output: Index of the output that each override caps.
+        override_measured: Index of the observation that each override reads.
+    """
+
+    kp: Float[Array, " loop"]
+    ki: Float[Array, " loop"]
+    kd: Float[Array, " loop"]
+    tau: Float[Array, " loop"]
+    setpoint: Float[Array, " loop"]
+    bias: Float[Array, " loop"]
+    low: Float[Array, " loop"]
+    high: Float[Array, " loop"]
+    dt: Float[Array, ""]
+    override_below: Float[Array, " override"]
+    override_cap: Float[Array, " override"]
+    measured: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    override_output: tuple[int, ...] = dataclasses.field(metadata={"static": True}, default=())
+    override_measured: tuple[int, ...] = dataclasses.field(metadata={"static": True}, default=())
+
+    def initial_carry(self) -> PIDCarry:
+        """No integral, no history."""
+        zero = jnp.zeros_like(self.kp)
+        nothing = jnp.full_like(self.kp, jnp.nan)
+        return PIDCarry(zero, zero, nothing, zero, nothing)
+
+    def __call__(
+        self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[PIDCarry, Float[Array, " act"]]:
+        """One step of every loop.
+
+        Args:
+            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            obs: One observation in physical units.
+            key: Ignored.
+
+        Returns:
+            The new carry and the outputs in physical units, inside ``[low, high]``. A NaN
+            measurement gives a NaN output; a guard catches it.
+
+        Raises:
+            ValueError: If ``obs`` is not of rank one.
+        """
+        if obs.ndim != 1:
+            raise ValueError(f"a PID sees one observation of rank 1, got shape {obs.shape}")
+        measurement = obs[jnp.asarray(self.measured)]
+        error = self.setpoint - measurement
+        last = jnp.where(jnp.isnan(carry.measurement), measurement, carry.measurement)
+        slope = (measurement - last) / self.dt
+        weight = self.dt / (self.tau + self.dt)
+        derivative = carry.derivative + weight * (slope - carry.derivative)
+        integral = carry.integral + self.ki * error * self.dt
+        wanted = self.bias + self.kp * error + integral - self.kd * derivative
+        output = jnp.clip(wanted, self.low, self._caps(obs))
+        new = PIDCarry(integral, derivative, measurement, integral - wanted, output)
+        return self.sent(new, output), output
+
+    def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
+        """Back-calculates the integral from the action that the plant received."""
+        tracks = (self.ki != 0) & jnp.isfinite(action) & jnp.isfinite(carry.held)
+        integral = jnp.where(tracks, carry.held + action, carry.integral)
+        return carry._replace(integral=integral)
+
+    def _caps(self, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
+        if not self.override_output:
+            return self.high
+        active = obs[jnp.asarray(self.override_measured)] < self.override_below
+        caps = jnp.where(active, self.override_cap, jnp.inf)
+        return self.high.at[jnp.asarray(self.override_output)].min(caps)

@@ -1,0 +1,64 @@
+"""Affine maps between physical units and the unit intervals that networks see."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._channels import Channel, highs, lows
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Affine:
+    """The invertible map ``scaled = (physical - offset) / scale``, channel by channel.
+
+    Attributes:
+        offset: In physical units, shape ``(channel,)``.
+        scale: In physical units, positive, shape ``(channel,)``.
+    """
+
+    offset: Float[Array, " channel"]
+    scale: Float[Array, " channel"]
+
+    def to_scaled(self, physical: Float[ArrayLike, "*batch channel"]) -> Array:
+        """Physical units to scaled ones, shape unchanged."""
+        return (physical - self.offset) / self.scale
+
+    def to_physical(self, scaled: Float[ArrayLike, "*batch channel"]) -> Array:
+        """Scaled units to physical ones, shape unchanged."""
+        return scaled * self.scale + self.offset
+
+
+def unit_interval(channels: Sequence[Channel]) -> Affine:
+    """The map that takes ``[low, high]`` of every channel to ``[-1, 1]``.
+
+    Args:
+        channels: Each with its physical range.
+
+    Returns:
+        The map, in float32.
+    """
+    low, high = jnp.asarray(lows(channels)), jnp.asarray(highs(channels))
+    return Affine(offset=(high + low) / 2, scale=(high - low) / 2)
+
+
+def standardiser(
+    mean: Float[Array, " channel"], std: Float[Array, " channel"], *, epsilon: float = 1e-3
+) -> Affine:
+    """The map ``(x - mean) / (std + epsilon * max(1, |mean|))``, safe for constant channels.
+
+    A channel that never moves in the data has ``std = 0``; the floor keeps its scaled value
+    bounded when it does move later, in proportion to its magnitude.
+
+    Args:
+        mean: Per channel, physical units.
+        std: Per channel, physical units, not negative.
+        epsilon: Relative floor of the scale.
+
+    Returns:
+        The map.
+    """
+    return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))

@@ -1,0 +1,1 @@
+"""The policy bundle and its runtime."""

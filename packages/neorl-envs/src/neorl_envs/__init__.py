@@ -1,0 +1,1 @@
+"""Industrial simulators in pure JAX, recorded datasets and plant logs."""

@@ -1,0 +1,1 @@
+"""Constraints as data, action filters and guards with stated guarantees."""

@@ -1,0 +1,1 @@
+"""Compiled training, evaluation, verdicts, checkpoints and tracking."""
