@@ -1,0 +1,42 @@
+"""The policy objective of TD3+BC."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._masked_mean import masked_mean
+
+
+def td3_bc_policy_loss(
+    q: Float[Array, " batch"],
+    action: Float[Array, "batch act"],
+    logged_action: Float[Array, "batch act"],
+    mask: Bool[Array, " batch"] | None = None,
+    *,
+    alpha: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Value less the distance to the log, with the value scaled to the size of the distance.
+
+    ``-lam mean(q) + mean((action - logged_action)^2)`` with ``lam = alpha / mean(|q|)``; both
+    means are over the batch, the second also over the action channels. ``lam`` carries no
+    gradient, so the loss is invariant to ``q -> c q`` for ``c > 0``; ``alpha = 0`` is behaviour
+    cloning.
+
+    Args:
+        q: Value of ``action`` by one critic.
+        action: What the policy would do, in [-1, 1].
+        logged_action: What the log did, in [-1, 1].
+        mask: Rows that count; all where ``None``.
+        alpha: Weight of the value, not negative.
+
+    Returns:
+        Scalar. Where every ``q`` is zero the first term is zero.
+
+    Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
+    arXiv 2106.06860, equation 5.
+    """
+    size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
+    tiny = jnp.finfo(q.dtype).tiny
+    value = masked_mean(q, mask) / jnp.maximum(size, tiny)
+    distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
+    return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)
