@@ -1,0 +1,154 @@
+"""A policy behind its constraints, with a fallback that is always ready to take over."""
+
+import math
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Policy
+from neorl_safety._constraints import ActionConstraints
+from neorl_safety._filter import Context, filter_action
+from neorl_safety._report import SafetyReport, empty_report
+
+Tree = TypeVar("Tree")
+
+
+class GuardCarry(NamedTuple):
+    """What a guarded policy remembers between steps.
+
+    Attributes:
+        policy: Carry of the guarded policy.
+        fallback: Carry of the fallback.
+        previous: The action that the plant received last, shape ``(act,)``; NaN before the first
+            step and where ``sent`` was told so.
+        report: What the filter did in the last step.
+    """
+
+    policy: Any
+    fallback: Any
+    previous: Float[Array, " act"]
+    report: SafetyReport
+
+
+class GuardedPolicy(eqx.Module):
+    """A policy, its fallback and the filter between them and the plant; itself a policy.
+
+    Attributes:
+        policy: The guarded policy.
+        constraints: Hard limits of the action, in physical units.
+        fallback: A deterministic policy that takes over where the guarded one cannot act.
+        dt: Control period in seconds, scalar.
+    """
+
+    policy: Any
+    constraints: ActionConstraints
+    fallback: Any
+    dt: Float[Array, ""]
+
+    def initial_carry(self) -> GuardCarry:
+        """Fresh carries, no previous action, an empty report."""
+        n_action, dtype = self.constraints.n_action, self.constraints.low.dtype
+        return GuardCarry(
+            policy=self.policy.initial_carry(),
+            fallback=self.fallback.initial_carry(),
+            previous=jnp.full((n_action,), jnp.nan, dtype),
+            report=empty_report(n_action, dtype),
+        )
+
+    def __call__(
+        self, carry: GuardCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[GuardCarry, Float[Array, " act"]]:
+        """One step of policy, fallback and filter.
+
+        Args:
+            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            obs: One observation in physical units.
+            key: Passed to the guarded policy; the fallback gets none.
+
+        Returns:
+            The new carry, with the report of this step, and an action that satisfies the
+            constraints as :func:`filter_action` states.
+
+        Raises:
+            ValueError: If ``obs`` is not of rank one, or policy and fallback do not give one
+                action for each constrained channel.
+        """
+        if obs.ndim != 1:
+            raise ValueError(f"a guard sees one observation of rank 1, got shape {obs.shape}")
+        policy_carry, proposed = self.policy(carry.policy, obs, key)
+        fallback_carry, fallback_action = self.fallback(carry.fallback, obs, None)
+        context = Context(obs, carry.previous, self.dt, fallback_action)
+        applied, report = filter_action(self.constraints, context, proposed)
+        return (
+            GuardCarry(
+                policy=_keep_finite(policy_carry, carry.policy),
+                fallback=_keep_finite(fallback_carry, carry.fallback),
+                previous=applied.astype(carry.previous.dtype),
+                report=report,
+            ),
+            applied,
+        )
+
+    def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
+        """Tells policy and fallback what the plant received; NaN where that is not known."""
+        return GuardCarry(
+            policy=_keep_finite(self.policy.sent(carry.policy, action), carry.policy),
+            fallback=_keep_finite(self.fallback.sent(carry.fallback, action), carry.fallback),
+            previous=action.astype(carry.previous.dtype),
+            report=carry.report,
+        )
+
+
+def guard(
+    policy: Policy, constraints: ActionConstraints, fallback: Policy, dt: float | Array
+) -> GuardedPolicy:
+    """Puts a policy behind its constraints, with a fallback ready to take over without a bump.
+
+    Every step runs both policies and filters the proposal; :func:`filter_action` states what
+    holds of the result. A non-finite observation or proposal hands over to the fallback in the
+    same step. Because ``sent`` reaches the fallback in every step, a PID has tracked what was
+    really sent and goes on from there. No entry of either carry ever turns from a finite number
+    into a non-finite one: such an entry keeps its last value, so one bad observation does not
+    poison an integrator or a recurrent state.
+
+    Args:
+        policy: Any policy in physical units.
+        constraints: From :func:`action_constraints`, for the same action channels.
+        fallback: A deterministic policy for the same channels: usually the PID in use.
+        dt: Control period in seconds (``spec.dt``).
+
+    Returns:
+        The guarded policy. Batches are a ``vmap`` outside, ``guard`` inside it.
+
+    Raises:
+        ValueError: If ``dt`` is a concrete number that is not finite and positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import Channel, ConstantPolicy, Spec
+        >>> from neorl_safety import action_constraints, guard
+        >>> valve = Channel("valve", "%", 0.0, 100.0)
+        >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
+        >>> wild, calm = ConstantPolicy(jnp.array([jnp.nan])), ConstantPolicy(jnp.array([40.0]))
+        >>> safe = guard(wild, action_constraints(spec), calm, spec.dt)
+        >>> carry, action = safe(safe.initial_carry(), jnp.ones(1))
+        >>> action.tolist()
+        [40.0]
+    """
+    if not isinstance(dt, jax.core.Tracer) and not (math.isfinite(dt) and dt > 0):
+        raise ValueError(f"dt must be a positive number of seconds, got {dt}")
+    return GuardedPolicy(policy, constraints, fallback, jnp.asarray(dt, constraints.low.dtype))
+
+
+def _keep_finite(new: Tree, old: Tree) -> Tree:
+    """``new``, but with the old value wherever a finite number became a non-finite one."""
+    return jax.tree.map(_keep_finite_leaf, new, old)
+
+
+def _keep_finite_leaf(new: Array, old: Array) -> Array:
+    if not jnp.issubdtype(jnp.result_type(new), jnp.inexact):
+        return new
+    return jnp.where(jnp.isfinite(old) & ~jnp.isfinite(new), old, new)
