@@ -14,6 +14,7 @@ from neorl_safety._report import Limit as Limit
 from neorl_safety._report import SafetyReport as SafetyReport
 from neorl_safety._report import empty_report as empty_report
 from neorl_safety._report import flag_names as flag_names
+from neorl_safety._self_test import fast_math_self_test as fast_math_self_test
 
 __all__ = [
     "ActionConstraints",
@@ -27,6 +28,7 @@ __all__ = [
     "constraints_from_dict",
     "constraints_to_dict",
     "empty_report",
+    "fast_math_self_test",
     "filter_action",
     "flag_names",
     "guard",

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from neorl_core import Spec, highs, lows
@@ -74,7 +75,7 @@ class ActionConstraints(eqx.Module):
                     f"one number for each of the channels {', '.join(self.names)}"
                 )
         values = {field: getattr(self, field) for field in LIMIT_FIELDS}
-        if not any(isinstance(value, jax.core.Tracer) for value in values.values()):
+        if not any(isinstance(value, Tracer) for value in values.values()):
             _refuse_bad_limits(self.names, self.units, values)
 
 

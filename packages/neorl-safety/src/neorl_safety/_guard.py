@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy
@@ -138,7 +139,7 @@ def guard(
         >>> action.tolist()
         [40.0]
     """
-    if not isinstance(dt, jax.core.Tracer) and not (math.isfinite(dt) and dt > 0):
+    if not isinstance(dt, Tracer) and not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt must be a positive number of seconds, got {dt}")
     return GuardedPolicy(policy, constraints, fallback, jnp.asarray(dt, constraints.low.dtype))
 

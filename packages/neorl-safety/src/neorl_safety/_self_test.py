@@ -1,0 +1,51 @@
+"""A start-up test that the compiled filter still sees NaN."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from neorl_safety._constraints import ActionConstraints
+from neorl_safety._filter import Context
+from neorl_safety._report import Flag, SafetyReport
+
+CompiledFilter = Callable[[ActionConstraints, Context, Array], tuple[Array, SafetyReport]]
+
+
+def fast_math_self_test(compiled: CompiledFilter, constraints: ActionConstraints) -> None:
+    """Feeds NaN and infinities through a compiled filter and demands the promised answer.
+
+    A compiler that was told to assume finite numbers ("fast math") drops ``isfinite``: NaN then
+    comes out as the upper limit, unflagged. So the very program that will run is tested.
+
+    Args:
+        compiled: ``jax.jit(filter_action)``, or the same ahead of time.
+        constraints: Well-formed constraints to test with.
+
+    Raises:
+        RuntimeError: If an action is not finite, leaves the box, or is not flagged.
+    """
+    middle = constraints.low / 2 + constraints.high / 2
+    calm = Context(jnp.zeros((1,)), middle, jnp.ones(()), middle)
+    for value in (np.nan, np.inf, -np.inf):
+        bad = jnp.full_like(middle, value)
+        cases = {
+            Flag.REQUEST_NONFINITE: (calm, bad),
+            Flag.OBSERVATION_NONFINITE: (calm._replace(obs=jnp.full((1,), value)), middle),
+            Flag.PREVIOUS_UNKNOWN: (calm._replace(previous=bad), middle),
+            Flag.FALLBACK_NONFINITE: (calm._replace(fallback_action=bad), middle),
+            Flag.BAD_PERIOD: (calm._replace(dt=jnp.full((), value)), middle),
+        }
+        for flag, (context, request) in cases.items():
+            action, report = compiled(constraints, context, request)
+            action = np.asarray(action)
+            inside = (action >= np.asarray(constraints.low)) & (
+                action <= np.asarray(constraints.high)
+            )
+            if not (inside.all() and int(report.flags) & flag):
+                raise RuntimeError(
+                    f"the compiled filter answered {action.tolist()} with flags "
+                    f"{int(report.flags)} to {flag.name} ({value}); expected an action in the box "
+                    f"and flag {int(flag)}: compile it without fast math"
+                )
