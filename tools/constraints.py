@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tools" / "constraints.txt"
-HEADER = "# Written by `hatch run constraints:update`. Applies to every environment of pyproject.toml.\n"
+HEADER = "# Written by `hatch run constraints:update` for all environments.\n"
 
 
 def environment_requirements() -> list[str]:

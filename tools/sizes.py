@@ -1,0 +1,120 @@
+"""Check that files and functions stay small and that code is not written twice.
+
+Usage:
+    python tools/sizes.py           exit 1 and name what is over the budget
+    python tools/sizes.py --table   print the figures of every package as well
+
+Budgets: a file has at most 400 lines, a function (docstring aside) at most 50, and at most 5 % of all windows of six
+code lines (comments, docstrings, imports and blank lines aside) stand in more than one file.
+"""
+
+import argparse
+import ast
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES, FUNCTION_LINES, WINDOW, REPEATED = 400, 50, 6, 0.05
+
+
+def source_files(root: Path) -> list[Path]:
+    """The code of the packages and of the tools."""
+    return sorted([*root.glob("packages/*/src/**/*.py"), *root.glob("tools/**/*.py")])
+
+
+def test_files(root: Path) -> list[Path]:
+    """The tests, for which only the length of a file is limited."""
+    return sorted([*root.glob("packages/*/tests/**/*.py"), *root.glob("tests/**/*.py")])
+
+
+def functions(tree: ast.AST) -> Iterator[tuple[str, int, int]]:
+    """Name, first line and number of lines of every function, docstring aside."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False)
+            prose = documented.count("\n") + 1 if documented else 0
+            yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1 - prose
+
+
+def code_lines(text: str) -> list[str]:
+    """The lines that say something: no comments, docstrings, imports or blank lines."""
+    tree = ast.parse(text)
+    silent: set[int] = set()
+    for node in ast.walk(tree):
+        prose = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if prose or isinstance(node, ast.Import | ast.ImportFrom):
+            silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    numbered = enumerate(text.splitlines(), 1)
+    lines = [line.strip() for number, line in numbered if number not in silent]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def repeated_windows(files: list[Path]) -> tuple[float, list[tuple[Path, Path, str]]]:
+    """Share of six-line windows that stand in another file too, and one example per pair."""
+    owners: dict[tuple[str, ...], set[Path]] = defaultdict(set)
+    windows: dict[Path, list[tuple[str, ...]]] = {}
+    for file in files:
+        lines = code_lines(file.read_text())
+        windows[file] = [tuple(lines[i : i + WINDOW]) for i in range(len(lines) - WINDOW + 1)]
+        for window in windows[file]:
+            owners[window].add(file)
+    total = sum(len(found) for found in windows.values())
+    twice = sum(len(owners[w]) > 1 for found in windows.values() for w in found)
+    pairs: dict[tuple[Path, Path], str] = {}
+    for window, files_with in owners.items():
+        first, *rest = sorted(files_with)
+        for other in rest:
+            pairs.setdefault((first, other), window[0])
+    return twice / max(total, 1), [(*pair, line) for pair, line in sorted(pairs.items())]
+
+
+def faults(root: Path) -> list[str]:
+    """One line for everything that is over a budget."""
+    found = []
+    for file in [*source_files(root), *test_files(root)]:
+        lines = len(file.read_text().splitlines())
+        if lines > FILE_LINES:
+            found.append(f"{file.relative_to(root)}: {lines} lines, at most {FILE_LINES}")
+    for file in source_files(root):
+        for name, first, lines in functions(ast.parse(file.read_text())):
+            if lines > FUNCTION_LINES:
+                where = f"{file.relative_to(root)}:{first}"
+                found.append(f"{where}: {name} has {lines} lines, at most {FUNCTION_LINES}")
+    share, pairs = repeated_windows(source_files(root))
+    if share > REPEATED:
+        found.append(f"{share:.1%} of six-line windows are repeated, at most {REPEATED:.0%}:")
+        for first, other, line in pairs:
+            found.append(f"  {first.relative_to(root)} and {other.relative_to(root)}: {line}")
+    return found
+
+
+def table(root: Path) -> str:
+    """Files, lines, median file and median function of every package, and the repeated share."""
+    rows = [f"{'':14}{'files':>6}{'lines':>7}{'median file':>13}{'median function':>17}"]
+    for folder in [*sorted(root.glob("packages/*")), root / "tools"]:
+        files = [file for file in source_files(root) if folder in file.parents]
+        sizes = [len(file.read_text().splitlines()) for file in files]
+        lengths = [n for file in files for *_, n in functions(ast.parse(file.read_text()))]
+        medians = [statistics.median(values or [0]) for values in (sizes, lengths)]
+        row = f"{folder.name:14}{len(files):6}{sum(sizes):7}{medians[0]:13.0f}{medians[1]:17.0f}"
+        rows.append(row)
+    return "\n".join([*rows, f"repeated: {repeated_windows(source_files(root))[0]:.1%}"])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", action="store_true", help="print the figures as well")
+    parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(table(options.root))
+    found = faults(options.root)
+    print("\n".join(found) if found else "sizes: every file and function is within its budget")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
