@@ -1,0 +1,148 @@
+'''The test kit of the house and of those who build on it: ``pip install neorl-core[testing]``.
+
+A property is drawn once and checked under every transformation::
+
+    # conftest.py
+    from neorl_core.testing import climate
+
+    def pytest_configure() -> None:
+        climate()
+
+    # test_square.py
+    import numpy as np
+    from hypothesis import given
+    from neorl_core.testing import finite_grad, oracle, series
+
+    def mean_square(errors):
+        """The function under test: one sample, no batch axis."""
+        return (errors**2).mean()
+
+    def mean_square_in_numpy(errors):
+        return np.sum(np.square(errors)) / errors.size
+
+    @given(series(1))
+    def test_mean_square(sample):
+        result = oracle(mean_square, mean_square_in_numpy, *sample)   # shape (ROWS,)
+        assert (result >= 0).all()
+        finite_grad(mean_square, *sample)
+
+Every argument holds ``ROWS`` samples along its first axis. :func:`everywhere` (and
+:func:`oracle`, which adds the reference) evaluates eagerly, under ``jit``, ``vmap`` and ``jit`` of
+``vmap``, and demands agreement; transformed callables are cached by the identity of the function,
+so pass functions defined at module level. Keyword arguments are shared by all rows: floats and
+arrays are traced, the rest is static. Rows may be PyTrees.
+
+* **climate** - rank promotion raises, no connection leaves the machine
+  (:func:`refuse_connections`), Hypothesis profiles (50 repeatable examples; ``nightly``).
+* **machine** - :func:`shared_data` and :func:`browser` give a path or skip, with a fixed reason.
+* **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
+  :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
+  :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
+* **strategies** - :func:`reals`, :func:`arrays`, :func:`rows`, :func:`series`, :func:`flags`,
+  :func:`integers`, :func:`simplex`, :func:`seeds`, :func:`keys`, :func:`salted`, :func:`lengths`
+  with the bucket ``LENGTHS``; :func:`transitions`, :func:`trajectories`, :func:`logs`,
+  :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
+* **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
+  :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
+  :func:`table_gaps`: a table of all public functions whose rows are its tests (the how-to is the
+  docstring of :class:`Row`'s module). :func:`public_api` records signatures.
+
+Traps that the kit avoids, measured: arrays that Hypothesis fills with one value, subnormals, free
+lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
+'''
+
+from neorl_core.testing._climate import climate as climate
+from neorl_core.testing._compare import assert_close as assert_close
+from neorl_core.testing._experience_strategies import endings as endings
+from neorl_core.testing._experience_strategies import logs as logs
+from neorl_core.testing._experience_strategies import trajectories as trajectories
+from neorl_core.testing._experience_strategies import transitions as transitions
+from neorl_core.testing._laws import batch_independent as batch_independent
+from neorl_core.testing._laws import dtype_preserved as dtype_preserved
+from neorl_core.testing._laws import no_recompile as no_recompile
+from neorl_core.testing._laws import oracle as oracle
+from neorl_core.testing._laws import pure as pure
+from neorl_core.testing._laws import state_keeps_form as state_keeps_form
+from neorl_core.testing._machine import browser as browser
+from neorl_core.testing._machine import shared_data as shared_data
+from neorl_core.testing._public_api import public_api as public_api
+from neorl_core.testing._sockets import OutboundConnectionError as OutboundConnectionError
+from neorl_core.testing._sockets import refuse_connections as refuse_connections
+from neorl_core.testing._strategies import LENGTHS as LENGTHS
+from neorl_core.testing._strategies import arrays as arrays
+from neorl_core.testing._strategies import flags as flags
+from neorl_core.testing._strategies import integers as integers
+from neorl_core.testing._strategies import keys as keys
+from neorl_core.testing._strategies import lengths as lengths
+from neorl_core.testing._strategies import reals as reals
+from neorl_core.testing._strategies import rows as rows
+from neorl_core.testing._strategies import salted as salted
+from neorl_core.testing._strategies import seeds as seeds
+from neorl_core.testing._strategies import series as series
+from neorl_core.testing._strategies import simplex as simplex
+from neorl_core.testing._structure_strategies import GraphDraw as GraphDraw
+from neorl_core.testing._structure_strategies import padded_graphs as padded_graphs
+from neorl_core.testing._structure_strategies import positive_definite as positive_definite
+from neorl_core.testing._structure_strategies import pytrees as pytrees
+from neorl_core.testing._table import Edge as Edge
+from neorl_core.testing._table import Refusal as Refusal
+from neorl_core.testing._table import Row as Row
+from neorl_core.testing._table import check_edges as check_edges
+from neorl_core.testing._table import check_form as check_form
+from neorl_core.testing._table import check_refusals as check_refusals
+from neorl_core.testing._table import check_values as check_values
+from neorl_core.testing._table import load_table as load_table
+from neorl_core.testing._table import mapped as mapped
+from neorl_core.testing._table import table_gaps as table_gaps
+from neorl_core.testing._transforms import ROWS as ROWS
+from neorl_core.testing._transforms import everywhere as everywhere
+from neorl_core.testing._transforms import finite_grad as finite_grad
+
+__all__ = [
+    "LENGTHS",
+    "ROWS",
+    "Edge",
+    "GraphDraw",
+    "OutboundConnectionError",
+    "Refusal",
+    "Row",
+    "arrays",
+    "assert_close",
+    "batch_independent",
+    "browser",
+    "check_edges",
+    "check_form",
+    "check_refusals",
+    "check_values",
+    "climate",
+    "dtype_preserved",
+    "endings",
+    "everywhere",
+    "finite_grad",
+    "flags",
+    "integers",
+    "keys",
+    "lengths",
+    "load_table",
+    "logs",
+    "mapped",
+    "no_recompile",
+    "oracle",
+    "padded_graphs",
+    "positive_definite",
+    "public_api",
+    "pure",
+    "pytrees",
+    "reals",
+    "refuse_connections",
+    "rows",
+    "salted",
+    "seeds",
+    "series",
+    "shared_data",
+    "simplex",
+    "state_keeps_form",
+    "table_gaps",
+    "trajectories",
+    "transitions",
+]

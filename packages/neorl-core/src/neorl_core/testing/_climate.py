@@ -1,0 +1,46 @@
+"""The hard climate that every test suite of the house runs in."""
+
+import os
+
+import hypothesis
+import jax
+
+from neorl_core.testing._sockets import refuse_connections
+
+PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
+
+
+def climate(*, strict_dtypes: bool = False) -> None:
+    """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
+
+    Implicit rank promotion raises, and so does a connection to another machine. Hypothesis has no
+    deadline (compilation lands in a first example) and three profiles, chosen by the environment
+    variable ``NEORL_HYPOTHESIS_PROFILE``: ``default`` (50 examples, the same in every run),
+    ``nightly`` (2,000 random ones) and ``mutation`` (25, the same in every run, without
+    shrinking).
+
+    Args:
+        strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
+            calls optax needs the standard promotion.
+    """
+    refuse_connections()
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    if strict_dtypes:
+        jax.config.update("jax_numpy_dtype_promotion", "strict")
+    check = hypothesis.HealthCheck
+    calm = (check.too_slow, check.data_too_large, check.large_base_example)
+    fixed = hypothesis.settings(
+        max_examples=50,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        suppress_health_check=calm,
+    )
+    quick = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile("default", fixed)
+    hypothesis.settings.register_profile(
+        "nightly", fixed, max_examples=2000, derandomize=False, print_blob=True
+    )
+    hypothesis.settings.register_profile("mutation", fixed, max_examples=25, phases=quick)
+    hypothesis.settings.load_profile(os.environ.get(PROFILE_VARIABLE, "default"))

@@ -1,0 +1,186 @@
+"""Laws of form that every pure function keeps, whatever it computes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core.testing._compare import ATOL, RTOL, assert_close, magnitude, to_numpy
+from neorl_core.testing._transforms import (
+    as_rows,
+    everywhere,
+    row_count,
+    split_options,
+    take,
+    variants,
+)
+
+
+def oracle(
+    fn: Callable[..., Any],
+    reference: Callable[..., Any],
+    *rows: Any,
+    rtol: float = RTOL,
+    atol: float = ATOL,
+    **options: Any,
+) -> Any:
+    """:func:`everywhere`, and every row equal to an independent reference.
+
+    Args:
+        fn: The function under test.
+        reference: The same mathematics in NumPy, given one row at a time with float64 leaves.
+        *rows: As for :func:`everywhere`.
+        rtol: Relative tolerance of the float32 result.
+        atol: Absolute tolerance, for numbers of size one.
+        **options: Keyword arguments of both.
+
+    Returns:
+        The stacked result.
+
+    Raises:
+        AssertionError: If a row differs from the reference.
+    """
+    result = everywhere(fn, *rows, rtol=rtol, atol=atol, **options)
+    exact = to_numpy(as_rows(rows))
+    scale = magnitude(exact, result)
+    for index in range(row_count(result)):
+        expected = reference(*take(exact, index), **options)
+        assert_close(
+            take(to_numpy(result), index),
+            expected,
+            rtol=rtol,
+            atol=atol,
+            scale=scale,
+            message=f"row {index} differs from the oracle",
+        )
+    return result
+
+
+def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options: Any) -> None:
+    """A second call with other values of equal shapes uses the program of the first.
+
+    Args:
+        fn: A function of one sample.
+        first: The positional arguments of one call.
+        second: Those of another, built on their own: a lambda or an unequal static field made
+            per instance retraces, and so does a Python float where an array was.
+        **options: Shared keyword arguments; floats are changed a little for the second call.
+
+    Raises:
+        AssertionError: If ``fn`` is traced twice.
+    """
+    traced, static = split_options(options)
+    traces = []
+
+    def counted(args: tuple, options: dict) -> Any:
+        traces.append(1)
+        return fn(*args, **options, **dict(static))
+
+    compiled = jax.jit(counted)
+    compiled(first, traced)
+    compiled(second, jax.tree.map(lambda leaf: leaf * 0.999, traced))
+    assert len(traces) == 1, f"{_name(fn)} was traced {len(traces)} times for equal shapes"
+
+
+def state_keeps_form(step: Callable[..., Any], state: Any, *data: Any, **options: Any) -> None:
+    """The state that ``step`` returns has the structure, shapes and dtypes of the one it got.
+
+    Args:
+        step: ``step(state, *data, **options)`` that returns the state, or a tuple with the state
+            first.
+        state: An initial state.
+        *data: One sample.
+        **options: Keyword arguments.
+
+    Raises:
+        AssertionError: If they differ, also in weak typing: ``scan`` would refuse such a state.
+    """
+    result = jax.eval_shape(lambda state, data: step(state, *data, **options), state, data)
+    before = jax.eval_shape(lambda state: state, state)
+    same = jax.tree.structure(result) == jax.tree.structure(before)
+    after = result if same else result[0]
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert _form(old) == _form(new), f"state leaf {_form(old)} became {_form(new)}"
+    assert jax.tree.structure(before) == jax.tree.structure(after), "the state changed structure"
+
+
+def pure(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """The traced program of ``fn`` has no effects and calls nothing outside the device.
+
+    Raises:
+        AssertionError: If it has an effect or a callback; the primitive is named.
+    """
+    traced, static = split_options(options)
+    row = take(as_rows(rows), 0)
+    program = jax.make_jaxpr(variants(fn, static).single)(row, traced)
+    assert not program.effects, f"{_name(fn)} has effects: {program.effects}"
+    calls = [name for name in _primitives(program.jaxpr) if "callback" in name]
+    assert not calls, f"{_name(fn)} calls back to the host: {calls}"
+
+
+def dtype_preserved(
+    fn: Callable[..., Any],
+    *rows: Any,
+    dtypes: tuple[str, ...] = ("bfloat16", "float32", "float64"),
+    **options: Any,
+) -> None:
+    """Floating results have the dtype of the floating arguments, for each of ``dtypes``.
+
+    Raises:
+        AssertionError: If a floating leaf of the result has another dtype.
+    """
+    for name in dtypes:
+        with jax.enable_x64(name == "float64"):
+            row = jax.tree.map(lambda leaf, name=name: _cast(leaf, name), take(as_rows(rows), 0))
+            shapes = jax.eval_shape(lambda row: fn(*row, **options), row)
+            for leaf in jax.tree.leaves(shapes):
+                if jnp.issubdtype(leaf.dtype, jnp.floating):
+                    assert leaf.dtype == name, f"{name} became {leaf.dtype} in {_name(fn)}"
+
+
+def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Under ``vmap`` no row feels another: NaN in one leaves the bits of the others.
+
+    Raises:
+        AssertionError: If another row changes.
+    """
+    traced, static = split_options(options)
+    call = variants(fn, static).batch_jit
+    rows = as_rows(rows)
+    clean, last = to_numpy(call(rows, traced)), row_count(rows) - 1
+    poisoned = jax.tree.map(_poison, rows)
+    spoiled = to_numpy(call(poisoned, traced))
+    for got, want in zip(jax.tree.leaves(spoiled), jax.tree.leaves(clean), strict=True):
+        np.testing.assert_array_equal(
+            got[:last], want[:last], err_msg=f"{_name(fn)} mixes the rows of a batch"
+        )
+
+
+def _poison(leaf: jax.Array) -> jax.Array:
+    return leaf.at[-1].set(jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _cast(leaf: jax.Array, name: str) -> jax.Array:
+    return leaf.astype(name) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _form(leaf: jax.ShapeDtypeStruct) -> tuple:
+    return leaf.shape, leaf.dtype, leaf.weak_type
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__name__", repr(fn))
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for leaf in jax.tree.leaves(equation.params, is_leaf=_is_program):
+            if _is_program(leaf):
+                yield from _primitives(getattr(leaf, "jaxpr", leaf))
+
+
+def _is_program(leaf: Any) -> bool:
+    return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")

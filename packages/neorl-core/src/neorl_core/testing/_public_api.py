@@ -1,0 +1,52 @@
+"""The public face of a module as text, so that a change shows in review."""
+
+import ast
+import inspect
+import textwrap
+from types import ModuleType
+from typing import Any
+
+
+def public_api(module: ModuleType) -> str:
+    """One line per export, and one per public field and method of a class, sorted.
+
+    Signatures are those of the source, annotations and defaults included.
+
+    Args:
+        module: With ``__all__``.
+
+    Returns:
+        The lines, ending with a newline.
+    """
+    lines = []
+    for name in sorted(module.__all__):
+        value = getattr(module, name)
+        if inspect.isclass(value):
+            lines += _class_lines(name, value)
+        elif inspect.isfunction(value):
+            lines.append(name + _signature(_definition(value)))
+        else:
+            lines.append(f"{name} = {value!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _class_lines(name: str, value: type) -> list[str]:
+    body = _definition(value).body
+    lines = [f"class {name}"]
+    for node in body:
+        if isinstance(node, ast.AnnAssign):
+            lines.append(f"{name}.{ast.unparse(node)}")
+        elif isinstance(node, ast.FunctionDef) and (
+            not node.name.startswith("_") or node.name in ("__init__", "__call__")
+        ):
+            lines.append(f"{name}.{node.name}{_signature(node)}")
+    return [lines[0], *sorted(lines[1:])]
+
+
+def _definition(value: Any) -> Any:
+    return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+
+
+def _signature(node: ast.FunctionDef) -> str:
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(node.args)}){returns}"

@@ -1,0 +1,79 @@
+"""Hypothesis strategies for PyTrees, matrices and padded graphs."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core.testing._strategies import arrays, flags, integers, reals, rows
+from neorl_core.testing._transforms import ROWS
+
+
+def pytrees(
+    *, elements: st.SearchStrategy[float] | None = None, lead: tuple[int, ...] = (ROWS,)
+) -> st.SearchStrategy[Any]:
+    """Trees of float32 arrays behind the axes ``lead``: one of three structures.
+
+    A single array, a nested dictionary as networks have it, and a tuple with a leaf of length
+    zero and a scalar one.
+    """
+
+    def leaf(*shape: int) -> st.SearchStrategy[np.ndarray]:
+        return arrays(*lead, *shape, elements=elements)
+
+    layered = st.fixed_dictionaries(
+        {
+            "body": st.fixed_dictionaries({"weight": leaf(2, 3), "bias": leaf(2)}),
+            "head": st.tuples(leaf(3)),
+        }
+    )
+    return st.one_of(
+        leaf(4), layered, st.tuples(leaf(2, 2), st.lists(leaf(), min_size=1, max_size=1), leaf(0))
+    )
+
+
+def positive_definite(size: int, *, floor: float = 0.5) -> st.SearchStrategy[np.ndarray]:
+    """``ROWS`` symmetric matrices with all eigenvalues at least ``floor``, condition below 300."""
+
+    def gram(factor: np.ndarray) -> np.ndarray:
+        wide = factor.astype(np.float64)
+        product = wide @ wide.transpose(0, 2, 1) + floor * np.eye(size)
+        return product.astype(np.float32)
+
+    return rows(size, size, elements=reals(-3, 3)).map(gram)
+
+
+class GraphDraw(NamedTuple):
+    """A padded graph in plain arrays: what a graph function takes apart.
+
+    Attributes:
+        nodes: Features, shape ``(node, feature)``.
+        senders: Index of the node that each edge leaves, shape ``(edge,)``.
+        receivers: Index of the node that each edge enters, shape ``(edge,)``.
+        node_mask: False for padding, shape ``(node,)``.
+        edge_mask: False for padding, shape ``(edge,)``; a real edge joins real nodes.
+    """
+
+    nodes: np.ndarray
+    senders: np.ndarray
+    receivers: np.ndarray
+    node_mask: np.ndarray
+    edge_mask: np.ndarray
+
+
+@st.composite
+def padded_graphs(
+    draw: st.DrawFn, *, nodes: int = 5, edges: int = 8, features: int = 2
+) -> GraphDraw:
+    """``ROWS`` graphs of one padded size: empty ones, isolated nodes, self-loops, double edges."""
+    senders = draw(integers(edges, low=0, high=nodes - 1))
+    receivers = draw(integers(edges, low=0, high=nodes - 1))
+    node_mask = draw(flags(nodes))
+    joined = np.take_along_axis(node_mask, senders, 1) & np.take_along_axis(node_mask, receivers, 1)
+    return GraphDraw(
+        nodes=draw(rows(nodes, features, elements=reals(-10, 10))),
+        senders=senders,
+        receivers=receivers,
+        node_mask=node_mask,
+        edge_mask=draw(flags(edges)) & joined,
+    )

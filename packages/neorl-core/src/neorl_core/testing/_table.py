@@ -1,0 +1,247 @@
+"""The table of a package's public functions, and the checks that every row passes.
+
+How to add a row (15 lines that suffice):
+
+1. Make ``tests/table/<concept>.py``; it exports ``ROWS``, a list of :class:`Row`. The file is
+   loaded by path, so it imports installed modules only, never a sibling.
+2. ``function`` is the exported function, or a module-level one that runs an exported class
+   (then ``name`` says which export it stands for).
+3. ``sample`` draws a tuple of positional arguments, each with ``ROWS`` samples along axis 0:
+   ``series(3)``, ``st.tuples(rows(7), flags(7))``. Use few shapes: each one compiles 5 programs.
+4. ``options`` is a dictionary of keyword arguments or a strategy of such dictionaries; floats are
+   traced, the rest is static.
+5. ``oracle`` is NumPy in float64, given ONE sample: brute force or closed form, never the same
+   algorithm. ``None`` needs an entry ``exempt={"oracle": "why"}``.
+6. ``laws`` are functions ``law(*rows, **options)`` that assert; they call :func:`mapped`.
+7. ``edges`` are single samples at ties, zeros, saturation and length zero: the oracle is compared
+   and the gradient must be finite there too.
+8. ``refuses`` lists calls that must raise ``ValueError`` before tracing, with a part of the text.
+9. ``differentiable=False`` where no gradient is promised; ``exempt`` names any other check that
+   does not apply (``dtype``, ``batch``, ``finite``, ``recompile``, ``everywhere``), with reason.
+"""
+
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import hypothesis
+import jax
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from neorl_core.testing._compare import ATOL, RTOL, to_numpy
+from neorl_core.testing._laws import (
+    batch_independent,
+    dtype_preserved,
+    no_recompile,
+    oracle,
+    pure,
+)
+from neorl_core.testing._transforms import ROWS as ROW_COUNT
+from neorl_core.testing._transforms import (
+    as_rows,
+    everywhere,
+    finite_grad,
+    split_options,
+    take,
+    variants,
+)
+
+EXEMPTIONS = ("oracle", "dtype", "batch", "finite", "recompile", "everywhere")
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """One sample, without a row axis, at a tie, zero, saturation or length zero."""
+
+    args: tuple
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A call that must raise ``error`` before tracing, with ``match`` in its text."""
+
+    match: str
+    args: tuple
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    error: type[Exception] = ValueError
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table; the module's docstring says how to fill it.
+
+    Attributes:
+        function: What is called.
+        sample: Strategy of the tuple of its positional arguments, rows stacked.
+        oracle: The same mathematics in NumPy on one sample, in float64.
+        options: Keyword arguments, or a strategy of them.
+        laws: Metamorphic laws, each ``law(*rows, **options)``.
+        edges: Single samples where formulas break.
+        refuses: Calls that must be refused.
+        differentiable: Whether the gradient must be finite on every draw and edge.
+        exempt: Check to reason, for the checks that do not apply.
+        name: The export that this row stands for; the function's name by default.
+        rtol: Relative tolerance in float32.
+        atol: Absolute tolerance in float32, for numbers of size one.
+        dtypes: Floating dtypes that must be kept.
+    """
+
+    function: Callable[..., Any]
+    sample: st.SearchStrategy[tuple]
+    oracle: Callable[..., Any] | None
+    options: Mapping[str, Any] | st.SearchStrategy[dict] = dataclasses.field(default_factory=dict)
+    laws: Sequence[Callable[..., None]] = ()
+    edges: Sequence[Edge] = ()
+    refuses: Sequence[Refusal] = ()
+    differentiable: bool = True
+    exempt: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    name: str = ""
+    rtol: float = RTOL
+    atol: float = ATOL
+    dtypes: tuple[str, ...] = ("bfloat16", "float32", "float64")
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.exempt) - set(EXEMPTIONS))
+        if unknown:
+            raise ValueError(f"unknown exemptions {unknown}; there are {EXEMPTIONS}")
+        if self.oracle is None and "oracle" not in self.exempt:
+            raise ValueError(f"{self}: a row without an oracle says why in exempt['oracle']")
+        if not self.laws:
+            raise ValueError(f"{self}: a row needs a law; invariants and oracle together find bugs")
+
+    def __str__(self) -> str:
+        return self.name or self.function.__name__
+
+
+def load_table(folder: Path) -> list[Row]:
+    """The rows of every ``*.py`` in ``folder``, in order of file name.
+
+    Raises:
+        ValueError: If a file exports no ``ROWS``.
+    """
+    table = []
+    for path in sorted(folder.glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"_table_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"{path} cannot be loaded")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        if not getattr(module, "ROWS", None):
+            raise ValueError(f"{path} exports no ROWS")
+        table.extend(module.ROWS)
+    return table
+
+
+def mapped(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
+    """``fn`` over the rows by the compiled ``vmap`` that :func:`everywhere` uses."""
+    traced, static = split_options(options)
+    return variants(fn, static).batch_jit(as_rows(rows), traced)
+
+
+def check_values(row: Row) -> None:
+    """Oracle, all transformations, laws, batch independence and gradients, on the same draws."""
+
+    @hypothesis.given(row.sample, _options(row))
+    def check(sample: tuple, options: dict) -> None:
+        _check_formula(row, sample, options)
+        for law in row.laws:
+            law(*sample, **options)
+        if "batch" not in row.exempt:
+            batch_independent(row.function, *sample, **options)
+
+    check()
+
+
+def check_edges(row: Row) -> None:
+    """Oracle and finite gradients at the declared edges."""
+    for edge in row.edges:
+        stacked = jax.tree.map(lambda leaf: np.stack([_single(leaf)] * ROW_COUNT), edge.args)
+        _check_formula(row, stacked, dict(edge.options))
+
+
+def check_form(row: Row) -> None:
+    """Purity, one trace for equal shapes, and dtypes kept."""
+
+    @hypothesis.settings(max_examples=1)
+    @hypothesis.given(row.sample, _options(row))
+    def check(sample: tuple, options: dict) -> None:
+        pure(row.function, *sample, **options)
+        if "recompile" not in row.exempt:
+            stacked = as_rows(sample)
+            no_recompile(row.function, take(stacked, 0), take(stacked, 1), **options)
+        if "dtype" not in row.exempt:
+            dtype_preserved(row.function, *sample, dtypes=row.dtypes, **options)
+
+    check()
+
+
+def check_refusals(row: Row) -> None:
+    """Every declared misuse raises the declared error with the declared words.
+
+    Raises:
+        AssertionError: If it does not.
+    """
+    for refusal in row.refuses:
+        with pytest.raises(refusal.error, match=re.escape(refusal.match)):
+            row.function(*refusal.args, **refusal.options)
+
+
+def table_gaps(
+    module: ModuleType, table: Collection[Row], elsewhere: Mapping[str, str]
+) -> list[str]:
+    """What keeps the table from covering ``module.__all__`` exactly; empty if nothing does.
+
+    Args:
+        module: The public face.
+        table: All rows.
+        elsewhere: Exports that are no formulas (containers, protocols), each with the test file
+            that covers it.
+
+    Returns:
+        One sentence per gap.
+    """
+    names = {str(row) for row in table}
+    exported = set(module.__all__)
+    missing = exported - names - set(elsewhere)
+    return [
+        *(f"{name} has no row in tests/table and no entry elsewhere" for name in sorted(missing)),
+        *(f"{name} has a row but is not exported" for name in sorted(names - exported)),
+        *(
+            f"{name} is listed elsewhere but not exported"
+            for name in sorted({*elsewhere} - exported)
+        ),
+        *(f"{name} is in the table and elsewhere" for name in sorted(names & set(elsewhere))),
+    ]
+
+
+def _options(row: Row) -> st.SearchStrategy[dict]:
+    if isinstance(row.options, st.SearchStrategy):
+        return row.options
+    return st.just(dict(row.options))
+
+
+def _check_formula(row: Row, sample: tuple, options: dict) -> None:
+    close = {"rtol": row.rtol, "atol": row.atol}
+    if row.oracle is not None and "everywhere" not in row.exempt:
+        result = oracle(row.function, row.oracle, *sample, **close, **options)
+    elif "everywhere" not in row.exempt:
+        result = everywhere(row.function, *sample, **close, **options)
+    else:
+        result = mapped(row.function, *sample, **options)
+    if "finite" not in row.exempt:
+        for leaf in jax.tree.leaves(to_numpy(result)):
+            assert np.all(np.isfinite(leaf)), f"{row} is not finite: {leaf}"
+    if row.differentiable:
+        finite_grad(row.function, *sample, **options)
+
+
+def _single(leaf: Any) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -1,0 +1,163 @@
+"""One function under eager, jit, vmap and jit of vmap, compiled once for all examples."""
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core.testing._compare import ATOL, RTOL, assert_close, is_key, magnitude
+
+ROWS = 3
+"""Number of draws that one example holds: the length of the leading axis of every argument."""
+
+Options = dict[str, Any]
+
+
+class _Variants(NamedTuple):
+    single: Callable[..., Any]
+    single_jit: Callable[..., Any]
+    batch: Callable[..., Any]
+    batch_jit: Callable[..., Any]
+    gradient: Callable[..., Any]
+
+
+def split_options(options: Options) -> tuple[Options, tuple[tuple[str, Hashable], ...]]:
+    """Floats and arrays are traced, everything else is static and must be hashable."""
+    traced = {
+        name: v for name, v in options.items() if isinstance(v, float | np.ndarray | jax.Array)
+    }
+    static = tuple(sorted((name, v) for name, v in options.items() if name not in traced))
+    return traced, static
+
+
+@functools.lru_cache(maxsize=4096)
+def variants(fn: Callable[..., Any], static: tuple[tuple[str, Hashable], ...]) -> _Variants:
+    """The transformed callables of ``fn``, cached by its identity and its static options."""
+    fixed = dict(static)
+
+    def single(rows: tuple, options: Options) -> Any:
+        return fn(*rows, **options, **fixed)
+
+    def batch(rows: tuple, options: Options) -> Any:
+        return jax.vmap(lambda *row: fn(*row, **options, **fixed))(*rows)
+
+    def weighted_sum(floats: list, others: list, structure: Any, options: Options) -> jax.Array:
+        return _weighted_sum(single(_merge(floats, others, structure), options))
+
+    def gradient(floats: list, others: list, options: Options, structure: Any) -> Any:
+        def of_row(floats: list, others: list) -> Any:
+            return jax.grad(weighted_sum)(floats, others, structure, options)
+
+        return jax.vmap(of_row)(floats, others)
+
+    return _Variants(
+        single, jax.jit(single), batch, jax.jit(batch), jax.jit(gradient, static_argnums=3)
+    )
+
+
+def everywhere(
+    fn: Callable[..., Any], *rows: Any, rtol: float = RTOL, atol: float = ATOL, **options: Any
+) -> Any:
+    """Runs ``fn`` on every row eagerly, under jit, under vmap and under jit of vmap.
+
+    Transformed callables are cached by the identity of ``fn``, so pass a function defined at
+    module level, not a lambda made inside the test.
+
+    Args:
+        fn: A function of one sample.
+        *rows: Its positional arguments: arrays or PyTrees with ``ROWS`` samples along their first
+            axis.
+        rtol: Relative tolerance of the agreement.
+        atol: Absolute tolerance, for numbers of size one (see :func:`assert_close`).
+        **options: Keyword arguments shared by all rows; floats and arrays are traced, everything
+            else is static.
+
+    Returns:
+        The result of the jitted ``vmap``, with the rows stacked along the first axis.
+
+    Raises:
+        AssertionError: If two of the four disagree.
+    """
+    traced, static = split_options(options)
+    calls = variants(fn, static)
+    rows = as_rows(rows)
+    scale = magnitude(rows, traced)
+    stacked = calls.batch_jit(rows, traced)
+    close = functools.partial(assert_close, rtol=rtol, atol=atol)
+    scale = max(scale, magnitude(stacked))
+    close(calls.batch(rows, traced), stacked, scale=scale, message="vmap and jit of vmap differ")
+    for index in range(row_count(rows)):
+        row, want = take(rows, index), take(stacked, index)
+        close(calls.single_jit(row, traced), want, scale=scale, message="jit and vmap differ")
+        eager = calls.single(row, traced)
+        close(eager, want, scale=scale, message="eager and vmap differ")
+        dtypes = [jnp.asarray(leaf).dtype for leaf in jax.tree.leaves(eager)]
+        assert dtypes == [leaf.dtype for leaf in jax.tree.leaves(want)], (
+            f"eager and compiled results differ in dtype: {dtypes}"
+        )
+    return stacked
+
+
+def finite_grad(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
+    """The gradient of ``fn`` in every floating argument, which must be finite.
+
+    The outputs are summed with unequal weights, so that outputs whose sum is constant (a softmax)
+    do not hide. Compiled once per shape, never run eagerly.
+
+    Args:
+        fn: A function of one sample, differentiable by its contract.
+        *rows: As for :func:`everywhere`.
+        **options: As for :func:`everywhere`.
+
+    Returns:
+        One gradient per floating leaf of ``rows``, in the order of the leaves, rows stacked.
+
+    Raises:
+        AssertionError: If an entry is NaN or infinite.
+    """
+    traced, static = split_options(options)
+    leaves, structure = jax.tree.flatten(as_rows(rows))
+    floats = [leaf if _is_float(leaf) else None for leaf in leaves]
+    others = [None if _is_float(leaf) else leaf for leaf in leaves]
+    gradients = variants(fn, static).gradient(floats, others, traced, structure)
+    for index, gradient in enumerate(gradients):
+        if gradient is not None:
+            bad = ~np.isfinite(np.asarray(gradient, np.float64))
+            assert not bad.any(), f"the gradient in leaf {index} is not finite: {gradient}"
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+def as_rows(rows: Any) -> Any:
+    """The same tree with JAX arrays as leaves."""
+    return jax.tree.map(lambda leaf: leaf if is_key(leaf) else jnp.asarray(leaf), rows)
+
+
+def row_count(rows: Any) -> int:
+    """Length of the leading axis."""
+    return jax.tree.leaves(rows)[0].shape[0]
+
+
+def take(rows: Any, index: int) -> Any:
+    """One row of every leaf."""
+    return jax.tree.map(lambda leaf: leaf[index], rows)
+
+
+def _is_float(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _merge(floats: list, others: list, structure: Any) -> tuple:
+    leaves = [other if real is None else real for real, other in zip(floats, others, strict=True)]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _weighted_sum(outputs: Any) -> jax.Array:
+    total = jnp.zeros(())
+    for leaf in jax.tree.leaves(outputs):
+        if _is_float(leaf):
+            weights = 1 + jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32)) / 2
+            total = total + jnp.sum(leaf.astype(jnp.float32).ravel() * weights)
+    return total
