@@ -12,6 +12,9 @@ from neorl_core._channels import spec_from_dict as spec_from_dict
 from neorl_core._channels import spec_to_dict as spec_to_dict
 from neorl_core._data_statistics import DataStatistics as DataStatistics
 from neorl_core._data_statistics import FieldStatistics as FieldStatistics
+from neorl_core._diagonal_gaussian import (
+    diagonal_gaussian_log_density as diagonal_gaussian_log_density,
+)
 from neorl_core._expectile import expectile_loss as expectile_loss
 from neorl_core._experience import Step as Step
 from neorl_core._experience import Trajectory as Trajectory
@@ -51,6 +54,7 @@ __all__ = [
     "advantage_weights",
     "as_arrays",
     "clipped_double_td_target",
+    "diagonal_gaussian_log_density",
     "expectile_loss",
     "highs",
     "lows",

@@ -22,6 +22,8 @@ def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tre
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
-    return jax.tree.map(
-        lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online
-    )
+
+    def towards(old: Array, new: Array) -> Array:
+        return ((1 - rate) * old + rate * new).astype(old.dtype)
+
+    return jax.tree.map(towards, target, online)

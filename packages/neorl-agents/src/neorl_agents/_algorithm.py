@@ -1,0 +1,65 @@
+"""What every learner offers, so that training, evaluation and sweeps work on any of them."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import DataStatistics, Policy, Spec, Transition
+
+Metrics = dict[str, Float[Array, ""]]
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """A frozen object whose fields are its hyperparameters, as plain numbers.
+
+    Numeric fields are leaves: ``neorl_core.as_arrays(algorithm)`` goes into a plain ``jax.jit`` as
+    an argument, so that another value never compiles again and a sweep is a ``vmap`` or
+    ``lax.map`` over one stacked leaf. Shapes and names are static fields.
+
+    Attributes:
+        fields: The fields of ``Transition`` that ``update`` reads; the others may be ``None``.
+        batch_size: Rows of one gradient step; static.
+        batches_per_update: Batches, and critic gradient steps, of one ``update``; static.
+    """
+
+    fields: tuple[str, ...]
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of one gradient step."""
+        ...
+
+    @property
+    def batches_per_update(self) -> int:
+        """Batches of one ``update``: its whole cycle, in critic gradient steps."""
+        ...
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        ...
+
+    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> Any:
+        """A fresh training state; every leaf is an array.
+
+        Args:
+            spec: Shapes and the action box.
+            statistics: Of the training split, with the reward that ``update`` will see.
+            key: Consumed.
+        """
+        ...
+
+    def update(self, state: Any, batch: Transition, key: PRNGKeyArray) -> tuple[Any, Metrics]:
+        """One whole cycle of gradient steps.
+
+        Args:
+            state: From :meth:`init` or the last update.
+            batch: Physical units, leading axes ``(batches_per_update, batch_size)``. Rows whose
+                mask is false reach no loss; where every row counts, a mask of ``None`` is cheaper.
+            key: All randomness of this update.
+        """
+        ...
+
+    def policy(self, state: Any) -> Policy:
+        """The deterministic policy of a state, in physical units."""
+        ...

@@ -1,0 +1,80 @@
+"""Checks of hyperparameters by name, on known values only."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def require(owner: Any, field: str, fine: bool, expected: str) -> None:
+    """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``fine``."""
+    if not fine:
+        name = f"{type(owner).__name__}.{field}"
+        raise ValueError(f"{name} must be {expected}, got {getattr(owner, field)!r}")
+
+
+def require_number(
+    owner: Any, *fields: str, low: float, high: float = math.inf, open_low: bool = False,
+    open_high: bool = False,
+) -> None:  # fmt: skip
+    """Refuses known values of ``fields`` that are not finite numbers between ``low`` and ``high``.
+
+    Args:
+        owner: The object that has the fields.
+        *fields: Their names.
+        low: Least value.
+        high: Greatest value.
+        open_low: Whether ``low`` itself is refused.
+        open_high: Whether ``high`` itself is refused.
+
+    Raises:
+        ValueError: Naming the first field that is out of range.
+    """
+    expected = _interval(low, high, open_low, open_high)
+    for field in fields:
+        value = getattr(owner, field)
+        if isinstance(value, jax.core.Tracer):
+            continue
+        require(owner, field, _is_numeric(value), f"a number {expected}")
+        x = np.asarray(value)
+        above = (x > low) if open_low else (x >= low)
+        below = (x < high) if open_high else (x <= high)
+        require(owner, field, bool(np.all(np.isfinite(x) & above & below)), expected)
+
+
+def require_count(owner: Any, *fields: str, least: int = 1) -> None:
+    """Refuses ``fields`` that are not whole numbers of at least ``least``."""
+    for field in fields:
+        value = getattr(owner, field)
+        if isinstance(value, jax.core.Tracer):
+            continue
+        whole = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
+        fine = bool(whole and np.all(np.asarray(value) >= least))
+        require(owner, field, fine, f"a whole number of at least {least}")
+
+
+def require_widths(owner: Any, field: str) -> None:
+    """Refuses a field that is not a tuple of positive whole numbers."""
+    value = getattr(owner, field)
+    fine = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+    fine = fine and all(isinstance(width, int) and width > 0 for width in value)
+    require(owner, field, fine, "one or more positive whole numbers, such as (64, 64)")
+
+
+def require_choice(owner: Any, field: str, choices: Sequence[str]) -> None:
+    """Refuses a field that is none of ``choices``."""
+    require(owner, field, getattr(owner, field) in choices, f"one of {', '.join(choices)}")
+
+
+def _is_numeric(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+
+
+def _interval(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    if math.isinf(high):
+        return f"{'above' if open_low else 'at least'} {low:g}"
+    return f"in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"

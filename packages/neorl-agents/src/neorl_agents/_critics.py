@@ -1,0 +1,71 @@
+"""Ensembles of action-value networks, stacked along a leading axis."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents._mlp import MLP, Initialiser, ensemble, init_mlp
+from neorl_core import Transition, masked_mean
+
+
+def init_critics(
+    widths: tuple[int, ...], key: PRNGKeyArray, *, initialiser: Initialiser, members: int = 2
+) -> MLP:
+    """``members`` networks from ``(obs, action)`` to one number, with independent weights.
+
+    Args:
+        widths: Of the input and of the hidden layers.
+        key: Consumed.
+        initialiser: Of every member.
+        members: How many.
+
+    Returns:
+        The stacked networks.
+    """
+
+    def critic(member_key: PRNGKeyArray) -> MLP:
+        return init_mlp((*widths, 1), member_key, initialiser=initialiser)
+
+    return ensemble(members, critic, key)
+
+
+def q_values(
+    critics: MLP, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> Float[Array, "ens batch"]:
+    """The value that every member gives to every row, in scaled units."""
+    inputs = jnp.concatenate([obs, action], axis=-1)
+    return jax.vmap(_value, in_axes=(0, None))(critics, inputs)
+
+
+def first_q_value(
+    critics: MLP, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> Float[Array, " batch"]:
+    """The values of the first member alone."""
+    inputs = jnp.concatenate([obs, action], axis=-1)
+    return _value(jax.tree.map(_first, critics), inputs)
+
+
+def critic_loss(
+    critics: MLP, rows: Transition, target: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The squared error to ``target``, meaned over rows and summed over members.
+
+    Args:
+        critics: The stacked networks.
+        rows: One batch in scaled units.
+        target: One per row.
+
+    Returns:
+        The loss, and the mean value over members and rows.
+    """
+    q = q_values(critics, rows.obs, rows.action)
+    errors = jnp.sum(jnp.square(q - target), axis=0)
+    return masked_mean(errors, rows.mask), masked_mean(jnp.mean(q, axis=0), rows.mask)
+
+
+def _value(critic: MLP, inputs: Float[Array, "batch in"]) -> Float[Array, " batch"]:
+    return critic(inputs)[..., 0]
+
+
+def _first(x: Array) -> Array:
+    return x[0]

@@ -1,0 +1,268 @@
+"""Implicit Q-learning."""
+
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents._adam import adam, init_adam
+from neorl_agents._algorithm import Metrics
+from neorl_agents._checks import require_choice, require_count, require_number, require_widths
+from neorl_agents._critics import critic_loss, init_critics, q_values
+from neorl_agents._mlp import MLP, init_mlp, tanh
+from neorl_agents._network_policy import GaussianPolicy, NetworkPolicy
+from neorl_agents._scaling import RewardScale, Scaling, init_scaling, network_policy, scaled
+from neorl_core import (
+    DataStatistics,
+    Spec,
+    Transition,
+    advantage_weights,
+    as_arrays,
+    diagonal_gaussian_log_density,
+    expectile_loss,
+    masked_mean,
+    polyak,
+    scaled_advantage,
+    td_target,
+)
+
+LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
+
+
+class GaussianActor(eqx.Module):
+    """A tanh network for the mean of an unsquashed Gaussian, and a log-deviation per channel."""
+
+    mean: MLP
+    log_std: Float[Array, " act"]
+
+
+class IQLState(eqx.Module):
+    """The training state of :class:`IQL`; ``critics`` are two, stacked."""
+
+    value: MLP
+    critics: MLP
+    target_critics: MLP
+    actor: GaussianActor
+    value_moments: optax.ScaleByAdamState
+    critic_moments: optax.ScaleByAdamState
+    actor_moments: optax.ScaleByAdamState
+    scaling: Scaling
+
+
+class IQL(eqx.Module):
+    """Implicit Q-learning: expectile regression of values, then weighted regression of actions.
+
+    With ``q = min_i Q'_i(s, a)`` of the target critics, one update is, in this order,
+
+    1. value: ``mean |expectile - 1[q < V(s)]| (q - V(s))^2``;
+    2. actor, with the **new** ``V``: ``-mean min(exp(temperature (q - V(s))), weight_ceiling)
+       log pi(a|s)``, the weight without gradient;
+    3. critics, with the new ``V``: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``,
+       ``y = r + discount (1 - terminated) V(s')``;
+    4. targets: towards the new critics by ``target_rate``.
+
+    ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
+    channel. Its learning rate falls along half a cosine to zero over ``decay_updates``; the
+    others stay. Acting uses the mean.
+
+    Variants: ``"original"`` as above, orthogonal initialisation, log-deviation clipped to
+    [-5, 2]; ``"corl"`` takes ``V`` from **before** step 1 in steps 2 and 3, halves the critics'
+    loss, clips to [-20, 2] and initialises uniformly. Both standardise observations, for a
+    plant's are in physical units (the original does not).
+
+    Attributes:
+        expectile: In (0, 1); 0.5 evaluates the behaviour, towards 1 the best action in the data.
+        temperature: Inverse temperature of the actor's weights, not negative.
+        weight_ceiling: Largest weight of the actor's regression.
+        discount: Per step, in [0, 1].
+        target_rate: Of the target critics, in (0, 1].
+        value_learning_rate: Of Adam.
+        critic_learning_rate: Of Adam.
+        actor_learning_rate: Of Adam, at the start.
+        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it.
+        variant: ``"original"`` or ``"corl"``; static.
+        advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
+            standard deviation in the batch first, so that a temperature means the same on
+            every plant; static.
+        reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static.
+        hidden: Widths of the hidden layers of all networks; static.
+        batch_size: Rows of one gradient step; static.
+
+    Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
+    arXiv 2110.06169, and its code, whose locomotion defaults these are.
+    """
+
+    expectile: float = 0.7
+    temperature: float = 3.0
+    weight_ceiling: float = 100.0
+    discount: float = 0.99
+    target_rate: float = 0.005
+    value_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    actor_learning_rate: float = 3e-4
+    decay_updates: int = 0
+    variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
+    advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
+    reward_scale: RewardScale = eqx.field(static=True, default="none")
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
+    batch_size: int = eqx.field(static=True, default=256)
+
+    fields: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "next_obs", "terminated", "mask",
+    )  # fmt: skip
+    batches_per_update: ClassVar[int] = 1
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
+        require_number(self, "temperature", low=0)
+        require_number(self, "weight_ceiling", low=0, open_low=True)
+        require_number(self, "discount", low=0, high=1)
+        require_number(self, "target_rate", low=0, high=1, open_low=True)
+        rates = ("value_learning_rate", "critic_learning_rate", "actor_learning_rate")
+        require_number(self, *rates, low=0, open_low=True)
+        require_count(self, "decay_updates", least=0)
+        require_choice(self, "variant", ("original", "corl"))
+        require_choice(self, "advantage_scale", ("fixed", "std"))
+        require_choice(self, "reward_scale", ("none", "std", "return_range"))
+        require_widths(self, "hidden")
+        require_count(self, "batch_size")
+
+    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> IQLState:
+        """A fresh state; see :class:`neorl_agents.Algorithm`."""
+        self.validate()
+        return _init(as_arrays(self), statistics, key, spec)
+
+    def update(
+        self, state: IQLState, batch: Transition, key: PRNGKeyArray
+    ) -> tuple[IQLState, Metrics]:
+        """One gradient step of value, actor and critics; the key is ignored."""
+        rows = jax.tree.map(_only, scaled(state.scaling, batch))
+        q = jnp.min(q_values(state.target_critics, rows.obs, rows.action), axis=0)
+        before = state.value
+        state, value_loss = self.value_step(state, rows, q)
+        value = state.value if self.variant == "original" else before
+        advantage = q - _values(value, rows.obs)
+        state, actor_loss = self.actor_step(state, rows, advantage)
+        state, loss, mean_q = self.critic_step(state, rows, _values(value, rows.next_obs))
+        metrics = {
+            "value_loss": value_loss,
+            "actor_loss": actor_loss,
+            "critic_loss": loss,
+            "q": mean_q,
+            "advantage": masked_mean(advantage, rows.mask),
+        }
+        return state, metrics
+
+    def value_step(
+        self, state: IQLState, rows: Transition, q: Float[Array, " batch"]
+    ) -> tuple[IQLState, Float[Array, ""]]:
+        """One gradient step of the value towards an upper expectile of ``q``."""
+        loss, gradient = jax.value_and_grad(_value_loss)(state.value, rows, q, self.expectile)
+        value, moments = adam(state.value, state.value_moments, gradient, self.value_learning_rate)
+        return replace(state, value=value, value_moments=moments), loss
+
+    def actor_step(
+        self, state: IQLState, rows: Transition, advantage: Float[Array, " batch"]
+    ) -> tuple[IQLState, Float[Array, ""]]:
+        """One gradient step of the actor, weighted by the advantage."""
+        if self.advantage_scale == "std":
+            advantage = scaled_advantage(advantage, rows.mask)
+        weights = advantage_weights(
+            advantage, temperature=self.temperature, ceiling=self.weight_ceiling
+        )
+        loss, gradient = jax.value_and_grad(_actor_loss)(
+            state.actor, rows, weights, LOG_STD_RANGE[self.variant]
+        )
+        rate = self.actor_learning_rate * self._decay(state.actor_moments.count)
+        actor, moments = adam(state.actor, state.actor_moments, gradient, rate)
+        return replace(state, actor=actor, actor_moments=moments), loss
+
+    def critic_step(
+        self, state: IQLState, rows: Transition, next_value: Float[Array, " batch"]
+    ) -> tuple[IQLState, Float[Array, ""], Float[Array, ""]]:
+        """One gradient step of the critics, then one of their targets."""
+        target = td_target(rows.reward, next_value, rows.terminated, discount=self.discount)
+        factor = 1.0 if self.variant == "original" else 0.5
+        (loss, q), gradient = jax.value_and_grad(_scaled_critic_loss, has_aux=True)(
+            state.critics, rows, target, factor
+        )
+        rate = self.critic_learning_rate
+        critics, moments = adam(state.critics, state.critic_moments, gradient, rate)
+        targets = polyak(state.target_critics, critics, rate=self.target_rate)
+        state = replace(state, critics=critics, target_critics=targets, critic_moments=moments)
+        return state, loss, q
+
+    def policy(self, state: IQLState) -> NetworkPolicy:
+        """The mean of the trained policy, in physical units."""
+        return network_policy(state.scaling, state.actor.mean)
+
+    def explore(self, state: IQLState) -> GaussianPolicy:
+        """The trained policy with its own noise, in physical units."""
+        log_std = jnp.clip(state.actor.log_std, *LOG_STD_RANGE[self.variant])
+        return GaussianPolicy(self.policy(state), log_std)
+
+    def _decay(self, step: Array) -> Float[Array, ""]:
+        done = jnp.minimum(step / jnp.maximum(self.decay_updates, 1), 1.0)
+        falling = 0.5 * (1 + jnp.cos(jnp.pi * done))
+        return jnp.where(jnp.asarray(self.decay_updates) > 0, falling, 1.0)
+
+
+@partial(jax.jit, static_argnums=3)
+def _init(algorithm: IQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> IQLState:
+    initialiser = "orthogonal" if algorithm.variant == "original" else "uniform"
+    value_key, critic_key, actor_key = jax.random.split(key, 3)
+    widths = (spec.n_obs, *algorithm.hidden)
+    value = init_mlp((*widths, 1), value_key, initialiser=initialiser)
+    mean = init_mlp((*widths, spec.n_action), actor_key, initialiser=initialiser, output=tanh)
+    critics = init_critics(
+        (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser=initialiser
+    )
+    actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
+    return IQLState(
+        value=value,
+        critics=critics,
+        target_critics=critics,
+        actor=actor,
+        value_moments=init_adam(value),
+        critic_moments=init_adam(critics),
+        actor_moments=init_adam(actor),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+    )
+
+
+def _values(value: MLP, obs: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+    return value(obs)[..., 0]
+
+
+def _value_loss(
+    value: MLP, rows: Transition, q: Float[Array, " batch"], expectile: Float[Array, ""]
+) -> Float[Array, ""]:
+    return masked_mean(expectile_loss(q, _values(value, rows.obs), expectile=expectile), rows.mask)
+
+
+def _actor_loss(
+    actor: GaussianActor,
+    rows: Transition,
+    weights: Float[Array, " batch"],
+    log_std_range: tuple[float, float],
+) -> Float[Array, ""]:
+    log_std = jnp.clip(actor.log_std, *log_std_range)
+    log_density = diagonal_gaussian_log_density(rows.action, actor.mean(rows.obs), log_std)
+    return -masked_mean(weights * log_density, rows.mask)
+
+
+def _scaled_critic_loss(
+    critics: MLP, rows: Transition, target: Float[Array, " batch"], factor: float
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    loss, q = critic_loss(critics, rows, target)
+    return factor * loss, q
+
+
+def _only(x: Array) -> Array:
+    return x[0]

@@ -1,0 +1,91 @@
+"""Policies made of a network between two affine maps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents._mlp import MLP
+from neorl_core import Affine
+
+
+class NetworkPolicy(eqx.Module):
+    """Every deterministic network policy: one class, so that evaluation compiles once for all.
+
+    ``action = clip(to_physical(network(to_scaled(obs))), low, high)``
+
+    Attributes:
+        obs: From physical observations to what the network was trained on.
+        network: Its last activation maps into [-1, 1].
+        action: From physical actions to [-1, 1].
+        low: Lower ends of the action channels in physical units, shape ``(act,)``.
+        high: Upper ends, shape ``(act,)``.
+    """
+
+    obs: Affine
+    network: MLP
+    action: Affine
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        """The action for one observation, both in physical units; the key is ignored.
+
+        Raises:
+            ValueError: If ``obs`` is not one observation.
+        """
+        return carry, jnp.clip(self.action.to_physical(self.unit(obs)), self.low, self.high)
+
+    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
+        """Identity."""
+        return carry
+
+    def unit(self, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
+        """The action in [-1, 1], before the map to physical units.
+
+        Raises:
+            ValueError: If ``obs`` is not one observation.
+        """
+        expected = self.obs.offset.shape
+        if obs.shape != expected:
+            raise ValueError(
+                f"the policy sees one observation of shape {expected}, got {obs.shape}; "
+                "for a batch of them use jax.vmap"
+            )
+        return self.network(self.obs.to_scaled(obs))
+
+
+class GaussianPolicy(eqx.Module):
+    """A network policy with Gaussian noise in [-1, 1] units, clipped to the box: to explore with.
+
+    Attributes:
+        mean: The deterministic policy.
+        log_std: Logarithm of the standard deviation of every action channel, in units of half its
+            range, shape ``(act,)``.
+    """
+
+    mean: NetworkPolicy
+    log_std: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray
+    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        """A fresh draw for one observation, both in physical units."""
+        unit = self.mean.unit(obs)
+        noise = jax.random.normal(key, unit.shape, unit.dtype)
+        action = self.mean.action.to_physical(unit + jnp.exp(self.log_std) * noise)
+        return carry, jnp.clip(action, self.mean.low, self.mean.high)
+
+    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
+        """Identity."""
+        return carry

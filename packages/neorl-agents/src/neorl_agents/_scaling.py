@@ -1,0 +1,130 @@
+"""Between the physical units of a log and the units that learners see."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents._mlp import MLP
+from neorl_agents._network_policy import NetworkPolicy
+from neorl_core import (
+    Affine,
+    DataStatistics,
+    Spec,
+    Transition,
+    highs,
+    lows,
+    standardiser,
+    unit_interval,
+)
+
+RewardScale = Literal["none", "std", "return_range"]
+
+MARGIN = 1e-5
+"""Logged actions are clipped to ``1 - MARGIN`` of their range: a tanh cannot reach its bound."""
+
+
+class Scaling(eqx.Module):
+    """The maps that a learner carries in its state, so that they travel with it. Not trained.
+
+    Attributes:
+        obs: Standardises observations.
+        action: Takes the range of every action channel to [-1, 1].
+        low: Lower ends of the action channels, physical units.
+        high: Upper ends.
+        reward: Factor on the reward.
+    """
+
+    obs: Affine
+    action: Affine
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    reward: Float[Array, ""]
+
+
+def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardScale) -> Scaling:
+    """The scaling of a training split.
+
+    The factor on the reward is 1 for ``"none"``, ``1 / std(reward)`` for ``"std"`` and
+    ``1000 / (max - min)`` of the returns of the episodes for ``"return_range"`` (as implicit
+    Q-learning was published with); it is 1 where that would divide by zero. A channel that is
+    constant in the data gets a bounded scale.
+
+    Args:
+        spec: Gives the action box.
+        statistics: Of the training split, with the reward that the learner will see.
+        reward_scale: Which factor.
+
+    Returns:
+        The maps, float32.
+    """
+    f32 = jnp.float32
+    mean, std = statistics.obs.mean.astype(f32), statistics.obs.std.astype(f32)
+    returns = statistics.episode_return
+    one = jnp.ones((), f32)
+    factor = {
+        "none": one,
+        "std": _inverse(statistics.reward.std.astype(f32)),
+        "return_range": _inverse((returns.max - returns.min).astype(f32) / 1000),
+    }[reward_scale]
+    return Scaling(
+        obs=standardiser(mean, std),
+        action=unit_interval(spec.action),
+        low=jnp.asarray(lows(spec.action), f32),
+        high=jnp.asarray(highs(spec.action), f32),
+        reward=factor,
+    )
+
+
+def scaled(scaling: Scaling, batch: Transition) -> Transition:
+    """A batch as learners see it: standardised, actions in [-1, 1], rewards times their factor.
+
+    Rows whose mask is false become zeros, so that not even a NaN in them reaches a gradient.
+
+    Args:
+        scaling: Of the learner's state.
+        batch: Physical units, any leading axes. Fields may be ``None``.
+
+    Returns:
+        The batch in the learner's units.
+    """
+    batch = _blank(batch)
+    limit = 1 - MARGIN
+    next_obs, next_action = batch.next_obs, batch.next_action
+    return batch._replace(
+        obs=scaling.obs.to_scaled(batch.obs),
+        action=jnp.clip(scaling.action.to_scaled(batch.action), -limit, limit),
+        reward=None if batch.reward is None else scaling.reward * batch.reward,
+        next_obs=None if next_obs is None else scaling.obs.to_scaled(next_obs),
+        next_action=None if next_action is None else scaling.action.to_scaled(next_action),
+    )
+
+
+def network_policy(scaling: Scaling, network: MLP) -> NetworkPolicy:
+    """The policy of a network trained under ``scaling``, in physical units."""
+    return NetworkPolicy(scaling.obs, network, scaling.action, scaling.low, scaling.high)
+
+
+def _inverse(x: Float[Array, ""]) -> Float[Array, ""]:
+    usable = jnp.isfinite(x) & (x > 0)
+    return jnp.where(usable, 1 / jnp.where(usable, x, 1), 1)
+
+
+def _blank(batch: Transition) -> Transition:
+    mask = batch.mask
+    if mask is None:
+        return batch
+
+    def zeroed(x: Array | None) -> Array | None:
+        if x is None:
+            return None
+        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, 0)
+
+    return batch._replace(
+        obs=zeroed(batch.obs),
+        action=zeroed(batch.action),
+        reward=zeroed(batch.reward),
+        next_obs=zeroed(batch.next_obs),
+        next_action=zeroed(batch.next_action),
+    )

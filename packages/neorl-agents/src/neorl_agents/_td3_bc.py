@@ -1,0 +1,202 @@
+"""TD3+BC: twin delayed policy gradient, tied to the log."""
+
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents._adam import adam, init_adam
+from neorl_agents._algorithm import Metrics
+from neorl_agents._checks import require_choice, require_count, require_number, require_widths
+from neorl_agents._critics import critic_loss, first_q_value, init_critics, q_values
+from neorl_agents._mlp import MLP, init_mlp, tanh
+from neorl_agents._network_policy import NetworkPolicy
+from neorl_agents._scaling import RewardScale, Scaling, init_scaling, network_policy, scaled
+from neorl_core import (
+    DataStatistics,
+    Spec,
+    Transition,
+    as_arrays,
+    clipped_double_td_target,
+    masked_mean,
+    polyak,
+    td3_bc_policy_loss,
+)
+
+
+class TD3BCState(eqx.Module):
+    """The training state of :class:`TD3BC`; ``critics`` are two, stacked."""
+
+    actor: MLP
+    critics: MLP
+    target_actor: MLP
+    target_critics: MLP
+    actor_moments: optax.ScaleByAdamState
+    critic_moments: optax.ScaleByAdamState
+    scaling: Scaling
+
+
+class TD3BC(eqx.Module):
+    """TD3+BC: ``policy_delay`` critic steps and one actor step are one update.
+
+    Critics, with ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``:
+
+    ``y = r + discount (1 - terminated) min_i Q'_i(s', clip(pi'(s') + e, -1, 1))``,
+    ``loss = mean (Q_1 - y)^2 + mean (Q_2 - y)^2``.
+
+    Actor, on the last of the batches:
+
+    ``loss = -lam mean Q_1(s, pi(s)) + mean (pi(s) - a)^2``, ``lam = alpha / mean |Q_1|`` without
+    gradient; the second mean is over the batch and the action channels.
+
+    Then both targets move by ``target_rate``: they move on actor steps only.
+
+    Attributes:
+        alpha: Weight of the value against the distance to the log; 0 is behaviour cloning.
+        discount: Per step, in [0, 1].
+        target_rate: Of the targets, in (0, 1].
+        actor_learning_rate: Of Adam.
+        critic_learning_rate: Of Adam.
+        noise_std: Of the smoothing noise on the target's action, in [-1, 1] units.
+        noise_clip: Bound of that noise.
+        policy_delay: Critic steps per actor step; static.
+        reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static. The loss is invariant to
+            it but for the critics' conditioning.
+        hidden: Widths of the hidden layers of actor and critics; static.
+        batch_size: Rows of one gradient step; static.
+
+    Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
+    arXiv 2106.06860, and its code, whose defaults these are.
+    """
+
+    alpha: float = 2.5
+    discount: float = 0.99
+    target_rate: float = 0.005
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    noise_std: float = 0.2
+    noise_clip: float = 0.5
+    policy_delay: int = eqx.field(static=True, default=2)
+    reward_scale: RewardScale = eqx.field(static=True, default="none")
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
+    batch_size: int = eqx.field(static=True, default=256)
+
+    fields: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "next_obs", "terminated", "mask",
+    )  # fmt: skip
+
+    @property
+    def batches_per_update(self) -> int:
+        """One batch for every critic step of an update."""
+        return self.policy_delay
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_number(self, "alpha", "noise_std", "noise_clip", low=0)
+        require_number(self, "discount", low=0, high=1)
+        require_number(self, "target_rate", low=0, high=1, open_low=True)
+        require_number(self, "actor_learning_rate", "critic_learning_rate", low=0, open_low=True)
+        require_choice(self, "reward_scale", ("none", "std", "return_range"))
+        require_widths(self, "hidden")
+        require_count(self, "policy_delay", "batch_size")
+
+    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> TD3BCState:
+        """A fresh state; see :class:`neorl_agents.Algorithm`."""
+        self.validate()
+        return _init(as_arrays(self), statistics, key, spec)
+
+    def update(
+        self, state: TD3BCState, batch: Transition, key: PRNGKeyArray
+    ) -> tuple[TD3BCState, Metrics]:
+        """``policy_delay`` critic steps, one actor step, one step of the targets."""
+        rows = scaled(state.scaling, batch)
+        noise = self.noise_std * jax.random.normal(key, rows.action.shape, rows.action.dtype)
+        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
+        losses, values = [], []
+        for i in range(self.policy_delay):
+            row = jax.tree.map(partial(_take, i), rows)
+            state, loss, value = self.critic_step(state, row, noise[i])
+            losses.append(loss)
+            values.append(value)
+        state, actor_metrics = self.actor_step(state, row)
+        critic_metrics = {
+            "critic_loss": jnp.mean(jnp.stack(losses)),
+            "q": jnp.mean(jnp.stack(values)),
+        }
+        return state, critic_metrics | actor_metrics
+
+    def critic_step(
+        self, state: TD3BCState, rows: Transition, noise: Float[Array, "batch act"]
+    ) -> tuple[TD3BCState, Float[Array, ""], Float[Array, ""]]:
+        """One gradient step of the critics; actor and targets stay as they are.
+
+        Args:
+            state: Before the step.
+            rows: One batch in scaled units.
+            noise: Smoothing noise on the target's action, already clipped.
+
+        Returns:
+            The state, the loss and the mean value.
+        """
+        next_action = jnp.clip(state.target_actor(rows.next_obs) + noise, -1, 1)
+        next_q = q_values(state.target_critics, rows.next_obs, next_action)
+        target = clipped_double_td_target(
+            rows.reward, next_q, rows.terminated, discount=self.discount
+        )
+        (loss, value), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
+            state.critics, rows, target
+        )
+        critics, moments = adam(
+            state.critics, state.critic_moments, gradient, self.critic_learning_rate
+        )
+        return replace(state, critics=critics, critic_moments=moments), loss, value
+
+    def actor_step(self, state: TD3BCState, rows: Transition) -> tuple[TD3BCState, Metrics]:
+        """One gradient step of the actor, then one step of both targets."""
+        (loss, distance), gradient = jax.value_and_grad(_actor_loss, has_aux=True)(
+            state.actor, state.critics, rows, self.alpha
+        )
+        actor, moments = adam(state.actor, state.actor_moments, gradient, self.actor_learning_rate)
+        state = replace(
+            state,
+            actor=actor,
+            actor_moments=moments,
+            target_actor=polyak(state.target_actor, actor, rate=self.target_rate),
+            target_critics=polyak(state.target_critics, state.critics, rate=self.target_rate),
+        )
+        return state, {"actor_loss": loss, "distance": distance}
+
+    def policy(self, state: TD3BCState) -> NetworkPolicy:
+        """The trained policy, in physical units."""
+        return network_policy(state.scaling, state.actor)
+
+
+@partial(jax.jit, static_argnums=3)
+def _init(
+    algorithm: TD3BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec
+) -> TD3BCState:
+    actor_key, critic_key = jax.random.split(key)
+    actor = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), actor_key, output=tanh)
+    critics = init_critics(
+        (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser="uniform"
+    )
+    scaling = init_scaling(spec, statistics, algorithm.reward_scale)
+    return TD3BCState(actor, critics, actor, critics, init_adam(actor), init_adam(critics), scaling)
+
+
+def _actor_loss(
+    actor: MLP, critics: MLP, rows: Transition, alpha: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    action = actor(rows.obs)
+    q = first_q_value(critics, rows.obs, action)
+    distance = masked_mean(jnp.mean(jnp.square(action - rows.action), axis=-1), rows.mask)
+    return td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha), distance
+
+
+def _take(i: int, x: Array) -> Array:
+    return x[i]
