@@ -1,5 +1,7 @@
 """Hypothesis strategies for transitions, trajectories and logs of many episodes."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from hypothesis import strategies as st
@@ -48,8 +50,8 @@ def endings(length: int) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
         [(False, False), (False, False), (True, False), (False, True), (True, True)]
     )
     last = st.sampled_from([(True, False), (False, True), (True, True)])
-    pattern = st.tuples(*[kind] * (length - 1), last)
-    return pattern.map(lambda rows: tuple(np.asarray(column) for column in zip(*rows, strict=True)))
+    pattern = st.tuples(*[kind] * (length - 1), last).map(np.asarray)
+    return pattern.map(lambda flags: (flags[:, 0], flags[:, 1]))
 
 
 def _log(
@@ -61,14 +63,15 @@ def _log(
         inner = np.arange(length) < length - 1
         terminated, truncated = terminated & ~inner, truncated & ~inner
     ends = terminated | truncated
-    following = np.roll(free.obs, -1, axis=0), np.roll(free.action, -1, axis=0)
-    return free._replace(
-        next_obs=np.where(ends[:, None], free.next_obs, following[0]),
-        next_action=np.where(ends[:, None], np.float32(0), following[1]),
-        terminated=terminated,
-        truncated=truncated,
-        mask=np.ones(length, bool),
-    )
+    next_obs, next_action = np.roll(free.obs, -1, axis=0), np.roll(free.action, -1, axis=0)
+    fields: dict[str, Any] = {
+        "next_obs": np.where(ends[:, None], free.next_obs, next_obs),
+        "next_action": np.where(ends[:, None], np.float32(0), next_action),
+        "terminated": terminated,
+        "truncated": truncated,
+        "mask": np.ones(length, bool),
+    }
+    return free._replace(**fields)
 
 
 def _transition(
@@ -78,15 +81,16 @@ def _transition(
         size = int(np.prod(lead))
         return np.asarray(draw(st.tuples(*[st.booleans()] * size)), bool).reshape(lead)
 
-    cost_values = draw(arrays(*lead, cost, elements=reals(0, 10)))
-    return Transition(
-        obs=draw(arrays(*lead, obs)),
-        action=draw(arrays(*lead, action)),
-        reward=draw(arrays(*lead)),
-        cost=cost_values,
-        next_obs=draw(arrays(*lead, obs)),
-        next_action=draw(arrays(*lead, action)),
-        terminated=bits(),
-        truncated=bits(),
-        mask=bits(),
-    )
+    # NumPy arrays stand for JAX arrays here: tests index and change them.
+    fields: dict[str, Any] = {
+        "obs": draw(arrays(*lead, obs)),
+        "action": draw(arrays(*lead, action)),
+        "reward": draw(arrays(*lead)),
+        "cost": draw(arrays(*lead, cost, elements=reals(0, 10))),
+        "next_obs": draw(arrays(*lead, obs)),
+        "next_action": draw(arrays(*lead, action)),
+        "terminated": bits(),
+        "truncated": bits(),
+        "mask": bits(),
+    }
+    return Transition(**fields)

@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-import textwrap
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +44,12 @@ def _class_lines(name: str, value: type) -> list[str]:
 
 
 def _definition(value: Any) -> Any:
-    return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+    # Not inspect.getsource, which loses what a decorator replaced (Hypothesis' composites).
+    source = inspect.getsource(sys.modules[value.__module__])
+    for node in ast.parse(source).body:
+        if getattr(node, "name", None) == value.__name__:
+            return node
+    raise ValueError(f"{value.__name__} is not defined at the top level of {value.__module__}")
 
 
 def _signature(node: ast.FunctionDef) -> str:
