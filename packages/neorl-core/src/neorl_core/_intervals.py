@@ -1,0 +1,100 @@
+"""Interval estimates of a mean."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._quantile_functions import student_quantile
+from neorl_core._require import floats, require_length, require_probability, require_same_shape
+
+
+class Interval(NamedTuple):
+    """A point estimate between two confidence limits, in the units of the samples.
+
+    A two-sided interval of level ``1 - 2 delta`` has a one-sided bound of level ``1 - delta``
+    at either end.
+
+    Attributes:
+        estimate: The point estimate.
+        low: Lower limit, same shape.
+        high: Upper limit, same shape.
+    """
+
+    estimate: Float[Array, "*shape"]
+    low: Float[Array, "*shape"]
+    high: Float[Array, "*shape"]
+
+
+def standard_deviation(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
+    """Unbiased-variance deviation over axis 0, with gradient zero where all samples agree."""
+    variance = jnp.var(samples, axis=0, ddof=1)
+    moves = variance > 0
+    return jnp.where(moves, jnp.sqrt(jnp.where(moves, variance, 1)), 0)
+
+
+def student_interval(
+    samples: Float[ArrayLike, "sample *shape"], *, level: float = 0.95
+) -> Interval:
+    """Student's interval of the mean over axis 0.
+
+    ``mean ± t_{(1 + level)/2, n - 1} s / sqrt(n)``: exact for normal samples, approximate for
+    others as ``n`` grows.
+
+    Args:
+        samples: Independent samples along the first axis, two or more.
+        level: Coverage of the two-sided interval, in (0, 1).
+
+    Returns:
+        The mean and its limits, in the units of ``samples``.
+
+    Raises:
+        ValueError: If there are fewer than two samples or ``level`` is outside (0, 1).
+
+    Example:
+        >>> interval = student_interval(jnp.array([1.0, 2.0, 3.0]))
+        >>> round(float(interval.low), 2), round(float(interval.high), 2)
+        (-0.48, 4.48)
+    """
+    require_probability("level", level)
+    require_length("samples", samples, 2)
+    samples = floats(samples)
+    n = samples.shape[0]
+    upper = (1 + jnp.asarray(level, samples.dtype)) / 2
+    t = jax.lax.stop_gradient(student_quantile(upper, jnp.asarray(n - 1, samples.dtype)))
+    mean = jnp.mean(samples, axis=0)
+    half_width = t * standard_deviation(samples) / n**0.5
+    return Interval(mean, mean - half_width, mean + half_width)
+
+
+def paired_difference_interval(
+    first: Float[ArrayLike, "sample *shape"],
+    second: Float[ArrayLike, "sample *shape"],
+    *,
+    level: float = 0.95,
+) -> Interval:
+    """Student's interval of the mean of ``first - second`` over paired samples.
+
+    Two policies that met the same seeds, disturbances and starts are compared by pairs: what is
+    common to a pair cancels.
+
+    Args:
+        first: Results along the first axis, two or more.
+        second: Results of the same cases, same shape.
+        level: Coverage of the two-sided interval, in (0, 1).
+
+    Returns:
+        The mean difference and its limits.
+
+    Raises:
+        ValueError: If the shapes differ, there are fewer than two pairs, or ``level`` is outside
+            (0, 1).
+
+    Example:
+        >>> better = paired_difference_interval(jnp.array([2.0, 3.1, 4.0]), jnp.array([1.0, 2, 3]))
+        >>> bool(better.low > 0)
+        True
+    """
+    require_same_shape("first", first, "second", second)
+    return student_interval(floats(first) - floats(second), level=level)

@@ -1,0 +1,137 @@
+"""Mean and variance in one pass, mergeable across batches, shards and devices."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
+
+from neorl_core._require import floats, require_length
+
+
+class Moments(NamedTuple):
+    """Count, mean and centred second moment of what was seen so far.
+
+    Attributes:
+        count: Number of samples, per component, shape ``(*shape)``.
+        mean: Mean, in the units of the samples; zero before the first one.
+        m2: Sum of squared deviations from the mean, in squared units.
+    """
+
+    count: Float[Array, "*shape"]
+    mean: Float[Array, "*shape"]
+    m2: Float[Array, "*shape"]
+
+
+def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
+    """The moments of no sample: neutral under :func:`merge_moments`."""
+    zero = jnp.zeros(shape, dtype)
+    return Moments(zero, zero, zero)
+
+
+def sample_moments(
+    samples: Float[ArrayLike, "sample *shape"],
+    mask: Bool[ArrayLike, " sample"] | None = None,
+) -> Moments:
+    """The moments over the first axis.
+
+    Args:
+        samples: Along the first axis, which may be of length zero.
+        mask: Where false, the row does not count, whatever it holds (NaN included).
+
+    Returns:
+        Count, mean and ``sum (x - mean)^2``.
+
+    Raises:
+        ValueError: If ``samples`` has no axis or ``mask`` is not of its length.
+
+    Example:
+        >>> float(variance(sample_moments(jnp.array([1.0, 3.0]))))
+        1.0
+    """
+    require_length("samples", samples, 0)
+    samples = floats(samples)
+    rows = samples.shape[:1]
+    keep = jnp.ones(rows, bool) if mask is None else jnp.asarray(mask, bool)
+    if keep.shape != rows:
+        raise ValueError(f"mask must have shape {rows}, as samples have rows, got {keep.shape}")
+    keep = jnp.broadcast_to(keep.reshape(rows + (1,) * (samples.ndim - 1)), samples.shape)
+    count = jnp.sum(keep, axis=0).astype(samples.dtype)
+    seen = jnp.maximum(count, 1)
+    mean = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
+    deviations = jnp.where(keep, samples - jnp.expand_dims(mean, 0), 0)
+    return Moments(count, mean, jnp.sum(deviations**2, axis=0))
+
+
+def update_moments(
+    moments: Moments, sample: Float[ArrayLike, "*shape"], mask: Bool[ArrayLike, ""] = True
+) -> Moments:
+    """Takes in one sample (Welford 1962): a step for ``scan``.
+
+    ``mean += (x - mean) / count``, ``m2 += (x - old mean) (x - new mean)``.
+
+    Args:
+        moments: So far.
+        sample: One sample, of the shape of the mean.
+        mask: Where false, nothing changes.
+
+    Returns:
+        The new moments.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    sample = jnp.asarray(sample, moments.mean.dtype)
+    if sample.shape != moments.mean.shape:
+        raise ValueError(f"a sample has shape {moments.mean.shape}, got {sample.shape}")
+    keep = jnp.asarray(mask, bool)
+    count = moments.count + keep.astype(moments.count.dtype)
+    delta = jnp.where(keep, sample - moments.mean, 0)
+    mean = moments.mean + delta / jnp.maximum(count, 1)
+    spread = jnp.where(keep, delta * (sample - mean), 0)
+    return Moments(count, mean, moments.m2 + spread)
+
+
+def merge_moments(first: Moments, second: Moments) -> Moments:
+    """The moments of two disjoint sets of samples together (Chan, Golub and LeVeque 1979).
+
+    ``mean = mean_1 + delta n_2 / n``, ``m2 = m2_1 + m2_2 + delta^2 n_1 n_2 / n`` with
+    ``delta = mean_2 - mean_1`` and ``n = n_1 + n_2``. Associative and commutative up to rounding.
+
+    Args:
+        first: Of one set; may be empty.
+        second: Of the other; may be empty.
+
+    Returns:
+        The moments of the union.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    if first.mean.shape != second.mean.shape:
+        raise ValueError(
+            f"moments must have one shape, got {first.mean.shape} and {second.mean.shape}"
+        )
+    count = first.count + second.count
+    share = second.count / jnp.maximum(count, 1)
+    delta = second.mean - first.mean
+    mean = first.mean + delta * share
+    return Moments(count, mean, first.m2 + second.m2 + delta**2 * first.count * share)
+
+
+def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
+    """``m2 / (count - ddof)``; NaN where ``count <= ddof``.
+
+    Args:
+        moments: Of the samples.
+        ddof: 0 for the population variance, 1 for the unbiased one.
+
+    Returns:
+        The variance, in squared units.
+
+    Raises:
+        ValueError: If ``ddof`` is negative.
+    """
+    if ddof < 0:
+        raise ValueError(f"ddof must be 0 or more, got {ddof}")
+    room = moments.count - ddof
+    return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)

@@ -1,0 +1,38 @@
+"""Scores on a common scale."""
+
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._require import floats, known
+
+
+def normalised_score(
+    returns: Float[ArrayLike, "*batch"],
+    *,
+    low: Float[ArrayLike, ""],
+    high: Float[ArrayLike, ""],
+) -> Float[Array, "*batch"]:
+    """``100 (return - low) / (high - low)``: 0 is the poor reference, 100 the good one.
+
+    The convention of D4RL and NeoRL. Scores may be negative or exceed 100.
+
+    Args:
+        returns: Undiscounted episode returns.
+        low: Return of the poor reference (a random policy).
+        high: Return of the good reference (an expert), another number.
+
+    Returns:
+        Scores in per cent of the distance between the references; infinite or NaN where the
+        references agree under ``jit``.
+
+    Raises:
+        ValueError: If known references agree.
+
+    Example:
+        >>> float(normalised_score(5.0, low=0.0, high=10.0))
+        50.0
+    """
+    if known((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
+        raise ValueError(f"low and high must differ, got {low} and {high}")
+    low, high = floats(low), floats(high)
+    return 100 * (floats(returns) - low) / (high - low)

@@ -1,0 +1,74 @@
+"""Checks of arguments at the boundary, before anything is traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+
+def known(value: Any) -> bool:
+    """Whether the numbers of ``value`` can be read now: it is not being traced."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def floats(value: ArrayLike) -> Array:
+    """``value`` as a floating array of strong dtype; integers and booleans take the default one."""
+    array = jnp.asarray(value)
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(array.dtype)
+    return array.astype(jnp.result_type(float))
+
+
+def require_probability(name: str, value: ArrayLike, *, closed: bool = False) -> None:
+    """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``."""
+    if not known(value):
+        return
+    numbers = np.asarray(value)
+    inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
+    if not np.all(inside):
+        ends = "[0, 1]" if closed else "(0, 1)"
+        raise ValueError(f"{name} must be in {ends}, got {value}; give a share, not per cent")
+
+
+def require_positive(name: str, value: ArrayLike, *, or_zero: bool = False) -> None:
+    """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite."""
+    if not known(value):
+        return
+    numbers = np.asarray(value)
+    fine = np.isfinite(numbers) & ((numbers >= 0) if or_zero else (numbers > 0))
+    if not np.all(fine):
+        kind = "not negative" if or_zero else "positive"
+        raise ValueError(f"{name} must be finite and {kind}, got {value}")
+
+
+def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:
+    """Refuses two arrays of different shapes."""
+    if jnp.shape(a) != jnp.shape(b):
+        raise ValueError(
+            f"{first} and {second} must have one shape, got {jnp.shape(a)} and {jnp.shape(b)}"
+        )
+
+
+def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
+    """Refuses an array that has not ``rank`` axes, which the message calls ``axes``."""
+    if jnp.ndim(value) != rank:
+        raise ValueError(
+            f"{name} must have the axes ({axes}), got shape {jnp.shape(value)}; "
+            "for a batch of them use jax.vmap"
+        )
+
+
+def require_length(name: str, value: ArrayLike, least: int) -> None:
+    """Refuses an array whose first axis is missing or shorter than ``least``."""
+    if jnp.ndim(value) < 1 or jnp.shape(value)[0] < least:
+        raise ValueError(
+            f"{name} needs a first axis of length {least} or more, got shape {jnp.shape(value)}"
+        )
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuses a word that is not among ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
