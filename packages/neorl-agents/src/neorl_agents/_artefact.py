@@ -1,0 +1,186 @@
+"""The policy artefact: what leaves a training run."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_agents._policy_kinds import KINDS, abstract_policy, kind_of
+from neorl_agents._sealed_file import ArtefactError, read_sealed, write_sealed
+from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
+
+SCHEMA = 1
+LEAST_PROBES = 32
+MAX_BYTES = 256 * 2**20
+
+
+class PolicyArtefact(NamedTuple):
+    """A policy with what is needed to trust it.
+
+    Attributes:
+        policy: Ready to act, in physical units.
+        spec: The control problem that it was made for.
+        probe_obs: Observations in physical units, shape ``(probe, obs)``.
+        probe_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
+            shape ``(probe, act)``.
+        metadata: As given to :func:`save_policy`.
+        kind: ``"network"``, ``"pid"`` or ``"constant"``.
+        digest: SHA-256 of the file but for the digest itself: its identity.
+    """
+
+    policy: Policy
+    spec: Spec
+    probe_obs: np.ndarray
+    probe_actions: np.ndarray
+    metadata: dict[str, Any]
+    kind: str
+    digest: str
+
+
+def save_policy(
+    path: str | os.PathLike[str],
+    policy: Policy,
+    spec: Spec,
+    probes: Float[Array, "probe obs"] | np.ndarray,
+    metadata: dict[str, Any] | None = None,
+) -> str:
+    """Writes a policy as one sealed ``.safetensors`` file, all or nothing.
+
+    Args:
+        path: Destination, by custom ``*.safetensors``; an existing file is replaced.
+        policy: Of a known kind: a network policy, a PID or a constant.
+        spec: The control problem that it was made for.
+        probes: At least 32 observations in physical units, best rows of the log. The actions given
+            for them are stored, so that any other runtime can prove that it acts the same.
+        metadata: Whatever should travel along (algorithm, hyperparameters, run), as plain JSON.
+
+    Returns:
+        The digest of the file.
+
+    Raises:
+        TypeError: If the policy is of no known kind.
+        ValueError: If probes or metadata are not as stated, or the policy gives an action that
+            is not finite on a probe.
+        OSError: If the file cannot be written; the destination is then as it was.
+    """
+    kind = kind_of(policy)
+    policy = as_arrays(policy)
+    probe_obs = _checked_probes(np.asarray(probes, np.float32), spec)
+    actions = np.asarray(policy_actions(policy, probe_obs))
+    if actions.shape != (len(probe_obs), spec.n_action) or not np.all(np.isfinite(actions)):
+        raise ValueError(
+            f"the policy must give {spec.n_action} finite numbers for each probe, got shape "
+            f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
+        )
+    arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in _named_leaves(policy)}
+    arrays |= {"probe/obs": probe_obs, "probe/actions": actions}
+    header = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "static": KINDS[kind].static(policy),
+        "spec": spec_to_dict(spec),
+        "arrays": {name: _fingerprint(array) for name, array in arrays.items()},
+        "metadata": metadata or {},
+    }
+    return write_sealed(Path(path), arrays, header)
+
+
+def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> PolicyArtefact:
+    """Reads a policy artefact; its digest is checked before anything in it is used.
+
+    Args:
+        path: A file that :func:`save_policy` wrote.
+        max_bytes: Larger files are refused unread.
+
+    Returns:
+        The artefact; its policy gives on its probes the stored actions to the bit, on the machine
+        and the versions that wrote it.
+
+    Raises:
+        ArtefactError: If the file is no artefact, too large, truncated, changed, of an unknown
+            schema or kind, or its arrays do not fit its kind.
+        OSError: If it cannot be opened.
+    """
+    path = Path(path)
+    arrays, header, digest = read_sealed(path, max_bytes)
+    if header.get("schema") != SCHEMA:
+        raise ArtefactError(
+            f"{path} has schema {header.get('schema')!r}, this version reads {SCHEMA}; "
+            "use the version of neorl-agents that wrote it"
+        )
+    kind = header["kind"]
+    if kind not in KINDS:
+        raise ArtefactError(f"{path} holds a policy of kind {kind!r}; known are {', '.join(KINDS)}")
+    for name, array in arrays.items():
+        if header["arrays"].get(name) != _fingerprint(array):
+            raise ArtefactError(f"{path}: array {name} is not what its header describes")
+    spec = spec_from_dict(header["spec"])
+    policy = _filled(path, abstract_policy(kind, spec, header["static"]), arrays)
+    return PolicyArtefact(
+        policy=policy,
+        spec=spec,
+        probe_obs=arrays["probe/obs"],
+        probe_actions=arrays["probe/actions"],
+        metadata=header["metadata"],
+        kind=kind,
+        digest=digest,
+    )
+
+
+@jax.jit
+def policy_actions(
+    policy: Policy, obs: Float[Array, "probe obs"] | np.ndarray
+) -> Float[Array, "probe act"]:
+    """The action of a fresh episode's first step on each observation, physical units."""
+
+    def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
+        return policy(policy.initial_carry(), one, None)[1]
+
+    return jax.vmap(act)(obs)
+
+
+def _checked_probes(probes: np.ndarray, spec: Spec) -> np.ndarray:
+    if probes.ndim != 2 or probes.shape[1] != spec.n_obs or len(probes) < LEAST_PROBES:
+        raise ValueError(
+            f"probes must be at least {LEAST_PROBES} observations of {spec.n_obs} channels, got "
+            f"shape {probes.shape}; take rows of the log"
+        )
+    if not np.all(np.isfinite(probes)):
+        raise ValueError("probes must be finite; take rows of the log that are")
+    return probes
+
+
+def _named_leaves(policy: Policy) -> list[tuple[str, Any]]:
+    flat, _ = jax.tree_util.tree_flatten_with_path(policy)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in flat]
+
+
+def _filled(path: Path, template: Policy, arrays: dict[str, np.ndarray]) -> Policy:
+    leaves = []
+    for name, expected in _named_leaves(template):
+        array = arrays.get(f"policy/{name}")
+        if array is None:
+            raise ArtefactError(f"{path}: array policy/{name} is missing")
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise ArtefactError(
+                f"{path}: array policy/{name} must be {expected.dtype} of shape {expected.shape}, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        leaves.append(jnp.asarray(array))
+    stored = sum(name.startswith("policy/") for name in arrays)
+    if stored != len(leaves):
+        raise ArtefactError(f"{path} has {stored} arrays for a policy of {len(leaves)}")
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _fingerprint(array: np.ndarray) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
+    }

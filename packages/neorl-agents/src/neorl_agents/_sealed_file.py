@@ -1,0 +1,126 @@
+"""One safetensors file whose every byte is covered by a digest inside it."""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+ENTRY = "neorl_policy"
+BLANK = "0" * 64
+SEAL = re.compile(rb'\\"seal\\":\\"([0-9a-f]{64})\\"')
+"""Where the seal stands in the raw bytes: the first field of the JSON text of ENTRY."""
+
+MAX_HEADER_BYTES = 16 * 2**20
+
+
+class ArtefactError(ValueError):
+    """A file is not an intact policy artefact that this version can read."""
+
+
+def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
+    """Writes arrays and a JSON header as one file, all or nothing.
+
+    The seal is the SHA-256 of the whole file with 64 zeros in its place. The file is written
+    beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
+
+    Args:
+        path: Destination; its folder must exist.
+        arrays: By name.
+        header: What JSON can hold, without NaN or infinity.
+
+    Returns:
+        The seal, 64 hexadecimal digits.
+
+    Raises:
+        ValueError: If the header is not JSON.
+        OSError: If it cannot be written; the destination is then as it was.
+    """
+    try:
+        text = json.dumps({"seal": BLANK, "header": header}, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the metadata of {path} must be plain JSON (text, finite numbers, lists, "
+            f"dictionaries): {error}"
+        ) from error
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
+    blank = safetensors.numpy.save(contiguous, metadata={ENTRY: text})
+    seal = hashlib.sha256(blank).hexdigest()
+    start, end = _seal_position(blank)
+    _write_atomically(path, blank[:start] + seal.encode() + blank[end:])
+    return seal
+
+
+def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict[str, Any], str]:
+    """Reads what :func:`write_sealed` wrote; nothing is interpreted before the seal is checked.
+
+    Args:
+        path: The file.
+        max_bytes: Larger files are refused unread.
+
+    Returns:
+        The arrays, the header and the seal.
+
+    Raises:
+        ArtefactError: If the file is too large, no artefact, truncated or changed.
+        OSError: If it cannot be opened.
+    """
+    size = os.path.getsize(path)
+    if size > max_bytes:
+        raise ArtefactError(f"{path} has {size} bytes, more than the {max_bytes} allowed")
+    data = path.read_bytes()
+    try:
+        start, end = _seal_position(data)
+    except LookupError as error:
+        raise ArtefactError(
+            f"{path} is not a policy artefact ({error}); write one with save_policy"
+        ) from error
+    seal = data[start:end].decode()
+    if hashlib.sha256(data[:start] + BLANK.encode() + data[end:]).hexdigest() != seal:
+        raise ArtefactError(f"{path} was changed or damaged after it was written; copy it again")
+    try:
+        return safetensors.numpy.load(data), _header(data), seal
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(f"{path} is sealed but malformed: {error}") from error
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(json.loads(data[8 : 8 + length])["__metadata__"][ENTRY])["header"]
+
+
+def _seal_position(data: bytes) -> tuple[int, int]:
+    if len(data) < 8:
+        raise LookupError("shorter than its own header")
+    length = int.from_bytes(data[:8], "little")
+    if length > min(MAX_HEADER_BYTES, len(data) - 8):
+        raise LookupError("its header does not fit")
+    found = SEAL.search(data, 8, 8 + length)
+    if found is None:
+        raise LookupError("it has no seal")
+    return found.span(1)
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
