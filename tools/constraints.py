@@ -56,7 +56,7 @@ def resolved(*, keep: bool) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Resolve tools/constraints.txt anew.")
     parser.add_argument("--moved", action="store_true", help="print the difference; write nothing")
     parser.add_argument("--keep", action="store_true", help="move only what has to move")
     options = parser.parse_args(arguments)

@@ -14,7 +14,9 @@ PACKAGES = Path(__file__).resolve().parent.parent / "packages"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Check that each package declares exactly what it imports."
+    )
     parser.add_argument("package", nargs="*", help="core, envs, ...: default all")
     names = parser.parse_args(arguments).package
     folders = [PACKAGES / f"neorl-{name}" for name in names] or sorted(PACKAGES.glob("neorl-*"))

@@ -4,8 +4,9 @@ Usage:
     python tools/sizes.py           exit 1 and name what is over the budget
     python tools/sizes.py --table   print the figures of every package as well
 
-Budgets: a file has at most 400 lines, a function (docstring aside) at most 50, and at most 5 % of all windows of six
-code lines (comments, docstrings, imports and blank lines aside) stand in more than one file.
+Budgets: a file has at most 400 lines, a function (docstring aside) at most 50, and at most 5 % of
+all windows of six code lines (comments, docstrings, imports and blank lines aside) stand in more
+than one file.
 """
 
 import argparse
@@ -44,8 +45,9 @@ def code_lines(text: str) -> list[str]:
     tree = ast.parse(text)
     silent: set[int] = set()
     for node in ast.walk(tree):
-        prose = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if prose or isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Import | ast.ImportFrom) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
             silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     numbered = enumerate(text.splitlines(), 1)
     lines = [line.strip() for number, line in numbered if number not in silent]
@@ -105,7 +107,7 @@ def table(root: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Check the size budgets.")
     parser.add_argument("--table", action="store_true", help="print the figures as well")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
     options = parser.parse_args(arguments)

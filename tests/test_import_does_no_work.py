@@ -1,0 +1,53 @@
+"""Importing a package computes nothing, writes nothing, starts nothing and pulls no extra."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from check_isolated import below, extras
+
+PROBE = Path(__file__).with_name("import_probe.py")
+# What the import of a package may not pull: its extras, and what only commands and tests need.
+OPTIONAL = {
+    "mlflow",
+    "matplotlib",
+    "sqlalchemy",
+    "alembic",
+    "pytest",
+    "hypothesis",
+    "chex",
+    "scipy",
+}
+FORBIDDEN = {
+    "core": {"equinox", "h5py", "gymnasium"},
+    "envs": {"matplotlib", "tyro"},
+    "safety": {"h5py", "gymnasium"},
+    "agents": {"h5py", "gymnasium"},
+    "train": {"matplotlib"},
+    "deploy": {"jax", "scipy", "equinox", "h5py", "neorl_core", "neorl_safety", "neorl_agents"},
+}
+
+
+def modules(folder: Path) -> list[str]:
+    """Every module of a package that needs no extra, entry points aside."""
+    optional = [root for roots in extras(folder).values() for root in roots]
+    source = folder / "src"
+    files = (file.relative_to(source) for file in sorted(source.rglob("*.py")))
+    dotted = [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return [name for name in dotted if not below(name, optional) and "__main__" not in name]
+
+
+@pytest.mark.parametrize("name", sorted(FORBIDDEN))
+def test_importing_does_no_work(checkout: Path, tmp_path: Path, name: str) -> None:
+    folder = checkout / "packages" / f"neorl-{name}"
+    command = [sys.executable, "-I", "-B", str(PROBE), f"neorl_{name}", *modules(folder)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["effects"] == []
+    assert not (OPTIONAL | FORBIDDEN[name]) & {*seen["pulled"]}
+    assert list(tmp_path.iterdir()) == []
+    assert done.stderr == ""

@@ -1,0 +1,177 @@
+"""The workspace tools notice what they are there to notice."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+import bounds
+import changelog
+import check_isolated
+import release
+import sizes
+
+TOOLS = sorted(Path(bounds.__file__).parent.glob("*.py"))
+CHANGELOG = """# Changelog of neorl-core
+
+The format follows Keep a Changelog; versions follow semantic versioning.
+
+## Unreleased
+
+### Added
+
+- A new loss.
+
+### Fixed
+
+## 0.1.0 - 2026-01-31
+
+### Added
+
+- The first functions.
+"""
+
+
+@pytest.fixture
+def workspace(checkout: Path, tmp_path: Path) -> Path:
+    """The packages' metadata in a folder of its own."""
+    for folder in (checkout / "packages").glob("neorl-*"):
+        target = tmp_path / "packages" / folder.name
+        target.mkdir(parents=True)
+        shutil.copy(folder / "pyproject.toml", target)
+        title = f"# Changelog of {folder.name}\n\n## Unreleased\n\n### Added\n\n- A thing.\n"
+        (target / "CHANGELOG.md").write_text(title)
+    return tmp_path
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_bounds_notices_a_version_that_ran_away(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = workspace / "packages/neorl-core/pyproject.toml"
+    file.write_text(release.set_version(file.read_text(), Version("0.2.0")))
+    assert bounds.main(["--root", str(workspace)]) == 1
+    said = capsys.readouterr().out
+    assert "neorl-envs bounds neorl-core by '<0.2,>=0.1': it is at 0.2.0" in said
+    assert "neorl-deploy[export] bounds neorl-core" in said
+
+
+def test_bounds_notices_an_upward_need_and_two_opinions(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = workspace / "packages/neorl-envs/pyproject.toml"
+    replace(file, '    "equinox>=0.13.8",', '    "equinox>=0.14",\n    "neorl-train>=0.1,<0.2",')
+    assert bounds.main(["--root", str(workspace)]) == 1
+    said = capsys.readouterr().out
+    assert "neorl-envs may not need neorl-train" in said
+    assert re.search(r"equinox: .*'>=0.14' in neorl-envs", said)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [("0.1.3", "<0.2,>=0.1"), ("1.4.0", "<2,>=1.4"), ("0.12.0", "<0.13,>=0.12")],
+)
+def test_compatible_bounds(version: str, wanted: str) -> None:
+    assert bounds.compatible(Version(version)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("# Changelog of neorl-core", "# Changes", "the first line"),
+        ("## Unreleased\n", "", "the first section"),
+        ("2026-01-31", "2026-02-31", "is not of the form"),
+        ("### Fixed", "### Mended", "'### Mended'"),
+        ("## 0.1.0", "## 0.2.0", "the newest release is 0.2.0"),
+        ("- The first functions.\n", "- x\n\n## 0.3.0 - 2026-01-01\n", "descending order"),
+    ],
+)
+def test_changelog_notices(old: str, new: str, fault: str) -> None:
+    version = Version("0.1.0")
+    assert changelog.faults(CHANGELOG, name="neorl-core", version=version) == []
+    assert old in CHANGELOG
+    spoiled = CHANGELOG.replace(old, new)
+    found = changelog.faults(spoiled, name="neorl-core", version=version)
+    assert any(fault in line for line in found), found
+
+
+def test_release_cuts_the_changelog_and_moves_every_bound(workspace: Path) -> None:
+    assert release.main(["neorl-core", "0.2.0", "--root", str(workspace)]) == 0
+    assert bounds.main(["--root", str(workspace)]) == 0
+    assert changelog.main(["--root", str(workspace)]) == 0
+    assert bounds.packages(workspace)["neorl-core"].version == Version("0.2.0")
+    train = (workspace / "packages/neorl-train/pyproject.toml").read_text()
+    assert '"neorl-core>=0.2,<0.3"' in train
+    assert '"neorl-core[testing]>=0.2,<0.3"' in train
+    assert '"neorl-envs>=0.1,<0.2"' in train
+
+
+def test_release_keeps_older_entries_and_drops_empty_headings() -> None:
+    cut = release.cut_changelog(CHANGELOG, Version("0.2.0"), "2026-03-01")
+    assert changelog.faults(cut, name="neorl-core", version=Version("0.2.0")) == []
+    _, new, old = re.split(r"(?m)^(?=## \d)", cut)
+    assert new == "## 0.2.0 - 2026-03-01\n\n### Added\n\n- A new loss.\n\n"
+    assert old == CHANGELOG[CHANGELOG.index("## 0.1.0") :]
+
+
+@pytest.mark.parametrize(
+    ("version", "complaint"),
+    [("0.0.9", "is older"), ("x", "Invalid version"), ("0.1.0", "is not newer")],
+)
+def test_release_refuses(
+    workspace: Path, capsys: pytest.CaptureFixture[str], version: str, complaint: str
+) -> None:
+    (workspace / "packages/neorl-core/CHANGELOG.md").write_text(CHANGELOG)
+    before = {file: file.read_text() for file in workspace.rglob("*.*") if file.is_file()}
+    assert release.main(["neorl-core", version, "--root", str(workspace)]) == 2
+    assert complaint in capsys.readouterr().err
+    assert before == {file: file.read_text() for file in before}
+
+
+def test_release_refuses_when_nothing_changed(workspace: Path) -> None:
+    replace(workspace / "packages/neorl-core/CHANGELOG.md", "- A thing.\n", "")
+    assert release.main(["neorl-core", "0.2.0", "--root", str(workspace)]) == 2
+
+
+def test_sizes_notices_long_files_long_functions_and_copies(tmp_path: Path) -> None:
+    source = tmp_path / "packages/neorl-core/src/neorl_core"
+    source.mkdir(parents=True)
+    body = "\n".join(f"    x{i} = {i}" for i in range(60))
+    (source / "_long.py").write_text(f'def long():\n    """Say.\n\n    More."""\n{body}\n')
+    (source / "_copy.py").write_text(f"# The same.\ndef other():\n{body}\n")
+    (source / "_file.py").write_text("x = 1\n" * 401)
+    found = "\n".join(sizes.faults(tmp_path))
+    assert "_file.py: 401 lines, at most 400" in found
+    assert "_long.py:1: long has 61 lines, at most 50" in found
+    assert re.search(r"[0-9.]+% of six-line windows are repeated", found)
+    assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in found
+
+
+def test_sizes_counts_code_only() -> None:
+    text = '"""Module."""\n\nimport os\n\n\ndef f():\n    """Do."""\n    # why\n    return os\n'
+    assert sizes.code_lines(text) == ["def f():", "return os"]
+
+
+def test_modules_below_an_extra() -> None:
+    assert check_isolated.below("neorl_core.testing._laws", ["neorl_core.testing"])
+    assert not check_isolated.below("neorl_core.testing_x", ["neorl_core.testing"])
+
+
+@pytest.mark.parametrize(
+    "tool", sorted(Path(bounds.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+)
+def test_every_tool_explains_itself(tool: Path) -> None:
+    command = [sys.executable, str(tool), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "usage:" in done.stdout
+    assert done.stderr == ""

@@ -1,0 +1,101 @@
+"""The workspace says each thing once, or the places where it says it agree."""
+
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import bounds
+import changelog
+import sizes
+
+TOP_LEVEL = {"LICENSE", "README.md", "docs", "packages", "pyproject.toml", "tests", "tools"}
+NAMES = ["agents", "core", "deploy", "envs", "safety", "train"]
+
+
+@pytest.fixture(scope="module")
+def settings(checkout: Path) -> dict[str, Any]:
+    return tomllib.loads((checkout / "pyproject.toml").read_text())
+
+
+def test_the_top_level_holds_exactly_what_it_should(checkout: Path) -> None:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    entries = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    assert {entry for entry in entries if not entry.startswith(".")} == TOP_LEVEL
+    assert {".ci", ".github", ".gitignore"} <= entries
+
+
+def test_every_list_of_packages_is_the_folder_list(
+    settings: dict[str, Any], packages: list[Path], checkout: Path
+) -> None:
+    assert [folder.name for folder in packages] == [f"neorl-{name}" for name in NAMES]
+    hatch, modules = settings["tool"]["hatch"]["envs"], {f"neorl_{name}" for name in NAMES}
+    for environment in ("default", "hatch-test"):
+        members = hatch[environment]["workspace"]["members"]
+        paths = {entry if isinstance(entry, str) else entry["path"] for entry in members}
+        assert paths == {f"packages/neorl-{name}" for name in NAMES}, environment
+    assert {*hatch["pkg"]["matrix"][0]["package"]} == {*NAMES}
+    assert settings["tool"]["uv"]["workspace"]["members"] == ["packages/*"]
+    sources = settings["tool"]["uv"]["sources"]
+    assert sources == {f"neorl-{name}": {"workspace": True} for name in NAMES}
+    assert {*settings["tool"]["importlinter"]["root_packages"]} == modules
+    assert {*settings["tool"]["ruff"]["lint"]["isort"]["known-first-party"]} == modules
+    assert {*settings["tool"]["coverage"]["run"]["source_pkgs"]} == modules
+    assert {*bounds.BELOW} == {folder.name for folder in packages}
+    workflow = yaml.safe_load((checkout / ".github/workflows/ci.yml").read_text())
+    matrix = workflow["jobs"]["package"]["strategy"]["matrix"]
+    assert {*matrix["package"]} == {*NAMES}
+    assert matrix["python"] == ["3.11", "3.13"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_package_is_complete(checkout: Path, name: str) -> None:
+    folder, module = checkout / "packages" / f"neorl-{name}", f"neorl_{name}"
+    for entry in ("README.md", "CHANGELOG.md", "LICENSE", f"src/{module}/py.typed"):
+        assert (folder / entry).is_file(), entry
+    assert list((folder / "tests").glob("test_*.py")), "no tests"
+    assert (folder / "LICENSE").read_text() == (checkout / "LICENSE").read_text()
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["name"] == folder.name
+    assert project["requires-python"] == ">=3.11"
+    assert project["license"] == "Apache-2.0"
+    assert project["authors"] == [{"name": "the neorl contributors"}]
+    assert "testing" in project["optional-dependencies"]
+
+
+def test_bounds_changelogs_and_sizes_are_in_order(checkout: Path) -> None:
+    assert bounds.main(["--root", str(checkout)]) == 0
+    assert changelog.main(["--root", str(checkout)]) == 0
+    assert sizes.faults(checkout) == []
+
+
+def test_heavy_distributions_stay_where_they_belong(checkout: Path) -> None:
+    heavy = {"mlflow", "mlflow-skinny", "orbax-checkpoint", "sqlalchemy", "alembic"}
+    needs = {
+        (name, extra): {r.name for other, r in package.requirements if other == extra}
+        for name, package in bounds.packages(checkout).items()
+        for extra in {other for other, _ in package.requirements}
+    }
+    for (name, extra), names in needs.items():
+        assert name == "neorl-train" or not names & heavy, f"{name}[{extra}]"
+    assert needs["neorl-deploy", ""] == {"numpy"}
+    assert needs["neorl-train", ""] & heavy == {"orbax-checkpoint"}
+
+
+def test_environments_install_under_the_constraints(settings: dict[str, Any]) -> None:
+    hatch = settings["tool"]["hatch"]["envs"]
+    for name, environment in hatch.items():
+        if name == "constraints" or environment.get("template"):
+            continue
+        assert environment["installer"] == "uv", name
+        committed = "{env:NEORL_CONSTRAINTS:{root}/tools/constraints.txt}"
+        assert environment["env-vars"]["UV_CONSTRAINT"] == committed, name
+
+
+def test_the_demo_is_three_commands(settings: dict[str, Any]) -> None:
+    demo = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
+    assert demo == ["neorl-train run {args}", "neorl-deploy export", "neorl-deploy replay"]
