@@ -1,0 +1,135 @@
+"""What makes a dataset valid; every refusal names source, column, row, expected and actual."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from neorl_core import Spec, Transition
+
+BLOCK = 65_536
+"""Rows that are looked at in one go, so that a mapped file larger than memory passes."""
+
+FLOATS = ("obs", "action", "reward", "cost", "next_obs", "next_action")
+FLAGS = ("terminated", "truncated", "mask")
+
+
+class DatasetError(ValueError):
+    """A dataset, or the file it should come from, cannot be used; the message is one line."""
+
+
+def blocks(n_rows: int) -> Iterator[slice]:
+    """Consecutive slices that cover ``n_rows`` rows."""
+    for start in range(0, n_rows, BLOCK):
+        yield slice(start, min(start + BLOCK, n_rows))
+
+
+def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
+    """Raises unless the columns agree with the specification and with one another.
+
+    Args:
+        spec: The shapes to expect.
+        transitions: The columns; ``next_action`` may be ``None`` (not derived yet).
+        source: Named in the messages.
+
+    Raises:
+        DatasetError: At the first column that is empty, of another shape or dtype, or not finite.
+    """
+    n_rows = len(np.atleast_1d(transitions.reward))
+    if n_rows == 0:
+        raise DatasetError(f"{source}: the dataset is empty; expected at least one row, got 0")
+    columns = {name: c for name, c in transitions._asdict().items() if c is not None}
+    for name, column in columns.items():
+        _check_shape(source, name, column, _expected_shape(spec, name, n_rows))
+    for name in FLOATS:
+        if name in columns:
+            check_finite(source, name, columns[name])
+
+
+def check_finite(source: str, name: str, column: np.ndarray) -> None:
+    """Raises at the first row of ``column`` that holds NaN or infinity."""
+    for rows in blocks(len(column)):
+        finite = np.isfinite(column[rows])
+        if not finite.all():
+            row, *channel = (int(i) for i in np.argwhere(~finite)[0])
+            value = column[rows][(row, *channel)]
+            where = f", channel {channel[0]}" if channel else ""
+            raise DatasetError(
+                f"{source}: column '{name}', row {rows.start + row}{where}: expected a finite "
+                f"number, got {value}; repair the log, or fill the row and set its mask to false"
+            )
+
+
+def check_episodes(source: str, transitions: Transition, episode_starts: np.ndarray) -> None:
+    """Raises unless episodes start where the starts say and end where the flags say.
+
+    Args:
+        source: Named in the messages.
+        transitions: Checked columns.
+        episode_starts: First row of every episode.
+
+    Raises:
+        DatasetError: At the first start or seam that disagrees.
+    """
+    n_rows = len(transitions.reward)
+    ended = np.flatnonzero(np.asarray(transitions.terminated) | np.asarray(transitions.truncated))
+    if ended.size == 0 or ended[-1] != n_rows - 1:
+        raise DatasetError(
+            f"{source}: column 'truncated', row {n_rows - 1}: expected the last row to be "
+            "terminated or truncated, got neither; the last row of every piece of a log is marked"
+        )
+    expected = np.append(0, ended[:-1] + 1)
+    if expected.shape != np.shape(episode_starts):
+        raise DatasetError(
+            f"{source}: column 'episode_starts': expected {expected.size} episodes "
+            f"(rows that are terminated or truncated), got {np.size(episode_starts)}"
+        )
+    wrong = np.flatnonzero(expected != episode_starts)
+    if wrong.size:
+        first = int(wrong[0])
+        raise DatasetError(
+            f"{source}: column 'episode_starts', row {first}: expected {expected[first]}, "
+            f"got {episode_starts[first]}; an episode starts after each terminated or truncated row"
+        )
+    _check_next_action(source, transitions, ended)
+
+
+def _check_next_action(source: str, transitions: Transition, ended: np.ndarray) -> None:
+    action, given = transitions.action, transitions.next_action
+    for rows in blocks(len(action)):
+        follows = np.zeros_like(action[rows])
+        rest = action[rows.start + 1 : rows.stop + 1]
+        follows[: len(rest)] = rest
+        inside = (ended >= rows.start) & (ended < rows.stop)
+        follows[ended[inside] - rows.start] = 0
+        wrong = np.flatnonzero((follows != given[rows]).any(axis=-1))
+        if wrong.size:
+            row = int(wrong[0])
+            raise DatasetError(
+                f"{source}: column 'next_action', row {rows.start + row}: expected "
+                f"{follows[row].tolist()} (the action of the next row, zero at the end of an "
+                f"episode), got {given[rows][row].tolist()}"
+            )
+
+
+def _expected_shape(spec: Spec, name: str, n_rows: int) -> tuple[int, ...]:
+    widths = {
+        "obs": spec.n_obs,
+        "next_obs": spec.n_obs,
+        "action": spec.n_action,
+        "next_action": spec.n_action,
+        "cost": spec.n_cost,
+    }
+    return (n_rows, widths[name]) if name in widths else (n_rows,)
+
+
+def _check_shape(source: str, name: str, column: np.ndarray, shape: tuple[int, ...]) -> None:
+    if column.shape != shape:
+        raise DatasetError(
+            f"{source}: column '{name}': expected shape {shape}, got {column.shape}; "
+            "rows follow column 'reward', widths follow the specification"
+        )
+    expected = np.dtype(np.bool_ if name in FLAGS else np.float32)
+    if column.dtype != expected:
+        raise DatasetError(
+            f"{source}: column '{name}': expected {expected} numbers, got {column.dtype}"
+        )

@@ -1,0 +1,112 @@
+"""What operators do to a running loop: set-point steps, manual holds, test signals.
+
+A log under one perfectly steady controller shows nothing but that controller. This module adds,
+as pure functions of (plan, state, key), what makes a plant log worth learning from.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+
+class OperatorPlan(NamedTuple):
+    """How often and how far operators intervene; every field is data.
+
+    Attributes:
+        amplitude: Of the pseudo-random binary signal on every manipulated variable, in its unit,
+            shape ``(act,)``.
+        dwell: Mean number of steps between two changes of sign, scalar.
+        setpoint_step: Largest change of every loop's set point, in its unit, shape ``(loop,)``.
+        setpoint_high: Highest set point of every loop, shape ``(loop,)``.
+        setpoint_group: Loops with the same number move together, shape ``(loop,)``.
+        setpoint_every: Mean number of steps between two set-point steps, scalar.
+        hold_every: Mean number of steps between two manual holds, scalar.
+        hold_shortest: Steps, scalar integer.
+        hold_longest: Steps, scalar integer.
+        watch_low: The operator hands the loop back when an observation falls below it, shape
+            ``(obs,)``; ``-inf`` where unwatched.
+        watch_high: The same for above.
+    """
+
+    amplitude: Float[Array, " act"]
+    dwell: Float[Array, ""]
+    setpoint_step: Float[Array, " loop"]
+    setpoint_high: Float[Array, " loop"]
+    setpoint_group: Int[Array, " loop"]
+    setpoint_every: Float[Array, ""]
+    hold_every: Float[Array, ""]
+    hold_shortest: Int[Array, ""]
+    hold_longest: Int[Array, ""]
+    watch_low: Float[Array, " obs"]
+    watch_high: Float[Array, " obs"]
+
+
+class OperatorState(NamedTuple):
+    """What the operators are doing now.
+
+    Attributes:
+        sign: Of the binary signals, shape ``(act,)``.
+        offset: Of the set points, in units of the largest step, in [-1, 1], shape ``(loop,)``.
+        left: Steps until the manual hold ends; 0 in automatic.
+        channel: The manipulated variable that is in manual while ``left > 0``.
+    """
+
+    sign: Float[Array, " act"]
+    offset: Float[Array, " loop"]
+    left: Int[Array, ""]
+    channel: Int[Array, ""]
+
+
+def start_shift(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
+    """The operators at the start of an episode: all loops in automatic on their set points."""
+    sign = jax.random.rademacher(key, plan.amplitude.shape, plan.amplitude.dtype)
+    nothing = jnp.zeros((), jnp.int32)
+    return OperatorState(sign, jnp.zeros_like(plan.setpoint_step), nothing, nothing)
+
+
+def attend(
+    plan: OperatorPlan, state: OperatorState, obs: Float[Array, " obs"], key: PRNGKeyArray
+) -> tuple[OperatorState, Bool[Array, " act"], Float[Array, " act"]]:
+    """One step of the operators.
+
+    Test signals change sign with probability ``1 / dwell``. A set-point step draws new offsets
+    for all groups with probability ``1 / setpoint_every``. In automatic, a hold of one random
+    manipulated variable starts with probability ``1 / hold_every`` and lasts a uniform number of
+    steps; it ends early, and none starts, while an observation is outside the watched range.
+
+    Args:
+        plan: How often and how far.
+        state: From the last step.
+        obs: What the operators see.
+        key: Decides.
+
+    Returns:
+        The new state, which manipulated variables are in manual, and the test signal to add to
+        the controller's output (zero in manual).
+    """
+    flips, steps, offsets, holds, lengths, channels = jax.random.split(key, 6)
+    shape, dtype = plan.amplitude.shape, plan.amplitude.dtype
+    flip = jax.random.uniform(flips, shape, dtype) < 1 / plan.dwell
+    sign = jnp.where(flip, -state.sign, state.sign)
+    drawn = jax.random.uniform(offsets, plan.setpoint_step.shape, dtype, -1, 1)
+    moved = jax.random.uniform(steps, (), dtype) < 1 / plan.setpoint_every
+    offset = jnp.where(moved, drawn[plan.setpoint_group], state.offset)
+
+    calm = jnp.all((obs >= plan.watch_low) & (obs <= plan.watch_high))
+    begins = (jax.random.uniform(holds, (), dtype) < 1 / plan.hold_every) & (state.left <= 1)
+    length = jax.random.randint(lengths, (), plan.hold_shortest, plan.hold_longest + 1)
+    left = jnp.where(begins, length, jnp.maximum(state.left - 1, 0)) * calm
+    channel = jnp.where(begins, jax.random.randint(channels, (), 0, shape[0]), state.channel)
+    manual = (jnp.arange(shape[0]) == channel) & (left > 0)
+    signal = jnp.where(manual, 0, plan.amplitude * sign)
+    return OperatorState(sign, offset, left, channel), manual, signal
+
+
+def moved_setpoint(
+    plan: OperatorPlan, state: OperatorState, setpoint: Float[Array, " loop"]
+) -> Float[Array, " loop"]:
+    """The set points of a controller after the operators' steps, inside their upper limits."""
+    wanted = setpoint + state.offset * plan.setpoint_step
+    return jnp.minimum(wanted, jnp.maximum(plan.setpoint_high, setpoint))

@@ -1,0 +1,147 @@
+"""ChemicalReactor-v0: the environment contract over the pieces of this folder."""
+
+import functools
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import PID, Spec, Step
+from neorl_envs._operators import OperatorPlan
+from neorl_envs.chemical_reactor._actuators import ACTION, SLEWS, Inputs, at_start, deliver
+from neorl_envs.chemical_reactor._dynamics import advance
+from neorl_envs.chemical_reactor._objective import COSTS, costs, inspect, reward
+from neorl_envs.chemical_reactor._observe import OBS, Noise, observe, sample_noise
+from neorl_envs.chemical_reactor._operation import operator_plan
+from neorl_envs.chemical_reactor._parameters import (
+    Parameters,
+    Plant,
+    Preset,
+    default_parameters,
+    sample_parameters,
+)
+from neorl_envs.chemical_reactor._tunings import REFERENCE, SETTINGS, tuning
+
+DT = 50.0  # s
+HOURS = DT / 3600
+HORIZON = 300
+
+
+class State(NamedTuple):
+    """Everything that the plant remembers between two steps.
+
+    Attributes:
+        plant: The nine balances.
+        inputs: What the actuators delivered last.
+        time: Steps since the start of the batch.
+    """
+
+    plant: Plant
+    inputs: Inputs
+    time: Int[Array, ""]
+
+
+class ChemicalReactor(eqx.Module):
+    """Semi-batch polymerisation with a jacket and an external heat exchanger.
+
+    Three actuators (feed, inlet temperatures of jacket and exchanger), twelve instruments. The
+    batch is worth 100 points of polymer and each step of 50 s costs 0.1; feeding faster finishes
+    sooner and brings the reactor closer to running away. Ends with the amount of polymer or with
+    a trip; truncated after 300 steps.
+
+    Attributes:
+        horizon: Steps after which an episode is truncated.
+        substeps: Integration steps in one control period.
+    """
+
+    horizon: int = eqx.field(static=True, default=HORIZON)
+    substeps: int = eqx.field(static=True, default=40)
+
+    name: ClassVar[str] = "ChemicalReactor-v0"
+    reference: ClassVar[str] = REFERENCE
+
+    @property
+    def spec(self) -> Spec:
+        """Channels, period and horizon."""
+        return _spec(self.horizon)
+
+    def action_rates(self) -> tuple[float, ...]:
+        """Largest change of each actuator per second, in its own unit."""
+        return tuple(slew / DT for slew in SLEWS)
+
+    def tunings(self) -> dict[str, PID]:
+        """The plant's controllers by name; ``reference`` names the one to beat."""
+        return {name: tuning(*settings, dt=DT) for name, settings in SETTINGS.items()}
+
+    def operator_plan(self) -> OperatorPlan:
+        """What the operators of this plant do while a log is recorded."""
+        return operator_plan()
+
+    def default_params(
+        self, preset: Preset = "plant", *, dtype: DTypeLike = jnp.float32
+    ) -> Parameters:
+        """The published constants, with sensor noise (``"plant"``) or without (``"clean"``)."""
+        return default_parameters(preset, dtype=dtype)
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: Preset = "plant", spread: float = 0.15
+    ) -> Parameters:
+        """One episode's draw of reaction heat and rate constant; ``spread=0.3`` as published."""
+        return sample_parameters(default_parameters(preset), key, spread=spread)
+
+    def reset(self, params: Parameters, key: PRNGKeyArray) -> tuple[State, Float[Array, " obs"]]:
+        """The charged reactor at the start of a batch, and what its instruments show."""
+        dtype = params.noise_mass.dtype
+        state = State(params.initial, at_start(dtype), jnp.zeros((), jnp.int32))
+        noise = sample_noise(params, key)
+        return state, observe(params, state.plant, jnp.zeros((), dtype), noise)
+
+    def sample_noise(self, params: Parameters, key: PRNGKeyArray) -> Noise:
+        """What chance adds to one step."""
+        return sample_noise(params, key)
+
+    def step(
+        self, params: Parameters, state: State, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[State, Step]:
+        """One control period of 50 s; see :meth:`step_with_noise`."""
+        return self.step_with_noise(params, state, action, self.sample_noise(params, key))
+
+    def step_with_noise(
+        self, params: Parameters, state: State, action: Float[Array, " act"], noise: Noise
+    ) -> tuple[State, Step]:
+        """One control period with given instrument errors: a deterministic function.
+
+        Args:
+            params: Physical constants.
+            state: Before the step.
+            action: Demanded feed (kg/h) and inlet temperatures (K). A channel that is NaN leaves
+                its actuator where it is.
+            noise: From :meth:`sample_noise`.
+
+        Returns:
+            The state after the step and what the plant answered. ``applied`` is the action after
+            range, slew limit and feed lock.
+        """
+        inputs = deliver(action, state.inputs, state.plant.m_acc, HOURS)
+        plant = advance(params, state.plant, inputs, HOURS, substeps=self.substeps)
+        new = State(plant, inputs, state.time + 1)
+        info = inspect(params, plant)
+        terminated = info.success | info.trip
+        obs = observe(params, plant, new.time * jnp.asarray(HOURS, plant.m_W.dtype), noise)
+        return new, Step(
+            obs=obs,
+            final_obs=obs,
+            reward=reward(state.plant, plant, info),
+            cost=costs(info),
+            applied=jnp.stack(inputs),
+            terminated=terminated,
+            truncated=(new.time >= self.horizon) & ~terminated,
+            info=info,
+        )
+
+
+@functools.cache
+def _spec(horizon: int) -> Spec:
+    return Spec(obs=OBS, action=ACTION, cost=COSTS, dt=DT, horizon=horizon)
