@@ -50,9 +50,9 @@ def filter_action(
     ``applied = clip(clip(action, low, high), v - rate_down dt, v + rate_up dt)``.
 
     Guaranteed for every input, NaN, infinities, huge and subnormal numbers included, in every
-    argument: the result is finite and inside the actuator range. Where the limits are well
-    formed (every limit that :func:`action_constraints` made), it changes by at most ``rate dt``
-    from ``v`` up to one rounding, and lies in the box whenever ``v`` does or is unknown; from a
+    argument: the result is finite. Where the limits are well formed (every limit that
+    :func:`action_constraints` made), it lies in the actuator range, differs from ``v`` by at most
+    ``rate dt`` up to one rounding, and lies in the box whenever ``v`` does or is unknown; from a
     ``v`` outside the box (take-over from manual) it moves towards the box at the allowed rate. A
     request that satisfies all this passes unchanged, bit for bit.
 
@@ -148,8 +148,9 @@ def _usable_limits(constraints: ActionConstraints, dt: Array, dtype: jnp.dtype) 
     box_low, box_high, bad_box = _usable_ends(c.low.astype(dtype), c.high.astype(dtype))
     low, high = jnp.maximum(box_low, actuator_low), jnp.minimum(box_high, actuator_high)
     apart = low > high
-    bad_period = ~(jnp.isfinite(dt) & (dt > 0))
-    period = jnp.where(bad_period, 0, dt)
+    period = _flush(_finite_or_zero(dt))
+    bad_period = ~jnp.isfinite(dt) | (period <= 0)
+    period = jnp.maximum(period, 0)
     rise, bad_up = _usable_step(c.rate_up.astype(dtype), period)
     fall, bad_down = _usable_step(c.rate_down.astype(dtype), period)
     return _Limits(
@@ -177,9 +178,11 @@ def _usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
 
 def _usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
     """Largest change in one period; infinite where there is no limit or a malformed one."""
-    bad = ~(rate >= 0)
+    per_second = _flush(rate)
+    bad = ~(per_second >= 0)
     unlimited = bad | jnp.isinf(rate)
-    return jnp.where(unlimited, jnp.inf, jnp.where(unlimited, 0, rate) * period), bad
+    step = _flush(jnp.where(unlimited, 0, per_second) * period)
+    return jnp.where(unlimited, jnp.inf, step), bad
 
 
 def _start_and_backup(limits: _Limits, previous: Array, fallback: Array) -> tuple[Array, Array]:
