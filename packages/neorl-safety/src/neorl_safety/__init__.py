@@ -15,6 +15,8 @@ from neorl_safety._report import SafetyReport as SafetyReport
 from neorl_safety._report import empty_report as empty_report
 from neorl_safety._report import flag_names as flag_names
 from neorl_safety._self_test import fast_math_self_test as fast_math_self_test
+from neorl_safety._violations import ViolationStatistics as ViolationStatistics
+from neorl_safety._violations import violation_statistics as violation_statistics
 
 __all__ = [
     "ActionConstraints",
@@ -24,6 +26,7 @@ __all__ = [
     "GuardedPolicy",
     "Limit",
     "SafetyReport",
+    "ViolationStatistics",
     "action_constraints",
     "constraints_from_dict",
     "constraints_to_dict",
@@ -32,4 +35,5 @@ __all__ = [
     "filter_action",
     "flag_names",
     "guard",
+    "violation_statistics",
 ]
