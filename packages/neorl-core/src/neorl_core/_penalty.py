@@ -34,4 +34,5 @@ def penalised_reward(
             "cost must have the shape of reward and one last axis as long as penalty, got "
             f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}"
         )
-    return reward - jnp.sum(cost * penalty, axis=-1).astype(jnp.asarray(reward).dtype)
+    priced = jnp.matmul(cost, penalty, precision="highest")
+    return reward - priced.astype(jnp.asarray(reward).dtype)

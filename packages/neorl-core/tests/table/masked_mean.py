@@ -1,0 +1,86 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import masked_mean, penalised_reward, polyak
+from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
+
+
+def mean_of_the_chosen(x, mask):
+    return np.mean(x[mask]) if mask.any() else 0.0
+
+
+def masked_values_are_inert(x, mask):
+    spoiled = np.where(mask, x, np.nan).astype(np.float32)
+    assert_close(mapped(masked_mean, spoiled, mask), mapped(masked_mean, x, mask))
+
+
+def no_mask_counts_all(x, mask):
+    assert_close(mapped(_unmasked, x), mapped(masked_mean, x, np.ones_like(mask)))
+
+
+def _unmasked(x):
+    return masked_mean(x, None)
+
+
+def priced_by_sum(reward, cost, penalty):
+    return np.array([r - sum(p * c for p, c in zip(penalty, row, strict=True))
+                     for r, row in zip(reward, cost, strict=True)])  # fmt: skip
+
+
+def no_price_no_change(reward, cost, penalty):
+    assert_close(mapped(penalised_reward, reward, cost, 0 * penalty), reward)
+
+
+def prices_add(reward, cost, penalty):
+    twice = mapped(penalised_reward, mapped(penalised_reward, reward, cost, penalty), cost, penalty)
+    assert_close(twice, mapped(penalised_reward, reward, cost, 2 * penalty), scale=1e4)
+
+
+def convex_step(target, online, *, rate):
+    return {name: (1 - rate) * target[name] + rate * online[name] for name in target}
+
+
+def ends_copy(target, online, *, rate):
+    for end, expected in ((0.0, target), (1.0, online)):
+        got = mapped(polyak, target, online, rate=end)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(got[name], array)
+
+
+TREES = st.tuples(*[st.fixed_dictionaries({"w": rows(2, 3), "b": rows(3)}) for _ in range(2)])
+ROWS = [
+    Row(
+        masked_mean,
+        sample=st.tuples(rows(7), flags(7)),
+        oracle=mean_of_the_chosen,
+        laws=[masked_values_are_inert, no_mask_counts_all],
+        edges=[
+            Edge((np.ones(7), np.zeros(7, bool))),
+            Edge((np.zeros(0), np.zeros(0, bool))),
+        ],
+        refuses=[Refusal("shape of x", (jnp.ones(3), jnp.ones(2, bool)))],
+    ),
+    Row(
+        penalised_reward,
+        sample=st.tuples(rows(7), rows(7, 2), rows(2, elements=reals(0.0, 10.0))),
+        oracle=priced_by_sum,
+        laws=[no_price_no_change, prices_add],
+        edges=[
+            Edge((np.ones(7), np.zeros((7, 0)), np.zeros(0))),
+            Edge((np.zeros(0), np.zeros((0, 2)), np.ones(2))),
+        ],
+        refuses=[
+            Refusal("last axis", (jnp.ones(3), jnp.ones((3, 2)), jnp.ones(3))),
+            Refusal("last axis", (jnp.ones(3), jnp.ones(3), jnp.ones(()))),
+        ],
+    ),
+    Row(
+        polyak,
+        sample=TREES,
+        options=reals(0.0, 1.0).map(lambda rate: {"rate": float(rate)}),
+        oracle=convex_step,
+        laws=[ends_copy],
+        edges=[Edge(({"w": np.zeros(0)}, {"w": np.zeros(0)}), {"rate": 0.5})],
+    ),
+]

@@ -1,0 +1,183 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import (
+    advantage_weights,
+    diagonal_gaussian_log_density,
+    scaled_advantage,
+    td3_bc_policy_loss,
+)
+from neorl_core.testing import Edge, Row, assert_close, flags, mapped, reals, rows, series
+
+BATCH, ACT = 7, 3
+TEMPERATURES = reals(0.0, 10.0).map(lambda t: {"temperature": float(t), "ceiling": 100.0})
+UNIT = reals(-1.0, 1.0)
+
+
+def weights_by_cases(advantage, *, temperature, ceiling):
+    with np.errstate(over="ignore"):
+        return np.minimum(np.exp(temperature * advantage), ceiling)
+
+
+def exactly_the_ceiling_above_it(advantage, *, temperature, ceiling):
+    weights = np.asarray(
+        mapped(advantage_weights, advantage, temperature=temperature, ceiling=ceiling)
+    )
+    above = np.float64(temperature) * advantage >= np.log(ceiling) + 1e-4
+    assert np.all(weights[above] == np.float32(ceiling))
+
+
+def zero_temperature_is_plain_regression(advantage, *, temperature, ceiling):
+    plain = mapped(advantage_weights, advantage, temperature=0.0, ceiling=ceiling)
+    assert_close(plain, np.ones_like(advantage))
+
+
+def no_gradient_through_weights(advantage, *, temperature, ceiling):
+    def total(x):
+        return advantage_weights(x, temperature=temperature, ceiling=ceiling).sum()
+
+    assert not np.any(jax.jit(jax.grad(total))(jnp.asarray(advantage[0])))
+
+
+def scaled_by_definition(advantage, mask):
+    if not mask.any():
+        return np.zeros_like(advantage)
+    return np.where(mask, advantage / max(np.std(advantage[mask]), 1e-6), 0.0)
+
+
+def scale_of_reward_is_free(advantage, mask):
+    assert_close(
+        mapped(scaled_advantage, 8 * advantage, mask), mapped(scaled_advantage, advantage, mask)
+    )
+
+
+def masked_rows_are_inert(advantage, mask):
+    spoiled = np.where(mask, advantage, np.nan).astype(np.float32)
+    assert_close(mapped(scaled_advantage, spoiled, mask), mapped(scaled_advantage, advantage, mask))
+
+
+def spread(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(3, BATCH)).astype(np.float32), rng.uniform(size=(3, BATCH)) < 0.7
+
+
+def td3_bc_by_definition(q, action, logged_action, mask, *, alpha):
+    if not mask.any():
+        return 0.0
+    q, distance = q[mask], (action[mask] - logged_action[mask]) ** 2
+    size = np.mean(np.abs(q))
+    return np.mean(distance) - (alpha * np.mean(q) / size if size > 0 else 0.0)
+
+
+def gradient(q, action, logged_action, mask, alpha):
+    def loss(q):
+        return td3_bc_policy_loss(q, action[0], logged_action[0], mask[0], alpha=alpha)
+
+    return jax.jit(jax.grad(loss))(jnp.asarray(q[0]))
+
+
+def scale_of_q_is_free(q, action, logged_action, mask, *, alpha):
+    assert_close(
+        mapped(td3_bc_policy_loss, 16 * q, action, logged_action, mask, alpha=alpha),
+        mapped(td3_bc_policy_loss, q, action, logged_action, mask, alpha=alpha),
+    )
+    assert_close(16 * gradient(16 * q, action, logged_action, mask, alpha),
+                 gradient(q, action, logged_action, mask, alpha))  # fmt: skip
+
+
+def lambda_carries_no_gradient(q, action, logged_action, mask, *, alpha):
+    count = max(mask[0].sum(), 1)
+    size = np.sum(np.abs(q[0]) * mask[0]) / count
+    expected = np.where(mask[0], -alpha / (count * size), 0.0) if size > 0 else None
+    if expected is not None:
+        assert_close(gradient(q, action, logged_action, mask, alpha), expected, rtol=1e-4)
+
+
+def zero_alpha_is_cloning(q, action, logged_action, mask, *, alpha):
+    cloning = mapped(td3_bc_policy_loss, q, action, logged_action, mask, alpha=0.0)
+    other = mapped(td3_bc_policy_loss, q + 1, action, logged_action, mask, alpha=0.0)
+    assert_close(cloning, other)
+
+
+def log_density_by_product(x, mean, log_std):
+    density = 1.0
+    for value, centre, deviation in zip(x, mean, np.exp(log_std), strict=True):
+        density *= np.exp(-0.5 * ((value - centre) / deviation) ** 2)
+        density /= deviation * np.sqrt(2 * np.pi)
+    return np.log(density)
+
+
+def only_the_difference_counts(x, mean, log_std):
+    assert_close(
+        mapped(diagonal_gaussian_log_density, x - mean, np.zeros_like(mean), log_std),
+        mapped(diagonal_gaussian_log_density, x, mean, log_std),
+        rtol=1e-4,
+        scale=100.0,
+    )
+
+
+FAR = (np.ones(BATCH), np.ones((BATCH, ACT)), -np.ones((BATCH, ACT)))
+Q = reals(0.0078125, 100.0).flatmap(lambda size: st.sampled_from([size, -size]))
+ROWS = [
+    Row(
+        advantage_weights,
+        sample=series(1, elements=reals(-20.0, 20.0)),
+        options=TEMPERATURES,
+        oracle=weights_by_cases,
+        laws=[
+            exactly_the_ceiling_above_it,
+            zero_temperature_is_plain_regression,
+            no_gradient_through_weights,
+        ],
+        edges=[
+            Edge((np.array([1e30, -1e30, 0.0]),), {"temperature": 3.0, "ceiling": 100.0}),
+            Edge((np.zeros(0),), {"temperature": 3.0, "ceiling": 100.0}),
+        ],
+        rtol=1e-4,
+    ),
+    Row(
+        scaled_advantage,
+        sample=st.integers(0, 2**31 - 1).map(spread),
+        oracle=scaled_by_definition,
+        laws=[scale_of_reward_is_free, masked_rows_are_inert],
+        edges=[
+            Edge((np.zeros(7), np.ones(7, bool))),
+            Edge((np.ones(7), np.zeros(7, bool))),
+            Edge((np.zeros(0), np.zeros(0, bool))),
+        ],
+        rtol=1e-4,
+    ),
+    Row(
+        td3_bc_policy_loss,
+        sample=st.tuples(
+            rows(BATCH, elements=Q),
+            rows(BATCH, ACT, elements=UNIT),
+            rows(BATCH, ACT, elements=UNIT),
+            flags(BATCH),
+        ),
+        options=reals(0.0, 5.0).map(lambda alpha: {"alpha": float(alpha)}),
+        oracle=td3_bc_by_definition,
+        laws=[scale_of_q_is_free, lambda_carries_no_gradient, zero_alpha_is_cloning],
+        edges=[
+            Edge((*FAR, np.ones(BATCH, bool)), {"alpha": 2.5}),
+            Edge((*FAR, np.zeros(BATCH, bool)), {"alpha": 2.5}),
+        ],
+    ),
+    Row(
+        diagonal_gaussian_log_density,
+        sample=st.tuples(
+            rows(ACT, elements=reals(-2.0, 2.0)),
+            rows(ACT, elements=reals(-2.0, 2.0)),
+            rows(ACT, elements=reals(-1.0, 2.0)),
+        ),
+        oracle=log_density_by_product,
+        laws=[only_the_difference_counts],
+        edges=[
+            Edge((np.zeros(ACT), np.zeros(ACT), np.zeros(ACT))),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0))),
+        ],
+        rtol=1e-4,
+    ),
+]
