@@ -14,6 +14,8 @@ import changelog
 import check_isolated
 import release
 import sizes
+import skipped
+from neorl_core.testing import NO_SHARED_DATA
 
 TOOLS = sorted(Path(bounds.__file__).parent.glob("*.py"))
 CHANGELOG = """# Changelog of neorl-core
@@ -140,6 +142,32 @@ def test_release_refuses(
 def test_release_refuses_when_nothing_changed(workspace: Path) -> None:
     replace(workspace / "packages/neorl-core/CHANGELOG.md", "- A thing.\n", "")
     assert release.main(["neorl-core", "0.2.0", "--root", str(workspace)]) == 2
+
+
+def test_release_checks_a_tag(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--root", str(workspace)]
+    for tag in ("v1", "neorl-core-v0.9.0", "neorl-core-v0.1.0"):
+        assert release.main(["--check-tag", tag, *root]) == 2, tag
+    assert release.main(["neorl-core", "0.1.0", *root]) == 0
+    assert release.main(["--check-tag", "neorl-core-v0.1.0", *root]) == 0
+    said = capsys.readouterr().out
+    assert "a tag is a package's name" in said
+    assert "neorl-core is at 0.1.0" in said
+    assert "the changelog has no 0.1.0" in said
+
+
+def test_skips_are_counted_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tests.xml"
+    case = '<testcase name="a"><skipped type="pytest.skip" message="{}"/></testcase>'
+    cases = [case.format(reason) for reason in (NO_SHARED_DATA, NO_SHARED_DATA, "no time")]
+    file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    assert skipped.main([str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2 skipped for want of the shared data folder",
+        "0 skipped for want of a browser",
+        "1 skipped: no time",
+    ]
+    assert skipped.main([str(tmp_path / "none.xml")]) == 2
 
 
 def test_sizes_notices_long_files_long_functions_and_copies(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The workspace says each thing once, or the places where it says it agree."""
 
+import os
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -99,3 +101,31 @@ def test_environments_install_under_the_constraints(settings: dict[str, Any]) ->
 def test_the_demo_is_three_commands(settings: dict[str, Any]) -> None:
     demo = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
     assert demo == ["neorl-train run {args}", "neorl-deploy export", "neorl-deploy replay"]
+
+
+def test_workflows_run_the_same_scripts_with_pinned_actions_and_few_rights(
+    settings: dict[str, Any], checkout: Path
+) -> None:
+    environments = settings["tool"]["hatch"]["envs"]
+    for file in sorted((checkout / ".github/workflows").glob("*.yml")):
+        workflow = yaml.safe_load(file.read_text())
+        assert workflow["permissions"] == {"contents": "read"}, file.name
+        assert "group" in workflow["concurrency"], file.name
+        for name, job in workflow["jobs"].items():
+            assert job["timeout-minutes"] <= 180, name
+            for step in job["steps"]:
+                if "uses" in step:
+                    assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), step
+                for environment, script in re.findall(
+                    r"hatch run (\w+)[.\w${} ]*:(\w+)", str(step)
+                ):
+                    assert script in environments[environment]["scripts"], step
+
+
+def test_the_whole_check_is_a_shell_script_that_parses(checkout: Path) -> None:
+    script = checkout / ".ci/run"
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    text = script.read_text()
+    assert "python -m hatch test\n" in text
+    assert "-n " not in text.replace("bash -n", "").replace("tail -n", "")

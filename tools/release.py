@@ -2,8 +2,10 @@
 
 Usage:
     python tools/release.py neorl-core 0.2.0
+    python tools/release.py --check-tag neorl-core-v0.2.0
 
-Edits files and prints what to do next; it neither commits nor tags nor uploads.
+The first edits files and prints what to do next; it neither commits nor tags nor uploads. The
+second is the release workflow's: it refuses a tag that is not a package at its released version.
 """
 
 import argparse
@@ -70,15 +72,32 @@ def release(root: Path, package: Package, version: Version, date: str) -> list[P
     return changed
 
 
+def tag_fault(root: Path, tag: str) -> str:
+    """Why a tag cannot be released, or nothing."""
+    name, _, version = tag.rpartition("-v")
+    package = packages(root).get(name)
+    if package is None:
+        return f"{tag}: a tag is a package's name, -v and its version"
+    if version != str(package.version):
+        return f"{tag}: {name} is at {package.version}"
+    cut = release_headings((root / "packages" / name / "CHANGELOG.md").read_text())
+    return "" if cut and cut[0][0] == package.version else f"{tag}: the changelog has no {version}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Prepare the release of one package.")
-    parser.add_argument("package", help="neorl-core, neorl-envs, ...")
-    parser.add_argument("version", help="X.Y.Z")
+    parser.add_argument("package", nargs="?", help="neorl-core, neorl-envs, ...")
+    parser.add_argument("version", nargs="?", help="X.Y.Z")
+    parser.add_argument("--check-tag", metavar="TAG", help="refuse a tag that does not fit")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
     options = parser.parse_args(arguments)
     found = packages(options.root)
-    if options.package not in found:
-        parser.error(f"no package {options.package!r}: one of {', '.join(found)}")
+    if options.check_tag:
+        fault = tag_fault(options.root, options.check_tag)
+        print(f"release: {fault or 'the tag fits'}")
+        return 2 if fault else 0
+    if options.package not in found or options.version is None:
+        parser.error(f"name one of {', '.join(found)} and its new version")
     today = datetime.date.today().isoformat()
     try:
         version = Version(options.version)

@@ -63,6 +63,8 @@ from neorl_core.testing._laws import no_recompile as no_recompile
 from neorl_core.testing._laws import oracle as oracle
 from neorl_core.testing._laws import pure as pure
 from neorl_core.testing._laws import state_keeps_form as state_keeps_form
+from neorl_core.testing._machine import NO_BROWSER as NO_BROWSER
+from neorl_core.testing._machine import NO_SHARED_DATA as NO_SHARED_DATA
 from neorl_core.testing._machine import browser as browser
 from neorl_core.testing._machine import shared_data as shared_data
 from neorl_core.testing._public_api import public_api as public_api
@@ -100,6 +102,8 @@ from neorl_core.testing._transforms import finite_grad as finite_grad
 
 __all__ = [
     "LENGTHS",
+    "NO_BROWSER",
+    "NO_SHARED_DATA",
     "ROWS",
     "Edge",
     "GraphDraw",
