@@ -12,6 +12,7 @@ from neorl_core._channels import highs as highs
 from neorl_core._channels import lows as lows
 from neorl_core._channels import spec_from_dict as spec_from_dict
 from neorl_core._channels import spec_to_dict as spec_to_dict
+from neorl_core._crossed_interval import crossed_interval as crossed_interval
 from neorl_core._data_statistics import DataStatistics as DataStatistics
 from neorl_core._data_statistics import FieldStatistics as FieldStatistics
 from neorl_core._diagonal_gaussian import (
@@ -97,6 +98,7 @@ __all__ = [
     "bootstrap_replicates",
     "clipped_double_td_target",
     "clopper_pearson_interval",
+    "crossed_interval",
     "diagonal_gaussian_log_density",
     "empty_moments",
     "epoch_indices",
