@@ -1,0 +1,108 @@
+"""Strict TOML: every key must be a field, every value of the field's type."""
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from neorl_train._errors import BadInputError, unknown_name
+
+T = TypeVar("T")
+
+
+def load_toml(path: Path, default: T) -> T:
+    """Reads a configuration; what the file does not say keeps its default.
+
+    Args:
+        path: The file.
+        default: A frozen dataclass, possibly nested.
+
+    Returns:
+        The same type as ``default``.
+
+    Raises:
+        BadInputError: If the file is missing or no TOML, a key is unknown (with the nearest name) or
+            a value is of another type than its field; file and key are named.
+    """
+    try:
+        with path.open("rb") as file:
+            data = tomllib.load(file)
+    except FileNotFoundError:
+        raise BadInputError(f"{path}: no such configuration file") from None
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read it: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: not a TOML file: {error}") from None
+    try:
+        return updated(default, data)
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from None
+
+
+def dump_toml(data: Mapping[str, Any]) -> str:
+    """The inverse: nested plain dictionaries as TOML text."""
+    import tomli_w
+
+    return tomli_w.dumps(data)
+
+
+def updated(default: T, data: Mapping[str, Any], *, where: str = "") -> T:
+    """A dataclass with the values of ``data`` in place of its own.
+
+    Args:
+        default: A frozen dataclass, possibly nested.
+        data: Nested mapping by field name.
+        where: Dotted name of ``default``, for messages.
+
+    Returns:
+        A new instance.
+
+    Raises:
+        BadInputError: For an unknown key or a value of another type.
+    """
+    hints = typing.get_type_hints(type(default))
+    fields = [field.name for field in dataclasses.fields(default)]  # pyright: ignore[reportArgumentType]
+    values = {}
+    for key, value in data.items():
+        if key not in fields:
+            kind = f"section or key in [{where}]" if where else "section or key"
+            raise unknown_name(kind, key, fields)
+        name = f"{where}.{key}" if where else key
+        values[key] = _value(hints[key], getattr(default, key), value, name)
+    return dataclasses.replace(default, **values)  # pyright: ignore[reportArgumentType,reportCallIssue]
+
+
+def _value(hint: Any, default: Any, value: Any, name: str) -> Any:
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        if not isinstance(value, Mapping):
+            raise BadInputError(f"{name} is a section, got {value!r}")
+        return updated(default, value, where=name)
+    return _checked(hint, value, name)
+
+
+def _checked(hint: Any, value: Any, name: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if origin is Literal:
+        if value not in arguments:
+            raise unknown_name(f"value of {name}:", str(value), map(str, arguments))
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise BadInputError(f"{name} must be a list, got {value!r}")
+        return tuple(_checked(arguments[0], item, f"{name}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise BadInputError(f"{name} is a section, got {value!r}")
+        return {key: _checked(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
+        raise BadInputError(f"{name} must be {_called(hint)}, got {value!r}")
+    return value
+
+
+def _called(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+    return names.get(hint, str(hint))

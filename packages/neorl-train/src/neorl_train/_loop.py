@@ -1,0 +1,66 @@
+"""The hot loop: many updates as one compiled program, on data that lies on the device."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents import Algorithm
+from neorl_core import Transition, batch_indices
+
+
+@partial(jax.jit, static_argnames="cycles", donate_argnums=1)
+def train_block(
+    algorithm: Algorithm,
+    state: Any,
+    rows: Transition,
+    first: Int[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    cycles: int,
+) -> tuple[Any, dict[str, Float[Array, ""]]]:
+    """Updates ``first .. first + cycles - 1`` of one training run.
+
+    The rows and the key of an update are functions of ``(key, number of the update)`` alone, drawn
+    for the whole block before the scan and gathered once, so that the block length is not part
+    of the result.
+
+    Args:
+        algorithm: With array leaves (``neorl_core.as_arrays``).
+        state: From ``algorithm.init`` or the last block; its buffers are given away.
+        rows: The training rows, physical units; fields that the algorithm does not read are
+            ``None``.
+        first: Number of the first update, counted in calls of ``algorithm.update``.
+        key: Of the whole run.
+        cycles: Number of calls of ``algorithm.update``; static.
+
+    Returns:
+        The state, and the mean of every metric over the block.
+    """
+    numbers = first + jnp.arange(cycles, dtype=jnp.int32)
+    batch_key, update_key = jax.random.split(key)
+    shape = (algorithm.batches_per_update, algorithm.batch_size)
+    draw = partial(batch_indices, n=rows.obs.shape[0], batch=shape[0] * shape[1])
+    indices = jax.vmap(draw, in_axes=(None, 0))(batch_key, numbers)
+    batches = jax.tree.map(partial(_gathered, indices.reshape(cycles, *shape)), rows)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(update_key, numbers)
+    state, metrics = jax.lax.scan(partial(_update, algorithm), state, (batches, keys))
+    return state, jax.tree.map(jnp.mean, metrics)
+
+
+def _gathered(indices: Int[Array, "cycle batch row"], column: Array) -> Array:
+    return column[indices]
+
+
+def _update(
+    algorithm: Algorithm, state: Any, batch_and_key: tuple[Transition, PRNGKeyArray]
+) -> tuple[Any, dict[str, Float[Array, ""]]]:
+    return algorithm.update(state, *batch_and_key)
+
+
+def run_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of one training run: of its initial state, and of its blocks."""
+    initial, blocks = jax.random.split(jax.random.key(seed))
+    return initial, blocks

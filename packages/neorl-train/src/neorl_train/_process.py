@@ -1,0 +1,47 @@
+"""Every switch of the whole process, set by the command before the JAX backend starts."""
+
+import os
+from pathlib import Path
+
+DEVICES_FLAG = "--xla_force_host_platform_device_count"
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cache_directory() -> Path:
+    """Folder of the user for compiled programs."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "neorl" / "jax"
+
+
+def prepare_process() -> None:
+    """Sets every process-wide switch; what the environment already says is kept.
+
+    - Every core is a host device of its own (``XLA_FLAGS``), so that seeds run side by side.
+    - Compiled programs persist in :func:`cache_directory`, the small ones too.
+    - The telemetry of MLflow, and of whatever honours ``DO_NOT_TRACK``, is off.
+
+    Call it before anything has run on a device: a backend that runs keeps its devices.
+    """
+    environ = os.environ
+    flags = environ.get("XLA_FLAGS", "")
+    if DEVICES_FLAG not in flags:
+        environ["XLA_FLAGS"] = f"{flags} {DEVICES_FLAG}={cores()}".strip()
+    environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    environ.setdefault("DO_NOT_TRACK", "true")
+    environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _set_jax("jax_compilation_cache_dir", str(cache_directory()))
+    _set_jax("jax_persistent_cache_min_compile_time_secs", 0.0)
+    _set_jax("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _set_jax(name: str, value: str | float | int) -> None:
+    import jax
+
+    if name.upper() not in os.environ:
+        jax.config.update(name, value)
