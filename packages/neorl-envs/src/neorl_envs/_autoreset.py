@@ -27,12 +27,14 @@ class AutoReset(eqx.Module):
 
     Attributes:
         env: The environment that is transformed.
-        randomise: Whether every episode draws its own parameters (``env.sample_params``); the
-            ``params`` given to :meth:`reset` are then not used.
+        preset: Where ``spread`` is given: of the parameters that are drawn.
+        spread: Where given, every episode draws its own parameters (``env.sample_params``), and
+            the ``params`` given to :meth:`reset` and :meth:`step` are not used.
     """
 
     env: Any
-    randomise: bool = eqx.field(static=True, default=False)
+    preset: str = eqx.field(static=True, default="plant")
+    spread: float | None = eqx.field(static=True, default=None)
 
     @property
     def spec(self) -> Spec:
@@ -42,8 +44,8 @@ class AutoReset(eqx.Module):
     def reset(self, params: Any, key: PRNGKeyArray) -> tuple[AutoResetState, Float[Array, " obs"]]:
         """The state and first observation of the first episode."""
         for_params, for_reset = jax.random.split(key)
-        if self.randomise:
-            params = self.env.sample_params(for_params)
+        if self.spread is not None:
+            params = self.env.sample_params(for_params, preset=self.preset, spread=self.spread)
         state, obs = self.env.reset(params, for_reset)
         return AutoResetState(params, state), obs
 
@@ -59,7 +61,7 @@ class AutoReset(eqx.Module):
         return new, step._replace(obs=jnp.where(over, first_obs, step.obs))
 
 
-def autoreset(env: Any, *, randomise: bool = False) -> AutoReset:
+def autoreset(env: Any, *, preset: str = "plant", spread: float | None = None) -> AutoReset:
     """Transforms an environment so that it resets itself.
 
     Whoever steps the result also replaces the policy's carry where an episode ended, or a PID
@@ -67,12 +69,14 @@ def autoreset(env: Any, *, randomise: bool = False) -> AutoReset:
 
     Args:
         env: An environment.
-        randomise: Draw new parameters for every episode.
+        preset: Of the parameters that are drawn, where ``spread`` is given.
+        spread: Draw new parameters for every episode, with this relative width; ``None`` keeps
+            those given to ``reset``.
 
     Returns:
         An environment of the same contract.
     """
-    return AutoReset(env, randomise)
+    return AutoReset(env, preset, spread)
 
 
 def fresh_carry(policy: Policy, carry: Tree, step: Step) -> Tree:

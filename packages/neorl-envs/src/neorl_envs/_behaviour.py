@@ -104,6 +104,6 @@ def behaviour_policies(
     Returns:
         One policy for each tuning, in its order.
     """
-    tunings = env.tunings() if tunings is None else tunings
-    plan = env.operator_plan() if plan is None else plan
-    return {name: BehaviourPolicy(tuning, plan) for name, tuning in tunings.items()}
+    banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
+    shift: OperatorPlan = env.operator_plan() if plan is None else plan
+    return {name: BehaviourPolicy(tuning, shift) for name, tuning in banks.items()}

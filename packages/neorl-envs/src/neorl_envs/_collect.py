@@ -1,6 +1,5 @@
 """A plant log: many episodes under the plant's own controllers, in one compiled program."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import PID, Step
+from neorl_envs._behaviour import BehaviourPolicy
 from neorl_envs._dataset import Dataset, dataset_from_columns
 from neorl_envs._log_attributes import excitation_attributes, provenance_attributes
-from neorl_envs._operators import OperatorPlan, attend, moved_setpoint, start_shift
+from neorl_envs._operators import OperatorPlan, in_manual
 
 EPISODES_A_BLOCK = 128
 
@@ -73,23 +73,23 @@ def collect_log(
         ValueError: If ``n_steps`` is below one, there is no tuning, or the tunings differ in
             more than numbers.
     """
-    tunings = env.tunings() if tunings is None else tunings
-    plan = env.operator_plan() if plan is None else plan
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-    stacked = _stacked(tunings)
-    n_tunings = len(tunings)
+    banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
+    shift: OperatorPlan = env.operator_plan() if plan is None else plan
+    stacked = _stacked(banks)
+    n_tunings = len(banks)
     block = max(EPISODES_A_BLOCK // n_tunings, 1) * n_tunings
     parts: list[LogRow] = []
     rows = 0
     while rows < n_steps:
         episodes = np.arange(len(parts) * block, (len(parts) + 1) * block)
-        part = jax.device_get(_collect_block(env, plan, stacked, key, episodes, spread))
+        part = jax.device_get(_collect_block(env, shift, stacked, key, episodes, spread))
         parts.append(part)
         rows += int(part.alive.sum())
     log = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     log = jax.tree.map(lambda leaf: leaf[: _episodes_needed(log.alive, n_steps, n_tunings)], log)
-    return _as_dataset(env, plan, tunings, log, provenance_attributes(key, spread, n_steps))
+    return _as_dataset(env, shift, tuple(banks), log, provenance_attributes(key, spread, n_steps))
 
 
 def _stacked(tunings: Mapping[str, PID]) -> PID:
@@ -125,45 +125,40 @@ def _collect_block(
 
     def episode(index: Array) -> LogRow:
         tuning = jax.tree.map(lambda leaf: leaf[index % n_tunings], tunings)
-        return _episode(env, plan, tuning, jax.random.fold_in(key, index), spread)
+        policy = BehaviourPolicy(tuning, plan)
+        return _episode(env, policy, jax.random.fold_in(key, index), spread)
 
     return jax.vmap(episode)(episodes)
 
 
-def _episode(env: Any, plan: OperatorPlan, tuning: PID, key: PRNGKeyArray, spread: float) -> LogRow:
-    for_params, for_reset, for_shift, for_steps = jax.random.split(key, 4)
+def _episode(env: Any, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float) -> LogRow:
+    for_params, for_reset, for_steps = jax.random.split(key, 3)
     params = env.sample_params(for_params, spread=spread)
     state, obs = env.reset(params, for_reset)
-    shift = start_shift(plan, for_shift)
-    # The actuators' positions before the first action: a hold in the first step keeps them.
-    position = jnp.full((env.spec.n_action,), jnp.nan, obs.dtype)
-    carry = (state, obs, tuning.initial_carry(), shift, position, jnp.asarray(True))
-    row = functools.partial(_row, env, plan, tuning, params)
+    carry = (state, obs, policy.initial_carry(), jnp.asarray(True))
+    row = functools.partial(_row, env, policy, params)
     _, rows = jax.lax.scan(row, carry, jax.random.split(for_steps, env.spec.horizon))
     return rows
 
 
 def _row(
-    env: Any, plan: OperatorPlan, tuning: PID, params: Any, carry: tuple, key: PRNGKeyArray
+    env: Any, policy: BehaviourPolicy, params: Any, carry: tuple, key: PRNGKeyArray
 ) -> tuple[tuple, LogRow]:
-    state, obs, control, shift, position, alive = carry
-    for_plant, for_operators, for_control = jax.random.split(key, 3)
-    shift, manual, signal = attend(plan, shift, obs, for_operators)
-    setpoint = moved_setpoint(plan, shift, tuning.setpoint)
-    controller = dataclasses.replace(tuning, setpoint=setpoint)
-    control, proposed = controller(control, obs, for_control)
-    wanted = jnp.where(manual, position, proposed + signal)
+    state, obs, behaviour, alive = carry
+    for_plant, for_policy = jax.random.split(key)
+    behaviour, wanted = policy(behaviour, obs, for_policy)
     state, step = env.step(params, state, wanted, for_plant)
-    control = controller.sent(control, step.applied - signal)
-    row = LogRow(obs, step, alive, manual, signal, shift.offset)
+    behaviour = policy.sent(behaviour, step.applied)
+    manual, offset = in_manual(policy.plan, behaviour.shift), behaviour.shift.offset
+    row = LogRow(obs, step, alive, manual, behaviour.signal, offset)
     alive = alive & ~(step.terminated | step.truncated)
-    return (state, step.obs, control, shift, step.applied, alive), row
+    return (state, step.obs, behaviour, alive), row
 
 
 def _as_dataset(
     env: Any,
     plan: OperatorPlan,
-    tunings: Mapping[str, PID],
+    behaviours: tuple[str, ...],
     log: LogRow,
     provenance: Mapping[str, Any],
 ) -> Dataset:
@@ -178,10 +173,10 @@ def _as_dataset(
         next_obs=flat.step.final_obs,
         terminated=flat.step.terminated,
         truncated=flat.step.truncated,
-        behaviour=np.arange(n_episodes) % len(tunings),
+        behaviour=np.arange(n_episodes) % len(behaviours),
         attributes={
             "name": env.name,
-            "behaviours": list(tunings),
+            "behaviours": list(behaviours),
             "excitation": excitation_attributes(env.spec, plan, flat),
             "provenance": {**provenance, "environment": env.name, "episodes": n_episodes},
         },

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -71,7 +72,7 @@ class Dataset:
     def episode(self, index: int) -> Transition:
         """The rows of one episode, as views."""
         rows = slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
-        return Transition(*(column[rows] for column in self.transitions))
+        return self._take(rows)
 
     def select_episodes(self, indices: Int[np.ndarray, " chosen"]) -> "Dataset":
         """A dataset of the given episodes, in the given order; columns are copied."""
@@ -83,7 +84,7 @@ class Dataset:
         lengths = self.episode_lengths[chosen]
         return dataclasses.replace(
             self,
-            transitions=Transition(*(np.asarray(column[rows]) for column in self.transitions)),
+            transitions=self._take(rows),
             episode_starts=np.cumsum(lengths) - lengths,
             behaviour=None if self.behaviour is None else self.behaviour[chosen],
             behaviour_log_prob=(
@@ -108,11 +109,15 @@ class Dataset:
         for name, column in self.columns():
             stored = as_stored(column)
             digest.update(f"{name} {stored.dtype.str} {list(stored.shape)}\n".encode())
-            digest.update(memoryview(stored.reshape(-1)).cast("B") if stored.size else b"")
+            if stored.size:
+                digest.update(stored.reshape(-1).data.cast("B"))
         return f"sha256:{digest.hexdigest()}"
 
-    def _episode_sums(self, column: np.ndarray) -> np.ndarray:
-        mask = self.transitions.mask.reshape((-1,) + (1,) * (column.ndim - 1))
+    def _take(self, rows: Any) -> Transition:
+        return jax.tree.map(lambda column: column[rows], self.transitions)
+
+    def _episode_sums(self, column: Any) -> np.ndarray:
+        mask = np.asarray(self.transitions.mask).reshape((-1,) + (1,) * (column.ndim - 1))
         rows = np.where(mask, column, 0).astype(np.float64)
         return np.add.reduceat(rows, self.episode_starts, axis=0)
 
@@ -174,7 +179,7 @@ def dataset_from_columns(
     terminated = np.asarray(terminated, dtype=np.bool_)
     if truncated.shape == terminated.shape == (n_rows,) and n_rows and not terminated[-1]:
         truncated[-1] = True
-    transitions = Transition(
+    columns: dict[str, Any] = dict(
         obs=np.asarray(obs, dtype=np.float32),
         action=np.asarray(action, dtype=np.float32),
         reward=np.asarray(reward, dtype=np.float32),
@@ -185,11 +190,13 @@ def dataset_from_columns(
         truncated=truncated,
         mask=np.ones(n_rows, np.bool_) if mask is None else np.asarray(mask, np.bool_),
     )
+    transitions = Transition(**columns)
     check_columns(spec, transitions, source=source)
     ended = terminated | truncated
+    next_action: dict[str, Any] = {"next_action": following(columns["action"], ended)}
     log_prob = behaviour_log_prob
     return Dataset(
-        transitions=transitions._replace(next_action=following(transitions.action, ended)),
+        transitions=transitions._replace(**next_action),
         episode_starts=np.append(0, np.flatnonzero(ended)[:-1] + 1).astype(np.int64),
         spec=spec,
         attributes=dict(attributes or {}),

@@ -94,7 +94,8 @@ def check_episodes(source: str, transitions: Transition, episode_starts: np.ndar
 
 
 def _check_next_action(source: str, transitions: Transition, ended: np.ndarray) -> None:
-    action, given = transitions.action, transitions.next_action
+    action = np.asarray(transitions.action)
+    given = np.asarray(transitions.next_action)
     for rows in blocks(len(action)):
         follows = np.zeros_like(action[rows])
         rest = action[rows.start + 1 : rows.stop + 1]

@@ -136,8 +136,8 @@ def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
             "this reader knows no other version"
         )
     try:
-        spec = spec_from_dict(json.loads(file.attrs["spec"]))
-        attributes = json.loads(file.attrs["attributes"])
+        spec = spec_from_dict(json.loads(str(file.attrs["spec"])))
+        attributes = json.loads(str(file.attrs["attributes"]))
         return spec, attributes, str(file.attrs["content_hash"])
     except KeyError as error:
         raise DatasetError(f"{source}: {error.args[0]}; write it with write_dataset") from error
@@ -150,7 +150,7 @@ def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
 
 def _columns(
     file: h5py.File, source: str, read: Callable[[h5py.Dataset, str, str, str], np.ndarray]
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     missing = [name for name in DTYPES if name not in file]
     if missing:
         hint = (
@@ -163,7 +163,7 @@ def _columns(
             "see the page of the dataset file, or write it with write_dataset"
         )
     stored = {name: code for name, code in OPTIONAL_DTYPES.items() if name in file}
-    columns = {}
+    columns: dict[str, Any] = {}
     for name, code in {**DTYPES, **stored}.items():
         column = file[name]
         if not isinstance(column, h5py.Dataset) or column.dtype.str != code:

@@ -99,9 +99,14 @@ def attend(
     length = jax.random.randint(lengths, (), plan.hold_shortest, plan.hold_longest + 1)
     left = jnp.where(begins, length, jnp.maximum(state.left - 1, 0)) * calm
     channel = jnp.where(begins, jax.random.randint(channels, (), 0, shape[0]), state.channel)
-    manual = (jnp.arange(shape[0]) == channel) & (left > 0)
-    signal = jnp.where(manual, 0, plan.amplitude * sign)
-    return OperatorState(sign, offset, left, channel), manual, signal
+    new = OperatorState(sign, offset, left, channel)
+    manual = in_manual(plan, new)
+    return new, manual, jnp.where(manual, 0, plan.amplitude * sign)
+
+
+def in_manual(plan: OperatorPlan, state: OperatorState) -> Bool[Array, " act"]:
+    """Which manipulated variables the operators hold."""
+    return (jnp.arange(plan.amplitude.shape[0]) == state.channel) & (state.left > 0)
 
 
 def moved_setpoint(

@@ -1,6 +1,6 @@
 """One pass over a dataset: what every learner is initialised with."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +36,7 @@ def data_statistics(dataset: Dataset) -> DataStatistics:
     Raises:
         ValueError: If every row is masked.
     """
-    rows = dataset.transitions
+    rows: Any = dataset.transitions  # NumPy columns
     lengths = np.add.reduceat(rows.mask.astype(np.int64), dataset.episode_starts)
     if not lengths.any():
         raise ValueError(f"all {dataset.n_rows} rows are masked; expected at least one to be used")

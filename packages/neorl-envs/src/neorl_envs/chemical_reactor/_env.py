@@ -1,6 +1,7 @@
 """ChemicalReactor-v0: the environment contract over the pieces of this folder."""
 
 import functools
+import math
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,16 @@ from neorl_core import PID, Spec, Step
 from neorl_envs._operators import OperatorPlan
 from neorl_envs.chemical_reactor._actuators import ACTION, SLEWS, Inputs, at_start, deliver
 from neorl_envs.chemical_reactor._dynamics import advance
-from neorl_envs.chemical_reactor._objective import COSTS, costs, inspect, reward
+from neorl_envs.chemical_reactor._objective import (
+    ADIABATIC_LIMIT,
+    BAND,
+    COSTS,
+    PRESSURE_LIMIT,
+    SETPOINT,
+    costs,
+    inspect,
+    reward,
+)
 from neorl_envs.chemical_reactor._observe import OBS, Noise, observe, sample_noise
 from neorl_envs.chemical_reactor._operation import operator_plan
 from neorl_envs.chemical_reactor._parameters import (
@@ -74,6 +84,14 @@ class ChemicalReactor(eqx.Module):
     def tunings(self) -> dict[str, PID]:
         """The plant's controllers by name; ``reference`` names the one to beat."""
         return {name: tuning(*settings, dt=DT) for name, settings in SETTINGS.items()}
+
+    def bands(self) -> dict[str, tuple[float, float]]:
+        """Soft limits of measured channels, lower and upper, for pictures and reports."""
+        return {
+            "T_R": (SETPOINT - BAND, SETPOINT + BAND),
+            "T_adiab_hat": (-math.inf, ADIABATIC_LIMIT),
+            "P": (-math.inf, PRESSURE_LIMIT),
+        }
 
     def operator_plan(self) -> OperatorPlan:
         """What the operators of this plant do while a log is recorded."""

@@ -1,6 +1,6 @@
 """Physical constants of the reactor; every field is data, so randomisation is a ``vmap``."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Preset = Literal["plant", "clean"]
-Scalar = Float[Array, ""]
+Scalar: TypeAlias = Float[Array, ""]
 
 
 class Plant(NamedTuple):
@@ -152,8 +152,9 @@ def default_parameters(preset: Preset = "plant", *, dtype: DTypeLike = jnp.float
         raise ValueError(f"preset must be 'plant' or 'clean', got {preset!r}")
     level = 1.0 if preset == "plant" else 0.0
     noise = {name: level * value for name, value in _NOISE.items()}
-    numbers = Parameters(**_PUBLISHED, **noise, initial=Plant(**_INITIAL))
-    return jax.tree.map(lambda number: jnp.asarray(number, dtype=dtype), numbers)
+    numbers = {name: jnp.asarray(x, dtype) for name, x in {**_PUBLISHED, **noise}.items()}
+    initial = {name: jnp.asarray(x, dtype) for name, x in _INITIAL.items()}
+    return Parameters(**numbers, initial=Plant(**initial))
 
 
 def sample_parameters(parameters: Parameters, key: PRNGKeyArray, *, spread: float) -> Parameters:
