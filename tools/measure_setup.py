@@ -1,0 +1,112 @@
+"""Measure the README's two commands as a newcomer meets them: fresh clone, fresh environment.
+
+Usage:
+    python tools/measure_setup.py                      all steps, about as long as the tests twice
+    python tools/measure_setup.py --only demo          set-up and the demo, cold and warm
+    python tools/measure_setup.py --python python3.13 --out measured.json
+
+Clones the committed state of this checkout into a temporary folder and keeps every cache there, so
+the first round is cold. Prints a table and, with --out, writes JSON. Run it with nothing else on
+the machine: bytes received are those of all its network interfaces.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MEGABYTE = 1_000_000
+
+
+def steps(only: str | None) -> list[tuple[str, str]]:
+    """What to run, in order: a label and a command for the shell of the fresh environment."""
+    demo = [
+        ("demo: set-up, cold", "python -m hatch env create default"),
+        ("demo, first", "python -m hatch run demo"),
+        ("demo, second", "python -m hatch run demo"),
+    ]
+    tests = [
+        ("tests: set-up", "python -m hatch test packages/neorl-core/tests --collect-only -qqq"),
+        ("tests, first", "python -m hatch test"),
+        ("tests, second", "python -m hatch test"),
+    ]
+    chosen = {"demo": demo, "tests": tests}.get(only or "", [*demo, *tests])
+    again = "python -m hatch env remove default && python -m hatch env create default"
+    return [
+        ("pip install hatch, cold", "python -m pip install --quiet hatch"),
+        *chosen,
+        ("demo: set-up, warm caches", again),
+    ]
+
+
+def fresh_variables(scratch: Path) -> dict[str, str]:
+    """The environment of a newcomer: a virtual environment first on PATH, all caches empty."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HATCH", "UV_", "JAX_"))}
+    kept.pop("VIRTUAL_ENV", None)
+    kept.pop("PYTHONPATH", None)
+    folders = {
+        "HATCH_DATA_DIR": "hatch",
+        "HATCH_CACHE_DIR": "hatch-cache",
+        "UV_CACHE_DIR": "uv-cache",
+        "PIP_CACHE_DIR": "pip-cache",
+        "XDG_CACHE_HOME": "cache",
+    }
+    kept |= {name: str(scratch / folder) for name, folder in folders.items()}
+    return kept | {"PATH": f"{scratch / 'venv' / 'bin'}{os.pathsep}{kept['PATH']}"}
+
+
+def received_bytes() -> int:
+    """Bytes that all network interfaces but the loopback have received so far (Linux)."""
+    rows = [line.split(":") for line in Path("/proc/net/dev").read_text().splitlines()[2:]]
+    return sum(int(counts.split()[0]) for name, counts in rows if name.strip() != "lo")
+
+
+def disk_bytes(folder: Path) -> int:
+    """Size on disk, files that are hard links of each other counted once."""
+    done = subprocess.run(["du", "-s", "-B1", str(folder)], capture_output=True, text=True)
+    return int(done.stdout.split()[0])
+
+
+def measure(name: str, command: str, clone: Path, variables: dict[str, str]) -> dict:
+    """Runs one step in the clone; its output goes to this terminal."""
+    print(f"\n=== {name}: {command}", flush=True)
+    before, started = received_bytes(), time.monotonic()
+    done = subprocess.run(command, shell=True, cwd=clone, env=variables, stdin=subprocess.DEVNULL)
+    return {
+        "step": name,
+        "command": command,
+        "exit": done.returncode,
+        "seconds": round(time.monotonic() - started, 1),
+        "received_mb": round((received_bytes() - before) / MEGABYTE, 1),
+        "disk_mb": round(disk_bytes(clone.parent) / MEGABYTE),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure the README's two commands.")
+    parser.add_argument("--only", choices=("demo", "tests"), help="half of it")
+    parser.add_argument("--python", default=sys.executable, help="the newcomer's interpreter")
+    parser.add_argument("--out", type=Path, help="write JSON here")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="neorl-setup-") as folder:
+        scratch = Path(folder)
+        clone, variables = scratch / "neorl", fresh_variables(scratch)
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        subprocess.run([options.python, "-m", "venv", str(scratch / "venv")], check=True)
+        rows = [measure(*step, clone, variables) for step in steps(options.only)]
+    print(f"\n{'step':28}{'exit':>5}{'s':>8}{'MB in':>8}{'MB disk':>9}")
+    for row in rows:
+        numbers = f"{row['seconds']:8}{row['received_mb']:8}{row['disk_mb']:9}"
+        print(f"{row['step']:28}{row['exit']:5}{numbers}")
+    if options.out:
+        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+    return max(row["exit"] for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
