@@ -5,6 +5,11 @@ from neorl_core._advantage_weights import scaled_advantage as scaled_advantage
 from neorl_core._arrays import as_arrays as as_arrays
 from neorl_core._bootstrap import bootstrap_interval as bootstrap_interval
 from neorl_core._bootstrap import bootstrap_replicates as bootstrap_replicates
+from neorl_core._categorical import categorical_entropy as categorical_entropy
+from neorl_core._categorical import categorical_kl as categorical_kl
+from neorl_core._categorical import categorical_log_probability as categorical_log_probability
+from neorl_core._categorical import categorical_mode as categorical_mode
+from neorl_core._categorical import categorical_sample as categorical_sample
 from neorl_core._channels import Channel as Channel
 from neorl_core._channels import CostChannel as CostChannel
 from neorl_core._channels import Spec as Spec
@@ -12,19 +17,42 @@ from neorl_core._channels import highs as highs
 from neorl_core._channels import lows as lows
 from neorl_core._channels import spec_from_dict as spec_from_dict
 from neorl_core._channels import spec_to_dict as spec_to_dict
+from neorl_core._cql import cal_ql_clamp as cal_ql_clamp
+from neorl_core._cql import cql_regulariser as cql_regulariser
 from neorl_core._crossed_interval import crossed_interval as crossed_interval
 from neorl_core._data_statistics import DataStatistics as DataStatistics
 from neorl_core._data_statistics import FieldStatistics as FieldStatistics
+from neorl_core._diagonal_gaussian import diagonal_gaussian_entropy as diagonal_gaussian_entropy
+from neorl_core._diagonal_gaussian import diagonal_gaussian_kl as diagonal_gaussian_kl
 from neorl_core._diagonal_gaussian import (
     diagonal_gaussian_log_density as diagonal_gaussian_log_density,
 )
+from neorl_core._diagonal_gaussian import diagonal_gaussian_mode as diagonal_gaussian_mode
+from neorl_core._diagonal_gaussian import diagonal_gaussian_sample as diagonal_gaussian_sample
+from neorl_core._discounted import discounted_returns as discounted_returns
+from neorl_core._discounted import segment_discounted_returns as segment_discounted_returns
+from neorl_core._double_td import double_td_target as double_td_target
+from neorl_core._edac import edac_diversity as edac_diversity
 from neorl_core._expectile import expectile_loss as expectile_loss
 from neorl_core._experience import Step as Step
 from neorl_core._experience import Trajectory as Trajectory
 from neorl_core._experience import Transition as Transition
+from neorl_core._feedback_policies import BaseStock as BaseStock
+from neorl_core._feedback_policies import StateFeedback as StateFeedback
+from neorl_core._gaussian_nll import gaussian_nll as gaussian_nll
+from neorl_core._gaussian_nll import soft_clamp as soft_clamp
+from neorl_core._gumbel import gumbel_loss as gumbel_loss
 from neorl_core._intervals import Interval as Interval
 from neorl_core._intervals import paired_difference_interval as paired_difference_interval
 from neorl_core._intervals import student_interval as student_interval
+from neorl_core._lambda_returns import generalised_advantages as generalised_advantages
+from neorl_core._lambda_returns import (
+    segment_generalised_advantages as segment_generalised_advantages,
+)
+from neorl_core._lambda_returns import segment_td_lambda_returns as segment_td_lambda_returns
+from neorl_core._lambda_returns import td_lambda_returns as td_lambda_returns
+from neorl_core._limits import limit_rate as limit_rate
+from neorl_core._limits import project_box as project_box
 from neorl_core._masked_mean import masked_mean as masked_mean
 from neorl_core._moments import Moments as Moments
 from neorl_core._moments import empty_moments as empty_moments
@@ -33,6 +61,8 @@ from neorl_core._moments import sample_moments as sample_moments
 from neorl_core._moments import update_moments as update_moments
 from neorl_core._moments import variance as variance
 from neorl_core._multiple_tests import holm as holm
+from neorl_core._n_step import n_step_returns as n_step_returns
+from neorl_core._n_step import segment_n_step_returns as segment_n_step_returns
 from neorl_core._normalised_score import normalised_score as normalised_score
 from neorl_core._paired_tests import PairedTest as PairedTest
 from neorl_core._paired_tests import paired_t_test as paired_t_test
@@ -42,6 +72,12 @@ from neorl_core._penalty import penalised_reward as penalised_reward
 from neorl_core._permutation import shuffled_position as shuffled_position
 from neorl_core._pid import PID as PID
 from neorl_core._pid import PIDCarry as PIDCarry
+from neorl_core._pid_multiplier import MultiplierState as MultiplierState
+from neorl_core._pid_multiplier import pid_multiplier_init as pid_multiplier_init
+from neorl_core._pid_multiplier import pid_multiplier_step as pid_multiplier_step
+from neorl_core._policy_losses import ppo_clipped_loss as ppo_clipped_loss
+from neorl_core._policy_losses import reinforce_loss as reinforce_loss
+from neorl_core._policy_losses import sac_temperature_loss as sac_temperature_loss
 from neorl_core._polyak import polyak as polyak
 from neorl_core._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core._proportions import wilson_interval as wilson_interval
@@ -52,6 +88,14 @@ from neorl_core._quantile_functions import student_quantile as student_quantile
 from neorl_core._ranks import midranks as midranks
 from neorl_core._ranks import rank_correlation as rank_correlation
 from neorl_core._ranks import regret_at_k as regret_at_k
+from neorl_core._regression import huber_loss as huber_loss
+from neorl_core._regression import pinball_loss as pinball_loss
+from neorl_core._regression import quantile_huber_loss as quantile_huber_loss
+from neorl_core._regression import squared_loss as squared_loss
+from neorl_core._safety_targets import discounted_cost_limit as discounted_cost_limit
+from neorl_core._safety_targets import discounted_cost_target as discounted_cost_target
+from neorl_core._safety_targets import reachability_target as reachability_target
+from neorl_core._safety_targets import step_cost_limit as step_cost_limit
 from neorl_core._sampling import batch_indices as batch_indices
 from neorl_core._sampling import epoch_indices as epoch_indices
 from neorl_core._scaling import Affine as Affine
@@ -67,6 +111,14 @@ from neorl_core._score_aggregates import (
 )
 from neorl_core._simple_policies import ConstantPolicy as ConstantPolicy
 from neorl_core._simple_policies import UniformPolicy as UniformPolicy
+from neorl_core._tanh_gaussian import tanh_gaussian_entropy as tanh_gaussian_entropy
+from neorl_core._tanh_gaussian import tanh_gaussian_kl as tanh_gaussian_kl
+from neorl_core._tanh_gaussian import (
+    tanh_gaussian_latent_log_density as tanh_gaussian_latent_log_density,
+)
+from neorl_core._tanh_gaussian import tanh_gaussian_log_density as tanh_gaussian_log_density
+from neorl_core._tanh_gaussian import tanh_gaussian_mode as tanh_gaussian_mode
+from neorl_core._tanh_gaussian import tanh_gaussian_sample as tanh_gaussian_sample
 from neorl_core._td import clipped_double_td_target as clipped_double_td_target
 from neorl_core._td import td_target as td_target
 from neorl_core._td3_bc import td3_bc_policy_loss as td3_bc_policy_loss
@@ -74,6 +126,7 @@ from neorl_core._td3_bc import td3_bc_policy_loss as td3_bc_policy_loss
 __all__ = [
     "PID",
     "Affine",
+    "BaseStock",
     "Channel",
     "ConstantPolicy",
     "CostChannel",
@@ -82,10 +135,12 @@ __all__ = [
     "FieldStatistics",
     "Interval",
     "Moments",
+    "MultiplierState",
     "PIDCarry",
     "PairedTest",
     "Policy",
     "Spec",
+    "StateFeedback",
     "Step",
     "Trajectory",
     "Transition",
@@ -96,42 +151,87 @@ __all__ = [
     "beta_quantile",
     "bootstrap_interval",
     "bootstrap_replicates",
+    "cal_ql_clamp",
+    "categorical_entropy",
+    "categorical_kl",
+    "categorical_log_probability",
+    "categorical_mode",
+    "categorical_sample",
     "clipped_double_td_target",
     "clopper_pearson_interval",
+    "cql_regulariser",
     "crossed_interval",
+    "diagonal_gaussian_entropy",
+    "diagonal_gaussian_kl",
     "diagonal_gaussian_log_density",
+    "diagonal_gaussian_mode",
+    "diagonal_gaussian_sample",
+    "discounted_cost_limit",
+    "discounted_cost_target",
+    "discounted_returns",
+    "double_td_target",
+    "edac_diversity",
     "empty_moments",
     "epoch_indices",
     "expectile_loss",
+    "gaussian_nll",
+    "generalised_advantages",
+    "gumbel_loss",
     "highs",
     "holm",
+    "huber_loss",
     "interquartile_mean",
+    "limit_rate",
     "lows",
     "masked_mean",
     "median_task_mean",
     "merge_moments",
     "midranks",
+    "n_step_returns",
     "normalised_score",
     "optimality_gap",
     "paired_difference_interval",
     "paired_t_test",
     "penalised_reward",
     "performance_profile",
+    "pid_multiplier_init",
+    "pid_multiplier_step",
+    "pinball_loss",
     "polyak",
+    "ppo_clipped_loss",
     "probability_of_improvement",
+    "project_box",
+    "quantile_huber_loss",
     "rank_correlation",
+    "reachability_target",
     "regret_at_k",
+    "reinforce_loss",
+    "sac_temperature_loss",
     "sample_moments",
     "scaled_advantage",
+    "segment_discounted_returns",
+    "segment_generalised_advantages",
+    "segment_n_step_returns",
+    "segment_td_lambda_returns",
     "shuffled_position",
     "sign_flip_test",
+    "soft_clamp",
     "spec_from_dict",
     "spec_to_dict",
+    "squared_loss",
     "standardiser",
+    "step_cost_limit",
     "stratified_bootstrap_interval",
     "student_interval",
     "student_quantile",
+    "tanh_gaussian_entropy",
+    "tanh_gaussian_kl",
+    "tanh_gaussian_latent_log_density",
+    "tanh_gaussian_log_density",
+    "tanh_gaussian_mode",
+    "tanh_gaussian_sample",
     "td3_bc_policy_loss",
+    "td_lambda_returns",
     "td_target",
     "unit_interval",
     "update_moments",

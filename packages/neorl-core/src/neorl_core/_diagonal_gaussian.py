@@ -2,8 +2,11 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._require import floats
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -25,11 +28,123 @@ def diagonal_gaussian_log_density(
     Returns:
         The log-density, without the last axis.
 
+    Raises:
+        ValueError: If the shapes disagree.
+
     Example:
         >>> import jax.numpy as jnp
         >>> zero = jnp.zeros(2)
         >>> round(float(diagonal_gaussian_log_density(zero, zero, zero)), 4)
         -1.8379
     """
+    x = floats(x)
+    mean, log_std = _parameters(mean, log_std)
+    if x.shape != mean.shape:
+        raise ValueError(f"x and mean must have one shape, got {x.shape} and {mean.shape}")
     standardised = (x - mean) * jnp.exp(-log_std)
-    return jnp.sum(-0.5 * jnp.square(standardised) - log_std - 0.5 * LOG_TWO_PI, axis=-1)
+    return jnp.sum(-jnp.square(standardised) / 2 - log_std - LOG_TWO_PI / 2, axis=-1)
+
+
+def diagonal_gaussian_sample(
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+    key: PRNGKeyArray,
+) -> Float[Array, "*batch channel"]:
+    """A draw ``mean + exp(log_std) noise``, with gradients to both parameters.
+
+    Args:
+        mean: Last axis the channels.
+        log_std: Logarithms of the standard deviations; broadcasts against ``mean``.
+        key: Used once.
+
+    Returns:
+        The draw, of the shape of ``mean``.
+
+    Raises:
+        ValueError: If the shapes disagree.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> mean = jnp.array([1.0, 2.0])
+        >>> diagonal_gaussian_sample(mean, jnp.full(2, -40.0), jax.random.key(0)).tolist()
+        [1.0, 2.0]
+    """
+    mean, log_std = _parameters(mean, log_std)
+    return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+
+
+def diagonal_gaussian_entropy(log_std: Float[Array, "*batch channel"]) -> Float[Array, " *batch"]:
+    """Differential entropy in nats: ``sum_i log s_i + (1 + log(2 pi)) / 2``.
+
+    Args:
+        log_std: Logarithms of the standard deviations, last axis the channels.
+
+    Returns:
+        The entropy, without the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(diagonal_gaussian_entropy(jnp.zeros(2))), 4)
+        2.8379
+    """
+    return jnp.sum(floats(log_std) + (1 + LOG_TWO_PI) / 2, axis=-1)
+
+
+def diagonal_gaussian_kl(
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+    other_mean: Float[Array, "*batch channel"],
+    other_log_std: Float[Array, "*#batch channel"],
+) -> Float[Array, " *batch"]:
+    """Kullback-Leibler divergence of the first Gaussian from the second, in nats.
+
+    ``sum_i (s_i^2 + (m_i - m'_i)^2) / (2 s'_i^2) - 1/2 + log s'_i - log s_i``.
+
+    Args:
+        mean: ``m``, last axis the channels.
+        log_std: ``log s``; broadcasts against ``mean``.
+        other_mean: ``m'``, of the shape of ``mean``.
+        other_log_std: ``log s'``; broadcasts against ``mean``.
+
+    Returns:
+        The divergence, without the last axis; not negative up to rounding.
+
+    Raises:
+        ValueError: If the shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> zero = jnp.zeros(1)
+        >>> float(diagonal_gaussian_kl(jnp.ones(1), zero, zero, zero))
+        0.5
+    """
+    mean, log_std = _parameters(mean, log_std)
+    other_mean, other_log_std = _parameters(other_mean, other_log_std)
+    if other_mean.shape != mean.shape:
+        raise ValueError(f"the means must have one shape, got {mean.shape}, {other_mean.shape}")
+    gap = log_std - other_log_std
+    distance = jnp.square((mean - other_mean) * jnp.exp(-other_log_std))
+    # expm1 keeps a divergence near zero not negative: exp(2g) - 1 - 2g >= 0.
+    return jnp.sum((jnp.expm1(2 * gap) - 2 * gap + distance) / 2, axis=-1)
+
+
+def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*batch channel"]:
+    """Where the density is largest: the mean itself.
+
+    Args:
+        mean: Any shape.
+
+    Returns:
+        The same array.
+    """
+    return floats(mean)
+
+
+def _parameters(mean: Array, log_std: Array) -> tuple[Array, Array]:
+    mean, log_std = floats(mean), floats(log_std)
+    if mean.ndim == 0 or jnp.broadcast_shapes(mean.shape, log_std.shape) != mean.shape:
+        raise ValueError(
+            "mean needs a last axis of channels, and log_std must broadcast against it, got "
+            f"{mean.shape} and {log_std.shape}"
+        )
+    return mean, jnp.broadcast_to(log_std, mean.shape)

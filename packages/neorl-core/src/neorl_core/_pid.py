@@ -14,15 +14,18 @@ class PIDCarry(NamedTuple):
     Attributes:
         integral: Integral part of every loop, in units of its output, shape ``(loop,)``.
         derivative: Filtered derivative of every measurement, per second, shape ``(loop,)``.
-        measurement: Last measurement, shape ``(loop,)``; NaN before the first step.
+        measurement: Last finite measurement, shape ``(loop,)``; NaN before the first.
+        age: Seconds since that measurement, as of the last step, shape ``(loop,)``.
         held: The integral that the last step would keep if its output were sent unchanged, less
             that output: ``sent`` adds the action really sent and so back-calculates the integral.
-        output: Last proposed output, shape ``(loop,)``; NaN before the first step.
+        output: Last proposed output, shape ``(loop,)``. Before the first measurement: the action
+            that the plant received, NaN where unknown.
     """
 
     integral: Float[Array, " loop"]
     derivative: Float[Array, " loop"]
     measurement: Float[Array, " loop"]
+    age: Float[Array, " loop"]
     held: Float[Array, " loop"]
     output: Float[Array, " loop"]
 
@@ -40,7 +43,12 @@ class PID:
     output lowers the measurement, the gains are negative. When the plant receives another action
     than the proposed one (saturation, a filter, another controller in charge), :meth:`sent` moves
     the integral so that the loop would have proposed just that action: no windup, no bump at
-    hand-over. Loops with ``ki = 0`` have no integral and do not track.
+    hand-over. Reported before the first step, it is where the loop starts from. Loops with
+    ``ki = 0`` have no integral and do not track.
+
+    While a measurement is not finite its loop proposes NaN, which a guard catches, and remembers:
+    the integral stands still (and tracks what is sent), and the derivative goes on from the last
+    finite measurement over the time that has passed since.
 
     An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
     ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes.
@@ -80,8 +88,8 @@ class PID:
     def initial_carry(self) -> PIDCarry:
         """No integral, no history."""
         zero = jnp.zeros_like(self.kp)
-        nothing = jnp.full_like(self.kp, jnp.nan)
-        return PIDCarry(zero, zero, nothing, zero, nothing)
+        unknown = jnp.full_like(self.kp, jnp.nan)
+        return PIDCarry(zero, zero, unknown, zero, zero, unknown)
 
     def __call__(
         self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
@@ -94,31 +102,47 @@ class PID:
             key: Ignored.
 
         Returns:
-            The new carry and the outputs in physical units, inside ``[low, high]``. A NaN
-            measurement gives a NaN output; a guard catches it.
+            The new carry and the outputs in physical units, inside ``[low, high]``. A measurement
+            that is not finite gives a NaN output; a guard catches it.
 
         Raises:
             ValueError: If ``obs`` is not of rank one.
         """
         if obs.ndim != 1:
             raise ValueError(f"a PID sees one observation of rank 1, got shape {obs.shape}")
-        measurement = obs[jnp.asarray(self.measured)]
-        error = self.setpoint - measurement
-        last = jnp.where(jnp.isnan(carry.measurement), measurement, carry.measurement)
-        slope = (measurement - last) / self.dt
-        weight = self.dt / (self.tau + self.dt)
-        derivative = carry.derivative + weight * (slope - carry.derivative)
-        integral = carry.integral + self.ki * error * self.dt
-        wanted = self.bias + self.kp * error + integral - self.kd * derivative
+        reading = obs[jnp.asarray(self.measured)]
+        good, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
+        measurement = jnp.where(good, reading, carry.measurement)
+        error = jnp.where(good | seen, self.setpoint - measurement, 0)
+        derivative, age = self._slope(carry, measurement, good, seen)
+        fast = self.bias + self.kp * error - self.kd * derivative
+        # A loop that starts while another action is in force starts from that action.
+        starts = good & ~seen & (self.ki != 0) & jnp.isfinite(carry.output)
+        integral = jnp.where(starts, carry.output - fast, carry.integral)
+        integral = integral + jnp.where(good, self.ki * error * self.dt, 0)
+        wanted = fast + integral
         output = jnp.clip(wanted, self.low, self._caps(obs))
-        new = PIDCarry(integral, derivative, measurement, integral - wanted, output)
+        output = jnp.where(good, output, jnp.nan)
+        new = PIDCarry(integral, derivative, measurement, age, integral - wanted, output)
         return self.sent(new, output), output
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """Back-calculates the integral from the action that the plant received."""
-        tracks = (self.ki != 0) & jnp.isfinite(action) & jnp.isfinite(carry.held)
-        integral = jnp.where(tracks, carry.held + action, carry.integral)
-        return carry._replace(integral=integral)
+        """Back-calculates the integral from the action that the plant received, NaN if unknown."""
+        known, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
+        tracks = known & seen & (self.ki != 0)
+        return carry._replace(
+            integral=jnp.where(tracks, carry.held + action, carry.integral),
+            output=jnp.where(known & ~seen, action, carry.output),
+        )
+
+    def _slope(self, carry: PIDCarry, measurement: Array, good: Array, seen: Array) -> tuple:
+        """The filtered derivative, and the age of the measurement that it rests on."""
+        elapsed = carry.age + self.dt
+        last = jnp.where(seen, carry.measurement, measurement)
+        slope = (measurement - last) / elapsed
+        weight = elapsed / (self.tau + elapsed)
+        moved = carry.derivative + weight * (slope - carry.derivative)
+        return jnp.where(good, moved, carry.derivative), jnp.where(good, 0, elapsed)
 
     def _caps(self, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
         if not self.override_output:

@@ -1,0 +1,78 @@
+"""The two limits every actuator has: a range and a speed."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._require import floats, known, require_positive, require_same_shape
+from neorl_core._time_series import like
+
+
+def project_box(
+    x: Float[Array, " act"], low: Float[Array, " act"], high: Float[Array, " act"]
+) -> Float[Array, " act"]:
+    """The point of the box ``[low, high]`` nearest to ``x``, channel by channel.
+
+    ``min(max(x, low), high)``.
+
+    Args:
+        x: Any point; NaN stays NaN.
+        low: Lower ends, may be minus infinity.
+        high: Upper ends, may be infinity.
+
+    Returns:
+        The projection: idempotent, and no further apart than the points projected.
+
+    Raises:
+        ValueError: If the shapes differ, or concrete ends cross.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> project_box(jnp.array([-2.0, 0.5]), jnp.zeros(2), jnp.ones(2)).tolist()
+        [0.0, 0.5]
+    """
+    require_same_shape("x", x, "low", low)
+    require_same_shape("x", x, "high", high)
+    if known((low, high)) and bool(jnp.any(jnp.asarray(low) > jnp.asarray(high))):
+        raise ValueError(f"low must not be above high, got {low} and {high}")
+    x = floats(x)
+    return jnp.minimum(jnp.maximum(x, like(low, x)), like(high, x))
+
+
+def limit_rate(
+    x: Float[Array, " act"],
+    previous: Float[Array, " act"],
+    rate: Float[Array, " act"],
+    *,
+    dt: float | Float[Array, ""],
+) -> Float[Array, " act"]:
+    """The point nearest to ``x`` that can be reached from ``previous`` in ``dt`` seconds.
+
+    ``min(max(x, previous - rate dt), previous + rate dt)``, channel by channel.
+
+    Args:
+        x: Where to.
+        previous: Where from.
+        rate: Largest speed in units a second, not negative; infinity for no limit.
+        dt: Seconds, positive.
+
+    Returns:
+        The next point; ``x`` itself, to the bit, where it can be reached.
+
+    Raises:
+        ValueError: If the shapes differ, a concrete rate is negative or NaN, or a concrete ``dt``
+            is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> speed = jnp.array([0.5, jnp.inf])
+        >>> limit_rate(jnp.ones(2), jnp.zeros(2), speed, dt=0.5).tolist()
+        [0.25, 1.0]
+    """
+    require_same_shape("x", x, "previous", previous)
+    require_same_shape("x", x, "rate", rate)
+    require_positive("dt", dt)
+    if known(rate) and not bool(jnp.all(jnp.asarray(rate) >= 0)):
+        raise ValueError(f"rate must not be negative, got {rate}")
+    x, previous = floats(x), floats(previous)
+    reach = like(rate, x) * like(dt, x)
+    return jnp.minimum(jnp.maximum(x, previous - reach), previous + reach)

@@ -1,0 +1,96 @@
+"""Returns over a fixed number of steps."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._recurrence import bootstrap, cut_at_the_last
+from neorl_core._require import floats, require_probability
+from neorl_core._time_series import booleans, like, require_series
+
+
+def n_step_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    *,
+    n: int,
+    discount: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """The sum of ``n`` discounted rewards and the discounted value after them, at every step.
+
+    ``G_t = sum_{k<m} discount^k r_{t+k} + discount^m next_value_{t+m-1}`` with ``m = n``, or fewer
+    where the episode ends before; no value is added after a termination.
+
+    Args:
+        reward: Of one episode.
+        next_value: Value of each step's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        n: Number of steps, static, at least one.
+        discount: In [0, 1]; not checked under ``jit``.
+
+    Returns:
+        The returns, one per step. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the time axis is empty, shapes differ, ``n`` is below one, or a concrete
+            ``discount`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> value, ended = jnp.full(3, 8.0), jnp.array([False, False, True])
+        >>> n_step_returns(jnp.ones(3), value, ended, n=2, discount=0.5).tolist()
+        [3.5, 1.5, 1.0]
+
+    Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 7.1.
+    """
+    stopped = jnp.zeros(jnp.shape(terminated), jnp.bool_)
+    return segment_n_step_returns(reward, next_value, terminated, stopped, n=n, discount=discount)
+
+
+def segment_n_step_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    n: int,
+    discount: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """:func:`n_step_returns` of every episode of a flat log: no window crosses a seam.
+
+    Args:
+        reward: Of a log with many episodes, one after the other.
+        next_value: Value of each row's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        truncated: Where the record ended; the last row counts as truncated.
+        n: Number of steps, static, at least one.
+        discount: In [0, 1]; not checked under ``jit``.
+
+    Returns:
+        The returns, one per row.
+
+    Raises:
+        ValueError: As :func:`n_step_returns`.
+    """
+    require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
+    require_probability("discount", discount, closed=True)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a whole number of steps, at least 1, got {n!r}")
+    reward = floats(reward)
+    terminated = booleans(terminated)
+    factor = like(discount, reward)
+    value = factor * bootstrap(floats(next_value), terminated)
+    ends = cut_at_the_last(terminated | booleans(truncated))
+    steps = (reward, value, ends, jnp.broadcast_to(factor, reward.shape))
+    # No window is longer than the record.
+    length = min(n, reward.shape[0])
+    return jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
+
+
+def _one_step_longer(_: int, windows: tuple[Array, ...]) -> tuple[Array, ...]:
+    """From returns over ``m`` steps to returns over ``m + 1``: ``r_t + discount G^m_{t+1}``."""
+    total, reward, value, ends, factor = windows
+    following = jnp.roll(total, -1)
+    longer = jnp.where(ends, reward + value, reward + factor * following)
+    return longer, reward, value, ends, factor

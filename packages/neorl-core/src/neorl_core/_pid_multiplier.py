@@ -1,0 +1,116 @@
+"""The Lagrange multiplier of a cost limit as a PID controller with a clamped integrator."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._require import floats, require_positive, require_probability
+from neorl_core._time_series import like
+
+
+class MultiplierState(NamedTuple):
+    """What :func:`pid_multiplier_step` remembers.
+
+    Attributes:
+        error: Exponential mean of the excess over the limit, in units of cost.
+        cost: Exponential means of the cost, the newest last, shape ``(delay + 1,)``.
+        integral: The integral part of the multiplier.
+    """
+
+    error: Float[Array, ""]
+    cost: Float[Array, " history"]
+    integral: Float[Array, ""]
+
+
+def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierState:
+    """A multiplier at rest: no error, no integral, and ``cost`` as its history.
+
+    Args:
+        cost: A first measurement of the episode's cost, so that the derivative starts at zero.
+        delay: Steps over which the derivative part looks back, static, at least one.
+
+    Returns:
+        The state.
+
+    Raises:
+        ValueError: If ``delay`` is below one or ``cost`` is not a scalar.
+    """
+    if isinstance(delay, bool) or not isinstance(delay, int) or delay < 1:
+        raise ValueError(f"delay must be a whole number of steps, at least 1, got {delay!r}")
+    if jnp.ndim(cost) != 0:
+        raise ValueError(f"cost must be a scalar, got shape {jnp.shape(cost)}; use jax.vmap")
+    cost = floats(cost)
+    zero = jnp.zeros_like(cost)
+    return MultiplierState(zero, jnp.full((delay + 1,), cost), zero)
+
+
+def pid_multiplier_step(
+    state: MultiplierState,
+    cost: Float[Array, ""],
+    limit: Float[Array, ""],
+    *,
+    kp: float | Float[Array, ""],
+    ki: float | Float[Array, ""],
+    kd: float | Float[Array, ""],
+    smoothing: float | Float[Array, ""] = 0.95,
+    integral_ceiling: float | Float[Array, ""] = 10.0,
+    ceiling: float | Float[Array, ""] = 100.0,
+) -> tuple[MultiplierState, Float[Array, ""]]:
+    """One update of the multiplier from one measured cost.
+
+    With ``e = cost - limit`` and ``a = smoothing``: ``P = a P + (1 - a) e``,
+    ``C = a C + (1 - a) cost``, ``D = max(0, C_t - C_{t - delay})``,
+    ``I = clip(I + ki e, 0, integral_ceiling)``, and the multiplier is
+    ``clip(kp P + I + kd D, 0, ceiling)``.
+
+    The integrator itself is clamped: a ceiling on the multiplier alone leaves it wound up, and
+    after a long violation the multiplier would not fall for as long again.
+
+    Args:
+        state: From :func:`pid_multiplier_init` or the last step.
+        cost: Measured cost of an episode.
+        limit: Its limit, same units.
+        kp: Proportional gain, multiplier units per cost unit, not negative.
+        ki: Integral gain, per step, not negative.
+        kd: Gain of the rising trend, not negative.
+        smoothing: Weight of the past in the exponential means, in [0, 1].
+        integral_ceiling: Largest integral part, positive.
+        ceiling: Largest multiplier, positive.
+
+    Returns:
+        The new state and the multiplier, scalar. Hyperparameters are not checked under ``jit``.
+
+    Raises:
+        ValueError: If a concrete gain is negative, a ceiling not positive or ``smoothing``
+            outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> state = pid_multiplier_init(jnp.array(12.0), delay=1)
+        >>> gains = {"kp": 0.0, "ki": 0.25, "kd": 0.0}
+        >>> state, multiplier = pid_multiplier_step(
+        ...     state, jnp.array(12.0), jnp.array(10.0), **gains
+        ... )
+        >>> float(multiplier)
+        0.5
+
+    Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
+    Lagrangian methods, arXiv 2007.03964, algorithm 1.
+    """
+    for name, gain in (("kp", kp), ("ki", ki), ("kd", kd)):
+        require_positive(name, gain, or_zero=True)
+    require_positive("integral_ceiling", integral_ceiling)
+    require_positive("ceiling", ceiling)
+    require_probability("smoothing", smoothing, closed=True)
+    cost = floats(cost)
+    excess = cost - floats(limit)
+    keep = like(smoothing, cost)
+    error = keep * state.error + (1 - keep) * excess
+    newest = keep * state.cost[-1] + (1 - keep) * cost
+    history = jnp.concatenate([state.cost[1:], newest[None]])
+    rise = jnp.maximum(newest - history[0], 0)
+    integral = jnp.clip(state.integral + like(ki, cost) * excess, 0, like(integral_ceiling, cost))
+    wanted = like(kp, cost) * error + integral + like(kd, cost) * rise
+    multiplier = jnp.clip(wanted, 0, like(ceiling, cost))
+    return MultiplierState(error, history, integral), multiplier
