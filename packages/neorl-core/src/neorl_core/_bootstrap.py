@@ -180,8 +180,9 @@ def _acceleration(left_out: Float[Array, "sample *shape"]) -> Float[Array, "*sha
 
 
 def _corrected(p: Array, replicates: Array, estimate: Array, acceleration: Array) -> Array:
-    below = jnp.mean((replicates < estimate).astype(p.dtype), axis=0)
-    ties = jnp.mean((replicates == estimate).astype(p.dtype), axis=0)
+    middle = jnp.expand_dims(estimate, 0)
+    below = jnp.mean((replicates < middle).astype(p.dtype), axis=0)
+    ties = jnp.mean((replicates == middle).astype(p.dtype), axis=0)
     half = 0.5 / replicates.shape[0]
     bias = jax.scipy.special.ndtri(jnp.clip(below + ties / 2, half, 1 - half))
     shifted = bias + jax.scipy.special.ndtri(p)

@@ -1,5 +1,6 @@
 """Scores on a common scale."""
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
@@ -34,5 +35,6 @@ def normalised_score(
     """
     if known((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
         raise ValueError(f"low and high must differ, got {low} and {high}")
-    low, high = floats(low), floats(high)
-    return 100 * (floats(returns) - low) / (high - low)
+    returns = floats(returns)
+    low, high = jnp.asarray(low, returns.dtype), jnp.asarray(high, returns.dtype)
+    return 100 * (returns - low) / (high - low)

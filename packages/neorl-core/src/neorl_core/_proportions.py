@@ -34,8 +34,8 @@ def wilson_interval(
         >>> round(float(wilson_interval(0, 10).high), 3)
         0.278
     """
-    k, n, level = _counts(successes, trials, level)
-    z = jax.scipy.special.ndtri((1 + level) / 2)
+    k, n, tail = _counts(successes, trials, level)
+    z = -jax.scipy.special.ndtri(tail)
     some = jnp.where(n > 0, n, 1)
     centre = (k + z**2 / 2) / (n + z**2)
     half_width = z * jnp.sqrt(k * (n - k) / some + z**2 / 4) / (n + z**2)
@@ -71,8 +71,7 @@ def clopper_pearson_interval(
         >>> bool(clopper_pearson_interval(0, 299, level=0.90).high <= 0.01)
         True
     """
-    k, n, level = _counts(successes, trials, level)
-    delta = (1 - level) / 2
+    k, n, delta = _counts(successes, trials, level)
     inner, outer = jnp.clip(k, 1, jnp.maximum(n, 1)), jnp.clip(k, 0, jnp.maximum(n - 1, 0))
     room = jnp.maximum(n, 1)
     low = beta_quantile(delta, inner, room - inner + 1)
@@ -88,7 +87,7 @@ def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
             raise ValueError(f"successes must be between 0 and trials, got {successes} of {trials}")
     k, n = jnp.broadcast_arrays(floats(successes), floats(trials))
     dtype = jnp.result_type(k, n)
-    return k.astype(dtype), n.astype(dtype), jnp.asarray(level, dtype)
+    return k.astype(dtype), n.astype(dtype), (1 - jnp.asarray(level, dtype)) / 2
 
 
 def _masked(

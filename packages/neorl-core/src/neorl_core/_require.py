@@ -5,12 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike
 
 
 def known(value: Any) -> bool:
     """Whether the numbers of ``value`` can be read now: it is not being traced."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
 
 def floats(value: ArrayLike) -> Array:

@@ -1,0 +1,156 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import stats
+
+from neorl_core import (
+    Interval,
+    clopper_pearson_interval,
+    paired_difference_interval,
+    student_interval,
+    wilson_interval,
+)
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    integers,
+    mapped,
+    reals,
+    rows,
+)
+
+FLOATS = ("float32", "float64")
+LEVELS = reals(0.5, 0.9921875).map(lambda level: {"level": float(level)})
+
+
+def student_by_scipy(samples, *, level):
+    n = samples.shape[0]
+    mean, error = samples.mean(axis=0), stats.sem(samples, axis=0)
+    half_width = stats.t.ppf((1 + level) / 2, n - 1) * error
+    return Interval(mean, mean - half_width, mean + half_width)
+
+
+def difference_by_scipy(first, second, *, level):
+    return student_by_scipy(first - second, level=level)
+
+
+def moves_and_stretches_with_the_samples(samples, *, level):
+    plain = mapped(student_interval, samples, level=level)
+    moved = mapped(student_interval, 2 * samples + 3, level=level)
+    assert_close(moved, Interval(*(2 * limit + 3 for limit in plain)), rtol=1e-4)
+    mirrored = mapped(student_interval, -samples, level=level)
+    assert_close(mirrored, Interval(-plain.estimate, -plain.high, -plain.low), rtol=1e-4)
+
+
+def what_is_common_cancels(first, second, *, level):
+    common = np.round(first)
+    assert_close(
+        mapped(paired_difference_interval, common + first, common + second, level=level),
+        mapped(paired_difference_interval, first, second, level=level),
+        atol=2e-4,
+    )
+
+
+def wilson_by_scipy(successes, trials, *, level):
+    limits = stats.binomtest(int(successes), int(trials)).proportion_ci(level, "wilson")
+    return Interval(successes / trials, np.asarray(limits.low), np.asarray(limits.high))
+
+
+def clopper_pearson_by_scipy(successes, trials, *, level):
+    limits = stats.binomtest(int(successes), int(trials)).proportion_ci(level, "exact")
+    return Interval(successes / trials, np.asarray(limits.low), np.asarray(limits.high))
+
+
+def mirrored(function):
+    def failures_are_successes_mirrored(successes, trials, *, level):
+        plain = mapped(function, successes, trials, level=level)
+        other = mapped(function, trials - successes, trials, level=level)
+        expected = Interval(1 - plain.estimate, 1 - plain.high, 1 - plain.low)
+        assert_close(other, expected, atol=1e-5)
+
+    return failures_are_successes_mirrored
+
+
+def contains_the_share(function):
+    def law(successes, trials, *, level):
+        interval = mapped(function, successes, trials, level=level)
+        assert np.all(interval.low <= interval.estimate + 1e-6)
+        assert np.all(interval.estimate <= interval.high + 1e-6)
+        assert np.all((interval.low >= 0) & (interval.high <= 1))
+
+    return law
+
+
+COUNTS = integers(low=1, high=60).flatmap(
+    lambda trials: st.tuples(
+        st.tuples(*[st.integers(0, int(n)) for n in trials]).map(
+            lambda successes: np.asarray(successes, np.float32)
+        ),
+        st.just(trials.astype(np.float32)),
+    )
+)
+
+BAD_COUNTS = [
+    Refusal("between 0 and trials", (4, 3)),
+    Refusal("between 0 and trials", (-1, 3)),
+    Refusal("between 0 and trials", (jnp.array([1, 4]), jnp.array([3, 3]))),
+    Refusal("(0, 1)", (1, 3), {"level": 95}),
+]
+
+
+def count_row(function, oracle, atol):
+    return Row(
+        function,
+        sample=COUNTS,
+        options=LEVELS,
+        oracle=oracle,
+        laws=[mirrored(function), contains_the_share(function)],
+        edges=[Edge((k, n), {"level": 0.9}) for k, n in ((0.0, 1.0), (1.0, 1.0), (0.0, 299.0))],
+        refuses=BAD_COUNTS,
+        differentiable=False,
+        atol=atol,
+        dtypes=FLOATS,
+    )
+
+
+ROWS = [
+    Row(
+        student_interval,
+        sample=st.tuples(rows(7, 2)),
+        options=LEVELS,
+        oracle=student_by_scipy,
+        laws=[moves_and_stretches_with_the_samples],
+        edges=[
+            Edge((np.zeros(7),), {"level": 0.95}),
+            Edge((np.full((2, 3), 5.0),), {"level": 0.95}),
+            Edge((np.zeros((2, 0)),), {"level": 0.95}),
+        ],
+        refuses=[
+            Refusal("length 2", (jnp.ones(1),)),
+            Refusal("length 2", (jnp.ones(()),)),
+            Refusal("(0, 1)", (jnp.ones(3),), {"level": 1.0}),
+        ],
+        rtol=2e-4,
+        atol=1e-5,
+        dtypes=FLOATS,
+    ),
+    Row(
+        paired_difference_interval,
+        sample=st.tuples(rows(7), rows(7)),
+        options=LEVELS,
+        oracle=difference_by_scipy,
+        laws=[what_is_common_cancels],
+        edges=[Edge((np.ones(7), np.ones(7)), {"level": 0.95})],
+        refuses=[
+            Refusal("one shape", (jnp.ones(3), jnp.ones(4))),
+            Refusal("length 2", (jnp.ones(1), jnp.ones(1))),
+        ],
+        rtol=2e-4,
+        atol=1e-5,
+        dtypes=FLOATS,
+    ),
+    count_row(wilson_interval, wilson_by_scipy, 1e-6),
+    count_row(clopper_pearson_interval, clopper_pearson_by_scipy, 2e-5),
+]

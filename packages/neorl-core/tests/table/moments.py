@@ -1,0 +1,169 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import (
+    Moments,
+    empty_moments,
+    merge_moments,
+    normalised_score,
+    sample_moments,
+    update_moments,
+    variance,
+)
+from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
+
+DATA = rows(7, 2)
+SAMPLE = st.tuples(DATA, flags(7))
+
+
+def moments_of_the_kept(samples, mask):
+    kept = samples[mask]
+    if not len(kept):
+        zero = np.zeros(samples.shape[1:])
+        return Moments(zero, zero, zero)
+    mean = kept.mean(axis=0)
+    count = np.full(mean.shape, float(len(kept)))
+    return Moments(count, mean, np.sum((kept - mean) ** 2, axis=0))
+
+
+def what_is_masked_may_be_anything(samples, mask):
+    spoiled = np.where(mask[:, :, None], samples, np.nan).astype(np.float32)
+    assert_close(mapped(sample_moments, spoiled, mask), mapped(sample_moments, samples, mask))
+
+
+def order_does_not_matter(samples, mask):
+    backwards = mapped(sample_moments, samples[:, ::-1], mask[:, ::-1])
+    assert_close(backwards, mapped(sample_moments, samples, mask), atol=1e-5)
+
+
+def update_after(samples, mask, sample, keep):
+    return update_moments(sample_moments(samples, mask), sample, keep)
+
+
+def updated_at_once(samples, mask, sample, keep):
+    return moments_of_the_kept(np.vstack([samples, sample[None]]), np.append(mask, keep))
+
+
+def an_update_is_a_merge_with_one(samples, mask, sample, keep):
+    merged = mapped(merge_parts, samples, mask, sample[:, None], keep[:, None])
+    assert_close(mapped(update_after, samples, mask, sample, keep), merged, atol=1e-5)
+
+
+def merge_parts(first, first_mask, second, second_mask):
+    return merge_moments(sample_moments(first, first_mask), sample_moments(second, second_mask))
+
+
+def merged_at_once(first, first_mask, second, second_mask):
+    return moments_of_the_kept(np.vstack([first, second]), np.append(first_mask, second_mask))
+
+
+def merging_commutes(first, first_mask, second, second_mask):
+    assert_close(
+        mapped(merge_parts, first, first_mask, second, second_mask),
+        mapped(merge_parts, second, second_mask, first, first_mask),
+        atol=1e-5,
+    )
+
+
+def merge_with_nothing(samples, mask):
+    moments = sample_moments(samples, mask)
+    nothing = empty_moments(moments.mean.shape, moments.mean.dtype)
+    return merge_moments(merge_moments(nothing, moments), nothing)
+
+
+def variance_of(samples, *, ddof):
+    return variance(sample_moments(samples), ddof=ddof)
+
+
+def scales_with_the_square(samples, *, ddof):
+    assert_close(
+        mapped(variance_of, 2 * samples, ddof=ddof), 4 * mapped(variance_of, samples, ddof=ddof)
+    )
+
+
+def by_hand(returns, *, low, high):
+    return 100 * (returns - low) / (high - low)
+
+
+def references_score_zero_and_hundred(returns, *, low, high):
+    ends = np.broadcast_to(np.asarray([low, high], np.float32), (len(returns), 2))
+    scores = mapped(normalised_score, ends, low=low, high=high)
+    assert_close(scores, np.broadcast_to([0.0, 100.0], ends.shape), atol=1e-5)
+
+
+ROWS = [
+    Row(
+        sample_moments,
+        sample=SAMPLE,
+        oracle=moments_of_the_kept,
+        laws=[what_is_masked_may_be_anything, order_does_not_matter],
+        edges=[
+            Edge((np.zeros((0, 2)), np.zeros(0, bool))),
+            Edge((np.full((7, 2), 100.0), np.ones(7, bool))),
+        ],
+        refuses=[
+            Refusal("first axis", (jnp.ones(()),)),
+            Refusal("mask must have shape (3,)", (jnp.ones((3, 2)), jnp.ones((3, 2), bool))),
+        ],
+        atol=1e-5,
+    ),
+    Row(
+        update_after,
+        name="update_moments",
+        sample=st.tuples(DATA, flags(7), rows(2), flags()),
+        oracle=updated_at_once,
+        laws=[an_update_is_a_merge_with_one],
+        edges=[Edge((np.zeros((0, 2)), np.zeros(0, bool), np.full(2, 1e3), np.asarray(True)))],
+        refuses=[
+            Refusal("shape (2,)", (jnp.ones((3, 2)), jnp.ones(3, bool), jnp.ones(3), True)),
+        ],
+        atol=1e-5,
+    ),
+    Row(
+        merge_parts,
+        name="merge_moments",
+        sample=st.tuples(DATA, flags(7), rows(3, 2), flags(3)),
+        oracle=merged_at_once,
+        laws=[merging_commutes],
+        edges=[Edge((np.zeros((0, 2)), np.zeros(0, bool), np.zeros((0, 2)), np.zeros(0, bool)))],
+        refuses=[
+            Refusal(
+                "one shape",
+                (jnp.ones((3, 2)), jnp.ones(3, bool), jnp.ones((3, 1)), jnp.ones(3, bool)),
+            ),
+        ],
+        atol=1e-5,
+    ),
+    Row(
+        merge_with_nothing,
+        name="empty_moments",
+        sample=SAMPLE,
+        oracle=moments_of_the_kept,
+        laws=[lambda *sample: assert_close(empty_moments(), Moments(0.0, 0.0, 0.0))],
+        atol=1e-5,
+    ),
+    Row(
+        variance_of,
+        name="variance",
+        sample=st.tuples(DATA),
+        options=st.sampled_from([{"ddof": 0}, {"ddof": 1}]),
+        oracle=lambda samples, *, ddof: np.var(samples, axis=0, ddof=ddof),
+        laws=[scales_with_the_square],
+        edges=[Edge((np.ones((2, 1)),), {"ddof": 1})],
+        refuses=[Refusal("ddof", (jnp.ones(3),), {"ddof": -1})],
+        atol=1e-5,
+    ),
+    Row(
+        normalised_score,
+        sample=st.tuples(rows(7)),
+        options=st.fixed_dictionaries(
+            {"low": reals(-5, 1).map(float), "high": reals(2, 9).map(float)}
+        ),
+        oracle=by_hand,
+        laws=[references_score_zero_and_hundred],
+        edges=[Edge((np.zeros(0),), {"low": 0.0, "high": 1.0})],
+        refuses=[Refusal("must differ", (1.0,), {"low": 2.0, "high": 2.0})],
+        atol=1e-5,
+    ),
+]

@@ -1,0 +1,126 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import stats
+
+from neorl_core import PairedTest, paired_t_test, sign_flip_test, wilcoxon_test
+from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, rows
+
+FLOATS = ("float32", "float64")
+PAIRS = 5
+# Halves of whole numbers: differences are exact, so ties are ties in every precision.
+HALVES = rows(PAIRS, elements=st.integers(-6, 6).map(lambda n: n / 2))
+SIDES = st.sampled_from(["two-sided", "greater", "less"])
+KEY = jax.random.key(0)
+
+
+def t_by_scipy(first, second, *, alternative):
+    if np.ptp(first - second) == 0:
+        mean = (first - second).mean()
+        tails = {"two-sided": 0.0, "greater": float(mean < 0), "less": float(mean > 0)}
+        if mean == 0:
+            return PairedTest(np.asarray(np.nan), np.asarray(np.nan))
+        return PairedTest(np.sign(mean) * np.inf, np.asarray(tails[alternative]))
+    result = stats.ttest_rel(first, second, alternative=alternative)
+    return PairedTest(np.asarray(result.statistic), np.asarray(result.pvalue))
+
+
+def all_signs(difference, statistic, alternative):
+    """The share of sign patterns whose statistic is as extreme as the observed one."""
+    observed = statistic(difference)
+    others = [
+        statistic(np.abs(difference) * signs)
+        for signs in itertools.product([-1, 1], repeat=len(difference))
+    ]
+    upper = np.mean(np.asarray(others) >= observed - 1e-9)
+    lower = np.mean(np.asarray(others) <= observed + 1e-9)
+    both = min(1.0, 2 * min(upper, lower))
+    return {"two-sided": both, "greater": upper, "less": lower}[alternative]
+
+
+def positive_rank_sum(difference):
+    apart = difference[difference != 0]
+    if not len(apart):
+        return 0.0
+    return stats.rankdata(np.abs(apart))[apart > 0].sum()
+
+
+def wilcoxon_by_counting(first, second, *, alternative):
+    difference = first - second
+    p_value = all_signs(difference, positive_rank_sum, alternative)
+    return PairedTest(np.asarray(positive_rank_sum(difference)), np.asarray(p_value))
+
+
+def sign_flip_by_counting(first, second, key, *, alternative):
+    difference = first - second
+    p_value = all_signs(difference, np.mean, alternative)
+    return PairedTest(np.asarray(difference.mean()), np.asarray(p_value))
+
+
+def swapping_swaps_the_sides(function):
+    other = {"two-sided": "two-sided", "greater": "less", "less": "greater"}
+
+    def law(first, second, *key, alternative):
+        plain = mapped(function, first, second, *key, alternative=alternative)
+        swapped = mapped(function, second, first, *key, alternative=other[alternative])
+        assert_close(swapped.p_value, plain.p_value, atol=1e-5)
+
+    return law
+
+
+def only_the_difference_counts(function):
+    def law(first, second, *key, alternative):
+        plain = mapped(function, first, second, *key, alternative=alternative)
+        moved = mapped(function, first + 8, second + 8, *key, alternative=alternative)
+        assert_close(moved, plain, atol=1e-5)
+
+    return law
+
+
+def paired_row(function, oracle, least, key=False, **extra):
+    extra_argument = (KEY,) if key else ()
+    return Row(
+        function,
+        sample=st.tuples(HALVES, HALVES, keys()) if key else st.tuples(HALVES, HALVES),
+        options=SIDES.map(lambda side: {"alternative": side}),
+        oracle=oracle,
+        laws=[swapping_swaps_the_sides(function), only_the_difference_counts(function)],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3), *extra_argument)),
+            Refusal("(pair)", (jnp.ones((2, 2)), jnp.ones((2, 2)), *extra_argument)),
+            Refusal(f"length {least}", (jnp.ones(least - 1), jnp.ones(least - 1), *extra_argument)),
+            Refusal(
+                "two-sided, greater, less",
+                (jnp.ones(2), jnp.ones(2), *extra_argument),
+                {"alternative": "both"},
+            ),
+        ],
+        differentiable=False,
+        atol=2e-5,
+        dtypes=FLOATS,
+        **extra,
+    )
+
+
+ROWS = [
+    paired_row(
+        paired_t_test,
+        t_by_scipy,
+        2,
+        exempt={"finite": "no scale where all differences agree"},
+        rtol=2e-4,
+    ),
+    paired_row(
+        wilcoxon_test,
+        wilcoxon_by_counting,
+        1,
+        edges=[
+            Edge((np.ones(3), np.ones(3)), {"alternative": "two-sided"}),
+            Edge((np.ones(1), np.zeros(1)), {"alternative": "greater"}),
+        ],
+    ),
+    paired_row(sign_flip_test, sign_flip_by_counting, 1, key=True),
+]

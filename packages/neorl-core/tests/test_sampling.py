@@ -1,0 +1,77 @@
+"""Distribution and stability of counter-based sampling."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from neorl_core import batch_indices, epoch_indices, shuffled_position
+
+KEY = jax.random.key(42)
+
+
+def test_draws_are_uniform():
+    rows = jax.vmap(lambda step: batch_indices(KEY, step, 37, 64))(jnp.arange(500))
+    assert stats.chisquare(np.bincount(np.ravel(rows), minlength=37)).pvalue > 1e-3
+
+
+def test_a_position_is_a_number_however_the_steps_are_grouped():
+    for function in (batch_indices, epoch_indices):
+        together = jax.vmap(lambda step, f=function: f(KEY, step, 50, 8))(jnp.arange(20))
+        for step in (0, 7, 19):
+            np.testing.assert_array_equal(together[step], function(KEY, step, 50, 8))
+
+
+def test_draws_are_the_same_in_double_precision():
+    single = [function(KEY, 3, 10**6, 5) for function in (batch_indices, epoch_indices)]
+    with jax.enable_x64(True):
+        for function, rows in zip((batch_indices, epoch_indices), single, strict=True):
+            np.testing.assert_array_equal(function(KEY, 3, 10**6, 5), rows)
+
+
+def test_epochs_have_orders_of_their_own():
+    orders = [
+        np.concatenate([epoch_indices(KEY, 4 * epoch + i, 40, 10) for i in range(4)])
+        for epoch in range(3)
+    ]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(40))
+    assert not np.array_equal(orders[0], orders[1])
+    assert not np.array_equal(orders[1], orders[2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 64, 65, 1000])
+def test_shuffles_are_exact_for_every_n(n):
+    images = shuffled_position(KEY, jnp.arange(n), n=n)
+    assert sorted(images.tolist()) == list(range(n))
+
+
+def test_shuffles_of_a_few_positions_are_nearly_uniform():
+    keys = jax.random.split(KEY, 3000)
+    orders = jax.vmap(lambda key: shuffled_position(key, jnp.arange(4), n=4))(keys)
+    _, counts = np.unique(np.asarray(orders), axis=0, return_counts=True)
+    assert len(counts) == 24
+    assert counts.max() < 2.2 * counts.min()
+    first = np.bincount(np.asarray(orders)[:, 0], minlength=4)
+    assert stats.chisquare(first).pvalue > 1e-3
+
+
+def test_neighbours_land_far_apart():
+    images = np.asarray(shuffled_position(KEY, jnp.arange(10_000), n=2**31 - 1), np.int64)
+    assert abs(np.corrcoef(images[:-1], images[1:])[0, 1]) < 0.05
+    assert stats.kstest(images / (2**31 - 1), "uniform").pvalue > 1e-3
+
+
+def test_a_position_out_of_range_is_flagged():
+    assert shuffled_position(KEY, jnp.asarray([-1, 5, 4]), n=5).tolist()[:2] == [-1, -1]
+
+
+def test_the_streams_are_stable_across_versions():
+    """Golden numbers: a resumed run meets the rows it would have met."""
+    assert batch_indices(KEY, 7, 1000, 6).tolist() == BATCH
+    assert epoch_indices(KEY, 7, 1000, 6).tolist() == EPOCH
+
+
+BATCH = [613, 296, 874, 67, 678, 606]
+EPOCH = [66, 587, 642, 269, 32, 462]

@@ -1,0 +1,179 @@
+"""Statistics in float64 against SciPy, and what holds over many samples at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from neorl_core import (
+    Moments,
+    PairedTest,
+    beta_quantile,
+    bootstrap_interval,
+    bootstrap_replicates,
+    clopper_pearson_interval,
+    empty_moments,
+    holm,
+    merge_moments,
+    paired_t_test,
+    sample_moments,
+    sign_flip_test,
+    student_quantile,
+    update_moments,
+    variance,
+    wilcoxon_test,
+)
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_quantiles_agree_with_scipy_over_many_decades():
+    p = np.asarray([1e-12, 1e-4, 0.025, 0.4, 0.6, 0.975, 1 - 1e-4])[:, None, None]
+    a, b = np.asarray([0.5, 3.0, 400.0])[:, None], np.asarray([0.5, 7.0, 1e5])
+    ours = beta_quantile(*np.broadcast_arrays(p, a, b))
+    np.testing.assert_allclose(ours, stats.beta.ppf(p, a, b), rtol=1e-9, atol=1e-18)
+    degrees = np.asarray([0.5, 1, 2, 30, 1e3, 9.9e3, 1.1e4, 1e8])
+    p, degrees = np.broadcast_arrays(p[1:, 0], degrees)
+    np.testing.assert_allclose(
+        student_quantile(p, degrees), stats.t.ppf(p, degrees), rtol=1e-8, atol=1e-12
+    )
+
+
+def test_values_out_of_range_become_nan_under_jit():
+    assert np.isnan(jax.jit(beta_quantile)(1.5, 1.0, 1.0))
+    assert np.isnan(jax.jit(beta_quantile)(0.5, -1.0, 1.0))
+    assert np.isnan(jax.jit(student_quantile)(0.5, 0.0))
+    assert np.isnan(jax.jit(student_quantile)(-0.5, 1.0))
+    assert np.isnan(jax.jit(clopper_pearson_interval)(4.0, 3.0)).all()
+    assert np.isnan(jax.jit(holm)(jnp.asarray([0.1, 1.1]))).all()
+
+
+def test_counts_of_no_trial_say_nothing():
+    share, low, high = clopper_pearson_interval(0, 0)
+    assert np.isnan(share)
+    assert (low, high) == (0, 1)
+
+
+def test_bootstrap_intervals_equal_scipys_on_the_same_replicates():
+    samples = np.random.default_rng(0).exponential(size=30)
+
+    class Drawn:
+        bootstrap_distribution = np.asarray(bootstrap_replicates(samples, KEY, resamples=999))
+
+    for ours, theirs in (("percentile", "percentile"), ("bca", "BCa")):
+        interval = bootstrap_interval(samples, KEY, level=0.9, resamples=999, method=ours)
+        expected = stats.bootstrap(
+            (samples,),
+            np.mean,
+            confidence_level=0.9,
+            n_resamples=0,
+            method=theirs,
+            bootstrap_result=Drawn(),
+        ).confidence_interval
+        np.testing.assert_allclose(interval[1:], expected, rtol=1e-12)
+
+
+def test_samples_that_all_agree_have_an_interval_of_no_width():
+    assert bootstrap_interval(jnp.full(5, 3.25), KEY, resamples=50) == (3.25, 3.25, 3.25)
+
+
+def mean_without_the_first(samples):
+    return jnp.mean(samples[1:])
+
+
+def test_large_samples_are_resampled_in_blocks():
+    samples = np.random.default_rng(1).normal(size=3000)
+    replicates = bootstrap_replicates(samples, KEY, resamples=1000)
+    assert replicates.shape == (1000,)
+    np.testing.assert_allclose(np.std(replicates), samples.std() / 3000**0.5, rtol=0.1)
+    interval = bootstrap_interval(
+        samples[:1100], KEY, statistic=mean_without_the_first, resamples=200
+    )
+    assert interval.low < interval.estimate < interval.high
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_paired_tests_equal_scipys(alternative):
+    rng = np.random.default_rng(2)
+    first, second = rng.normal(size=(2, 20)) + np.asarray([[0.4], [0.0]])
+    ours = paired_t_test(first, second, alternative=alternative)
+    theirs = stats.ttest_rel(first, second, alternative=alternative)
+    np.testing.assert_allclose(ours, (theirs.statistic, theirs.pvalue), rtol=1e-11)
+    ours = wilcoxon_test(first, second, alternative=alternative)
+    theirs = stats.wilcoxon(first, second, alternative=alternative, method="exact")
+    np.testing.assert_allclose(ours.p_value, theirs.pvalue, rtol=1e-12)
+    coarse, other = np.round(rng.normal(size=(2, 100)), 1)
+    ours = wilcoxon_test(coarse, other, alternative=alternative)
+    theirs = stats.wilcoxon(
+        coarse, other, alternative=alternative, method="asymptotic", correction=True
+    )
+    np.testing.assert_allclose(ours.p_value, theirs.pvalue, rtol=1e-10)
+
+
+def test_a_test_of_nan_is_nan():
+    first = jnp.asarray([1.0, jnp.nan, 2.0])
+    results = (
+        paired_t_test(first, jnp.zeros(3)),
+        wilcoxon_test(first, jnp.zeros(3)),
+        sign_flip_test(first, jnp.zeros(3), KEY),
+    )
+    for result in results:
+        assert isinstance(result, PairedTest)
+        assert np.isnan(result.p_value)
+
+
+def test_drawn_sign_flips_keep_their_level_and_near_the_exact_value():
+    difference = np.random.default_rng(3).normal(size=14) + 0.5
+    every = sign_flip_test(difference, np.zeros(14), KEY, resamples=2**14).p_value
+    drawn = sign_flip_test(difference, np.zeros(14), KEY, resamples=2**14 - 1).p_value
+    assert abs(every - drawn) < 4 * np.sqrt(every * (1 - every) / 2**14)
+    certain = sign_flip_test(np.ones(30), np.zeros(30), KEY, resamples=99).p_value
+    np.testing.assert_allclose(certain, 0.02)
+
+
+@pytest.mark.parametrize("test", [paired_t_test, wilcoxon_test, sign_flip_test])
+def test_equal_policies_are_told_apart_no_more_often_than_the_level(test):
+    first, second = jax.random.normal(KEY, (2, 2000, 10))
+    keys = jax.random.split(KEY, 2000)
+    with_key = test is sign_flip_test
+    arguments = (first, second, keys) if with_key else (first, second)
+    p_values = np.asarray(jax.jit(jax.vmap(test))(*arguments).p_value)
+    for level in (0.05, 0.2):
+        error = 3 * np.sqrt(level * (1 - level) / 2000)
+        # A discrete test stays below its level by at most the chance of one value.
+        assert level - 0.01 - error <= np.mean(p_values <= level) <= level + error
+
+
+def test_welford_over_a_scan_is_the_moments_at_once():
+    samples = 1e6 + np.random.default_rng(4).normal(size=(500, 3))
+    start = empty_moments((3,), jnp.float64)
+    running, _ = jax.lax.scan(lambda m, x: (update_moments(m, x), None), start, samples)
+    assert isinstance(running, Moments)
+    np.testing.assert_allclose(variance(running), samples.var(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(variance(sample_moments(samples)), samples.var(axis=0), rtol=1e-12)
+
+
+def test_merging_in_any_grouping_gives_one_result():
+    samples = np.random.default_rng(5).normal(size=(60, 2)) * 3 + 40
+    parts = [sample_moments(part) for part in np.split(samples, [10, 11, 11, 35])]
+    forwards, backwards = parts[0], parts[-1]
+    for part in parts[1:]:
+        forwards = merge_moments(forwards, part)
+    for part in parts[-2::-1]:
+        backwards = merge_moments(part, backwards)
+    for merged in (forwards, backwards):
+        np.testing.assert_allclose(merged.count, 60)
+        np.testing.assert_allclose(merged.mean, samples.mean(axis=0), rtol=1e-14)
+        np.testing.assert_allclose(variance(merged), samples.var(axis=0), rtol=1e-13)
+
+
+def test_the_variance_of_too_few_samples_is_nan():
+    assert np.isnan(variance(empty_moments()))
+    assert np.isnan(variance(sample_moments(jnp.ones(1)), ddof=1))
