@@ -39,7 +39,7 @@ def test_quantiles_agree_with_scipy_over_many_decades():
     a, b = np.asarray([0.5, 3.0, 400.0])[:, None], np.asarray([0.5, 7.0, 1e5])
     ours = beta_quantile(*np.broadcast_arrays(p, a, b))
     np.testing.assert_allclose(ours, stats.beta.ppf(p, a, b), rtol=1e-9, atol=1e-18)
-    degrees = np.asarray([0.5, 1, 2, 30, 1e3, 9.9e3, 1.1e4, 1e8])
+    degrees = np.asarray([1, 2, 3, 30, 1e3, 9.9e3, 1.1e4, 1e8])
     p, degrees = np.broadcast_arrays(p[1:, 0], degrees)
     np.testing.assert_allclose(
         student_quantile(p, degrees), stats.t.ppf(p, degrees), rtol=1e-8, atol=1e-12
