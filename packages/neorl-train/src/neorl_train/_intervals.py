@@ -1,0 +1,75 @@
+"""Means with their 95 % intervals, many at once, in float64.
+
+The resampling unit is the episode, that is the common start: whatever belongs to one start (all
+policies, all seeds, all costs) is drawn together, so differences stay paired.
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from neorl_core import bootstrap_interval, clopper_pearson_interval, crossed_interval
+
+LEVEL = 0.95
+RESAMPLES = 4000
+_SEED = 20_260_101
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean or a share between the ends of its interval, in the unit of what was averaged.
+
+    Attributes:
+        value: The point estimate.
+        low: Lower end of the two-sided interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def mean_estimates(samples: Float[np.ndarray, "episode quantity"]) -> list[Estimate]:
+    """Bootstrap intervals (BCa) of the mean of every column; rows are drawn together.
+
+    Args:
+        samples: Two episodes or more.
+
+    Returns:
+        One estimate a column. A column with a NaN gets NaN, which fails every clause.
+
+    Raises:
+        ValueError: If there are fewer than two episodes.
+    """
+    samples = np.asarray(samples, np.float64)
+    if samples.shape[1] == 0:
+        return []
+    with jax.enable_x64(True):
+        interval = bootstrap_interval(
+            samples, jax.random.key(_SEED), level=LEVEL, resamples=RESAMPLES, method="bca"
+        )
+        ends = [np.asarray(end, np.float64) for end in interval]
+    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
+
+
+def share_estimates(happened: Bool[np.ndarray, "episode event"]) -> list[Estimate]:
+    """Shares of episodes with exact intervals (Clopper-Pearson), one for each column."""
+    happened = np.asarray(happened, np.bool_)
+    if happened.shape[1] == 0:
+        return []
+    with jax.enable_x64(True):
+        interval = clopper_pearson_interval(
+            happened.sum(axis=0), np.full(happened.shape[1], len(happened)), level=LEVEL
+        )
+        ends = [np.asarray(end, np.float64) for end in interval]
+    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
+
+
+def crossed_estimate(samples: Float[np.ndarray, "seed episode"]) -> Estimate:
+    """Interval of the grand mean with seeds and starts both taken as drawn at random."""
+    with jax.enable_x64(True):
+        interval = crossed_interval(np.asarray(samples, np.float64), level=LEVEL)
+        return Estimate(*(float(end) for end in interval))
