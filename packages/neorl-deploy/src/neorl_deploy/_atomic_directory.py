@@ -1,0 +1,71 @@
+"""Writing a directory whole or not at all."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from neorl_deploy._errors import DeployError
+
+
+def write_directory(path: Path, files: Mapping[str, bytes], *, replaces: bool = False) -> None:
+    """Writes files into a new directory that appears under its name when complete.
+
+    Everything is written into a hidden sibling, flushed to the disk and renamed. With
+    ``replaces`` an old directory is set aside first and put back should the rename fail.
+
+    Args:
+        path: The directory; its parent must exist.
+        files: Content by name.
+        replaces: Whether an existing directory may be replaced.
+
+    Raises:
+        DeployError: If it exists already, or cannot be written; nothing new is left behind.
+    """
+    if path.is_symlink() or (path.exists() and not replaces):
+        raise DeployError(f"{path} exists; choose another place with --out, or pass --overwrite")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir()
+        for name, data in files.items():
+            _write_flushed(temporary / name, data)
+        _flush_directory(temporary)
+        _put_in_place(temporary, path)
+    except OSError as error:
+        raise DeployError(
+            f"cannot write {path}: {error.strerror}; nothing was left behind, check free space "
+            "and permissions"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _flush_directory(path.parent)
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(temporary, path)
+        return
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
+    os.rename(path, aside)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        os.rename(aside, path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_flushed(path: Path, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,122 @@
+"""A bundle read and verified: nothing in it is executed here."""
+
+import dataclasses
+import io
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from neorl_deploy import _bundle_files as files_of
+from neorl_deploy._errors import BundleError
+from neorl_deploy._manifest import Manifest, parse_manifest
+from neorl_deploy._signature import require_signature
+from neorl_deploy._strict_json import parse_strict
+
+PROBE_ARRAYS = ("obs", "last_sent", "action", "flags")
+SECTIONS = ("single", "sequence")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """A bundle whose every byte was checked.
+
+    Attributes:
+        path: Where it lies.
+        manifest: What it says of itself.
+        files: Content by name, as it was when it was verified.
+        digest: SHA-256 of the checksum list: the identity of the bundle.
+        signed_by: Hexadecimal public key of the verified signature, ``None`` if unsigned.
+    """
+
+    path: Path
+    manifest: Manifest
+    files: Mapping[str, bytes]
+    digest: str
+    signed_by: str | None
+
+    def probes(self, section: str) -> dict[str, np.ndarray]:
+        """Stored inputs and outputs: ``"single"`` (each from a fresh carry) or ``"sequence"``.
+
+        Returns:
+            ``obs``, ``last_sent``, ``action`` and ``flags``, one row a probe.
+        """
+        arrays = _read_npz(self.files[files_of.PROBES], f"{self.path / files_of.PROBES}")
+        return {name: arrays[f"{section}_{name}"] for name in PROBE_ARRAYS}
+
+
+def read_bundle(
+    path: str | os.PathLike[str], *, trusted_key: str | None = None, proven: bool = True
+) -> Bundle:
+    """Reads a bundle and verifies it whole: files, checksums, signature, manifest, consistency.
+
+    Args:
+        path: The directory.
+        trusted_key: Hexadecimal public key that must have signed it.
+        proven: Whether parity must have been shown; false only while exporting.
+
+    Returns:
+        The verified bundle.
+
+    Raises:
+        BundleError: At the first thing that is not as it was exported; one line.
+        DeployError: If it is signed and the extra ``sign`` is not installed.
+    """
+    path = Path(path)
+    files = files_of.read_files(path)
+    files_of.require_checksums(path, files)
+    manifest = parse_manifest(
+        files[files_of.MANIFEST], str(path / files_of.MANIFEST), proven=proven
+    )
+    claim = manifest.document["signature"]
+    signature = files.get(files_of.SIGNATURE)
+    require_signature(path, claim, signature, files[files_of.CHECKSUMS], trusted_key)
+    _require_consistency(path, manifest, files)
+    return Bundle(
+        path=path,
+        manifest=manifest,
+        files=files,
+        digest=files_of.bundle_digest(files),
+        signed_by=None if claim is None else claim["public_key"],
+    )
+
+
+def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    constraints = parse_strict(files[files_of.CONSTRAINTS], f"{path / files_of.CONSTRAINTS}")
+    verdict = parse_strict(files[files_of.VERDICT], f"{path / files_of.VERDICT}")
+    if constraints != manifest.document["constraints"]:
+        raise BundleError(f"{path}: manifest and {files_of.CONSTRAINTS} disagree")
+    if verdict != manifest.document["verdict"]:
+        raise BundleError(f"{path}: manifest and {files_of.VERDICT} disagree")
+    arrays = _read_npz(files[files_of.PROBES], f"{path / files_of.PROBES}")
+    widths = {"obs": len(manifest.obs), "last_sent": len(manifest.action)}
+    widths["action"] = widths["last_sent"]
+    for section in SECTIONS:
+        lengths = {len(arrays[f"{section}_{name}"]) for name in PROBE_ARRAYS}
+        shapes_fit = all(
+            arrays[f"{section}_{name}"].shape[1:] == (width,) for name, width in widths.items()
+        )
+        if len(lengths) != 1 or not shapes_fit:
+            raise BundleError(f"{path}: the probes ({section}) do not fit the channels")
+
+
+def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:
+    """Reads arrays without pickle, after their declared sizes were checked."""
+    expected = {f"{section}_{name}" for section in SECTIONS for name in PROBE_ARRAYS}
+    largest = files_of.LARGEST[files_of.PROBES]
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > largest:
+                raise BundleError(f"{source} would unpack to more than {largest} bytes")
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            if set(archive.files) != expected:
+                raise BundleError(
+                    f"{source} holds {sorted(archive.files)}, expected {sorted(expected)}"
+                )
+            return {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, MemoryError) as error:
+        if isinstance(error, BundleError):
+            raise
+        raise BundleError(f"{source} is no archive of plain arrays: {error}") from error

@@ -1,0 +1,144 @@
+"""The files of a bundle: which may be there, how large, and their checksums."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import BundleError
+from neorl_deploy._strict_json import dump_canonical, parse_strict
+
+MIB = 2**20
+MANIFEST, STEP, INITIAL_CARRY = "manifest.json", "policy.stablehlo", "initial_carry.stablehlo"
+PROBES, CONSTRAINTS, VERDICT = "probes.npz", "constraints.json", "verdict.json"
+EVALUATION, CHECKSUMS, SIGNATURE = "evaluation.json", "checksums.json", "signature.json"
+
+LARGEST: Mapping[str, int] = {
+    MANIFEST: 4 * MIB,
+    STEP: 256 * MIB,
+    INITIAL_CARRY: 64 * MIB,
+    PROBES: 64 * MIB,
+    CONSTRAINTS: 4 * MIB,
+    VERDICT: 4 * MIB,
+    EVALUATION: 256 * MIB,
+    CHECKSUMS: MIB,
+    SIGNATURE: MIB,
+}
+"""Every name that a bundle may hold, with the largest size in bytes that is read."""
+
+SEALED = tuple(name for name in LARGEST if name not in (CHECKSUMS, SIGNATURE))
+"""The files that the checksums cover; all of them are required."""
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """Reads every file of a bundle once; what is verified later is what was read here.
+
+    Args:
+        path: The directory.
+
+    Returns:
+        The bytes of each file by name.
+
+    Raises:
+        BundleError: If it is no directory, or a file is missing, unknown, a link, no plain file,
+            or larger than its kind may be.
+    """
+    names = _names(path)
+    unknown = sorted(names - set(LARGEST))
+    if unknown:
+        raise BundleError(
+            f"{path} holds {unknown[0]!r}, which is no part of a bundle; remove nothing by hand, "
+            "fetch the bundle again"
+        )
+    missing = sorted({*SEALED, CHECKSUMS} - names)
+    if missing:
+        raise BundleError(f"{path} has no {missing[0]}; it is no complete bundle, export it again")
+    return {name: _read_plain(path / name, LARGEST[name]) for name in sorted(names)}
+
+
+def checksums(files: Mapping[str, bytes]) -> bytes:
+    """The one list of names, sizes and SHA-256 digests that these files can have."""
+    entries = [
+        {"path": name, "size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
+        for name in SEALED
+    ]
+    return dump_canonical({"format": "neorl-bundle-checksums", "version": 1, "files": entries})
+
+
+def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
+    """Raises unless the stored list equals, byte for byte, the list made anew from the files.
+
+    Raises:
+        BundleError: Naming the first file that differs.
+    """
+    if files[CHECKSUMS] == checksums(files):
+        return
+    stored = _entries(files[CHECKSUMS])
+    for name in SEALED:
+        entry = stored.get(name)
+        if entry is not None and entry.get("size") != len(files[name]):
+            raise BundleError(
+                f"{path}: {name} has {len(files[name])} bytes instead of {entry.get('size')}; "
+                "the bundle was changed or damaged, fetch it again"
+            )
+        if entry is not None and entry.get("sha256") != hashlib.sha256(files[name]).hexdigest():
+            raise BundleError(
+                f"{path}: {name} was changed or damaged after the export; fetch the bundle again"
+            )
+    raise BundleError(
+        f"{path}: {CHECKSUMS} was changed or damaged after the export; fetch the bundle again"
+    )
+
+
+def bundle_digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 of the checksum list: the identity of the bundle."""
+    return hashlib.sha256(files[CHECKSUMS]).hexdigest()
+
+
+def _entries(data: bytes) -> dict[str, Any]:
+    try:
+        files = parse_strict(data, CHECKSUMS)["files"]
+        return {entry["path"]: entry for entry in files}
+    except (BundleError, KeyError, TypeError):
+        return {}
+
+
+def _names(path: Path) -> set[str]:
+    try:
+        with os.scandir(path) as entries:
+            names = set()
+            for entry in entries:
+                if entry.is_symlink() or not entry.is_file(follow_symlinks=False):
+                    raise BundleError(
+                        f"{path}: {entry.name!r} is a link or no plain file; a bundle holds plain "
+                        "files only"
+                    )
+                names.add(entry.name)
+            return names
+    except FileNotFoundError as error:
+        raise BundleError(f"{path} does not exist; give the directory of a bundle") from error
+    except NotADirectoryError as error:
+        raise BundleError(f"{path} is a file; a bundle is a directory") from error
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read_plain(path: Path, largest: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}") from error
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise BundleError(f"{path} is no plain file")
+        if status.st_size > largest:
+            raise BundleError(
+                f"{path} has {status.st_size} bytes; a file of this kind has at most {largest}"
+            )
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise BundleError(f"{path} grew beyond {largest} bytes while it was read")
+    return data

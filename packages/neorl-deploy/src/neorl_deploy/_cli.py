@@ -1,0 +1,216 @@
+"""The command: every process-wide switch is set here, and nowhere else."""
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from neorl_deploy._bundle import Bundle, read_bundle
+from neorl_deploy._errors import DeployError, NotDeployable
+from neorl_deploy._signature import read_public_key
+
+EXAMPLES = """\
+examples:
+  neorl-deploy export                         the newest finished run under ./runs
+  neorl-deploy export runs/0003 --out line2.bundle --require-deploy
+  neorl-deploy replay                         the newest bundle on the log of its run
+  neorl-deploy replay line2.bundle july.h5 --json replay-july.json
+  neorl-deploy verify line2.bundle --public-key plant.pem
+  neorl-deploy inspect line2.bundle
+
+exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: Without the name of the program; ``None`` takes those of the process.
+
+    Returns:
+        The exit code: 0 done, 2 bad input, 3 do not deploy.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except DeployError as error:
+        print(f"neorl-deploy: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("neorl-deploy: stopped; nothing was left behind", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="neorl-deploy",
+        description="Seal a trained policy behind its guard, verify it, and run it in shadow.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    export = _command(commands, "export", _export, "seal the candidate of a finished run")
+    export.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run directory")
+    export.add_argument("--out", type=Path, help="bundle to write (default RUN/policy.bundle)")
+    export.add_argument("--policy", help="another policy of the run: policies/NAME.safetensors")
+    export.add_argument("--overwrite", action="store_true", help="replace an existing bundle")
+    export.add_argument(
+        "--platforms", default="cpu", help="comma-separated: cpu, cuda, rocm, tpu (default cpu)"
+    )
+    export.add_argument("--sign", type=Path, metavar="KEY", help="ed25519 private key, PEM")
+    replay = _command(commands, "replay", _replay, "run a bundle in shadow over a log")
+    replay.add_argument("bundle", nargs="?", type=Path, metavar="BUNDLE", help="bundle directory")
+    replay.add_argument(
+        "log", nargs="?", type=Path, metavar="LOG", help="dataset file, .h5 or .npz"
+    )
+    replay.add_argument("--json", type=Path, help="figures (default replay.json beside the bundle)")
+    verify = _command(commands, "verify", _verify, "check every byte of a bundle")
+    verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    verify.add_argument(
+        "--run-probes", action="store_true", help="also run the stored probes (needs the jax extra)"
+    )
+    inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
+    inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
+    for command in (export, verify):
+        command.add_argument(
+            "--require-deploy",
+            action="store_true",
+            help='exit 3 unless the verdict is "deploy"; export then writes nothing',
+        )
+    for command in (replay, verify, inspect):
+        command.add_argument(
+            "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
+        )
+    return parser
+
+
+def _command(commands, name, function, text) -> argparse.ArgumentParser:
+    examples = [line for line in EXAMPLES.splitlines() if f"neorl-deploy {name}" in line]
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog="\n".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _export(options: argparse.Namespace) -> int:
+    _prepare_jax()
+    from neorl_deploy._export import ExportOptions, export_run
+    from neorl_deploy._run import newest_run
+    from neorl_deploy._text import bundle_lines, verdict_lines
+
+    run = options.run or newest_run(Path("runs"))
+    bundle = export_run(
+        run,
+        ExportOptions(
+            out=options.out,
+            policy=options.policy,
+            require_deploy=options.require_deploy,
+            overwrite=options.overwrite,
+            platforms=tuple(options.platforms.split(",")),
+            sign_key=options.sign,
+        ),
+    )
+    _say(bundle_lines(bundle))
+    _say(verdict_lines(bundle))
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    _prepare_jax()
+    from neorl_deploy._log_file import read_log
+    from neorl_deploy._replay import replay, report_path
+    from neorl_deploy._run import log_of, newest_bundle
+    from neorl_deploy._text import replay_lines, verdict_lines
+
+    path = options.bundle or newest_bundle(Path("runs"))
+    bundle = _read(path, options)
+    result = replay(bundle, read_log(options.log or log_of(path)))
+    figures = options.json or report_path(path)
+    _write_json(figures, result.report)
+    _say(verdict_lines(bundle))
+    _say(replay_lines(result))
+    print(f"Figures as JSON: {figures}")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from neorl_deploy._text import bundle_lines, verdict_lines
+
+    bundle = _read(options.bundle, options)
+    if options.run_probes:
+        _prepare_jax()
+        from neorl_deploy._runtime import Runtime
+
+        worst = Runtime(bundle).self_test()
+        print(
+            f"Probes answered on this machine, largest difference {worst:.1e} of a channel's size"
+        )
+    _say(bundle_lines(bundle))
+    _say(verdict_lines(bundle))
+    if bundle.signed_by and options.public_key is None:
+        print(
+            "The signature fits the bundle; --public-key checks that the key is the one you trust"
+        )
+    print("Every byte is as exported.")
+    if options.require_deploy and bundle.manifest.verdict != "deploy":
+        raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from neorl_deploy._text import inspect_lines
+
+    bundle = _read(options.bundle, options)
+    if options.json:
+        print(json.dumps(bundle.manifest.document, indent=2, ensure_ascii=False))
+    else:
+        _say(inspect_lines(bundle))
+    return 0
+
+
+def _read(path: Path, options: argparse.Namespace) -> Bundle:
+    trusted = None if options.public_key is None else read_public_key(options.public_key)
+    return read_bundle(path, trusted_key=trusted)
+
+
+def _prepare_jax() -> None:
+    """Switches of the whole process, set before JAX starts.
+
+    Synchronous dispatch: a single step is two to three times faster by it. No compilation cache:
+    what runs comes from the verified bundle, not from files that nobody sealed.
+    """
+    try:
+        import jax
+    except ImportError:
+        return
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def _write_json(path: Path, value: object) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DeployError(
+            f"cannot write {path}: {error.strerror}; choose a place with --json"
+        ) from error
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

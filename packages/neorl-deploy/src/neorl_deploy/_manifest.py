@@ -1,0 +1,202 @@
+"""What a bundle says of itself, parsed without trust."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from neorl_deploy._errors import BundleError
+from neorl_deploy._strict_json import parse_strict
+
+FORMAT = "neorl-bundle"
+SCHEMA_VERSION = 1
+VERDICTS = ("deploy", "do not deploy", "cannot tell")
+PARITY_TOLERANCE = 1e-6
+FIELDS = frozenset(
+    {
+        "format",
+        "schema_version",
+        "spec",
+        "programs",
+        "carry",
+        "flags",
+        "limits",
+        "constraints",
+        "provenance",
+        "evaluation",
+        "verdict",
+        "parity",
+        "signature",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelEntry:
+    """One channel: name, unit and range in that unit."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayEntry:
+    """One array of the carry: its path in the policy, shape and dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """The parsed manifest.
+
+    Attributes:
+        obs: Observed channels, in order.
+        action: Manipulated channels, in order.
+        dt: Control period in seconds.
+        horizon: Steps of an episode.
+        carry: The arrays between two steps, in the order of the program's inputs.
+        flags: Bit of every named decision of the filter.
+        limits: Bit of every named limit of a channel.
+        platforms: What the programs were lowered for.
+        calling_convention: Version of the exported calling convention.
+        verdict: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
+        document: The whole manifest as JSON.
+    """
+
+    obs: tuple[ChannelEntry, ...]
+    action: tuple[ChannelEntry, ...]
+    dt: float
+    horizon: int
+    carry: tuple[ArrayEntry, ...]
+    flags: Mapping[str, int]
+    limits: Mapping[str, int]
+    platforms: tuple[str, ...]
+    calling_convention: int
+    verdict: str
+    document: Mapping[str, Any]
+
+    @property
+    def run(self) -> str:
+        """Name of the run that the policy comes from."""
+        return str(self.document["provenance"].get("run", "?"))
+
+    def flag_names(self, bits: int) -> tuple[str, ...]:
+        """Names of the set decision bits, lowest first."""
+        return tuple(name for name, bit in self.flags.items() if int(bits) & bit)
+
+
+def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest:
+    """Parses and checks a manifest.
+
+    Args:
+        data: Content of ``manifest.json``.
+        source: Named in messages.
+        proven: Whether parity must have been shown; false only while exporting.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        BundleError: If it is not JSON, of another format or version, or a field is missing,
+            unknown or malformed.
+    """
+    document = parse_strict(data, source)
+    _require(isinstance(document, dict), source, "it is no JSON object")
+    found = (document.get("format"), document.get("schema_version"))
+    _require(
+        found == (FORMAT, SCHEMA_VERSION),
+        source,
+        f"expected format {FORMAT!r} with schema version {SCHEMA_VERSION}, got {found[0]!r} with "
+        f"{found[1]!r}; use the version of neorl-deploy that wrote it",
+    )
+    odd = sorted(set(document) ^ FIELDS)
+    _require(not odd, source, f"the fields {', '.join(odd)} are missing or unknown")
+    try:
+        manifest = _parsed(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BundleError(f"{source} is malformed: {error!r}; export the bundle again") from error
+    if proven:
+        _require_parity(document["parity"], source)
+    return manifest
+
+
+def _parsed(document: dict[str, Any]) -> Manifest:
+    spec, programs = document["spec"], document["programs"]
+    verdict = document["verdict"]["verdict"]
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict {verdict!r} is none of {', '.join(VERDICTS)}")
+    if not isinstance(document["provenance"], dict):
+        raise TypeError("provenance is no object")
+    _check_claim(document["signature"])
+    dt = float(spec["dt"])
+    if not (math.isfinite(dt) and dt > 0):
+        raise ValueError(f"dt is {dt}")
+    return Manifest(
+        obs=_channels(spec["obs"]),
+        action=_channels(spec["action"]),
+        dt=dt,
+        horizon=int(spec["horizon"]),
+        carry=tuple(_array(entry) for entry in document["carry"]),
+        flags=_bits(document["flags"]),
+        limits=_bits(document["limits"]),
+        platforms=tuple(str(name) for name in programs["platforms"]),
+        calling_convention=int(programs["calling_convention"]),
+        verdict=verdict,
+        document=document,
+    )
+
+
+def _channels(entries: list[dict[str, Any]]) -> tuple[ChannelEntry, ...]:
+    channels = tuple(
+        ChannelEntry(str(e["name"]), str(e["unit"]), float(e["low"]), float(e["high"]))
+        for e in entries
+    )
+    names = {channel.name for channel in channels}
+    if not channels or len(names) != len(channels):
+        raise ValueError("channels are missing or share a name")
+    for channel in channels:
+        if not -math.inf < channel.low < channel.high < math.inf:
+            raise ValueError(f"channel {channel.name!r} has a range that is none")
+    return channels
+
+
+def _array(entry: dict[str, Any]) -> ArrayEntry:
+    shape = tuple(int(length) for length in entry["shape"])
+    if min(shape, default=0) < 0:
+        raise ValueError(f"carry {entry['name']!r} has shape {shape}")
+    return ArrayEntry(str(entry["name"]), shape, str(entry["dtype"]))
+
+
+def _bits(entries: dict[str, int]) -> dict[str, int]:
+    bits = {str(name): int(bit) for name, bit in entries.items()}
+    if any(bit <= 0 or bit & (bit - 1) or bit >= 2**32 for bit in bits.values()):
+        raise ValueError("a flag is not one bit of 32")
+    return dict(sorted(bits.items(), key=lambda item: item[1]))
+
+
+def _check_claim(claim: Any) -> None:
+    if claim is None:
+        return
+    if set(claim) != {"algorithm", "public_key"} or claim["algorithm"] != "ed25519":
+        raise ValueError("the claimed signature is of an unknown kind")
+    if len(bytes.fromhex(claim["public_key"])) != 32:
+        raise ValueError("the claimed public key is none")
+
+
+def _require_parity(parity: Any, source: str) -> None:
+    worst = parity.get("worst") if isinstance(parity, dict) else None
+    _require(
+        isinstance(worst, int | float) and 0 <= worst <= PARITY_TOLERANCE,
+        source,
+        f"parity with the training side within {PARITY_TOLERANCE} was not shown; export it again",
+    )
+
+
+def _require(condition: bool, source: str, message: str) -> None:
+    if not condition:
+        raise BundleError(f"{source}: {message}")

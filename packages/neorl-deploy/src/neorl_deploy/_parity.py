@@ -1,0 +1,52 @@
+"""Answers the probes of a bundle in a fresh process that cannot import the training stack.
+
+Started by the export as ``python -m neorl_deploy._parity BUNDLE``; prints one line of JSON.
+"""
+
+import json
+import sys
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy._probes import relative_difference
+
+KEPT_OUT = ("equinox", "neorl_agents", "neorl_core", "neorl_safety", "neorl_train", "optax")
+
+
+class Refuses(MetaPathFinder):
+    """Makes the training stack unimportable in this process."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Raises for a module of the training stack, passes on any other."""
+        if fullname.split(".")[0] in KEPT_OUT:
+            raise ModuleNotFoundError(f"{fullname} is kept out of this process", name=fullname)
+
+
+def parity(path: str) -> dict[str, Any]:
+    """The largest differences between the stored answers and those of the exported programs."""
+    from neorl_deploy._bundle import read_bundle
+    from neorl_deploy._runtime import Runtime
+
+    runtime = Runtime(read_bundle(path, proven=False))
+    differences, flags_equal = {}, True
+    for section in ("single", "sequence"):
+        probes = runtime.bundle.probes(section)
+        actions, flags = runtime.answers(section)
+        action = runtime.manifest.action
+        differences[section] = relative_difference(action, actions, probes["action"])
+        findings = np.uint32(runtime.findings)
+        same = (flags & findings) == (probes["flags"] & findings)
+        flags_equal = flags_equal and bool(same.all())
+    return {
+        **differences,
+        "worst": max(differences.values()),
+        "flags_equal": flags_equal,
+        "kept_out": [name for name in KEPT_OUT if name not in sys.modules],
+    }
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, Refuses())
+    print(json.dumps(parity(sys.argv[1])))

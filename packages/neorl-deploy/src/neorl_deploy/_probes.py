@@ -1,0 +1,117 @@
+"""Stored questions and answers: by these a runtime proves that it acts as the training side did."""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+from neorl_deploy._manifest import ChannelEntry
+
+SEED = 7
+N_RANDOM = 32
+N_STEPS = 64
+MOST_CHANNELS = 16
+"""Of wide observations only the first channels are probed one by one."""
+
+
+def single_probes(
+    obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry], recorded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Observations and last actions that visit the corners.
+
+    Recorded and random observations within range; every channel at and beyond both ends of its
+    range; NaN, infinities, huge and subnormal numbers; last actions unknown, in the middle, at the
+    limits and beyond.
+
+    Args:
+        obs: Observed channels.
+        action: Manipulated channels.
+        recorded: Observations from the policy artefact, shape ``(probe, obs)``.
+
+    Returns:
+        ``obs`` and ``last_sent``, one row a probe, float32.
+    """
+    rng = np.random.default_rng(SEED)
+    low, high = _ends(obs)
+    middle = (low + high) / 2
+    rows = [*recorded, *rng.uniform(low, high, (N_RANDOM, len(obs)))]
+    for i in range(min(len(obs), MOST_CHANNELS)):
+        span = high[i] - low[i]
+        for value in (low[i], high[i], low[i] - span / 2, high[i] + span / 2, np.nan):
+            rows.append(np.where(np.arange(len(obs)) == i, value, middle))
+    # Huge, but not so that the order of a sum decides between finite and infinite.
+    for value in (np.nan, np.inf, -np.inf, 1e30, -1e30, 1e-40):
+        rows.append(np.full(len(obs), value))
+    observations = np.asarray(rows, np.float32)
+    return observations, _last_actions(action, len(observations))
+
+
+def _last_actions(action: Sequence[ChannelEntry], count: int) -> np.ndarray:
+    low, high = _ends(action)
+    span = high - low
+    kinds = np.stack(
+        [
+            np.full(len(action), np.nan),
+            (low + high) / 2,
+            low,
+            high,
+            low - span,
+            high + span,
+            np.full(len(action), np.inf),
+            np.where(np.arange(len(action)) == 0, np.nan, (low + high) / 2),
+        ]
+    )
+    return kinds[np.arange(count) % len(kinds)].astype(np.float32)
+
+
+def sequence_probes(
+    obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A wandering sequence of observations with lost sensors and a spell of manual control.
+
+    Returns:
+        ``obs`` and ``overrides`` (what the plant received in place of the action, NaN where the
+        action), one row a step, float32.
+    """
+    rng = np.random.default_rng(SEED + 1)
+    low, high = _ends(obs)
+    walk = np.cumsum(rng.normal(0, 0.04, (N_STEPS, len(obs))), axis=0)
+    observations = low + (high - low) * (0.5 + 0.45 * np.sin(2 * walk + rng.normal(size=len(obs))))
+    observations[20, 0] = np.nan
+    observations[21:23] = np.nan
+    low, high = _ends(action)
+    overrides = np.full((N_STEPS, len(action)), np.nan)
+    overrides[30:36] = rng.uniform(low, high)
+    overrides[45] = high + (high - low)
+    return observations.astype(np.float32), overrides.astype(np.float32)
+
+
+def probe_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
+    """The probes as an ``.npz`` archive; equal arrays give equal bytes."""
+    arrays = {
+        f"{section}_{name}": array
+        for section, columns in sections.items()
+        for name, array in columns.items()
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    return buffer.getvalue()
+
+
+def relative_difference(
+    action: Sequence[ChannelEntry], got: np.ndarray, expected: np.ndarray
+) -> float:
+    """Largest difference of two sets of actions, in units of the size of their channel.
+
+    The size of a channel is the largest of its span and its limits' magnitudes: 1e-6 of it is
+    about 8 units in the last place of a float32 number that large.
+    """
+    low, high = _ends(action)
+    size = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+    apart = np.abs(np.asarray(got, np.float64) - np.asarray(expected, np.float64)) / size
+    return float("inf") if np.isnan(apart).any() else float(apart.max(initial=0.0))
+
+
+def _ends(channels: Sequence[ChannelEntry]) -> tuple[np.ndarray, np.ndarray]:
+    low = np.array([channel.low for channel in channels])
+    return low, np.array([channel.high for channel in channels])

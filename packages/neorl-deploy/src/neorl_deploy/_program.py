@@ -1,0 +1,186 @@
+"""From a guarded policy to two exported programs (extra ``export``)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy._manifest import ArrayEntry
+
+if TYPE_CHECKING:
+    from neorl_safety import GuardedPolicy
+
+OUTPUTS = ("action", "flags", "limits", "intervention")
+"""What a step returns behind the arrays of the carry."""
+
+
+class Exported(NamedTuple):
+    """Two serialised programs and what is needed to call them.
+
+    Attributes:
+        step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention)``.
+        initial_carry: ``() -> carry``.
+        carry: Name, shape and dtype of every array of the carry.
+        platforms: What the programs were lowered for.
+        calling_convention: Its version.
+    """
+
+    step: bytes
+    initial_carry: bytes
+    carry: tuple[ArrayEntry, ...]
+    platforms: tuple[str, ...]
+    calling_convention: int
+
+
+def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
+    """One step of a guarded policy on flat arrays; ``sent`` is called first.
+
+    Args:
+        policy: Its carry holds the report of the last step.
+
+    Returns:
+        A pure function of the carry's arrays, the observation and the action that the plant
+        received last (NaN where unknown).
+    """
+    import jax
+
+    structure = jax.tree.structure(policy.initial_carry())
+
+    def step(*inputs: Any) -> tuple[Any, ...]:
+        *leaves, obs, last_sent = inputs
+        carry = policy.sent(jax.tree.unflatten(structure, leaves), last_sent)
+        carry, action = policy(carry, obs, None)
+        report = carry.report
+        return (*jax.tree.leaves(carry), action, report.flags, report.limits, report.intervention)
+
+    return step
+
+
+def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str]) -> Exported:
+    """Lowers and serialises a guarded policy, its weights and limits as constants.
+
+    Args:
+        policy: The guarded policy.
+        n_obs: Number of observed channels.
+        platforms: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"tpu"``; one program serves them all.
+
+    Returns:
+        The programs.
+
+    Raises:
+        DeployError: If a platform is not known.
+    """
+    import jax
+    from jax import export
+
+    named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
+    leaves = [leaf for _, leaf in named]
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    dtype = policy.constraints.low.dtype
+    inputs = [
+        *shapes,
+        jax.ShapeDtypeStruct((n_obs,), dtype),
+        jax.ShapeDtypeStruct((policy.constraints.n_action,), dtype),
+    ]
+
+    def initial_carry() -> tuple[Any, ...]:
+        return tuple(jax.tree.leaves(policy.initial_carry()))
+
+    try:
+        with _without_source_locations():
+            step = export.export(jax.jit(flat_step(policy)), platforms=tuple(platforms))(*inputs)
+            start = export.export(jax.jit(initial_carry), platforms=tuple(platforms))()
+    except (ValueError, NotImplementedError) as error:
+        if "platform" not in str(error).lower():
+            raise
+        raise DeployError(f"cannot lower for {', '.join(platforms)}: {error}") from error
+    return Exported(
+        step=bytes(step.serialize()),
+        initial_carry=bytes(start.serialize()),
+        carry=tuple(
+            ArrayEntry(jax.tree_util.keystr(path), tuple(leaf.shape), str(leaf.dtype))
+            for path, leaf in named
+        ),
+        platforms=tuple(step.platforms),
+        calling_convention=int(step.calling_convention_version),
+    )
+
+
+@contextlib.contextmanager
+def _without_source_locations() -> Iterator[None]:
+    """Keeps this machine's paths out of the programs, so that equal policies give equal bytes."""
+    import jax
+
+    names = ("jax_traceback_in_locations_limit", "jax_include_full_tracebacks_in_locations")
+    before = {name: getattr(jax.config, name) for name in names}
+    try:
+        for name, value in zip(names, (0, True), strict=True):
+            jax.config.update(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The guarded policy as the training side runs it: arrays as arguments, no export.
+
+    The exported program holds the arrays as constants and was lowered apart from this one, so
+    agreement of the two is a statement about the export.
+
+    Attributes:
+        policy: The guarded policy.
+    """
+
+    policy: GuardedPolicy
+
+    def single(self, obs: np.ndarray, last_sent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Action and flags for every row, each from a fresh carry."""
+        import jax
+
+        def run(policy: GuardedPolicy, rows: tuple[Any, Any]) -> tuple[Any, Any]:
+            def first_step(row: tuple[Any, Any]) -> tuple[Any, Any]:
+                carry = policy.sent(policy.initial_carry(), row[1])
+                carry, action = policy(carry, row[0], None)
+                return action, carry.report.flags
+
+            return jax.lax.map(first_step, rows)
+
+        action, flags = jax.jit(run)(self.policy, (obs, last_sent))
+        return np.asarray(action), np.asarray(flags)
+
+    def sequence(
+        self, obs: np.ndarray, overrides: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A run of consecutive steps.
+
+        Args:
+            obs: One observation a step, shape ``(step, obs)``.
+            overrides: What the plant received in place of the action, NaN where the action, shape
+                ``(step, act)``.
+
+        Returns:
+            The ``last_sent`` input, the action and the flags of every step.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        def run(policy: GuardedPolicy, rows: tuple[Any, Any]) -> Any:
+            def step(state: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
+                carry, last_sent = state
+                carry, action = policy(policy.sent(carry, last_sent), row[0], None)
+                received = jnp.where(jnp.isnan(row[1]), action, row[1])
+                return (carry, received), (last_sent, action, carry.report.flags)
+
+            unknown = jnp.full((rows[1].shape[1],), jnp.nan, rows[1].dtype)
+            return jax.lax.scan(step, (policy.initial_carry(), unknown), rows)[1]
+
+        outputs = jax.jit(run)(self.policy, (obs, overrides))
+        last_sent, action, flags = (np.asarray(output) for output in outputs)
+        return last_sent, action, flags

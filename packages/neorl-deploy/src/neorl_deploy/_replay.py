@@ -1,0 +1,171 @@
+"""Shadow mode on a log: what a bundle would have done beside what was done."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy._bundle import Bundle
+from neorl_deploy._errors import DeployError
+from neorl_deploy._log_file import Log
+from neorl_deploy._manifest import ChannelEntry
+from neorl_deploy._replay_program import Shadow, shadow
+
+Report = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """A replay with its rows.
+
+    Attributes:
+        report: The figures, ready for JSON.
+        log: What was done.
+        shadow: What the bundle would have done.
+    """
+
+    report: Report
+    log: Log
+    shadow: Shadow
+
+
+def replay(bundle: Bundle, log: Log) -> Replay:
+    """Runs a bundle in shadow over a log; the logged action is what it is told was sent.
+
+    Every row is stepped, with a fresh carry at each episode; masked rows and rows whose logged
+    action is not finite enter no figure.
+
+    Args:
+        bundle: A verified bundle.
+        log: With the channels of the bundle, in the same order and units.
+
+    Returns:
+        The figures and the rows behind them.
+
+    Raises:
+        DeployError: If the channels differ; each difference is named.
+    """
+    require_channels(bundle, log)
+    starts = np.zeros(len(log.obs), bool)
+    starts[log.starts] = True
+    last_sent = np.full_like(log.action, np.nan)
+    last_sent[1:] = log.action[:-1]
+    last_sent[starts] = np.nan
+    would = shadow(bundle, log.obs, last_sent, starts)
+    return Replay(_report(bundle, log, would), log, would)
+
+
+def require_channels(bundle: Bundle, log: Log) -> None:
+    """Raises unless the log has the bundle's channels, in its order and units.
+
+    Raises:
+        DeployError: Naming every channel that differs.
+    """
+    wanted = {"observation": bundle.manifest.obs, "action": bundle.manifest.action}
+    found = {"observation": log.obs_channels, "action": log.action_channels}
+    differences = []
+    for kind, channels in wanted.items():
+        ours, theirs = [(c.name, c.unit) for c in channels], list(found[kind])
+        if ours == theirs:
+            continue
+        missing = [_titled(channel) for channel in ours if channel not in theirs]
+        extra = [_titled(channel) for channel in theirs if channel not in ours]
+        if missing or extra:
+            differences.append(
+                f"{kind}: the bundle expects {', '.join(missing) or 'no other'}, the log has "
+                f"{', '.join(extra) or 'no other'}"
+            )
+        else:
+            differences.append(f"{kind}: the same channels in another order")
+    if differences:
+        raise DeployError(f"{log.source} is of another plant: {'; '.join(differences)}")
+
+
+def _titled(channel: tuple[str, str]) -> str:
+    return f"{channel[0]!r} [{channel[1]}]"
+
+
+def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
+    manifest = bundle.manifest
+    counted = log.mask & np.isfinite(log.action).all(axis=1)
+    if not counted.any():
+        raise DeployError(f"{log.source} has no row to compare: all are masked or have no action")
+    flags = would.flags[counted]
+    out_of_range = _out_of_range(manifest.obs, log.obs[counted])
+    return {
+        "bundle": {
+            "path": str(bundle.path),
+            "digest": bundle.digest,
+            "run": manifest.run,
+            "verdict": manifest.verdict,
+        },
+        "log": {
+            "path": log.source,
+            "content_hash": log.content_hash,
+            "attribution": log.attribution,
+            "rows": len(log.obs),
+            "episodes": len(log.starts),
+            "rows_skipped": int((~counted).sum()),
+        },
+        "difference": {
+            channel.name: _differences(
+                channel, would.action[counted, i] - log.action[counted, i].astype(np.float64)
+            )
+            for i, channel in enumerate(manifest.action)
+        },
+        "filter": {
+            "changed": float((would.intervention[counted] > 0).any(axis=1).mean()),
+            "fallback": _share(flags, manifest.flags.get("fallback_used", 0)),
+            "flags": {name: _share(flags, bit) for name, bit in manifest.flags.items()},
+            "channels": {
+                channel.name: {
+                    **{
+                        name: _share(would.limits[counted, i], bit)
+                        for name, bit in manifest.limits.items()
+                    },
+                    "moved_mean": float(would.intervention[counted, i].mean()),
+                    "moved_max": float(would.intervention[counted, i].max()),
+                    "unit": channel.unit,
+                }
+                for i, channel in enumerate(manifest.action)
+            },
+        },
+        "observations": {
+            "not_finite": float((~np.isfinite(log.obs[counted])).any(axis=1).mean()),
+            "out_of_range": float(out_of_range.any(axis=1).mean()),
+            "out_of_range_channels": {
+                channel.name: float(out_of_range[:, i].mean())
+                for i, channel in enumerate(manifest.obs)
+                if out_of_range[:, i].any()
+            },
+        },
+        "finite": bool(np.isfinite(would.action).all()),
+    }
+
+
+def _differences(channel: ChannelEntry, difference: np.ndarray) -> dict[str, Any]:
+    size = np.abs(difference)
+    return {
+        "unit": channel.unit,
+        "mean": float(difference.mean()),
+        "mean_size": float(size.mean()),
+        "p95": float(np.quantile(size, 0.95)),
+        "max": float(size.max()),
+        "range": channel.high - channel.low,
+    }
+
+
+def _out_of_range(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> np.ndarray:
+    low = np.array([channel.low for channel in channels], np.float32)
+    high = np.array([channel.high for channel in channels], np.float32)
+    return (obs < low) | (obs > high)
+
+
+def _share(flags: np.ndarray, bit: int) -> float:
+    return float(((flags & np.uint32(bit)) != 0).mean())
+
+
+def report_path(bundle: Path) -> Path:
+    """Where the figures go by default: beside the bundle."""
+    return bundle.resolve().parent / "replay.json"

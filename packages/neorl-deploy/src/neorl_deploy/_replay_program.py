@@ -1,0 +1,58 @@
+"""A whole replay as one compiled scan of the exported step (extra ``jax``)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_deploy._bundle import Bundle
+from neorl_deploy._runtime import open_programs, require_carry
+
+
+class Shadow(NamedTuple):
+    """What a bundle would have done, row by row.
+
+    Attributes:
+        action: Shape ``(row, act)``, physical units.
+        flags: Decisions of the filter, shape ``(row,)``.
+        limits: Active limits, shape ``(row, act)``.
+        intervention: How far the filter moved each channel, shape ``(row, act)``.
+    """
+
+    action: np.ndarray
+    flags: np.ndarray
+    limits: np.ndarray
+    intervention: np.ndarray
+
+
+def shadow(
+    bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
+) -> Shadow:
+    """Runs the exported step over a log; the carry starts anew where an episode does.
+
+    Args:
+        bundle: A verified bundle.
+        obs: Shape ``(row, obs)``, float32.
+        last_sent: What the plant had received before each row, NaN where unknown, shape
+            ``(row, act)``, float32.
+        starts_episode: Whether a row is the first of its episode, shape ``(row,)``.
+
+    Returns:
+        What the bundle would have done, as host arrays.
+    """
+    programs = open_programs(bundle)
+    import jax
+    import jax.numpy as jnp
+
+    fresh = tuple(programs.initial_carry.call())
+    require_carry(bundle, fresh)
+
+    def row(carry: tuple[Any, ...], inputs: tuple[Any, Any, Any]) -> tuple[tuple[Any, ...], Any]:
+        obs, sent, starts = inputs
+        carry = tuple(jnp.where(starts, new, old) for new, old in zip(fresh, carry, strict=True))
+        outputs = programs.step.call(*carry, obs, sent)
+        return tuple(outputs[: len(fresh)]), Shadow(*outputs[len(fresh) :])
+
+    def rows(inputs: tuple[Any, Any, Any]) -> Shadow:
+        return jax.lax.scan(row, fresh, inputs)[1]
+
+    return Shadow(*(np.asarray(out) for out in jax.jit(rows)((obs, last_sent, starts_episode))))

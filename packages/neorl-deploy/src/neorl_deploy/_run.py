@@ -1,0 +1,188 @@
+"""A finished training run, as far as an export reads it."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy._manifest import VERDICTS
+from neorl_deploy._strict_json import read_json
+
+LONGEST_LIST = 64
+"""Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The parts of a run directory that a bundle is made of.
+
+    Attributes:
+        path: The directory.
+        record: ``run.json``: status, versions, dataset hash, seeds.
+        verdict: ``verdict.json``.
+        evaluation: ``evaluation.json``.
+        constraints: ``constraints.json``.
+        candidate: The policy artefact to export.
+        fallback: The artefact of the controller that takes over.
+    """
+
+    path: Path
+    record: dict[str, Any]
+    verdict: dict[str, Any]
+    evaluation: dict[str, Any]
+    constraints: dict[str, Any]
+    candidate: Path
+    fallback: Path
+
+    @property
+    def name(self) -> str:
+        """The number of the run."""
+        return self.path.resolve().name
+
+
+def read_run(path: Path, candidate: str | None = None) -> Run:
+    """Reads a run directory.
+
+    Args:
+        path: The directory, for example ``runs/0001``.
+        candidate: Policy to export in place of the verdict's, as a path inside the run such as
+            ``policies/iql-1.safetensors``.
+
+    Returns:
+        The run; the artefacts are located, not yet read.
+
+    Raises:
+        DeployError: If a part is missing or damaged, or the run is not finished.
+    """
+    if not path.is_dir():
+        raise DeployError(f"{path} is no run directory; make one with `neorl-train run`")
+    documents = {
+        name: finite(read_json(path / f"{name}.json"))
+        for name in ("run", "verdict", "evaluation", "constraints")
+    }
+    for name, document in documents.items():
+        if not isinstance(document, dict):
+            raise DeployError(f"{path / name}.json holds no JSON object; the run is damaged")
+    verdict = documents["verdict"]
+    if verdict.get("verdict") not in VERDICTS:
+        raise DeployError(
+            f"{path / 'verdict.json'}: the verdict is {verdict.get('verdict')!r}; expected one of "
+            f"{', '.join(VERDICTS)}"
+        )
+    return Run(
+        path=path,
+        record=documents["run"],
+        verdict=verdict,
+        evaluation=documents["evaluation"],
+        constraints=documents["constraints"],
+        candidate=_artefact(path, candidate or verdict.get("candidate")),
+        fallback=_artefact(path, "policies/fallback.safetensors"),
+    )
+
+
+def newest_run(root: Path) -> Path:
+    """The newest finished run of a folder: the highest number that has a verdict.
+
+    Raises:
+        DeployError: If there is none.
+    """
+    for path in reversed(numbered(root)):
+        if (path / "verdict.json").is_file():
+            return path
+    raise DeployError(
+        f"no finished run under {root}; make one with `neorl-train run`, or name a run directory"
+    )
+
+
+def newest_bundle(root: Path) -> Path:
+    """The bundle of the newest run of a folder that has one.
+
+    Raises:
+        DeployError: If there is none.
+    """
+    for run in reversed(numbered(root)):
+        bundles = sorted(run.glob("*.bundle"), key=lambda path: path.stat().st_mtime)
+        if bundles:
+            return bundles[-1]
+    raise DeployError(f"no bundle under {root}; make one with `neorl-deploy export`, or name one")
+
+
+def log_of(bundle: Path) -> Path:
+    """The log of the run in whose directory a bundle lies.
+
+    Raises:
+        DeployError: If there is no run around it, or the run names no log that exists.
+    """
+    run = bundle.resolve().parent
+    if (run / "dataset.h5").is_file():
+        return run / "dataset.h5"
+    if (run / "run.json").is_file():
+        named = _named_dataset(read_json(run / "run.json"))
+        if named is not None:
+            found = Path(named) if Path(named).is_absolute() else run / named
+            if found.is_file():
+                return found
+            raise DeployError(f"the log of {run} was {named}, which is gone; name a log to replay")
+    raise DeployError(f"there is no log beside {bundle}; name one: neorl-deploy replay BUNDLE LOG")
+
+
+def numbered(root: Path) -> list[Path]:
+    """The run directories of a folder, oldest first."""
+    if not root.is_dir():
+        return []
+    found = [path for path in root.iterdir() if path.name.isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def data_hash(run: Run) -> str | None:
+    """The content hash of the log that the run learned from, where recorded."""
+    dataset = run.record.get("dataset")
+    if isinstance(dataset, dict):
+        return dataset.get("content_hash") or dataset.get("hash")
+    return run.record.get("dataset_hash")
+
+
+def finite(value: Any) -> Any:
+    """JSON with ``null`` in place of NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def trimmed(value: Any) -> Any:
+    """JSON without its long lists: what a manifest repeats of a larger document."""
+    if isinstance(value, dict):
+        return {name: trimmed(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        if len(value) > LONGEST_LIST:
+            return f"{len(value)} entries"
+        return [trimmed(entry) for entry in value]
+    return value
+
+
+def _artefact(run: Path, name: Any) -> Path:
+    if not isinstance(name, str) or not name:
+        raise DeployError(
+            f"{run / 'verdict.json'} names no candidate; choose one with --policy "
+            "policies/NAME.safetensors"
+        )
+    path = run / name
+    inside = path.resolve().parent == (run / "policies").resolve()
+    if not inside or path.suffix != ".safetensors":
+        raise DeployError(f"{name!r} is no policy of {run}; expected policies/NAME.safetensors")
+    if not path.is_file():
+        known = sorted(found.name for found in (run / "policies").glob("*.safetensors"))
+        raise DeployError(f"{path} is missing; the run has {', '.join(known) or 'no policies'}")
+    return path
+
+
+def _named_dataset(record: Any) -> str | None:
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    if isinstance(dataset, dict):
+        dataset = dataset.get("path") or dataset.get("file")
+    return dataset if isinstance(dataset, str) else None

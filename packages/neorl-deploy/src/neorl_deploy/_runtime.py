@@ -1,0 +1,237 @@
+"""A loaded bundle: a thin stateful shell around the exported program (extra ``jax``)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_deploy import _bundle_files as files_of
+from neorl_deploy._bundle import Bundle, read_bundle
+from neorl_deploy._errors import BundleError, missing_extra
+from neorl_deploy._manifest import ArrayEntry, Manifest
+from neorl_deploy._probes import relative_difference
+
+SELF_TEST_TOLERANCE = 1e-5
+"""Between machines whose compilers round differently; on one machine parity is 1e-6."""
+
+
+class Decision(NamedTuple):
+    """One step of a bundle.
+
+    Attributes:
+        action: To send to the plant, physical units, shape ``(act,)``.
+        flags: Decisions of the filter, named by :meth:`Runtime.flag_names`.
+        limits: Active limits of every channel, shape ``(act,)``.
+        intervention: How far each channel was moved, in its unit, shape ``(act,)``.
+    """
+
+    action: np.ndarray
+    flags: int
+    limits: np.ndarray
+    intervention: np.ndarray
+
+
+class Programs(NamedTuple):
+    """The two programs of a bundle, deserialised."""
+
+    step: Any
+    initial_carry: Any
+
+
+def load_bundle(
+    path: str | os.PathLike[str], *, trusted_key: str | None = None, self_test: bool = True
+) -> Runtime:
+    """Verifies a bundle, then loads its programs, then has them answer the stored probes.
+
+    The self-test runs the very programs that will act: among the probes are NaN and infinities,
+    so a runtime that was compiled to ignore them is refused.
+
+    Args:
+        path: The directory.
+        trusted_key: Hexadecimal public key that must have signed it.
+        self_test: Whether to compare with the probes.
+
+    Returns:
+        A runtime at the start of an episode.
+
+    Raises:
+        BundleError: If it is not intact, made for another platform or calling convention, or
+            answers the probes otherwise.
+        DeployError: If the extra ``jax`` is not installed.
+    """
+    runtime = Runtime(read_bundle(path, trusted_key=trusted_key))
+    if self_test:
+        runtime.self_test()
+    return runtime
+
+
+class Runtime:
+    """Acts step by step, remembering the carry. Not for several threads.
+
+    Args:
+        bundle: A verified bundle.
+
+    Attributes:
+        bundle: The verified bundle.
+        manifest: Its manifest: channels, units, verdict, provenance.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.manifest: Manifest = bundle.manifest
+        jax = _jax()
+        programs = open_programs(bundle)
+        self._step = jax.jit(programs.step.call)
+        self._initial = tuple(programs.initial_carry.call())
+        require_carry(bundle, self._initial)
+        self._carry = self._initial
+
+    def reset(self) -> None:
+        """Starts an episode: a fresh carry, no action sent yet."""
+        self._carry = self._initial
+
+    def step(self, obs: np.ndarray, last_sent: np.ndarray | None = None) -> Decision:
+        """One control period.
+
+        Args:
+            obs: One observation in the order and units of ``manifest.obs``; NaN where a
+                measurement is missing.
+            last_sent: What the plant received since the last call, in the order and units of
+                ``manifest.action``; NaN or ``None`` where that is not known (first step, restart).
+
+        Returns:
+            The action to send and what the filter did. The action is finite, whatever comes in.
+
+        Raises:
+            ValueError: If a shape does not fit the channels.
+        """
+        width = len(self.manifest.action)
+        sent = np.full(width, np.nan) if last_sent is None else last_sent
+        inputs = _vector("obs", obs, len(self.manifest.obs)), _vector("last_sent", sent, width)
+        *carry, action, flags, limits, intervention = self._step(*self._carry, *inputs)
+        self._carry = tuple(carry)
+        return Decision(np.array(action), int(flags), np.array(limits), np.array(intervention))
+
+    @property
+    def findings(self) -> int:
+        """The flags that say something of the inputs.
+
+        Whether a limit is active may hang on the last bit of an action; these may not.
+        """
+        return sum(bit for name, bit in self.manifest.flags.items() if "active" not in name)
+
+    def flag_names(self, flags: int) -> tuple[str, ...]:
+        """Names of the decisions in ``flags``."""
+        return self.manifest.flag_names(flags)
+
+    def answers(self, section: str) -> tuple[np.ndarray, np.ndarray]:
+        """Action and flags for the inputs of a section of the stored probes."""
+        probes = self.bundle.probes(section)
+        saved, self._carry = self._carry, self._initial
+        decisions = []
+        for obs, last_sent in zip(probes["obs"], probes["last_sent"], strict=True):
+            if section == "single":
+                self._carry = self._initial
+            decisions.append(self.step(obs, last_sent))
+        self._carry = saved
+        actions = np.stack([decision.action for decision in decisions])
+        return actions, np.array([decision.flags for decision in decisions], np.uint32)
+
+    def self_test(self, tolerance: float = SELF_TEST_TOLERANCE) -> float:
+        """Compares the answers to all stored probes.
+
+        Args:
+            tolerance: Largest allowed difference in units of a channel's size.
+
+        Returns:
+            The largest difference found.
+
+        Raises:
+            BundleError: If an action differs by more, or a finding about the inputs (which probe
+                was not finite, out of range, unknown) is not the same.
+        """
+        findings, worst = np.uint32(self.findings), 0.0
+        for section in ("single", "sequence"):
+            probes = self.bundle.probes(section)
+            actions, flags = self.answers(section)
+            apart = relative_difference(self.manifest.action, actions, probes["action"])
+            worst = max(worst, apart)
+            same = np.array_equal(flags & findings, probes["flags"] & findings)
+            if not (apart <= tolerance and same):
+                raise BundleError(
+                    f"{self.bundle.path}: this machine answers the stored probes ({section}) "
+                    f"otherwise: largest difference {apart:.1e} of a channel's size, allowed "
+                    f"{tolerance:.0e}, flags {'equal' if same else 'different'}; do not run it "
+                    "here (is fast math on?)"
+                )
+        return worst
+
+
+def open_programs(bundle: Bundle) -> Programs:
+    """Deserialises the programs of a verified bundle.
+
+    Raises:
+        BundleError: If they were made for another calling convention or platform.
+        DeployError: If the extra ``jax`` is not installed.
+    """
+    jax = _jax()
+    from jax import export
+
+    manifest = bundle.manifest
+    oldest = export.minimum_supported_calling_convention_version
+    newest = export.maximum_supported_calling_convention_version
+    if not oldest <= manifest.calling_convention <= newest:
+        raise BundleError(
+            f"{bundle.path} has calling convention {manifest.calling_convention}; this jax "
+            f"({jax.__version__}) runs {oldest} to {newest}: export again, or use the jax of the "
+            "export"
+        )
+    if jax.default_backend() not in _backends(manifest.platforms):
+        raise BundleError(
+            f"{bundle.path} was exported for {', '.join(manifest.platforms)}; this machine runs "
+            f"{jax.default_backend()}: export with --platforms"
+        )
+    try:
+        return Programs(
+            export.deserialize(bytearray(bundle.files[files_of.STEP])),
+            export.deserialize(bytearray(bundle.files[files_of.INITIAL_CARRY])),
+        )
+    except ImportError as error:
+        raise missing_extra("running a bundle", "jax", error) from error
+
+
+def require_carry(bundle: Bundle, carry: tuple[Any, ...]) -> None:
+    """Raises unless the arrays have the shapes and dtypes that the manifest lists.
+
+    Raises:
+        BundleError: If programs and manifest disagree.
+    """
+    found = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
+    if found != [_form(entry) for entry in bundle.manifest.carry]:
+        raise BundleError(f"{bundle.path}: manifest and program disagree about the carry")
+
+
+def _form(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
+    return entry.shape, entry.dtype
+
+
+def _backends(platforms: tuple[str, ...]) -> set[str]:
+    return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
+
+
+def _vector(name: str, value: Any, width: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        vector = np.asarray(value, np.float32)
+    if vector.shape != (width,):
+        raise ValueError(f"{name} has shape {vector.shape}; expected ({width},)")
+    return vector
+
+
+def _jax() -> Any:
+    try:
+        import jax
+    except ImportError as error:
+        raise missing_extra("running a bundle", "jax", error) from error
+    return jax

@@ -1,0 +1,133 @@
+"""An optional ed25519 signature over the checksum list (extra ``sign``)."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy._strict_json import dump_canonical, parse_strict
+
+ALGORITHM = "ed25519"
+CONTEXT = b"neorl-bundle-signature-v1\0"
+"""Prefixed to what is signed, so that the signature means a bundle and nothing else."""
+
+
+class Signer:
+    """A private key, ready to sign.
+
+    Args:
+        path: An unencrypted ed25519 private key in PEM form, readable by its owner only.
+
+    Raises:
+        DeployError: If the file is missing, readable by others, or holds another key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._key = _load_private_key(path)
+        self.public_key: str = self._key.public_key().public_bytes_raw().hex()
+
+    @property
+    def claim(self) -> dict[str, str]:
+        """What the manifest says: a bundle that claims a signature must have it."""
+        return {"algorithm": ALGORITHM, "public_key": self.public_key}
+
+    def sign(self, checksums: bytes) -> bytes:
+        """The signature file for a checksum list."""
+        return _signature_file(self.claim, self._key.sign(CONTEXT + checksums).hex())
+
+
+def require_signature(
+    path: Path, claim: Any, signature: bytes | None, checksums: bytes, trusted_key: str | None
+) -> None:
+    """Raises unless the signature is there where claimed, and right.
+
+    Args:
+        path: The bundle, for messages.
+        claim: What the manifest says: ``None``, or algorithm and public key.
+        signature: Content of the signature file, ``None`` where there is none.
+        checksums: Content of the checksum list.
+        trusted_key: Hexadecimal public key that must have signed; ``None`` accepts any claimed
+            key, which proves integrity but not who signed.
+
+    Raises:
+        BundleError: If a claimed signature is missing or wrong, one is there unclaimed, or the key
+            is not the trusted one.
+        DeployError: If a signature must be checked and ``cryptography`` is not installed.
+    """
+    if claim is None:
+        if signature is not None:
+            raise BundleError(f"{path} has a signature that its manifest does not claim")
+        if trusted_key is not None:
+            raise BundleError(f"{path} is not signed; a signature by {trusted_key} was demanded")
+        return
+    if signature is None:
+        raise BundleError(f"{path} claims a signature that is not there; fetch the bundle again")
+    if trusted_key is not None and claim["public_key"] != trusted_key.lower():
+        raise BundleError(
+            f"{path} is signed by {claim['public_key']}; a signature by {trusted_key} was demanded"
+        )
+    stored = parse_strict(signature, f"{path}: the signature")
+    value = stored.get("signature") if isinstance(stored, dict) else None
+    if not isinstance(value, str) or signature != _signature_file(claim, value.lower()):
+        raise BundleError(f"{path}: the signature file was changed or damaged")
+    if not _is_valid(claim["public_key"], value, CONTEXT + checksums):
+        raise BundleError(f"{path}: the signature does not fit the bundle")
+
+
+def read_public_key(path: Path) -> str:
+    """The hexadecimal form of an ed25519 public key in PEM form.
+
+    Raises:
+        DeployError: If the file cannot be read or holds another kind of key.
+    """
+    serialization, ed25519, _ = _cryptography()
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except OSError as error:
+        raise DeployError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise DeployError(f"{path} holds no public key in PEM form") from error
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise DeployError(f"{path} holds a {type(key).__name__}; expected an ed25519 public key")
+    return key.public_bytes_raw().hex()
+
+
+def _load_private_key(path: Path) -> Any:
+    serialization, ed25519, _ = _cryptography()
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise DeployError(f"{path} is open to other users; chmod 600 it, or make a new key")
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise DeployError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        if isinstance(error, DeployError):
+            raise
+        raise DeployError(f"{path} holds no unencrypted private key in PEM form") from error
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise DeployError(f"{path} holds a {type(key).__name__}; expected an ed25519 private key")
+    return key
+
+
+def _is_valid(public_key: str, signature: str, message: bytes) -> bool:
+    _, ed25519, invalid = _cryptography()
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(signature), message)
+    except (ValueError, invalid):
+        return False
+    return True
+
+
+def _signature_file(claim: dict[str, str], signature: str) -> bytes:
+    return dump_canonical({**claim, "signature": signature})
+
+
+def _cryptography() -> tuple[Any, Any, Any]:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise missing_extra("a signature", "sign", error) from error
+    return serialization, ed25519, InvalidSignature

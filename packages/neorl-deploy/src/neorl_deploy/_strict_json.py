@@ -1,0 +1,54 @@
+"""JSON in and out with nothing left to guess."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import BundleError, DeployError
+
+
+def dump_canonical(value: Any) -> bytes:
+    """The one spelling of a value: sorted keys, two spaces, no NaN, a newline at the end."""
+    text = json.dumps(value, sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def parse_strict(data: bytes, source: str) -> Any:
+    """Parses JSON; refuses NaN, infinities, repeated keys and anything that is not UTF-8.
+
+    Raises:
+        BundleError: One line that names ``source``.
+    """
+    try:
+        return json.loads(
+            data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeats
+        )
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BundleError(f"{source} is not valid JSON: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON document of a run.
+
+    Raises:
+        DeployError: If it is missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DeployError(f"{path} is missing; is {path.parent} a finished run?") from error
+    except OSError as error:
+        raise DeployError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DeployError(f"{path} is not valid JSON ({error}); the run is damaged") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"a key is repeated among {sorted(names)}")
+    return dict(pairs)

@@ -1,0 +1,126 @@
+"""What the commands print for people; the same figures exist as JSON."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from neorl_deploy._bundle import Bundle
+from neorl_deploy._manifest import ChannelEntry
+from neorl_deploy._replay import Replay
+from neorl_deploy._trend import trend, typical_episode
+
+MOST_TRENDS = 3
+
+
+def verdict_lines(bundle: Bundle) -> Iterator[str]:
+    """The verdict, loud where it is not "deploy"."""
+    verdict = bundle.manifest.verdict
+    document = bundle.manifest.document["verdict"]
+    yield f"Verdict of run {bundle.manifest.run}: {verdict}"
+    reason = document.get("reason")
+    if verdict != "deploy":
+        yield f"  *** {verdict.upper()} *** This bundle is for shadow mode only."
+    if isinstance(reason, str) and reason:
+        yield f"  {reason}"
+
+
+def bundle_lines(bundle: Bundle) -> Iterator[str]:
+    """Identity, proofs and contents of a verified bundle."""
+    document = bundle.manifest.document
+    size = sum(len(data) for data in bundle.files.values())
+    yield f"Bundle {bundle.path} ({len(bundle.files)} files, {size / 1024:.0f} KiB)"
+    yield f"  digest     sha256:{bundle.digest}"
+    yield f"  signature  {bundle.signed_by or 'none'}"
+    parity = document["parity"]
+    yield (
+        f"  parity     {parity['worst']:.1e} of a channel's size on the probes, in a fresh process "
+        f"without {', '.join(parity['kept_out'])}"
+    )
+    provenance = document["provenance"]
+    policy, fallback = provenance["policy"], provenance["fallback"]
+    yield f"  policy     {policy['file']} ({policy['kind']}), run {provenance['run']}"
+    yield f"  fallback   {fallback['file']} ({fallback['kind']})"
+    yield f"  data       {provenance['data_hash'] or 'not recorded'}"
+    platforms = ", ".join(bundle.manifest.platforms)
+    yield f"  programs   StableHLO for {platforms}, calling convention " + str(
+        bundle.manifest.calling_convention
+    )
+
+
+def inspect_lines(bundle: Bundle) -> Iterator[str]:
+    """Everything that a person wants to know before binding a bundle to tags."""
+    yield from bundle_lines(bundle)
+    manifest = bundle.manifest
+    yield f"Control period {manifest.dt:g} s"
+    yield from _channel_lines("Observations", manifest.obs)
+    yield from _channel_lines("Actions", manifest.action)
+    yield "Hard limits of the action"
+    for record in manifest.document["constraints"].get("constraints", []):
+        fields = {k: v for k, v in record.items() if k not in ("kind", "channel")}
+        text = ", ".join(f"{k} {'none' if v is None else f'{v:g}'}" for k, v in fields.items())
+        yield f"  {record.get('channel', '?'):<24} {record.get('kind', '?'):<6} {text}"
+    yield "Carry between steps: " + (
+        ", ".join(f"{entry.name} {entry.dtype}{list(entry.shape)}" for entry in manifest.carry)
+        or "nothing"
+    )
+    yield from verdict_lines(bundle)
+
+
+def _channel_lines(title: str, channels: tuple[ChannelEntry, ...]) -> Iterator[str]:
+    yield f"{title} ({len(channels)})"
+    for channel in channels:
+        yield f"  {channel.name:<24} {channel.low:g} to {channel.high:g} {channel.unit}"
+
+
+def replay_lines(replay: Replay) -> Iterator[str]:
+    """Differences, filter activity, observations and a typical episode."""
+    report = replay.report
+    log, active = report["log"], report["filter"]
+    yield (
+        f"Shadow over {log['rows']} rows of {log['episodes']} episodes of {log['path']} "
+        f"({log['rows_skipped']} rows skipped)"
+    )
+    if log["attribution"]:
+        yield f"  {log['attribution']}"
+    yield "Difference of the bundle's action to the logged one"
+    yield f"  {'channel':<20} {'mean':>11} {'mean size':>11} {'95 %':>11} {'largest':>11}  unit"
+    for name, row in report["difference"].items():
+        figures = " ".join(f"{row[k]:>11.4g}" for k in ("mean", "mean_size", "p95", "max"))
+        yield f"  {name:<20} {figures}  {row['unit']} (range {row['range']:g})"
+    yield (
+        f"The filter changed {active['changed']:.1%} of the steps; the fallback acted in "
+        f"{active['fallback']:.1%}"
+    )
+    for name, share in active["flags"].items():
+        if share:
+            yield f"  {name:<24} {share:>7.2%} of the steps"
+    for name, row in active["channels"].items():
+        limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
+        if limits:
+            shares = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
+            yield f"  {name:<24} {shares}; moved by at most {row['moved_max']:.4g} {row['unit']}"
+    seen = report["observations"]
+    yield (
+        f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
+        f"not finite in {seen['not_finite']:.2%}"
+    )
+    for name, share in seen["out_of_range_channels"].items():
+        yield f"  {name:<24} {share:>7.2%}"
+    yield from _trend_lines(replay)
+
+
+def _trend_lines(replay: Replay) -> Iterator[str]:
+    log, names = replay.log, list(replay.report["difference"])
+    rows = np.asarray(np.isfinite(log.action).all(axis=1))
+    spans = np.array([row["range"] for row in replay.report["difference"].values()])
+    apart = np.abs(replay.shadow.action - np.where(rows[:, None], log.action, 0)) / spans
+    episode = typical_episode(log.starts, apart.mean(axis=1), len(log.obs))
+    shown = np.flatnonzero(rows[episode]) + episode.start
+    if not len(shown):
+        return
+    yield f"A typical episode, rows {episode.start} to {episode.stop - 1}"
+    yield "  . logged   o bundle   @ both"
+    for i, name in enumerate(names[:MOST_TRENDS]):
+        yield f"  {name} [{replay.report['difference'][name]['unit']}]"
+        for line in trend(log.action[shown, i], replay.shadow.action[shown, i]):
+            yield f"  {line}"

@@ -1,0 +1,199 @@
+"""A small run directory as a training run leaves it, and its log, made by hand."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import NetworkPolicy, init_mlp, save_policy
+from neorl_agents import _mlp as mlp
+from neorl_core import (
+    PID,
+    Channel,
+    CostChannel,
+    Spec,
+    highs,
+    lows,
+    spec_to_dict,
+    standardiser,
+    unit_interval,
+)
+from neorl_core.testing import climate
+from neorl_deploy import export_run, load_bundle
+from neorl_safety import action_constraints, constraints_to_dict
+
+
+def pytest_configure() -> None:
+    climate()
+
+
+SPEC = Spec(
+    obs=(
+        Channel("level", "m", 0.0, 2.0),
+        Channel("temperature", "K", 280.0, 400.0),
+        Channel("pressure", "bar", 0.5, 6.0),
+    ),
+    action=(Channel("valve", "%", 0.0, 100.0), Channel("jacket", "K", 280.0, 320.0)),
+    cost=(CostChannel("overheating", "K", 5.0, "episode"),),
+    dt=30.0,
+    horizon=40,
+)
+
+
+@pytest.fixture(scope="session")
+def spec() -> Spec:
+    return SPEC
+
+
+@pytest.fixture(scope="session")
+def network() -> NetworkPolicy:
+    return NetworkPolicy(
+        obs=standardiser(jnp.array([1.0, 330.0, 3.0]), jnp.array([0.2, 10.0, 0.5])),
+        network=init_mlp((3, 32, 32, 2), jax.random.key(5), output=mlp.ACTIVATIONS["tanh"]),
+        action=unit_interval(SPEC.action),
+        low=jnp.array(lows(SPEC.action)),
+        high=jnp.array(highs(SPEC.action)),
+    )
+
+
+@pytest.fixture(scope="session")
+def pid() -> PID:
+    return PID(
+        kp=jnp.array([-20.0, 1.0]),
+        ki=jnp.array([-0.02, 0.003]),
+        kd=jnp.array([5.0, 0.0]),
+        tau=jnp.array([60.0, 1.0]),
+        setpoint=jnp.array([1.0, 335.0]),
+        bias=jnp.array([50.0, 300.0]),
+        low=jnp.array(lows(SPEC.action)),
+        high=jnp.array(highs(SPEC.action)),
+        dt=jnp.array(SPEC.dt),
+        override_below=jnp.zeros((0,)),
+        override_cap=jnp.zeros((0,)),
+        measured=(0, 1),
+    )
+
+
+def _log_columns(episodes: int = 5, steps: int = 40) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(11)
+    rows = episodes * steps
+    time = np.arange(rows, dtype=np.float64)
+    obs = np.stack(
+        [1 + 0.2 * np.sin(time / 9), 330 + 8 * np.cos(time / 13), 3 + 0.4 * np.sin(time / 17)], 1
+    )
+    action = np.stack([50 + 20 * np.sin(time / 7), 300 + 5 * np.cos(time / 5)], 1)
+    obs, action = (x + rng.normal(0, 0.01, x.shape) for x in (obs, action))
+    ends = np.zeros(rows, np.uint8)
+    ends[steps - 1 :: steps] = 1
+    next_action = np.roll(action, -1, axis=0) * (1 - ends[:, None])
+    return {
+        "obs": obs.astype("<f4"),
+        "action": action.astype("<f4"),
+        "reward": rng.normal(size=rows).astype("<f4"),
+        "cost": np.zeros((rows, 1), "<f4"),
+        "next_obs": np.roll(obs, -1, axis=0).astype("<f4"),
+        "next_action": next_action.astype("<f4"),
+        "terminated": np.zeros(rows, np.uint8),
+        "truncated": ends,
+        "mask": np.ones(rows, np.uint8),
+        "episode_starts": np.arange(0, rows, steps).astype("<i8"),
+    }
+
+
+def _write_log(path: Path, columns: dict[str, np.ndarray], spec: Spec = SPEC, **changes) -> Path:
+    """A dataset file, written from the published page alone."""
+    described = spec_to_dict(spec)
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, column in columns.items():
+        digest.update(f"{name} {column.dtype.str} {list(column.shape)}\n".encode())
+        digest.update(np.ascontiguousarray(column).tobytes())
+    attributes = {
+        "format": "neorl-dataset",
+        "schema_version": 1,
+        "spec": json.dumps(described),
+        "attributes": json.dumps({"name": "made by hand"}),
+        "content_hash": f"sha256:{digest.hexdigest()}",
+    }
+    with h5py.File(path, "w") as file:
+        for name, value in {**attributes, **changes}.items():
+            file.attrs[name] = value
+        for name, column in columns.items():
+            file.create_dataset(name, data=column)
+    return path
+
+
+@pytest.fixture(scope="session")
+def log_columns():
+    return _log_columns
+
+
+@pytest.fixture(scope="session")
+def write_log():
+    return _write_log
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory, network, pid) -> Path:
+    """``runs/0001`` with a candidate, a second policy, a fallback, results and a log."""
+    run = tmp_path_factory.mktemp("workspace") / "runs" / "0001"
+    (run / "policies").mkdir(parents=True)
+    columns = _log_columns()
+    probes = columns["obs"][:40]
+    worse = NetworkPolicy(
+        network.obs,
+        init_mlp((3, 32, 32, 2), jax.random.key(6), output=mlp.ACTIVATIONS["tanh"]),
+        network.action,
+        network.low,
+        network.high,
+    )
+    metadata = {"algorithm": "iql", "seed": 0}
+    save_policy(run / "policies/iql-0.safetensors", network, SPEC, probes, metadata)
+    save_policy(run / "policies/iql-1.safetensors", worse, SPEC, probes, metadata)
+    save_policy(run / "policies/fallback.safetensors", pid, SPEC, probes, {})
+    documents = {
+        "run": {"schema": 1, "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
+        "constraints": constraints_to_dict(action_constraints(SPEC, [0.5, None])),
+        "evaluation": {"returns": [1.0, 2.0, float("nan")], "raw": list(range(200))},
+        "verdict": {
+            "verdict": "deploy",
+            "clauses": [],
+            "candidate": "policies/iql-0.safetensors",
+        },
+    }
+    for name, document in documents.items():
+        (run / f"{name}.json").write_text(json.dumps(document))
+    _write_log(run / "dataset.h5", columns)
+    return run
+
+
+@pytest.fixture(scope="session")
+def exported(finished_run, tmp_path_factory) -> Path:
+    """The bundle of the run; not to be changed."""
+    out = tmp_path_factory.mktemp("bundles") / "plant.bundle"
+    from neorl_deploy import ExportOptions
+
+    return export_run(finished_run, ExportOptions(out=out)).path
+
+
+@pytest.fixture
+def bundle(exported, tmp_path) -> Path:
+    """A copy of the bundle, to be damaged."""
+    return Path(shutil.copytree(exported, tmp_path / "plant.bundle"))
+
+
+@pytest.fixture
+def run_directory(finished_run, tmp_path) -> Path:
+    """A copy of the run, to be damaged."""
+    return Path(shutil.copytree(finished_run, tmp_path / "runs" / "0001"))
+
+
+@pytest.fixture(scope="session")
+def runtime(exported):
+    """The loaded bundle; call ``reset`` first."""
+    return load_bundle(exported)

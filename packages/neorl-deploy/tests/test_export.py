@@ -1,0 +1,109 @@
+"""What an export writes, proves, and refuses."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_deploy import ExportOptions, NotDeployable, export_run, read_bundle
+from neorl_safety import action_constraints, guard
+
+
+def test_the_bundle_says_what_it_is(exported, finished_run, spec):
+    bundle = read_bundle(exported)
+    document = bundle.manifest.document
+    assert [c.name for c in bundle.manifest.obs] == ["level", "temperature", "pressure"]
+    assert [c.unit for c in bundle.manifest.action] == ["%", "K"]
+    assert bundle.manifest.dt == spec.dt
+    assert bundle.manifest.verdict == "deploy"
+    assert document["provenance"]["data_hash"] == "sha256:ab"
+    assert document["provenance"]["run"] == "0001"
+    assert document["provenance"]["policy"]["file"] == "policies/iql-0.safetensors"
+    digest = load_policy(finished_run / "policies/iql-0.safetensors").digest
+    assert document["provenance"]["policy"]["digest"] == digest
+    assert document["evaluation"] == {"returns": [1.0, 2.0, None], "raw": "200 entries"}
+    assert json.loads((exported / "evaluation.json").read_text())["raw"] == list(range(200))
+    names = [entry.name for entry in bundle.manifest.carry]
+    assert {".previous", ".report.flags", ".fallback.integral"} <= set(names)
+    assert bundle.manifest.flag_names(1 | 1 << 9) == ("request_nonfinite", "fallback_used")
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "checksums.json",
+        "constraints.json",
+        "evaluation.json",
+        "initial_carry.stablehlo",
+        "manifest.json",
+        "policy.stablehlo",
+        "probes.npz",
+        "verdict.json",
+    ]
+
+
+def test_parity_was_shown_in_a_process_without_the_training_stack(exported):
+    parity = read_bundle(exported).manifest.document["parity"]
+    assert 0 <= parity["worst"] <= parity["tolerance"] == 1e-6
+    assert parity["flags_equal"]
+    assert {"equinox", "neorl_agents", "neorl_safety", "neorl_core"} <= set(parity["kept_out"])
+
+
+def test_the_probes_visit_the_corners(exported):
+    bundle = read_bundle(exported)
+    single, sequence = bundle.probes("single"), bundle.probes("sequence")
+    assert len(single["obs"]) >= 32
+    assert np.isnan(single["obs"]).any()
+    assert np.isinf(single["obs"]).any()
+    assert (single["obs"][:, 1] > 400).any()
+    assert np.isnan(single["last_sent"]).any()
+    assert np.isfinite(single["action"]).all()
+    assert len(sequence["obs"]) == 64
+    assert np.isnan(sequence["last_sent"][0]).all()
+    seen = np.bitwise_or.reduce(np.concatenate([single["flags"], sequence["flags"]]))
+    names = bundle.manifest.flag_names(int(seen))
+    assert {"observation_nonfinite", "previous_unknown", "fallback_used", "rate_active"} <= {*names}
+
+
+def test_the_exported_program_acts_as_the_guarded_policy(finished_run, runtime, spec, log_columns):
+    """Independent of the stored probes: 100 steps of the loaded bundle beside the objects."""
+    candidate = load_policy(finished_run / "policies/iql-0.safetensors").policy
+    fallback = load_policy(finished_run / "policies/fallback.safetensors").policy
+    policy = guard(candidate, action_constraints(spec, [0.5, None]), fallback, spec.dt)
+    step = jax.jit(lambda carry, obs: policy(carry, obs, None))
+    carry, sent = policy.initial_carry(), np.full(2, np.nan, np.float32)
+    runtime.reset()
+    for obs in log_columns()["obs"][:100]:
+        carry, action = step(policy.sent(carry, jnp.asarray(sent)), jnp.asarray(obs))
+        decision = runtime.step(obs, sent)
+        np.testing.assert_allclose(decision.action, action, rtol=2e-6)
+        assert decision.flags == int(carry.report.flags)
+        sent = np.asarray(action)
+
+
+def test_the_same_run_gives_the_same_bundle(exported, finished_run, tmp_path):
+    again = export_run(finished_run, ExportOptions(out=tmp_path / "again.bundle"))
+    assert again.digest == read_bundle(exported).digest
+    assert b".py" not in again.files["policy.stablehlo"], "paths of this machine are in the program"
+
+
+def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exported):
+    options = ExportOptions(out=tmp_path / "b.bundle", policy="policies/iql-1.safetensors")
+    chosen = export_run(finished_run, options)
+    assert chosen.manifest.document["provenance"]["policy"]["file"] == "policies/iql-1.safetensors"
+    assert chosen.digest != read_bundle(exported).digest
+
+
+def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):
+    options = ExportOptions(out=tmp_path / "b.bundle", platforms=("cpu", "cuda"))
+    assert export_run(finished_run, options).manifest.platforms == ("cpu", "cuda")
+
+
+@pytest.mark.parametrize("verdict", ["do not deploy", "cannot tell"])
+def test_a_gate_writes_nothing_unless_the_verdict_is_deploy(run_directory, verdict):
+    path = run_directory / "verdict.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": verdict}))
+    before = sorted(run_directory.iterdir())
+    with pytest.raises(NotDeployable, match=f"'{verdict}'; nothing was written") as error:
+        export_run(run_directory, ExportOptions(require_deploy=True))
+    assert error.value.exit_code == 3
+    assert sorted(run_directory.iterdir()) == before
