@@ -33,6 +33,8 @@ from neorl_core._discounted import discounted_returns as discounted_returns
 from neorl_core._discounted import segment_discounted_returns as segment_discounted_returns
 from neorl_core._double_td import double_td_target as double_td_target
 from neorl_core._edac import edac_diversity as edac_diversity
+from neorl_core._episode_rows import episode_first_rows as episode_first_rows
+from neorl_core._episode_rows import window_rows as window_rows
 from neorl_core._expectile import expectile_loss as expectile_loss
 from neorl_core._experience import Step as Step
 from neorl_core._experience import Trajectory as Trajectory
@@ -42,6 +44,12 @@ from neorl_core._feedback_policies import StateFeedback as StateFeedback
 from neorl_core._gaussian_nll import gaussian_nll as gaussian_nll
 from neorl_core._gaussian_nll import soft_clamp as soft_clamp
 from neorl_core._gumbel import gumbel_loss as gumbel_loss
+from neorl_core._history import DelayLine as DelayLine
+from neorl_core._history import HistoryWindow as HistoryWindow
+from neorl_core._history import delay_line as delay_line
+from neorl_core._history import delay_step as delay_step
+from neorl_core._history import history_step as history_step
+from neorl_core._history import history_window as history_window
 from neorl_core._intervals import Interval as Interval
 from neorl_core._intervals import paired_difference_interval as paired_difference_interval
 from neorl_core._intervals import student_interval as student_interval
@@ -79,6 +87,12 @@ from neorl_core._policy_losses import ppo_clipped_loss as ppo_clipped_loss
 from neorl_core._policy_losses import reinforce_loss as reinforce_loss
 from neorl_core._policy_losses import sac_temperature_loss as sac_temperature_loss
 from neorl_core._polyak import polyak as polyak
+from neorl_core._priority_tree import PrioritySample as PrioritySample
+from neorl_core._priority_tree import PriorityTree as PriorityTree
+from neorl_core._priority_tree import priority_tree as priority_tree
+from neorl_core._priority_tree import priority_weights as priority_weights
+from neorl_core._priority_tree import sample_priorities as sample_priorities
+from neorl_core._priority_tree import set_priorities as set_priorities
 from neorl_core._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core._proportions import wilson_interval as wilson_interval
 from neorl_core._protocols import Environment as Environment
@@ -92,6 +106,11 @@ from neorl_core._regression import huber_loss as huber_loss
 from neorl_core._regression import pinball_loss as pinball_loss
 from neorl_core._regression import quantile_huber_loss as quantile_huber_loss
 from neorl_core._regression import squared_loss as squared_loss
+from neorl_core._ring_buffer import RingBuffer as RingBuffer
+from neorl_core._ring_buffer import ring_buffer as ring_buffer
+from neorl_core._ring_buffer import ring_order as ring_order
+from neorl_core._ring_buffer import ring_push as ring_push
+from neorl_core._ring_buffer import ring_sample as ring_sample
 from neorl_core._safety_targets import discounted_cost_limit as discounted_cost_limit
 from neorl_core._safety_targets import discounted_cost_target as discounted_cost_target
 from neorl_core._safety_targets import reachability_target as reachability_target
@@ -131,14 +150,19 @@ __all__ = [
     "ConstantPolicy",
     "CostChannel",
     "DataStatistics",
+    "DelayLine",
     "Environment",
     "FieldStatistics",
+    "HistoryWindow",
     "Interval",
     "Moments",
     "MultiplierState",
     "PIDCarry",
     "PairedTest",
     "Policy",
+    "PrioritySample",
+    "PriorityTree",
+    "RingBuffer",
     "Spec",
     "StateFeedback",
     "Step",
@@ -161,6 +185,8 @@ __all__ = [
     "clopper_pearson_interval",
     "cql_regulariser",
     "crossed_interval",
+    "delay_line",
+    "delay_step",
     "diagonal_gaussian_entropy",
     "diagonal_gaussian_kl",
     "diagonal_gaussian_log_density",
@@ -172,12 +198,15 @@ __all__ = [
     "double_td_target",
     "edac_diversity",
     "empty_moments",
+    "episode_first_rows",
     "epoch_indices",
     "expectile_loss",
     "gaussian_nll",
     "generalised_advantages",
     "gumbel_loss",
     "highs",
+    "history_step",
+    "history_window",
     "holm",
     "huber_loss",
     "interquartile_mean",
@@ -199,6 +228,8 @@ __all__ = [
     "pinball_loss",
     "polyak",
     "ppo_clipped_loss",
+    "priority_tree",
+    "priority_weights",
     "probability_of_improvement",
     "project_box",
     "quantile_huber_loss",
@@ -206,13 +237,19 @@ __all__ = [
     "reachability_target",
     "regret_at_k",
     "reinforce_loss",
+    "ring_buffer",
+    "ring_order",
+    "ring_push",
+    "ring_sample",
     "sac_temperature_loss",
     "sample_moments",
+    "sample_priorities",
     "scaled_advantage",
     "segment_discounted_returns",
     "segment_generalised_advantages",
     "segment_n_step_returns",
     "segment_td_lambda_returns",
+    "set_priorities",
     "shuffled_position",
     "sign_flip_test",
     "soft_clamp",
@@ -238,4 +275,5 @@ __all__ = [
     "variance",
     "wilcoxon_test",
     "wilson_interval",
+    "window_rows",
 ]

@@ -1,0 +1,347 @@
+from collections import deque
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import (
+    PrioritySample,
+    delay_line,
+    delay_step,
+    episode_first_rows,
+    history_step,
+    history_window,
+    priority_tree,
+    priority_weights,
+    ring_buffer,
+    ring_order,
+    ring_push,
+    ring_sample,
+    sample_priorities,
+    set_priorities,
+    window_rows,
+)
+from neorl_core.testing import (
+    LENGTHS,
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    endings,
+    integers,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
+from neorl_core.testing import ROWS as DRAWS
+
+CAPACITY = 4
+RANDOM = {"oracle": "a random draw: the laws fix its distribution"}
+
+
+def pushed(first, second):
+    """Two pushes of different lengths into a buffer of four rows."""
+    example = {"x": first[0], "n": jnp.zeros((), jnp.int32)}
+    buffer = ring_buffer(example, capacity=CAPACITY)
+    for start, block in ((0, first), (len(first), second)):
+        number = start + jnp.arange(len(block), dtype=jnp.int32)
+        buffer = ring_push(buffer, {"x": block, "n": number})
+    return buffer
+
+
+def in_order(first, second):
+    """What the buffer holds, oldest first, and zeros beyond."""
+    buffer = pushed(first, second)
+    order = ring_order(buffer)
+    held = jax.tree.map(lambda leaf: leaf[order], buffer.rows)
+    return jax.tree.map(
+        lambda leaf: jnp.where((order >= 0).reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0), held
+    )
+
+
+def kept_by_a_deque(first, second):
+    memory = deque(maxlen=CAPACITY)
+    memory.extend(enumerate(np.concatenate([first, second])))
+    values = np.zeros((CAPACITY, *first.shape[1:]))
+    numbers = np.zeros(CAPACITY, np.int32)
+    for slot, (number, value) in enumerate(memory):
+        numbers[slot], values[slot] = number, value
+    return {"n": numbers, "x": values}
+
+
+def one_by_one_is_at_once(first, second):
+    assert_close(mapped(in_order_one_by_one, first, second), mapped(in_order, first, second))
+
+
+def in_order_one_by_one(first, second):
+    buffer = ring_buffer(first[0], capacity=CAPACITY)
+    for row in jnp.concatenate([first, second]):
+        buffer = ring_push(buffer, row[None])
+    order = ring_order(buffer)
+    number = jnp.concatenate([first, second]).shape[0] - buffer.size
+    numbers = jnp.where(order >= 0, number + jnp.arange(CAPACITY, dtype=jnp.int32), 0)
+    held = jnp.where((order >= 0)[:, None], buffer.rows[order], 0)
+    return {"n": numbers, "x": held}
+
+
+def sampled(first, second, key):
+    return ring_sample(pushed(first, second), key, batch=6)
+
+
+def draws_come_from_what_is_held(first, second, key):
+    drawn, slots = mapped(sampled, first, second, key)
+    held = mapped(in_order, first, second)
+    total = first.shape[1] + second.shape[1]
+    assert np.all((slots >= 0) & (slots < min(total, CAPACITY)))
+    assert np.all(drawn["n"] >= total - CAPACITY)
+    for row in range(DRAWS):
+        for number, value in zip(drawn["n"][row], drawn["x"][row], strict=True):
+            at = np.flatnonzero(np.asarray(held["n"][row]) == number)[-1]
+            assert_close(value, held["x"][row][at])
+
+
+def windows(values, terminated, truncated, *, length):
+    """A window for every row of a log, by the steps that a policy would take."""
+    first = episode_first_rows(terminated, truncated) == jnp.arange(len(values), dtype=jnp.int32)
+    window, out = history_window(values[0], length=length), []
+    for value, starts in zip(values, first, strict=True):
+        window, seen = history_step(window, value, first=starts)
+        out.append(seen)
+    return jax.tree.map(lambda *steps: jnp.stack(steps), *out)
+
+
+def windows_by_slicing(values, terminated, truncated, *, length):
+    taken, masks = np.zeros((len(values), length, *values.shape[1:])), []
+    for row, start in enumerate(starts_by_walking(terminated, truncated)):
+        recent = values[max(start, row + 1 - length) : row + 1]
+        taken[row, length - len(recent) :] = recent
+        masks.append(np.arange(length) >= length - len(recent))
+    return taken, np.asarray(masks)
+
+
+def starts_by_walking(terminated, truncated):
+    starts, start = [], 0
+    for row in range(len(terminated)):
+        if row and (terminated[row - 1] or truncated[row - 1]):
+            start = row
+        starts.append(start)
+    return np.asarray(starts, np.int32)
+
+
+def what_was_before_the_seam_is_not_seen(values, terminated, truncated, *, length):
+    """Changing all rows of earlier episodes leaves the windows of the last one as they are."""
+    starts = np.stack(
+        [starts_by_walking(*ends) for ends in zip(terminated, truncated, strict=True)]
+    )
+    last = starts == starts[:, -1:]
+    other = np.where(last[:, :, None], values, 1e4).astype(np.float32)
+    for got, want in zip(
+        mapped(windows, other, terminated, truncated, length=length),
+        mapped(windows, values, terminated, truncated, length=length),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(np.asarray(got)[last], np.asarray(want)[last])
+
+
+def gathered(values, terminated, truncated, *, length):
+    """The same windows, gathered from the log."""
+    first = episode_first_rows(terminated, truncated)
+    number = jnp.arange(len(values), dtype=jnp.int32)
+    rows, mask = jax.vmap(lambda row, start: window_rows(row, start, length=length))(number, first)
+    return jnp.where(mask[..., None], values[rows], 0), mask
+
+
+def gathering_is_stepping(values, terminated, truncated, *, length):
+    sample = (values, terminated, truncated)
+    assert_close(mapped(gathered, *sample, length=length), mapped(windows, *sample, length=length))
+
+
+def delayed(values, terminated, truncated, *, delay):
+    first = episode_first_rows(terminated, truncated) == jnp.arange(len(values), dtype=jnp.int32)
+    line, out = delay_line(jnp.full_like(values[0], -7), delay=delay), []
+    for value, starts in zip(values, first, strict=True):
+        line, late = delay_step(line, value, first=starts)
+        out.append(late)
+    return jnp.stack(out)
+
+
+def delayed_by_indexing(values, terminated, truncated, *, delay):
+    starts = starts_by_walking(terminated, truncated)
+    return np.stack(
+        [
+            values[row - delay] if row - delay >= start else np.full_like(values[0], -7)
+            for row, start in enumerate(starts)
+        ]
+    )
+
+
+def delays_add_up(values, terminated, truncated, *, delay):
+    once = mapped(delayed, values, terminated, truncated, delay=1)
+    twice = mapped(delayed, np.asarray(once), terminated, truncated, delay=1)
+    assert_close(twice, mapped(delayed, values, terminated, truncated, delay=2))
+
+
+def starts_do_not_depend_on_the_kind_of_end(terminated, truncated):
+    assert_close(
+        mapped(episode_first_rows, truncated, terminated),
+        mapped(episode_first_rows, terminated, truncated),
+    )
+
+
+def tree_after(items, priorities):
+    tree = set_priorities(priority_tree(5), jnp.arange(5), jnp.ones(5))
+    return set_priorities(tree, items, priorities).sums
+
+
+def sums_by_counting(items, priorities):
+    leaves = np.append(np.ones(5), np.zeros(3))
+    for item in set(items.tolist()):
+        leaves[item] = priorities[items == item].max()
+    sums = [leaves]
+    while len(sums[0]) > 1:
+        sums.insert(0, sums[0].reshape(-1, 2).sum(axis=1))
+    return np.concatenate([[0.0], *sums])
+
+
+def order_of_writing_does_not_matter(items, priorities):
+    assert_close(
+        mapped(tree_after, items[:, ::-1], priorities[:, ::-1]),
+        mapped(tree_after, items, priorities),
+    )
+
+
+def drawn_by_priority(priorities, key):
+    tree = set_priorities(priority_tree(6), jnp.arange(6), priorities)
+    return sample_priorities(tree, key, batch=30)
+
+
+def counts_follow_the_priorities(priorities, key):
+    sample = mapped(drawn_by_priority, priorities, key)
+    assert isinstance(sample, PrioritySample)
+    for row in range(DRAWS):
+        total = priorities[row].sum(dtype=np.float64)
+        items, chances = np.asarray(sample.items[row]), np.asarray(sample.probabilities[row])
+        if total == 0:
+            assert np.all(items == -1)
+            assert not np.any(chances)
+            continue
+        expected = priorities[row] / total
+        assert_close(chances, expected[items], atol=1e-5)
+        counts = np.bincount(items, minlength=6)
+        assert np.all(np.abs(counts - 30 * expected) < 2)
+        assert not np.any(counts[priorities[row] == 0])
+        assert np.all(np.diff(items) >= 0)
+
+
+def weights_by_hand(probabilities, *, size, exponent):
+    weights = (size * probabilities) ** -exponent
+    return weights / weights.max()
+
+
+def the_rarest_weighs_one(probabilities, *, size, exponent):
+    weights = np.asarray(mapped(priority_weights, probabilities, size=size, exponent=exponent))
+    rarest = probabilities.argmin(axis=1)
+    assert_close(weights[np.arange(DRAWS), rarest], np.ones(DRAWS))
+
+
+# Fewer rows than the capacity, and more.
+PUSHES = st.sampled_from([(1, 2), (3, 6)]).flatmap(
+    lambda lengths: st.tuples(rows(lengths[0], 2), rows(lengths[1], 2))
+)
+LENGTH = LENGTHS[-1]
+PATTERNS = st.lists(endings(LENGTH), min_size=DRAWS, max_size=DRAWS).map(
+    lambda ends: tuple(np.stack(column) for column in zip(*ends, strict=True))
+)
+LOGS = st.tuples(rows(LENGTH, 2), PATTERNS).map(lambda log: (log[0], *log[1]))
+PRIORITIES = rows(6, elements=st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0, 64.0]))
+
+
+def log_row(function, name, oracle, laws, **options):
+    return Row(
+        function,
+        name=name,
+        sample=LOGS,
+        options=options,
+        oracle=oracle,
+        laws=laws,
+        differentiable=False,
+    )
+
+
+ROWS = [
+    Row(
+        in_order,
+        name="ring_push",
+        sample=PUSHES,
+        oracle=kept_by_a_deque,
+        laws=[one_by_one_is_at_once],
+        differentiable=False,
+    ),
+    Row(
+        sampled,
+        name="ring_sample",
+        sample=st.tuples(rows(3, 2), rows(6, 2), keys()),
+        oracle=None,
+        laws=[draws_come_from_what_is_held],
+        exempt=RANDOM,
+        differentiable=False,
+    ),
+    log_row(
+        windows,
+        "history_step",
+        windows_by_slicing,
+        [what_was_before_the_seam_is_not_seen],
+        length=3,
+    ),
+    log_row(gathered, "window_rows", windows_by_slicing, [gathering_is_stepping], length=3),
+    log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),
+    Row(
+        episode_first_rows,
+        sample=PATTERNS,
+        oracle=starts_by_walking,
+        laws=[starts_do_not_depend_on_the_kind_of_end],
+        edges=[Edge((np.zeros(0, bool), np.zeros(0, bool)))],
+        refuses=[
+            Refusal("one shape", (jnp.zeros(2, bool), jnp.zeros(3, bool))),
+            Refusal("(time)", (jnp.zeros((2, 2), bool), jnp.zeros((2, 2), bool))),
+        ],
+        differentiable=False,
+    ),
+    Row(
+        tree_after,
+        name="set_priorities",
+        sample=st.tuples(integers(4, low=0, high=4), rows(4, elements=reals(0, 100))),
+        oracle=sums_by_counting,
+        laws=[order_of_writing_does_not_matter],
+        refuses=[
+            Refusal("(batch)", (jnp.asarray(0), jnp.asarray(1.0))),
+            Refusal("must agree", (jnp.zeros(2, int), jnp.ones(3))),
+        ],
+        differentiable=False,
+        exempt={"dtype": "the tree keeps its own dtype"},
+    ),
+    Row(
+        drawn_by_priority,
+        name="sample_priorities",
+        sample=st.tuples(PRIORITIES, keys()),
+        oracle=None,
+        laws=[counts_follow_the_priorities],
+        differentiable=False,
+        exempt={**RANDOM, "dtype": "the tree keeps its own dtype"},
+    ),
+    Row(
+        priority_weights,
+        sample=st.tuples(rows(7, elements=reals(0.015625, 1))),
+        options=st.fixed_dictionaries({"size": st.just(64.0), "exponent": reals(0, 1).map(float)}),
+        oracle=weights_by_hand,
+        laws=[the_rarest_weighs_one],
+        edges=[Edge((np.full(3, 0.125),), {"size": 8.0, "exponent": 0.5})],
+        refuses=[
+            Refusal("(batch)", (jnp.asarray(1.0),), {"size": 1, "exponent": 1.0}),
+            Refusal("size", (jnp.ones(1),), {"size": 0, "exponent": 1.0}),
+            Refusal("exponent", (jnp.ones(1),), {"size": 1, "exponent": 1.5}),
+        ],
+    ),
+]
