@@ -20,7 +20,7 @@ FEED_LOCK = 30_000.0  # kg of accumulated feed: the recipe has no more
 
 
 class Inputs(NamedTuple):
-    """What the actuators deliver during one control period.
+    """Positions of the actuators during one control period.
 
     Attributes:
         feed: kg/h.
@@ -38,17 +38,15 @@ def at_start(dtype: DTypeLike) -> Inputs:
     return Inputs(*(jnp.asarray(value, dtype) for value in START))
 
 
-def deliver(action: Float[Array, " act"], last: Inputs, fed: Scalar, hours: float) -> Inputs:
-    """What the actuators deliver when ``action`` is demanded.
+def moved(action: Float[Array, " act"], last: Inputs) -> Inputs:
+    """Where the actuators go when ``action`` is demanded.
 
     Args:
         action: Demand in kg/h and K. A channel that is NaN leaves its actuator where it is.
-        last: What they delivered in the last period.
-        fed: Feed accumulated so far, kg.
-        hours: Control period.
+        last: Their last positions.
 
     Returns:
-        Inside range and slew limit; the feed never exceeds what is left of the recipe.
+        The new positions, inside range and slew limit.
 
     Raises:
         ValueError: If the action has another shape than ``(3,)``.
@@ -56,10 +54,23 @@ def deliver(action: Float[Array, " act"], last: Inputs, fed: Scalar, hours: floa
     if action.shape != (len(ACTION),):
         raise ValueError(f"an action has shape ({len(ACTION)},), got {action.shape}")
     position = jnp.stack(last)
-    slew = jnp.asarray(SLEWS, position.dtype)
-    wanted = jnp.where(jnp.isnan(action), position, action).astype(position.dtype)
-    inside = jnp.clip(wanted, jnp.asarray(lows(ACTION)), jnp.asarray(highs(ACTION)))
-    feed, jacket, exchanger = jnp.clip(inside, position - slew, position + slew)
-    left = jnp.maximum(FEED_LOCK - fed, 0) / hours
     dtype = position.dtype
-    return Inputs(jnp.minimum(feed, left).astype(dtype), jacket.astype(dtype), exchanger)
+    slew, low, high = (jnp.asarray(x, dtype) for x in (SLEWS, lows(ACTION), highs(ACTION)))
+    wanted = jnp.where(jnp.isnan(action), position, action.astype(dtype))
+    inside = jnp.clip(wanted, low, high)
+    return Inputs(*jnp.clip(inside, position - slew, position + slew))
+
+
+def delivered(inputs: Inputs, fed: Scalar, hours: float) -> Inputs:
+    """What flows into the reactor: an open feed valve gives nothing once the recipe is used up.
+
+    Args:
+        inputs: Positions of the actuators.
+        fed: Feed accumulated so far, kg.
+        hours: Control period.
+
+    Returns:
+        The inputs, with the feed limited to what is left of the recipe over this period.
+    """
+    left = jnp.maximum(FEED_LOCK - fed, 0) / hours
+    return inputs._replace(feed=jnp.minimum(inputs.feed, left))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_core import PID, Spec, Step
 from neorl_envs._operators import OperatorPlan
-from neorl_envs.chemical_reactor._actuators import ACTION, SLEWS, Inputs, at_start, deliver
+from neorl_envs.chemical_reactor._actuators import ACTION, SLEWS, Inputs, at_start, delivered, moved
 from neorl_envs.chemical_reactor._dynamics import advance
 from neorl_envs.chemical_reactor._objective import (
     ADIABATIC_LIMIT,
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
     Attributes:
         plant: The nine balances.
-        inputs: What the actuators delivered last.
+        inputs: Positions of the actuators.
         time: Steps since the start of the batch.
     """
 
@@ -140,10 +140,11 @@ class ChemicalReactor(eqx.Module):
 
         Returns:
             The state after the step and what the plant answered. ``applied`` is the action after
-            range, slew limit and feed lock.
+            range and slew limit: the positions of the actuators.
         """
-        inputs = deliver(action, state.inputs, state.plant.m_acc, HOURS)
-        plant = advance(params, state.plant, inputs, HOURS, substeps=self.substeps)
+        inputs = moved(action, state.inputs)
+        flows = delivered(inputs, state.plant.m_acc, HOURS)
+        plant = advance(params, state.plant, flows, HOURS, substeps=self.substeps)
         new = State(plant, inputs, state.time + 1)
         info = inspect(params, plant)
         terminated = info.success | info.trip
