@@ -51,11 +51,14 @@ class EvaluationConfig:
     Attributes:
         starts: Number of common starts that every policy is evaluated on.
         seed: Of the starts.
+        curve_starts: Number of other starts on which policies are followed while they train; zero
+            follows them on held-out rows alone.
         candidate: The algorithm whose policy is handed over; its first seed is taken.
     """
 
-    starts: int = 100
+    starts: int = 128
     seed: int = 1
+    curve_starts: int = 8
     candidate: str = "iql"
 
 
@@ -93,19 +96,19 @@ class Config:
         data: Where the experience comes from.
         penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
         training: What is trained, and for how long.
-        algorithms: Hyperparameters of every learner, by name.
         evaluation: Evaluation in the simulator.
         checkpoints: How often the state is written.
         output: Where results go.
+        algorithms: Hyperparameters of every learner, by name.
     """
 
     data: DataConfig = DataConfig()
     penalty: dict[str, float] = dataclasses.field(default_factory=dict)
     training: TrainingConfig = TrainingConfig()
-    algorithms: Any = None
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()
+    algorithms: Any = None
 
 
 DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
@@ -181,10 +184,13 @@ def validate(config: Config) -> None:
     _require_distinct("training.algorithms", training.algorithms)
     _require(bool(training.seeds), "training.seeds is empty; give at least one whole number")
     _require_distinct("training.seeds", training.seeds)
-    for name, seeds in (("training.seeds", training.seeds), ("data.seed", (data.seed,))):
-        _require(
-            all(0 <= seed < 2**31 for seed in seeds), f"{name} must be from 0 to 2^31 - 1: {seeds}"
-        )
+    for name, seeds in (
+        ("training.seeds", training.seeds),
+        ("data.seed", (data.seed,)),
+        ("evaluation.seed", (config.evaluation.seed,)),
+    ):
+        fine = all(0 <= seed < 2**31 for seed in seeds)
+        _require(fine, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
     for name in training.algorithms:
         _validate_algorithm(name, hyperparameters(config, name), training.block)
     _validate_counts(config)
@@ -226,6 +232,10 @@ def _validate_counts(config: Config) -> None:
     _require(
         config.evaluation.starts >= 2,
         f"evaluation.starts must be at least 2, got {config.evaluation.starts}",
+    )
+    _require(
+        config.evaluation.curve_starts >= 0,
+        f"evaluation.curve_starts must not be negative, got {config.evaluation.curve_starts}",
     )
 
 

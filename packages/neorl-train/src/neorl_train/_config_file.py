@@ -23,8 +23,8 @@ def load_toml(path: Path, default: T) -> T:
         The same type as ``default``.
 
     Raises:
-        BadInputError: If the file is missing or no TOML, a key is unknown (with the nearest name) or
-            a value is of another type than its field; file and key are named.
+        BadInputError: If the file is missing or no TOML, a key is unknown (with the nearest name)
+            or a value is of another type than its field; file and key are named.
     """
     try:
         with path.open("rb") as file:

@@ -63,6 +63,28 @@ def is_full_disk(error: BaseException | None) -> bool:
     return False
 
 
+def require_room(folder: Path, size: int) -> None:
+    """Fails before anything is written where ``size`` more bytes would not fit.
+
+    Args:
+        folder: Made where it is missing.
+        size: In bytes.
+
+    Raises:
+        OSError: If the disk is full or the size is above the limit of the process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    trial = folder / ".room"
+    with trial.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+        except OSError as error:
+            if error.errno in FULL:
+                raise
+        finally:
+            trial.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def one_line_when_full(what: str, advice: str) -> Iterator[None]:
     """Turns the errors of a full disk into one line.

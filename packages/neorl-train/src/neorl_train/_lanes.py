@@ -3,7 +3,7 @@
 import concurrent.futures
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from neorl_agents import Algorithm
 from neorl_core import DataStatistics, Policy, Spec, Transition, as_arrays
 from neorl_train._loop import run_keys, train_block
 
+Device: TypeAlias = Any
 Metrics = dict[str, jax.Array]
 
 PROGRAM_FORM = "one program per seed, queued on one device; every core is a device"
@@ -53,14 +54,14 @@ class SeedLanes:
         algorithm: Algorithm,
         data: TrainingData,
         seeds: Sequence[int],
-        devices: Sequence[jax.Device],
+        devices: Sequence[Device],
     ) -> None:
         used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
         self._algorithm = as_arrays(algorithm)
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
         wanted = {name: getattr(data.rows, name) for name in algorithm.fields}
-        rows = Transition(**{name: wanted.get(name) for name in Transition._fields})
+        rows = Transition(*(wanted.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
         self._rows = {device: jax.device_put(rows, device) for device in used}
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]
@@ -68,7 +69,7 @@ class SeedLanes:
         self._states = self._placed(
             [algorithm.init(data.spec, data.statistics, initial) for initial, _ in keys]
         )
-        self._programs: dict[jax.Device, Any] = {}
+        self._programs: dict[Device, Any] = {}
 
     def compile(self, cycles: int) -> None:
         """Compiles the block of ``cycles`` calls of ``update``, once for each device."""
@@ -92,11 +93,6 @@ class SeedLanes:
             metrics.append(means)
         return metrics
 
-    def policies(self) -> list[Policy]:
-        """The present policies, copied, so that they outlive the next block."""
-        found = [self._algorithm.policy(state) for state in self._states]
-        return jax.tree.map(np.array, found)
-
     def snapshot(self) -> dict[str, Any]:
         """All states and keys on the host, stacked by seed; waits for the devices.
 
@@ -108,12 +104,19 @@ class SeedLanes:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Puts back what :meth:`snapshot` gave."""
-        treedef = jax.tree.structure(self._states[0])
-        leaves = jax.tree.leaves(snapshot["state"])
-        self._states = self._placed(
-            [treedef.unflatten([leaf[lane] for leaf in leaves]) for lane in range(len(self.seeds))]
-        )
+        self._states = self._placed(self._unstacked(snapshot["state"]))
         self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
+
+    def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
+        """The policies of a snapshot, one for each seed, with host arrays."""
+        states = self._unstacked(snapshot["state"])
+        return [self._algorithm.policy(state) for state in states]
+
+    def _unstacked(self, stacked: Any) -> list[Any]:
+        leaves, treedef = jax.tree.flatten(stacked)
+        return [
+            treedef.unflatten([leaf[lane] for leaf in leaves]) for lane in range(len(self.seeds))
+        ]
 
     def _placed(self, values: list[Any]) -> list[Any]:
         return [
@@ -135,6 +138,6 @@ class SeedLanes:
         return train_block.lower(*self._arguments(lane, 0), cycles=cycles).compile()
 
 
-def devices_for(seeds: Sequence[int]) -> list[jax.Device]:
+def devices_for(seeds: Sequence[int]) -> list[Device]:
     """As many devices of this process as there are seeds to keep busy."""
     return list(jax.local_devices())[: len(seeds)]

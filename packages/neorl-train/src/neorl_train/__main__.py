@@ -1,0 +1,7 @@
+"""``python -m neorl_train`` is the command ``neorl-train``."""
+
+import sys
+
+from neorl_train._cli import main
+
+sys.exit(main())

@@ -1,0 +1,209 @@
+"""From a source to what is trained on: the log, the declared penalties, the split."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import Spec, Transition, penalised_reward
+from neorl_envs import (
+    Dataset,
+    DatasetError,
+    collect_log,
+    data_statistics,
+    environment_names,
+    make,
+    read_dataset,
+    split_episodes,
+    write_dataset,
+)
+from neorl_train._config import DEMO_PENALTY, Config
+from neorl_train._errors import BadInputError, one_line, unknown_name
+from neorl_train._lanes import TrainingData
+
+CACHE = ".logs"
+SUFFIXES = (".h5", ".hdf5", ".npz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experience:
+    """What a run learns from and is judged on.
+
+    Attributes:
+        dataset: The whole log, with the plant's own reward.
+        held_out: Episodes of it that training does not see, with the plant's own reward.
+        training: The rest, with the penalised reward.
+    """
+
+    dataset: Dataset
+    held_out: Dataset
+    training: TrainingData
+
+
+def is_environment(source: str) -> bool:
+    """Whether a source names an environment; otherwise it is the path of a file.
+
+    Raises:
+        BadInputError: If it is neither; the nearest environment is named.
+    """
+    if source in environment_names():
+        return True
+    if Path(source).exists() or source.endswith(SUFFIXES) or os.sep in source:
+        return False
+    raise unknown_name("environment (and no such dataset file)", source, environment_names())
+
+
+def data_keys(config: Config) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of the collection and of the split."""
+    collect, split = jax.random.split(jax.random.key(config.data.seed))
+    return collect, split
+
+
+def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
+    """Penalty of every cost, by name: as configured, else as declared for the environment.
+
+    Args:
+        config: Validated.
+        names: Of the cost channels.
+
+    Raises:
+        BadInputError: If a cost has no penalty, or a penalty no cost.
+    """
+    declared = DEMO_PENALTY.get(config.data.source, {}) | config.penalty
+    for name in config.penalty:
+        if name not in names:
+            raise unknown_name("cost in penalty", name, names)
+    missing = [name for name in names if name not in declared]
+    if missing:
+        raise BadInputError(
+            f"penalty.{missing[0]} is not declared; say what one unit of that cost takes off the "
+            f"reward, for example `--penalty {missing[0]} 0.5`"
+        )
+    return {name: declared[name] for name in names}
+
+
+def log_file(config: Config, run_dataset: Path) -> Path:
+    """Where the log of a run lies: in the run, or where the user keeps it."""
+    source = config.data.source
+    return run_dataset if is_environment(source) else Path(source).absolute()
+
+
+def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> None:
+    """Puts the environment's log into a run, from the cache of the runs' folder if it is there.
+
+    Args:
+        config: Whose source is an environment.
+        run_dataset: Destination; kept if it is there.
+        say: Told in one line where the log came from.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    if run_dataset.exists():
+        return
+    name = _cache_name(config)
+    cached = Path(config.output.directory) / CACHE / f"{name}.h5"
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        env = make(config.data.source)
+        key, _ = data_keys(config)
+        write_dataset(cached, collect_log(env, n_steps=config.data.steps, key=key))
+    else:
+        say(f"log taken from {cached}")
+    partial_copy = run_dataset.with_name(f".{run_dataset.name}.partial")
+    partial_copy.unlink(missing_ok=True)
+    try:
+        os.link(cached, partial_copy)
+    except OSError:
+        shutil.copyfile(cached, partial_copy)
+    os.replace(partial_copy, run_dataset)
+
+
+def _cache_name(config: Config) -> str:
+    """A digest of all that the log is a function of, the code included."""
+    code = hashlib.sha256()
+    for package in ("neorl_core", "neorl_envs"):
+        root = Path(str(resources.files(package)))
+        for path in sorted(root.rglob("*.py")):
+            code.update(path.read_bytes())
+    what = {
+        "source": config.data.source,
+        "steps": config.data.steps,
+        "seed": config.data.seed,
+        "code": code.hexdigest(),
+        "jax": metadata.version("jax"),
+    }
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def read_log(path: Path) -> Dataset:
+    """Reads a log.
+
+    Raises:
+        BadInputError: In one line, if it is missing, damaged or of no known format.
+    """
+    try:
+        return read_dataset(path)
+    except DatasetError as error:
+        raise BadInputError(one_line(error)) from error
+
+
+def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> Experience:
+    """Splits a log and takes the declared penalties off the reward of the training part.
+
+    Args:
+        config: Validated.
+        dataset: The whole log.
+        penalty: Of every cost, in the order of the specification.
+
+    Raises:
+        BadInputError: If the log cannot be split, or every row of the training part is masked.
+    """
+    _, key = data_keys(config)
+    try:
+        part, held_out = split_episodes(dataset, 1 - config.data.held_out, key)
+        part = _penalised(part, list(penalty.values()))
+        statistics = data_statistics(part)
+    except ValueError as error:
+        raise BadInputError(f"{config.data.source}: {one_line(error)}") from error
+    mask = np.asarray(part.transitions.mask)
+    rows = jax.tree.map(partial(_rows, mask), part.transitions._replace(mask=None))
+    return Experience(dataset, held_out, TrainingData(rows, statistics, part.spec))
+
+
+def _penalised(dataset: Dataset, prices: list[float]) -> Dataset:
+    columns = dataset.transitions
+    reward, cost = jnp.asarray(columns.reward), jnp.asarray(columns.cost)
+    reward = np.asarray(penalised_reward(reward, cost, jnp.asarray(prices, jnp.float32)))
+    return dataclasses.replace(dataset, transitions=columns._replace(reward=reward))
+
+
+def _rows(mask: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return np.asarray(column) if mask.all() else np.asarray(column)[mask]
+
+
+def probe_observations(rows: Transition, count: int = 64) -> np.ndarray:
+    """Observations spread over the log, to prove parity on; the log repeats if it is shorter."""
+    positions = np.linspace(0, len(rows.obs) - 1, count).round().astype(np.int64)
+    return np.asarray(rows.obs)[positions]
+
+
+def action_half_range(spec: Spec) -> np.ndarray:
+    """Half the range of every action channel, in its unit."""
+    return np.array([(c.high - c.low) / 2 for c in spec.action], np.float32)
+
+
+def plant(source: str) -> Any:
+    """The environment of a source, or ``None`` where the source is a file."""
+    return make(source) if is_environment(source) else None

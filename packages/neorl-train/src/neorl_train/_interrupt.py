@@ -1,0 +1,63 @@
+"""Ctrl-C and friends: at once where that is safe, at the end of the block while training."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from neorl_train._errors import InterruptedRunError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignal:
+    """Turns signals into :class:`InterruptedRunError`, now or, while :meth:`later`, on request.
+
+    A context manager; outside the main thread it does nothing.
+
+    Args:
+        say: Told in one line that a signal was noticed and will be heeded later.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._later = False
+        self._before: dict[int, Any] = {}
+        self.number: int | None = None
+
+    def __enter__(self) -> "StopSignal":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._heed) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """Within, the first signal only sets :attr:`number`; a second one stops at once."""
+        self._later = True
+        try:
+            yield
+        finally:
+            self._later = False
+
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
+
+    def check(self) -> None:
+        """Raises :class:`InterruptedRunError` if a signal came."""
+        if self.number is not None:
+            raise InterruptedRunError(self.number)
+
+    def _heed(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._later and self.number is None:
+            self.number = number
+            self._say("stopping at the end of this block; once more to stop at once")
+            return
+        raise InterruptedRunError(number)

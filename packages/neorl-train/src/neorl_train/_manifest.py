@@ -1,0 +1,128 @@
+"""What a checkpoint must contain, leaf by leaf: names, shapes, types and digests."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_train._errors import BadInputError
+
+SCHEMA = 1
+
+
+class DamagedError(Exception):
+    """Stored bytes are not those that were saved."""
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by dotted path, in the order of the tree."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in flat}
+
+
+def stored_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves that are written: those of size zero are left out, for Orbax hangs on them."""
+    return {
+        name: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        for name, leaf in named_leaves(tree).items()
+        if leaf.size
+    }
+
+
+def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a tree of arrays.
+
+    Args:
+        tree: NumPy or JAX arrays, typed keys among them.
+        identity: What the tree belongs to, as plain JSON: run, algorithm, step.
+
+    Returns:
+        A JSON object with a digest over itself.
+    """
+    leaves = {
+        name: {**_form(leaf), "sha256": leaf_digest(leaf)}
+        for name, leaf in named_leaves(tree).items()
+    }
+    body = {"schema": SCHEMA, "identity": dict(identity), "leaves": leaves}
+    return {**body, "digest": _digest(body)}
+
+
+def leaf_digest(leaf: Any) -> str:
+    """SHA-256 of the values of one array, of a typed key those of its data."""
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return hashlib.sha256(np.ascontiguousarray(np.asarray(leaf)).tobytes()).hexdigest()
+
+
+def tree_digest(tree: Any) -> str:
+    """SHA-256 over the names and values of all leaves."""
+    digests = {name: leaf_digest(leaf) for name, leaf in named_leaves(tree).items()}
+    return f"sha256:{_digest(digests)}"
+
+
+def check_manifest(manifest: Any) -> None:
+    """Refuses a manifest whose digest is not its own.
+
+    Raises:
+        DamagedError: Saying so.
+    """
+    if not isinstance(manifest, Mapping) or manifest.get("schema") != SCHEMA:
+        raise DamagedError("its manifest is not one of this version")
+    body = {name: value for name, value in manifest.items() if name != "digest"}
+    if manifest.get("digest") != _digest(body):
+        raise DamagedError("its manifest has changed since it was written")
+
+
+def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> None:
+    """Refuses to restore into a tree of another form; nothing is ever cast.
+
+    Args:
+        template: Arrays or ``jax.ShapeDtypeStruct``, as the tree was when it was saved.
+        manifest: Of the checkpoint.
+        where: Names the checkpoint in messages.
+
+    Raises:
+        BadInputError: Naming the first path that is missing, unexpected, or of another shape or
+            type.
+    """
+    expected, found = named_leaves(template), manifest["leaves"]
+    for name, leaf in expected.items():
+        if name not in found:
+            raise BadInputError(
+                f"{where} has no {name}; it was written by another version or algorithm"
+            )
+        ours, theirs = _form(leaf), {key: found[name][key] for key in ("shape", "dtype")}
+        if ours != theirs:
+            raise BadInputError(
+                f"{where}: {name} is {theirs['dtype']}{theirs['shape']}, "
+                f"expected {ours['dtype']}{ours['shape']}"
+            )
+    extra = [name for name in found if name not in expected]
+    if extra:
+        raise BadInputError(
+            f"{where} has {extra[0]}, which is not expected; "
+            "it was written by another version or algorithm"
+        )
+
+
+def check_leaves(leaves: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Compares loaded values with the digests that were taken when they were saved.
+
+    Raises:
+        DamagedError: Naming the first leaf that differs.
+    """
+    for name, leaf in leaves.items():
+        if leaf_digest(leaf) != manifest["leaves"][name]["sha256"]:
+            raise DamagedError(f"the values of {name} have changed since they were written")
+
+
+def _form(leaf: Any) -> dict[str, Any]:
+    return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

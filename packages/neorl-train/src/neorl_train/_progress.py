@@ -1,0 +1,104 @@
+"""Progress all along: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from typing import Any, TextIO
+
+PLAIN_INTERVAL = 5.0
+"""Seconds between two plain lines of one stage."""
+
+
+class Reporter:
+    """Says what is going on, and how far it is.
+
+    Args:
+        stream: Where to; a live bar if it is a terminal.
+        quiet: Say nothing but what :meth:`say` is given.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._live: Any = None
+        self._task: Any = None
+        self._name, self._unit, self._total = "", "", 0.0
+        self._begun = self._printed = self._first = 0.0
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        if self._live is not None:
+            self._live.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        else:
+            print(line, file=self._stream, flush=True)
+
+    def stage(self, name: str, *, total: float = 0.0, done: float = 0.0, unit: str = "") -> None:
+        """Begins a stage and ends the one before.
+
+        Args:
+            name: What is going on.
+            total: How much there is to do; zero where that is not known.
+            done: How much of it is done already.
+            unit: What is counted.
+        """
+        self.end()
+        self._name, self._unit, self._total = name, unit, total
+        self._begun = self._printed = time.monotonic()
+        self._first = done
+        if self._quiet:
+            return
+        if self._stream.isatty():
+            self._live = _live_bar(self._stream, known=total > 0)
+            self._task = self._live.add_task(name, total=total or None, completed=done, text="")
+            self._live.start()
+        else:
+            self.say(f"{name} ...")
+
+    def update(self, done: float, text: str = "") -> None:
+        """How much of the stage is done, and what is worth saying about it."""
+        if self._quiet:
+            return
+        now = time.monotonic()
+        text = f"{self._pace(done, now)}  {text}".strip()
+        if self._live is not None:
+            self._live.update(self._task, completed=done, text=text)
+        elif now - self._printed >= PLAIN_INTERVAL:
+            self._printed = now
+            share = f"{done / self._total:.0%}  " if self._total else ""
+            self.say(f"{self._name}  {share}{text}")
+
+    def end(self, text: str = "") -> None:
+        """Ends the stage; says how long it took."""
+        if not self._name:
+            return
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        name, self._name = self._name, ""
+        if not self._quiet:
+            seconds = time.monotonic() - self._begun
+            self.say(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
+
+    def drop(self) -> None:
+        """Ends the stage without a word, for an error follows."""
+        live, self._live, self._name = self._live, None, ""
+        if live is not None:
+            live.stop()
+
+    def _pace(self, done: float, now: float) -> str:
+        elapsed, gained = now - self._begun, done - self._first
+        if not self._total or elapsed <= 0 or gained <= 0:
+            return ""
+        rate = gained / elapsed
+        left = max(self._total - done, 0) / rate
+        return f"{rate:,.0f} {self._unit}/s  {left:.0f} s left"
+
+
+def _live_bar(stream: TextIO, *, known: bool) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
+    if known:
+        columns += [BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f} %")]
+    columns += [TimeElapsedColumn(), TextColumn("{task.fields[text]}")]
+    return Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
