@@ -1,0 +1,91 @@
+"""Every "I only want ..." line of the README, in a fresh environment, with pip alone."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+README = (Path(__file__).resolve().parent.parent.parent / "README.md").read_text()
+
+
+class Line(NamedTuple):
+    """One row of the README's table."""
+
+    wanted: str
+    install: str
+    attempt: str
+    megabytes: int
+
+
+def table() -> list[Line]:
+    rows = re.findall(r"(?m)^\| (.+) \| `(python -m pip .+)` \| `(.+)` \| (\d+) \|$", README)
+    return [Line(wanted, install, attempt, int(size)) for wanted, install, attempt, size in rows]
+
+
+def five_lines() -> str:
+    (block,) = re.findall(r"```python\n(.+?)```", README, flags=re.DOTALL)
+    assert len(block.strip().splitlines()) <= 6
+    return block
+
+
+class Environment:
+    """A fresh virtual environment, used from the copy of the checkout."""
+
+    def __init__(self, place: Path, clone: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+        self.place, self.clone = place, clone
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "PYTHON", "JAX_"))}
+        self.variables = {**kept, "PATH": f"{place / 'bin'}{os.pathsep}{kept['PATH']}"}
+        self.variables.pop("VIRTUAL_ENV", None)
+        self.empty = self.megabytes()
+
+    def run(self, command: str, **options: str) -> str:
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.clone,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            **options,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def megabytes(self) -> float:
+        size = subprocess.run(["du", "-s", "-B1", str(self.place)], capture_output=True, text=True)
+        return int(size.stdout.split()[0]) / 1e6
+
+    def distributions(self) -> set[str]:
+        listed = self.run("python -m pip list --format freeze")
+        return {line.partition("==")[0] for line in listed.splitlines()}
+
+
+def test_the_table_has_the_lines_that_were_promised() -> None:
+    installs = " ".join(line.install for line in table())
+    for name in ("core", "envs", "agents", "safety", "deploy"):
+        assert f"./packages/neorl-{name}" in installs
+    assert "--find-links dist" in installs
+    assert README.count("unrelated project") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", table(), ids=lambda line: line.wanted)
+def test_a_line_installs_and_works(line: Line, clone: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv", clone)
+    environment.run(line.install)
+    environment.run("python -m pip check")
+    assert environment.run(line.attempt).strip() or "import neorl_envs" in line.attempt
+    grown = environment.megabytes() - environment.empty
+    assert grown == pytest.approx(line.megabytes, rel=0.15), f"{grown:.0f} MB"
+    heavy = {"mlflow", "mlflow-skinny", "orbax-checkpoint", "SQLAlchemy", "sqlalchemy", "torch"}
+    assert not environment.distributions() & heavy
+    if "neorl-deploy`" in f"{line.install}`":
+        assert environment.distributions() <= {"neorl-deploy", "numpy", "pip", "setuptools"}
+    if line.wanted == "the mathematics":
+        environment.run("python -", input=five_lines())
