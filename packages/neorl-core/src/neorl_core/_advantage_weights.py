@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._masked_mean import masked_mean
+from neorl_core._require import require_positive, require_same_shape
 
 
 def advantage_weights(
@@ -17,11 +18,16 @@ def advantage_weights(
 
     Args:
         advantage: Any shape.
-        temperature: Inverse temperature, not negative; 0 gives plain regression.
-        ceiling: Largest weight, positive.
+        temperature: Inverse temperature, not negative; 0 gives plain regression. Not checked
+            under ``jit``.
+        ceiling: Largest weight, positive. Not checked under ``jit``.
 
     Returns:
         The weights, same shape, without gradient. Finite for every advantage that is not NaN.
+
+    Raises:
+        ValueError: If a concrete ``temperature`` is negative or a concrete ``ceiling`` is not
+            positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -31,6 +37,8 @@ def advantage_weights(
     Source: Peng et al., Advantage-weighted regression, arXiv 1910.00177; the ceiling as in
     implicit Q-learning, arXiv 2110.06169.
     """
+    require_positive("temperature", temperature, or_zero=True)
+    require_positive("ceiling", ceiling)
     exponent = jnp.minimum(temperature * advantage, jnp.log(ceiling))
     weights = jnp.minimum(jnp.exp(exponent), ceiling).astype(jnp.asarray(advantage).dtype)
     return jax.lax.stop_gradient(weights)
@@ -55,7 +63,13 @@ def scaled_advantage(
     Returns:
         The scaled advantage, same shape, zero where ``mask`` is false. No gradient through the
         standard deviation.
+
+    Raises:
+        ValueError: If the shapes differ, or ``epsilon`` is not positive.
     """
+    require_positive("epsilon", epsilon)
+    if mask is not None:
+        require_same_shape("advantage", advantage, "mask", mask)
     counted = advantage if mask is None else jnp.where(mask, advantage, 0)
     mean = masked_mean(counted, mask)
     std = jnp.sqrt(masked_mean(jnp.square(counted - mean), mask))

@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._require import floats, known, require_same_shape
@@ -42,7 +43,7 @@ def soft_clamp(
     Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
     dynamics models, arXiv 1805.12114, appendix A.1.
     """
-    if known((low, high)) and not bool(jnp.all(jnp.asarray(low) < jnp.asarray(high))):
+    if known((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
         raise ValueError(f"low must be below high, got {low} and {high}")
     x = floats(x)
     below, above = like(low, x), like(high, x)

@@ -1,6 +1,7 @@
 """The two limits every actuator has: a range and a speed."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._require import floats, known, require_positive, require_same_shape
@@ -32,7 +33,7 @@ def project_box(
     """
     require_same_shape("x", x, "low", low)
     require_same_shape("x", x, "high", high)
-    if known((low, high)) and bool(jnp.any(jnp.asarray(low) > jnp.asarray(high))):
+    if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(f"low must not be above high, got {low} and {high}")
     x = floats(x)
     return jnp.minimum(jnp.maximum(x, like(low, x)), like(high, x))
@@ -71,7 +72,7 @@ def limit_rate(
     require_same_shape("x", x, "previous", previous)
     require_same_shape("x", x, "rate", rate)
     require_positive("dt", dt)
-    if known(rate) and not bool(jnp.all(jnp.asarray(rate) >= 0)):
+    if known(rate) and not np.all(np.asarray(rate) >= 0):
         raise ValueError(f"rate must not be negative, got {rate}")
     x, previous = floats(x), floats(previous)
     reach = like(rate, x) * like(dt, x)

@@ -5,6 +5,8 @@ from typing import TypeVar
 import jax
 from jaxtyping import Array, Float
 
+from neorl_core._require import require_probability, require_same_shape
+
 Tree = TypeVar("Tree")
 
 
@@ -19,11 +21,21 @@ def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tre
     Returns:
         The new target; dtypes are those of ``target``.
 
+    Raises:
+        ValueError: If structures or shapes differ, or a concrete ``rate`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, rate=0.25)["w"].tolist()
+        [0.25, 0.25]
+
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
+    require_probability("rate", rate, closed=True)
 
     def towards(old: Array, new: Array) -> Array:
+        require_same_shape("a leaf of target", old, "its leaf of online", new)
         return ((1 - rate) * old + rate * new).astype(old.dtype)
 
     return jax.tree.map(towards, target, online)

@@ -25,11 +25,13 @@ class Affine:
 
     def to_scaled(self, physical: Float[ArrayLike, "*batch channel"]) -> Array:
         """Physical units to scaled ones, shape unchanged."""
-        return (physical - self.offset) / self.scale
+        physical = jnp.asarray(physical)
+        return (physical - _beside(physical, self.offset)) / _beside(physical, self.scale)
 
     def to_physical(self, scaled: Float[ArrayLike, "*batch channel"]) -> Array:
         """Scaled units to physical ones, shape unchanged."""
-        return scaled * self.scale + self.offset
+        scaled = jnp.asarray(scaled)
+        return scaled * _beside(scaled, self.scale) + _beside(scaled, self.offset)
 
 
 def unit_interval(channels: Sequence[Channel]) -> Affine:
@@ -62,3 +64,7 @@ def standardiser(
         The map.
     """
     return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))
+
+
+def _beside(batch: Array, channels: Float[Array, " channel"]) -> Array:
+    return jnp.reshape(channels, (1,) * (batch.ndim - 1) + channels.shape)

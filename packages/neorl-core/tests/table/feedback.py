@@ -1,0 +1,393 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import (
+    PID,
+    Affine,
+    BaseStock,
+    ConstantPolicy,
+    StateFeedback,
+    UniformPolicy,
+    limit_rate,
+    project_box,
+    standardiser,
+)
+from neorl_core.testing import (
+    ROWS as ROW_COUNT,
+)
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
+
+ACT, OBS = 2, 3
+
+
+# Limits.
+
+
+def nearest_in_the_box(x, low, high):
+    return np.asarray([sorted((a, v, b))[1] for v, a, b in zip(x, low, high, strict=True)])
+
+
+def idempotent_and_not_expansive(x, low, high):
+    once = np.asarray(mapped(project_box, x, low, high))
+    np.testing.assert_array_equal(mapped(project_box, once, low, high), once)
+    other = np.asarray(mapped(project_box, x + 2, low, high))
+    assert np.all(np.abs(other - once) <= 2 + 1e-4)
+    assert np.all((once >= low) & (once <= high))
+
+
+def box(x, low, width):
+    return project_box(x, low, low + width)
+
+
+def boxed_by_hand(x, low, width):
+    return nearest_in_the_box(x, low, np.float64(np.float32(low) + np.float32(width)))
+
+
+def box_law(x, low, width):
+    idempotent_and_not_expansive(x, low, low + width)
+
+
+def reachable_by_cases(x, previous, rate, *, dt):
+    reach = rate * dt
+    return np.asarray(
+        [p + min(max(v - p, -r), r) for v, p, r in zip(x, previous, reach, strict=True)]
+    )
+
+
+def arrives_to_the_bit_and_never_too_fast(x, previous, rate, *, dt):
+    free = np.full_like(rate, np.inf)
+    np.testing.assert_array_equal(mapped(limit_rate, x, previous, free, dt=dt), x)
+    moved = np.abs(np.asarray(mapped(limit_rate, x, previous, rate, dt=dt)) - previous)
+    assert np.all(moved <= rate * dt * (1 + 1e-5) + 1e-4)
+    held = mapped(limit_rate, x, previous, np.zeros_like(rate), dt=dt)
+    np.testing.assert_array_equal(held, previous)
+
+
+# Scaling.
+
+
+def there_and_back(offset, scale, physical):
+    affine = Affine(offset, scale)
+    scaled = affine.to_scaled(physical)
+    return scaled, affine.to_physical(scaled)
+
+
+def scaled_by_hand(offset, scale, physical):
+    return (physical - offset) / scale, physical
+
+
+def ends_of_the_range(offset, scale, physical):
+    ends, _ = mapped(there_and_back, offset, scale, np.stack([offset - scale, offset + scale], 1))
+    assert_close(ends, np.broadcast_to(np.asarray([[-1.0], [1.0]]), ends.shape), atol=1e-3)
+
+
+def standardised(mean, std, x, *, epsilon):
+    return standardiser(mean, std, epsilon=epsilon).to_scaled(x)
+
+
+def standardised_by_hand(mean, std, x, *, epsilon):
+    return (x - mean) / (std + epsilon * np.maximum(1, np.abs(mean)))
+
+
+def one_std_is_at_most_one(mean, std, x, *, epsilon):
+    moved = np.asarray(mapped(standardised, mean, std, (mean + std)[:, None], epsilon=epsilon))
+    assert np.all(np.abs(moved) <= 1 + 1e-3)
+
+
+# Policies, by one step.
+
+
+def feedback_step(gain, setpoint, bias, obs):
+    policy = StateFeedback(gain, setpoint, bias, jnp.full(ACT, -50.0), jnp.full(ACT, 50.0))
+    _, action = policy(policy.sent(policy.initial_carry(), bias), obs)
+    return action
+
+
+def feedback_by_loops(gain, setpoint, bias, obs):
+    wanted = [
+        b - sum(k * (y - r) for k, y, r in zip(row, obs, setpoint, strict=True))
+        for row, b in zip(gain, bias, strict=True)
+    ]
+    return np.clip(wanted, -50, 50)
+
+
+def at_the_setpoint_it_rests(gain, setpoint, bias, obs):
+    assert_close(mapped(feedback_step, gain, setpoint, bias, setpoint), np.clip(bias, -50, 50))
+
+
+def order(level, position, obs):
+    policy = BaseStock(level, position, jnp.zeros(ACT), jnp.full(ACT, 60.0))
+    _, action = policy(policy.sent(policy.initial_carry(), level), obs)
+    return action
+
+
+def order_by_loops(level, position, obs):
+    have = [sum(w * y for w, y in zip(row, obs, strict=True)) for row in position]
+    return np.asarray([min(max(s - h, 0.0), 60.0) for s, h in zip(level, have, strict=True)])
+
+
+def ordering_restores_the_level(level, position, obs):
+    """Where no bound is met, position plus order is the level."""
+    placed = np.asarray(mapped(order, level, position, obs))
+    have = np.einsum("rao,ro->ra", position.astype(np.float64), obs)
+    inside = (placed > 0) & (placed < 60)
+    np.testing.assert_allclose((have + placed)[inside], level[inside], rtol=1e-3, atol=1e-2)
+
+
+def constant(action, obs, key):
+    policy = ConstantPolicy(action)
+    return policy(policy.sent(policy.initial_carry(), obs), obs, key)[1]
+
+
+def the_action(action, obs, key):
+    return action
+
+
+def blind(action, obs, key):
+    np.testing.assert_array_equal(mapped(constant, action, obs + 1, key), action)
+
+
+def uniform(low, obs, key):
+    policy = UniformPolicy(low, low + 2.0)
+    return policy(policy.sent(policy.initial_carry(), obs), obs, key)[1]
+
+
+def within_the_bounds(low, obs, key):
+    action = np.asarray(mapped(uniform, low, obs, key))
+    assert np.all((action >= low) & (action <= low + 2.0))
+    np.testing.assert_array_equal(mapped(uniform, low, obs + 1, key), action)
+
+
+# The PID, by sequences. Two loops on observations 2 and 0.
+
+MEASURED = (2, 0)
+STEPS = 6
+
+
+def bank(tuning, **overrides):
+    kp, ki, kd, tau, setpoint = tuning
+    return PID(
+        kp=kp,
+        ki=ki,
+        kd=kd,
+        tau=tau,
+        setpoint=setpoint,
+        bias=jnp.asarray([1.0, -2.0]),
+        low=jnp.asarray([-20.0, -30.0]),
+        high=jnp.asarray([25.0, 15.0]),
+        dt=jnp.asarray(0.5),
+        override_below=overrides.get("below", jnp.zeros(0)),
+        override_cap=overrides.get("cap", jnp.zeros(0)),
+        measured=MEASURED,
+        override_output=(0,) if overrides else (),
+        override_measured=(1,) if overrides else (),
+    )
+
+
+def pid_run(tuning, readings, sent, reports):
+    """Outputs along readings; after a step with its flag set, another action was sent."""
+    pid = bank(tuning, below=jnp.asarray([-5.0]), cap=jnp.asarray([3.0]))
+    start = pid, pid.initial_carry()
+    (_, carry), outputs = jax.lax.scan(pid_step, start, (readings, sent, reports))
+    return outputs, carry.integral, carry.derivative
+
+
+def pid_step(state, row):
+    (pid, carry), (reading, sent, reported) = state, row
+    carry, output = pid(carry, reading, None)
+    return (pid, pid.sent(carry, jnp.where(reported, sent, output))), output
+
+
+def pid_by_hand(tuning, readings, sent, reports):
+    """Each loop by itself, in the textbook's order, with the integral solved back for."""
+    outputs = np.zeros((STEPS, 2))
+    integrals, slopes = np.zeros(2), np.zeros(2)
+    bias, low, high, dt = (1.0, -2.0), (-20.0, -30.0), (25.0, 15.0), 0.5
+    for loop, channel in enumerate(MEASURED):
+        kp, ki, kd, tau, setpoint = (values[loop] for values in tuning)
+        integral, slope, before = 0.0, 0.0, None
+        for step in range(STEPS):
+            y = readings[step, channel]
+            rate = 0.0 if before is None else (y - before) / dt
+            slope = (tau * slope + dt * rate) / (tau + dt)
+            integral += ki * (setpoint - y) * dt
+            proportional = bias[loop] + kp * (setpoint - y) - kd * slope
+            top = min(high[loop], 3.0) if loop == 0 and readings[step, 1] < -5 else high[loop]
+            outputs[step, loop] = min(max(proportional + integral, low[loop]), top)
+            received = sent[step, loop] if reports[step] else outputs[step, loop]
+            if ki != 0:
+                integral = received - proportional
+            before = y
+        integrals[loop], slopes[loop] = integral, slope
+    return outputs, integrals, slopes
+
+
+def saturation_is_left_at_once(tuning, readings, sent, reports):
+    """However long it was saturated, an error of the other sign moves the output at once."""
+    kp, ki, kd, tau, setpoint = tuning
+    acting = kp + np.float32(0.125), ki + np.float32(0.125), 0 * kd, tau, setpoint
+    below = np.zeros((ROW_COUNT, STEPS, OBS), np.float32)
+    below[:, :, list(MEASURED)] = (setpoint - 500)[:, None, :]
+    below[:, -1, list(MEASURED)] = setpoint + 1
+    outputs = np.asarray(mapped(pid_run, acting, below, sent, np.zeros_like(reports))[0])
+    assert_close(outputs[:, STEPS - 2, 1], np.full(ROW_COUNT, 15.0))
+    assert np.all(outputs[:, -1, 1] < 15.0)
+
+
+def inside_the_limits(tuning, readings, sent, reports):
+    outputs = np.asarray(mapped(pid_run, tuning, readings, sent, reports)[0])
+    assert np.all(outputs >= np.asarray([-20.0, -30.0]))
+    assert np.all(outputs <= np.asarray([25.0, 15.0]))
+
+
+GAIN = reals(0, 3)
+TUNING = st.tuples(
+    rows(2, elements=GAIN),
+    rows(2, elements=st.one_of(st.just(0.0), reals(0.03125, 2))),
+    rows(2, elements=GAIN),
+    rows(2, elements=reals(0, 4)),
+    rows(2, elements=reals(-20, 20)),
+)
+PID_SAMPLE = st.tuples(
+    TUNING,
+    rows(STEPS, OBS, elements=reals(-40, 40)),
+    rows(STEPS, 2, elements=reals(-20, 15)),
+    st.lists(st.tuples(*[st.booleans()] * STEPS), min_size=ROW_COUNT, max_size=ROW_COUNT).map(
+        np.asarray
+    ),
+)
+CALM = tuple(np.zeros(2) for _ in range(5))
+LOWS, HIGHS = rows(ACT, elements=reals(-9, -1)), rows(ACT, elements=reals(1, 9))
+ONE = jnp.ones(1)
+SECOND = {"dt": 1.0}
+POSITIVE = reals(0.0625, 50)
+
+ROWS = [
+    Row(
+        box,
+        name="project_box",
+        sample=st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50))),
+        oracle=boxed_by_hand,
+        laws=[box_law],
+        edges=[Edge((np.zeros(2), np.zeros(2), np.zeros(2))), Edge((np.zeros(0),) * 3)],
+    ),
+    Row(
+        project_box,
+        sample=st.tuples(rows(ACT), LOWS, HIGHS),
+        oracle=nearest_in_the_box,
+        laws=[idempotent_and_not_expansive],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(1), jnp.ones(2))),
+            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3))),
+            Refusal("low must not be above high", (jnp.ones(1), jnp.ones(1), jnp.zeros(1))),
+        ],
+    ),
+    Row(
+        limit_rate,
+        sample=st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50))),
+        options=reals(0.125, 4).map(lambda dt: {"dt": dt}),
+        oracle=reachable_by_cases,
+        laws=[arrives_to_the_bit_and_never_too_fast],
+        edges=[
+            Edge((np.ones(2), np.ones(2), np.zeros(2)), {"dt": 1.0}),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"dt": 1.0}),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(1), jnp.ones(2)), {"dt": 1.0}),
+            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(1)), {"dt": 1.0}),
+            Refusal("rate must not be negative", (ONE, ONE, -ONE), SECOND),
+            Refusal("rate must not be", (ONE, ONE, jnp.nan * ONE), SECOND),
+            Refusal("dt must be", (jnp.ones(1), jnp.ones(1), jnp.ones(1)), {"dt": 0.0}),
+        ],
+    ),
+    Row(
+        there_and_back,
+        name="Affine",
+        sample=st.tuples(rows(OBS), rows(OBS, elements=POSITIVE), rows(4, OBS)),
+        oracle=scaled_by_hand,
+        laws=[ends_of_the_range],
+        edges=[Edge((np.zeros(3), np.ones(3), np.zeros((0, 3))))],
+        rtol=1e-4,
+        atol=1e-4,
+    ),
+    Row(
+        standardised,
+        name="standardiser",
+        sample=st.tuples(rows(OBS), rows(OBS, elements=reals(0, 50)), rows(4, OBS)),
+        options={"epsilon": 1e-3},
+        oracle=standardised_by_hand,
+        laws=[one_std_is_at_most_one],
+        edges=[Edge((np.zeros(3), np.zeros(3), np.ones((4, 3))), {"epsilon": 1e-3})],
+        rtol=1e-4,
+    ),
+    Row(
+        feedback_step,
+        name="StateFeedback",
+        sample=st.tuples(rows(ACT, OBS, elements=reals(-5, 5)), rows(OBS), rows(ACT), rows(OBS)),
+        oracle=feedback_by_loops,
+        laws=[at_the_setpoint_it_rests],
+        exempt={"dtype": "the limits of the sample are float32"},
+        edges=[Edge((np.ones((2, 3)), np.zeros(3), np.full(2, 50.0), np.zeros(3)))],
+        refuses=[
+            Refusal(
+                "one observation of shape (3,)",
+                (jnp.ones((2, 3)), jnp.ones(3), jnp.ones(2), jnp.ones((4, 3))),
+            )
+        ],
+        atol=1e-5,
+    ),
+    Row(
+        order,
+        name="BaseStock",
+        sample=st.tuples(
+            rows(ACT), rows(ACT, OBS, elements=st.sampled_from([-1.0, 0.0, 1.0])), rows(OBS)
+        ),
+        oracle=order_by_loops,
+        laws=[ordering_restores_the_level],
+        exempt={"dtype": "the limits of the sample are float32"},
+        edges=[Edge((np.zeros(2), np.ones((2, 3)), np.zeros(3)))],
+        refuses=[
+            Refusal("one observation of shape (3,)", (jnp.ones(2), jnp.ones((2, 3)), jnp.ones(4)))
+        ],
+    ),
+    Row(
+        constant,
+        name="ConstantPolicy",
+        sample=st.tuples(rows(ACT), rows(OBS), keys()),
+        oracle=the_action,
+        laws=[blind],
+    ),
+    Row(
+        uniform,
+        name="UniformPolicy",
+        sample=st.tuples(rows(ACT), rows(OBS), keys()),
+        oracle=None,
+        exempt={"oracle": "a draw; its distribution is tested in test_distributions.py"},
+        laws=[within_the_bounds],
+    ),
+    Row(
+        pid_run,
+        name="PID",
+        sample=PID_SAMPLE,
+        oracle=pid_by_hand,
+        laws=[saturation_is_left_at_once, inside_the_limits],
+        exempt={"dtype": "bias and limits of the sample are float32"},
+        edges=[
+            Edge((CALM, np.zeros((STEPS, OBS)), np.zeros((STEPS, 2)), np.zeros(STEPS, bool))),
+            Edge((CALM, np.full((STEPS, OBS), 1e6), np.zeros((STEPS, 2)), np.ones(STEPS, bool))),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+]

@@ -1,0 +1,169 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import stats
+
+from neorl_core import gaussian_nll, gumbel_loss, soft_clamp
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    finite_grad,
+    flags,
+    mapped,
+    reals,
+    rows,
+    series,
+)
+
+GUMBEL = reals(0.5, 20.0).map(lambda temperature: {"temperature": temperature, "ceiling": 7.0})
+BOUNDS = {"low": -10.0, "high": 0.5}
+
+
+def gumbel_by_cases(target, prediction, mask, *, temperature, ceiling):
+    exponents = [
+        min((t - p) / temperature, ceiling) for t, p in zip(target, prediction, strict=True)
+    ]
+    largest = max([-1.0, *(z for z, counts in zip(exponents, mask, strict=True) if counts)])
+    return np.asarray(
+        [
+            (np.exp(z) - z - 1) * np.exp(-largest) if counts else 0.0
+            for z, counts in zip(exponents, mask, strict=True)
+        ]
+    )
+
+
+def masked_rows_are_inert(target, prediction, mask, **options):
+    wild = np.where(mask, target, np.float32(np.nan))
+    assert_close(
+        mapped(gumbel_loss, wild, prediction, mask, **options),
+        mapped(gumbel_loss, target, prediction, mask, **options),
+    )
+
+
+def the_scale_carries_no_gradient(target, prediction, mask, *, temperature, ceiling):
+    """The slope in the prediction is ``(1 - exp(z)) exp(-m) / temperature`` below the ceiling."""
+    options = {"temperature": temperature, "ceiling": ceiling}
+    _, slope = finite_grad(gumbel_loss, target, prediction, mask, **options)
+    exact = (target.astype(np.float64) - prediction) / temperature
+    exponent = np.minimum(exact, ceiling)
+    largest = np.max(exponent, axis=1, where=mask, initial=-1.0)[:, None]
+    expected = (1 - np.exp(exponent)) * np.exp(-largest) / temperature
+    weights = 1 + np.cos(np.arange(target.shape[1])) / 2
+    away = np.abs(exact - ceiling) > 1e-3
+    expected = np.where(mask & (exact < ceiling), weights * expected, 0.0)
+    assert_close(np.where(away, slope, 0), np.where(away, expected, 0), rtol=1e-3, atol=1e-5)
+
+
+def soft_clamp_by_logs(x, *, low, high):
+    upper = high - np.logaddexp(0, high - x)
+    return low + np.logaddexp(0, upper - low)
+
+
+def clamp(x, *, low, high):
+    return soft_clamp(x, low, high)
+
+
+def monotone_and_inside(x, *, low, high):
+    result = np.asarray(mapped(clamp, np.sort(x, axis=1), low=low, high=high))
+    assert (np.diff(result, axis=1) >= 0).all()
+    assert (result >= low).all()
+    assert (result <= high + np.log1p(np.exp(low - high)) + 1e-5).all()
+
+
+def nearly_the_identity_inside(x, *, low, high):
+    middle = np.full_like(x, -5.0)
+    assert_close(mapped(clamp, middle, low=low, high=high), middle, atol=3e-3)
+
+
+def nll_by_scipy(target, mean, log_variance, *, low, high):
+    bounded = soft_clamp_by_logs(log_variance, low=low, high=high)
+    return -stats.norm.logpdf(target, mean, np.exp(bounded / 2))
+
+
+def shifts_together(target, mean, log_variance, **bounds):
+    assert_close(
+        mapped(gaussian_nll, target + 2, mean + 2, log_variance, **bounds),
+        mapped(gaussian_nll, target, mean, log_variance, **bounds),
+        rtol=2e-3,
+        atol=1e-4,
+    )
+
+
+def best_at_the_mean(target, mean, log_variance, **bounds):
+    at_mean = np.asarray(mapped(gaussian_nll, mean, mean, log_variance, **bounds))
+    off = np.asarray(mapped(gaussian_nll, target, mean, log_variance, **bounds))
+    assert (at_mean <= off + 1e-5).all()
+
+
+ZEROS, FAR = np.zeros(7), np.full(7, 1e4)
+ALL, NONE = np.ones(7, bool), np.zeros(7, bool)
+WARM = {"temperature": 1.0, "ceiling": 7.0}
+
+ROWS = [
+    Row(
+        gumbel_loss,
+        sample=st.tuples(rows(7), rows(7), flags(7)),
+        options=GUMBEL,
+        oracle=gumbel_by_cases,
+        laws=[masked_rows_are_inert, the_scale_carries_no_gradient],
+        edges=[
+            Edge((ZEROS, ZEROS, ALL), WARM),
+            Edge((FAR, -FAR, ALL), WARM),
+            Edge((-FAR, FAR, ALL), WARM),
+            Edge((FAR, -FAR, ALL), {"temperature": 1.0, "ceiling": 85.0}),
+            Edge((FAR, ZEROS, NONE), WARM),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0, bool)), WARM),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"temperature": 1.0}),
+            Refusal(
+                "one shape",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(3, bool)),
+                {"temperature": 1.0},
+            ),
+            Refusal("temperature must be", (jnp.ones(2), jnp.ones(2)), {"temperature": 0.0}),
+        ],
+    ),
+    Row(
+        clamp,
+        name="soft_clamp",
+        sample=series(1),
+        options=BOUNDS,
+        oracle=soft_clamp_by_logs,
+        laws=[monotone_and_inside, nearly_the_identity_inside],
+        edges=[
+            Edge((np.full(7, 1e30),), BOUNDS),
+            Edge((np.full(7, -1e30),), BOUNDS),
+            Edge((np.zeros(0),), BOUNDS),
+        ],
+        refuses=[
+            Refusal("low must be below high", (jnp.ones(2),), {"low": 1.0, "high": 1.0}),
+            Refusal("low must be below high", (jnp.ones(2),), {"low": 1.0, "high": 0.0}),
+        ],
+    ),
+    Row(
+        gaussian_nll,
+        sample=series(3, elements=reals(-10, 10)),
+        options=BOUNDS,
+        oracle=nll_by_scipy,
+        laws=[shifts_together, best_at_the_mean],
+        edges=[
+            Edge((ZEROS, ZEROS, np.full(7, -1e6)), BOUNDS),
+            Edge((FAR, -FAR, np.full(7, 1e6)), BOUNDS),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0)), BOUNDS),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2))),
+            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3))),
+            Refusal(
+                "low must be below high",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(2)),
+                {"low": 1.0, "high": 0.0},
+            ),
+        ],
+        # exp(-v) multiplies the rounding of v, as large as 10.
+        rtol=1e-4,
+    ),
+]

@@ -1,0 +1,162 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import edac_diversity, ppo_clipped_loss, reinforce_loss, sac_temperature_loss
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    finite_grad,
+    mapped,
+    reals,
+    rows,
+    series,
+)
+
+PPO = reals(0.0625, 0.5).map(lambda clip: {"clip": clip})
+ENTROPY = reals(-10, 10).map(lambda entropy: {"target_entropy": entropy})
+
+
+def reinforce_by_hand(log_prob, returns, baseline):
+    return np.asarray([-p * (g - b) for p, g, b in zip(log_prob, returns, baseline, strict=True)])
+
+
+def only_log_prob_has_a_gradient(log_prob, returns, baseline):
+    to_log_prob, to_returns, to_baseline = finite_grad(reinforce_loss, log_prob, returns, baseline)
+    weights = 1 + np.cos(np.arange(log_prob.shape[1])) / 2
+    assert_close(to_log_prob, weights * (baseline - returns))
+    assert not np.any(to_returns)
+    assert not np.any(to_baseline)
+
+
+def ppo_by_cases(log_prob, old_log_prob, advantage, *, clip):
+    losses = []
+    for new, old, gain in zip(log_prob, old_log_prob, advantage, strict=True):
+        ratio = np.exp(new - old)
+        clipped = min(max(ratio, 1 - clip), 1 + clip)
+        losses.append(-min(ratio * gain, clipped * gain))
+    return np.asarray(losses)
+
+
+def no_gradient_beyond_the_trusted_gain(log_prob, old_log_prob, advantage, *, clip):
+    """Where moving further would only add to the gain counted, there is no slope."""
+    slope, to_old, to_gain = finite_grad(
+        ppo_clipped_loss, log_prob, old_log_prob, advantage, clip=clip
+    )
+    ratio = np.exp(log_prob.astype(np.float64) - old_log_prob)
+    beyond = ((ratio > 1 + clip + 1e-3) & (advantage > 0)) | (
+        (ratio < 1 - clip - 1e-3) & (advantage < 0)
+    )
+    assert not np.any(np.where(beyond, slope, 0))
+    assert not np.any(to_old)
+    assert not np.any(to_gain)
+
+
+def never_better_than_unclipped(log_prob, old_log_prob, advantage, *, clip):
+    loss = mapped(ppo_clipped_loss, log_prob, old_log_prob, advantage, clip=clip)
+    plain = -np.exp(log_prob.astype(np.float64) - old_log_prob) * advantage
+    assert np.all(np.asarray(loss) >= plain - 1e-4 * (1 + np.abs(plain)))
+
+
+def temperature_by_hand(log_temperature, log_prob, *, target_entropy):
+    return np.asarray([-np.exp(log_temperature) * (p + target_entropy) for p in log_prob])
+
+
+def falls_where_entropy_is_high(log_temperature, log_prob, *, target_entropy):
+    """Gradient descent lowers the temperature where the policy's entropy exceeds the target."""
+    slope, to_log_prob = finite_grad(
+        sac_temperature_loss, log_temperature, log_prob, target_entropy=target_entropy
+    )
+    weights = 1 + np.cos(np.arange(log_prob.shape[1])) / 2
+    surplus = np.sum(weights * -(log_prob.astype(np.float64) + target_entropy), axis=1)
+    assert_close(slope, np.exp(log_temperature) * surplus, atol=1e-5, rtol=1e-4)
+    assert not np.any(to_log_prob)
+
+
+def cosines_by_loops(gradients):
+    total = 0.0
+    for i, first in enumerate(gradients):
+        for j, second in enumerate(gradients):
+            sizes = np.sqrt(np.sum(first**2)) * np.sqrt(np.sum(second**2))
+            if i != j and np.max(np.abs(first)) > 1e-10 and np.max(np.abs(second)) > 1e-10:
+                total += np.sum(first * second) / sizes
+    return total / (len(gradients) - 1)
+
+
+def scale_of_each_critic_is_free(gradients):
+    scaled = gradients * np.asarray([0.25, 1, 8], np.float32)[None, :, None]
+    assert_close(mapped(edac_diversity, scaled), mapped(edac_diversity, gradients), atol=1e-5)
+
+
+def order_of_critics_is_free(gradients):
+    assert_close(mapped(edac_diversity, gradients[:, ::-1]), mapped(edac_diversity, gradients))
+
+
+def bounded(gradients):
+    result = np.asarray(mapped(edac_diversity, gradients))
+    assert (result <= 3 + 1e-4).all()
+    assert (result >= -1.5 - 1e-4).all()
+
+
+ZEROS, FAR = np.zeros(7), np.full(7, 1e4)
+PAIR = (jnp.ones(2), jnp.ones((2, 1)), jnp.ones(2))
+
+ROWS = [
+    Row(
+        reinforce_loss,
+        sample=series(3),
+        oracle=reinforce_by_hand,
+        laws=[only_log_prob_has_a_gradient],
+        edges=[Edge((-FAR, FAR, -FAR)), Edge((np.zeros(0), np.zeros(0), np.zeros(0)))],
+        refuses=[Refusal("one shape", PAIR), Refusal("one shape", (PAIR[0], PAIR[0], PAIR[1]))],
+    ),
+    Row(
+        ppo_clipped_loss,
+        sample=series(3, elements=reals(-8, 8)),
+        options=PPO,
+        oracle=ppo_by_cases,
+        laws=[no_gradient_beyond_the_trusted_gain, never_better_than_unclipped],
+        edges=[
+            Edge((ZEROS, ZEROS, ZEROS), {"clip": 0.25}),
+            Edge((np.log(np.full(7, 1.25)), ZEROS, np.ones(7)), {"clip": 0.25}),
+            Edge((-FAR, ZEROS, -np.ones(7)), {"clip": 0.25}),
+            Edge((np.full(7, 40.0), -np.full(7, 40.0), np.ones(7)), {"clip": 0.25}),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"clip": 0.25}),
+        ],
+        refuses=[
+            Refusal("one shape", PAIR),
+            Refusal("one shape", (PAIR[0], PAIR[0], PAIR[1])),
+            Refusal("clip must be", (jnp.ones(2),) * 3, {"clip": 0.0}),
+        ],
+    ),
+    Row(
+        sac_temperature_loss,
+        sample=st.tuples(rows(elements=reals(-8, 8)), rows(7)),
+        options=ENTROPY,
+        oracle=temperature_by_hand,
+        laws=[falls_where_entropy_is_high],
+        edges=[
+            Edge((np.zeros(()), ZEROS), {"target_entropy": 0.0}),
+            Edge((np.zeros(()), np.zeros(0)), {"target_entropy": -3.0}),
+        ],
+        refuses=[Refusal("scalar", (jnp.ones(2), jnp.ones(2)), {"target_entropy": 1.0})],
+    ),
+    Row(
+        edac_diversity,
+        sample=st.tuples(rows(3, 2)),
+        oracle=cosines_by_loops,
+        laws=[scale_of_each_critic_is_free, order_of_critics_is_free, bounded],
+        edges=[
+            Edge((np.zeros((3, 2)),)),
+            Edge((np.full((3, 2), 1e30),)),
+            Edge((np.asarray([[0.0, 0.0], [1e-30, 0.0], [1.0, 0.0]]),)),
+            Edge((np.asarray([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]),)),
+        ],
+        refuses=[
+            Refusal("two critics", (jnp.ones((1, 2)),)),
+            Refusal("axes (ens, act)", (jnp.ones(3),)),
+        ],
+    ),
+]

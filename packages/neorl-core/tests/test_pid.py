@@ -1,0 +1,167 @@
+"""Laws of the PID that need more than one sequence: hand-over, start, lost measurements."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+
+from neorl_core import PID, PIDCarry
+from neorl_core.testing import no_recompile, reals, state_keeps_form
+
+
+def loop(kp=2.0, ki=0.5, kd=0.0, tau=1.0, setpoint=10.0, low=-100.0, high=100.0, dt=0.5):
+    one = {name: jnp.asarray([value]) for name, value in {
+        "kp": kp, "ki": ki, "kd": kd, "tau": tau, "setpoint": setpoint, "low": low, "high": high,
+    }.items()}  # fmt: skip
+    none = jnp.zeros(0)
+    return PID(
+        **one,
+        bias=jnp.asarray([5.0]),
+        dt=jnp.asarray(dt),
+        override_below=none,
+        override_cap=none,
+        measured=(0,),
+    )
+
+
+@jax.jit
+def step(pid, carry, reading):
+    carry, output = pid(carry, jnp.reshape(reading, (1,)), None)
+    return carry, output[0]
+
+
+def run(pid, readings, carry=None):
+    carry = pid.initial_carry() if carry is None else carry
+    outputs = []
+    for reading in readings:
+        carry, output = step(pid, carry, jnp.float32(reading))
+        outputs.append(float(output))
+    return carry, np.asarray(outputs)
+
+
+def test_the_first_step_has_no_derivative_kick():
+    _, (first, second) = run(loop(ki=0.0, kd=4.0, tau=0.0), [3.0, 3.5])
+    assert first == pytest.approx(5 + 2 * 7)
+    assert second == pytest.approx(5 + 2 * 6.5 - 4 * (0.5 / 0.5))
+
+
+def test_a_step_of_the_setpoint_gives_no_derivative_kick():
+    pid = loop(kp=0.0, ki=0.0, kd=4.0)
+    carry, _ = run(pid, [3.0, 3.0])
+    moved = dataclasses.replace(pid, setpoint=pid.setpoint + 50)
+    assert run(moved, [3.0], carry)[1][0] == pytest.approx(5.0)
+
+
+def test_the_derivative_filter_is_the_exact_first_order_lag_of_a_ramp():
+    """A ramp of slope s: the backward-Euler lag is ``s (1 - (tau / (tau + dt))^n)``."""
+    pid = loop(kp=0.0, ki=0.0, kd=1.0, tau=2.0)
+    _, outputs = run(pid, 3.0 * np.arange(8))
+    lag = 6.0 * (1 - (2.0 / 2.5) ** np.arange(8))
+    np.testing.assert_allclose(5 - outputs, lag, rtol=1e-5)
+
+
+@given(reals(-50, 50), reals(-8, 8))
+def test_hand_over_has_no_bump(manual, reading):
+    """While another controller acts, the loop tracks it and takes over with one integral step."""
+    pid = loop()
+    carry, _ = run(pid, [0.0, 4.0])
+    for _ in range(3):
+        carry, _ = step(pid, carry, jnp.float32(reading))
+        carry = pid.sent(carry, jnp.asarray([manual], jnp.float32))
+    _, output = step(pid, carry, jnp.float32(reading))
+    assert float(output) == pytest.approx(manual + 0.5 * (10 - reading) * 0.5, abs=1e-3)
+
+
+@given(reals(-50, 50), reals(-8, 8))
+def test_a_start_from_a_known_action_has_no_bump(manual, reading):
+    pid = loop(kd=1.0)
+    carry = pid.sent(pid.initial_carry(), jnp.asarray([manual], jnp.float32))
+    _, output = step(pid, carry, jnp.float32(reading))
+    assert float(output) == pytest.approx(manual + 0.5 * (10 - reading) * 0.5, abs=1e-3)
+
+
+def test_a_start_from_an_unknown_action_is_the_start_from_nothing():
+    pid = loop()
+    carry = pid.sent(pid.initial_carry(), jnp.asarray([jnp.nan]))
+    assert float(step(pid, carry, jnp.float32(4.0))[1]) == float(
+        step(pid, pid.initial_carry(), jnp.float32(4.0))[1]
+    )
+
+
+def test_loops_without_integral_do_not_track():
+    pid = loop(ki=0.0)
+    carry = pid.sent(pid.initial_carry(), jnp.asarray([42.0]))
+    carry, first = step(pid, carry, jnp.float32(4.0))
+    carry = pid.sent(carry, jnp.asarray([42.0]))
+    assert float(first) == float(step(pid, carry, jnp.float32(4.0))[1]) == 17.0
+
+
+@pytest.mark.parametrize("lost", [np.nan, np.inf, -np.inf])
+def test_a_lost_measurement_is_nan_now_and_forgotten_later(lost):
+    pid = loop(kd=2.0)
+    carry, outputs = run(pid, [2.0, 3.0, lost, lost, 4.0])
+    assert np.isnan(outputs[2:4]).all()
+    assert np.isfinite(outputs[[0, 1, 4]]).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(carry))
+    # The derivative rests on the change over the three periods that really passed.
+    before, _ = run(pid, [2.0, 3.0])
+    weight = 1.5 / (1.0 + 1.5)
+    expected = before.derivative + weight * ((4.0 - 3.0) / 1.5 - before.derivative)
+    np.testing.assert_allclose(carry.derivative, expected, rtol=1e-6)
+
+
+def test_while_the_measurement_is_lost_the_loop_tracks_what_is_sent():
+    pid = loop()
+    carry, _ = run(pid, [2.0, 3.0, np.nan])
+    carry = pid.sent(carry, jnp.asarray([20.0]))
+    _, output = step(pid, carry, jnp.float32(3.0))
+    assert float(output) == pytest.approx(20 + 0.5 * 7 * 0.5)
+
+
+def test_an_unknown_action_does_not_move_the_integral():
+    pid = loop()
+    carry, _ = run(pid, [2.0])
+    after = pid.sent(carry, jnp.asarray([jnp.nan]))
+    assert float(after.integral[0]) == float(carry.integral[0])
+
+
+def test_proportional_integral_control_removes_the_offset_of_a_plant():
+    """A first-order plant under a constant load settles at the set-point."""
+    pid, level, carry = loop(kp=1.0, ki=0.3), 0.0, None
+    carry = pid.initial_carry()
+    for _ in range(200):
+        carry, output = step(pid, carry, jnp.float32(level))
+        level += 0.5 * (-0.2 * level + 0.4 * float(output) - 3.0)
+    assert level == pytest.approx(10.0, abs=1e-3)
+
+
+def test_a_bank_is_its_loops_one_by_one():
+    pair = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[
+        dataclasses.replace(pid, dt=jnp.zeros(0))
+        for pid in (loop(kp=1.0), loop(kp=-3.0, setpoint=1.0, kd=0.5))
+    ])  # fmt: skip
+    both = dataclasses.replace(pair, dt=jnp.asarray(0.5), measured=(1, 0))
+    carry, outputs = both.initial_carry(), []
+    for readings in ([2.0, 3.0], [2.5, 1.0]):
+        carry, output = both(carry, jnp.asarray(readings), None)
+        outputs.append(np.asarray(output))
+    np.testing.assert_allclose(np.stack(outputs)[:, 0], run(loop(kp=1.0), [3.0, 1.0])[1])
+    np.testing.assert_allclose(
+        np.stack(outputs)[:, 1], run(loop(kp=-3.0, setpoint=1.0, kd=0.5), [2.0, 2.5])[1]
+    )
+
+
+def test_form():
+    pid = loop()
+    carry = pid.initial_carry()
+    assert isinstance(carry, PIDCarry)
+    reading = jnp.ones(1)
+    state_keeps_form(lambda carry, obs: pid(carry, obs, None), carry, reading)
+    state_keeps_form(lambda carry, action: pid.sent(carry, action), carry, reading)
+    other = loop(kp=9.0, setpoint=-3.0)
+    no_recompile(PID.__call__, (pid, carry, reading), (other, other.initial_carry(), reading + 1))
+    with pytest.raises(ValueError, match="rank 1"):
+        pid(carry, jnp.ones((2, 1)), None)
