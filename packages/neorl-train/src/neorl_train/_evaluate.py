@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -86,9 +87,8 @@ def evaluate(
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
     learners = [_Contender(n, "learner", False, (p,)) for n, p in policies.items()]
     classical = [_Contender(n, "classical", False, (p,)) for n, p in tunings.items()]
-    behaviour = _Contender(
-        BEHAVIOUR, "behaviour", False, tuple(behaviour_policies(environment).values())
-    )
+    operated: Any = tuple(behaviour_policies(environment).values())
+    behaviour = _Contender(BEHAVIOUR, "behaviour", False, operated)
     plain = [*learners, *classical]
     guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
     contenders = [*plain, *guarded, behaviour]
@@ -120,6 +120,8 @@ def _result(
     parts, order = [], []
     for turn, policy in enumerate(one.policies):
         indices = np.arange(turn, n_starts, turns)
+        if not len(indices):
+            break
         parts.append(_episodes(environment, policy, key, indices))
         order.append(indices)
     episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))

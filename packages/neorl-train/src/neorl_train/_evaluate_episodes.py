@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -50,10 +52,10 @@ class Episodes:
 
     def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
         """The episodes in another order."""
-        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Episodes(
-            **{name: None if column is None else column[order] for name, column in columns.items()}
-        )
+        columns: dict[str, Any] = {
+            name: None if column is None else column[order] for name, column in vars(self).items()
+        }
+        return Episodes(**columns)
 
 
 def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
@@ -66,7 +68,7 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
     Returns:
         One entry a start.
     """
-    rows = Rollout(*(np.asarray(column) for column in rollout))
+    rows: Any = jax.tree.map(np.asarray, rollout)
     mask = rows.mask
     cost_sum, cost_worst, steps_over, violated = _costs(rows.cost, mask, spec)
     fell_back = (rows.flags & int(Flag.FALLBACK_USED)) != 0
@@ -89,7 +91,8 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
 
 def recorded_episodes(dataset: Dataset) -> Episodes:
     """What the episodes of a log came to; how they ended is not part of a log."""
-    columns, spec = dataset.transitions, dataset.spec
+    columns: Any = dataset.transitions
+    spec = dataset.spec
     longest = int(dataset.episode_lengths.max())
     time = np.arange(longest)
     inside = time < dataset.episode_lengths[:, None]
@@ -123,11 +126,9 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
 
 def joined(parts: Sequence[Episodes]) -> Episodes:
     """The episodes of several chunks, one after the other."""
-    fields = (field.name for field in dataclasses.fields(Episodes))
-    columns = {name: [getattr(part, name) for part in parts] for name in fields}
-    return Episodes(
-        **{
-            name: None if any(column is None for column in of) else np.concatenate(of)
-            for name, of in columns.items()
-        }
-    )
+    columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
+    whole: dict[str, Any] = {
+        name: None if any(column is None for column in of) else np.concatenate(of)
+        for name, of in columns.items()
+    }
+    return Episodes(**whole)

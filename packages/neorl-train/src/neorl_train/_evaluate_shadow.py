@@ -95,7 +95,7 @@ def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     starts, lengths = dataset.episode_starts[:count], dataset.episode_lengths[:count]
     time = np.arange(lengths.max())
     rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
-    columns = dataset.transitions
+    columns: Any = dataset.transitions
     mask = (time < lengths[:, None]) & columns.mask[rows]
     return columns.obs[rows], columns.action[rows], mask
 

@@ -1,6 +1,7 @@
 """From raw results to tables: every mean with its interval, paired where the starts are common."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def _estimated(columns: dict[Hashable, np.ndarray]) -> dict[Hashable, Estimate]:
 def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimate]) -> PolicyRow:
     episodes = result.episodes
     steps = max(int(episodes.length.sum()), 1)
-    nothing_broken = ~episodes.violated.any(axis=1)
+    nothing_broken = np.logical_not(episodes.violated.any(axis=1))
     return PolicyRow(
         name=result.name,
         group=result.group,
@@ -106,8 +107,8 @@ def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimat
     )
 
 
-def _share(happened: np.ndarray) -> Estimate:
-    return share_estimates(happened[:, None])[0]
+def _share(happened: Any) -> Estimate:
+    return share_estimates(np.asarray(happened)[:, None])[0]
 
 
 def _cells(

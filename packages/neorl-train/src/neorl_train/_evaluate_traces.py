@@ -1,7 +1,9 @@
 """The few episodes that are kept row by row, to be looked at."""
 
 import dataclasses
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -75,7 +77,7 @@ def trace_of(
     rollout: Rollout, row: int, *, label: str, policy: str, guarded: bool, start: int
 ) -> Trace:
     """Row ``row`` of a rollout on the host, trimmed to the length of its episode."""
-    one = Rollout(*(np.asarray(column[row]) for column in rollout))
+    one: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)
     length = int(one.mask.sum())
     return Trace(
         label=label,

@@ -10,10 +10,16 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from neorl_core import bootstrap_interval, clopper_pearson_interval, crossed_interval
+from neorl_core import (
+    Interval,
+    bootstrap_interval,
+    clopper_pearson_interval,
+    crossed_interval,
+)
 
 LEVEL = 0.95
 RESAMPLES = 4000
+COLUMNS_AT_ONCE = 32  # tables of any width run the same two programs
 _SEED = 20_260_101
 
 
@@ -45,27 +51,32 @@ def mean_estimates(samples: Float[np.ndarray, "episode quantity"]) -> list[Estim
         ValueError: If there are fewer than two episodes.
     """
     samples = np.asarray(samples, np.float64)
-    if samples.shape[1] == 0:
-        return []
-    with jax.enable_x64(True):
-        interval = bootstrap_interval(
-            samples, jax.random.key(_SEED), level=LEVEL, resamples=RESAMPLES, method="bca"
-        )
-        ends = [np.asarray(end, np.float64) for end in interval]
-    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
+    estimates: list[Estimate] = []
+    for begin in range(0, samples.shape[1], COLUMNS_AT_ONCE):
+        chunk = samples[:, begin : begin + COLUMNS_AT_ONCE]
+        padded = np.zeros((len(samples), COLUMNS_AT_ONCE))
+        padded[:, : chunk.shape[1]] = chunk
+        with jax.enable_x64(True):
+            interval = bootstrap_interval(
+                padded, jax.random.key(_SEED), level=LEVEL, resamples=RESAMPLES, method="bca"
+            )
+            estimates += _estimates(interval, chunk.shape[1])
+    return estimates
 
 
 def share_estimates(happened: Bool[np.ndarray, "episode event"]) -> list[Estimate]:
     """Shares of episodes with exact intervals (Clopper-Pearson), one for each column."""
     happened = np.asarray(happened, np.bool_)
-    if happened.shape[1] == 0:
-        return []
-    with jax.enable_x64(True):
-        interval = clopper_pearson_interval(
-            happened.sum(axis=0), np.full(happened.shape[1], len(happened)), level=LEVEL
-        )
-        ends = [np.asarray(end, np.float64) for end in interval]
-    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
+    estimates: list[Estimate] = []
+    for begin in range(0, happened.shape[1], COLUMNS_AT_ONCE):
+        chunk = happened[:, begin : begin + COLUMNS_AT_ONCE]
+        counts = np.zeros(COLUMNS_AT_ONCE)
+        counts[: chunk.shape[1]] = chunk.sum(axis=0)
+        trials = np.full(COLUMNS_AT_ONCE, float(len(happened)))
+        with jax.enable_x64(True):
+            interval = clopper_pearson_interval(counts, trials, level=LEVEL)
+            estimates += _estimates(interval, chunk.shape[1])
+    return estimates
 
 
 def crossed_estimate(samples: Float[np.ndarray, "seed episode"]) -> Estimate:
@@ -73,3 +84,8 @@ def crossed_estimate(samples: Float[np.ndarray, "seed episode"]) -> Estimate:
     with jax.enable_x64(True):
         interval = crossed_interval(np.asarray(samples, np.float64), level=LEVEL)
         return Estimate(*(float(end) for end in interval))
+
+
+def _estimates(interval: Interval, count: int) -> list[Estimate]:
+    ends = [np.asarray(end, np.float64)[:count] for end in interval]
+    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]

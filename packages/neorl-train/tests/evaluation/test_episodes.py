@@ -1,0 +1,119 @@
+"""Every state counts, the terminal one included (row N06 of the acceptance table)."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neorl_core import Channel, CostChannel, Spec
+from neorl_envs import dataset_from_columns
+from neorl_safety import Flag
+from neorl_train._evaluate_episodes import episodes_of, joined, recorded_episodes
+from neorl_train._evaluate_rollout import Rollout
+
+TIME, STARTS = 6, 3
+SPEC = Spec(
+    obs=(Channel("x", "m", -1.0, 1.0),),
+    action=(Channel("u", "%", 0.0, 1.0),),
+    cost=(CostChannel("band", "m", 2.0, "episode"), CostChannel("peak", "m", 1.0, "step")),
+    dt=1.0,
+    horizon=TIME,
+)
+COSTS = st.sampled_from([0.0, 0.5, 1.0, 1.0000001, 3.0])
+FLAGS = st.sampled_from([0, int(Flag.BOX_ACTIVE), int(Flag.FALLBACK_USED | Flag.RATE_ACTIVE)])
+
+
+def rollout(lengths, costs, terminated, flags):
+    mask = np.arange(TIME) < np.asarray(lengths)[:, None]
+    last = np.arange(TIME) == np.asarray(lengths)[:, None] - 1
+    shape = (STARTS, TIME)
+    return Rollout(
+        first_obs=np.zeros((STARTS, 1)),
+        obs=np.zeros((*shape, 1)),
+        action=np.zeros((*shape, 1)),
+        applied=np.zeros((*shape, 1)),
+        reward=np.ones(shape, np.float32),
+        cost=np.asarray(costs, np.float32).reshape(*shape, 2),
+        terminated=last & np.asarray(terminated)[:, None],
+        success=np.zeros(shape, bool),
+        mask=mask,
+        flags=np.asarray(flags, np.uint32).reshape(shape),
+        intervention=np.zeros((*shape, 1)),
+    )
+
+
+@given(
+    st.lists(st.integers(1, TIME), min_size=STARTS, max_size=STARTS),
+    st.lists(COSTS, min_size=STARTS * TIME * 2, max_size=STARTS * TIME * 2),
+    st.lists(st.booleans(), min_size=STARTS, max_size=STARTS),
+    st.lists(FLAGS, min_size=STARTS * TIME, max_size=STARTS * TIME),
+)
+def test_nothing_inside_an_episode_is_missed_and_nothing_after_it_counts(
+    lengths, costs, terminated, flags
+):
+    rows = rollout(lengths, costs, terminated, flags)
+    found = episodes_of(rows, SPEC)
+    for i, length in enumerate(lengths):
+        band, peak = rows.cost[i, :length, 0], rows.cost[i, :length, 1]
+        assert found.length[i] == found.returns[i] == length
+        assert found.cost_sum[i] == pytest.approx([sum(band), sum(peak)])
+        assert found.cost_worst[i] == pytest.approx([max(band), max(peak)])
+        assert found.violated[i].tolist() == [band.sum(dtype=float) > 2.0, (peak > 1.0).any()]
+        assert found.steps_over[i].tolist() == [(band > 0).sum(), (peak > 1.0).sum()]
+        assert found.trip[i] == terminated[i]
+        acted = rows.flags[i, :length]
+        assert found.fallback[i] == sum(bool(bits & Flag.FALLBACK_USED) for bits in acted)
+        assert found.filtered[i] == sum(bits == Flag.BOX_ACTIVE for bits in acted)
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+@pytest.mark.parametrize("length", [1, 4, TIME])
+def test_a_violation_in_the_last_step_is_counted(length, terminated):
+    costs = np.zeros((STARTS, TIME, 2))
+    costs[1, length - 1] = 9.0
+    if length < TIME:
+        costs[2, length] = 9.0
+    rows = rollout([length] * STARTS, costs, [terminated] * STARTS, np.zeros((STARTS, TIME)))
+    found = episodes_of(rows, SPEC)
+    assert found.violated.tolist() == [[False, False], [True, True], [False, False]]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_cost_that_is_no_number_is_a_violation(bad):
+    costs = np.zeros((STARTS, TIME, 2))
+    costs[0, 2] = bad
+    rows = rollout([TIME] * STARTS, costs, [False] * STARTS, np.zeros((STARTS, TIME)))
+    assert episodes_of(rows, SPEC).violated[0].all()
+
+
+def test_a_recorded_log_is_summed_episode_by_episode():
+    rng = np.random.default_rng(0)
+    lengths = [3, 1, 5]
+    ends = np.cumsum(lengths) - 1
+    n = sum(lengths)
+    cost = rng.uniform(0, 2, (n, 2)).astype(np.float32)
+    terminated = np.isin(np.arange(n), ends)
+    log = dataset_from_columns(
+        SPEC,
+        obs=np.zeros((n, 1)),
+        action=np.zeros((n, 1)),
+        reward=np.arange(n),
+        next_obs=np.zeros((n, 1)),
+        terminated=terminated,
+        truncated=np.zeros(n, bool),
+        cost=cost,
+    )
+    found = recorded_episodes(log)
+    parts = np.split(np.arange(n), ends[:-1] + 1)
+    for i, rows in enumerate(parts):
+        assert found.returns[i] == rows.sum()
+        assert found.length[i] == len(rows)
+        assert found.cost_sum[i] == pytest.approx(cost[rows].sum(axis=0))
+        assert found.cost_worst[i] == pytest.approx(cost[rows].max(axis=0))
+        assert found.violated[i, 1] == (cost[rows, 1] > 1).any()
+    assert found.success is None
+    assert found.trip is None
+    twice = joined([found, found])
+    assert twice.count == 6
+    assert twice.success is None
+    assert twice.reordered(np.arange(6)[::-1]).returns[0] == found.returns[-1]

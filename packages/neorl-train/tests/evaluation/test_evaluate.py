@@ -1,0 +1,202 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import ConstantPolicy
+from neorl_envs import collect_log, make
+from neorl_safety import action_constraints
+from neorl_train import _evaluate
+from neorl_train._evaluate_rollout import rollouts
+
+
+def of(evaluation, name, *, guarded=False):
+    found = [r for r in evaluation.results if r.name == name and r.guarded == guarded]
+    assert len(found) == 1
+    return found[0].episodes
+
+
+def start(plant, key, index):
+    """Pole and first level of a start, by the documented use of keys."""
+    for_plant, for_reset, _, _ = jax.random.split(jax.random.fold_in(key, index), 4)
+    params = plant.sample_params(for_plant)
+    return float(params.pole), float(plant.reset(params, for_reset)[1][0])
+
+
+def test_returns_and_costs_are_those_of_the_closed_form(toy):
+    plant, key = toy.Line(), jax.random.key(3)
+    found = toy.evaluate(plant, {"p-0": toy.proportional(0.3)}, candidate="p-0", key=key)
+    powers = np.arange(1, plant.horizon + 1)
+    for name, gain in (("p-0", 0.3), ("steady", 0.2), ("hasty", 0.6)):
+        episodes = of(found, name)
+        for i in range(episodes.count):
+            pole, level = start(plant, key, i)
+            levels = level * (pole - gain) ** powers
+            assert episodes.returns[i] == pytest.approx(-levels.sum(), rel=1e-5)
+            assert episodes.cost_sum[i] == pytest.approx([levels.sum()] * 2, rel=1e-5)
+            assert episodes.cost_worst[i] == pytest.approx([levels.max()] * 2, rel=1e-5)
+        assert (episodes.length == plant.horizon).all()
+        assert episodes.success.all()
+        assert not episodes.trip.any()
+
+
+def test_one_policy_under_two_names_meets_the_same_starts_and_noise(toy):
+    policies = {"a-0": toy.proportional(0.2), "b-0": toy.proportional(0.2)}
+    found = toy.evaluate(toy.Line(noise=toy.NOISE), policies, candidate="a-0")
+    for name in ("b-0", "steady"):
+        np.testing.assert_array_equal(of(found, "a-0").returns, of(found, name).returns)
+    row = found.tables.row("a-0", guarded=False)
+    assert (row.difference.value, row.difference.low, row.difference.high) == (0, 0, 0)
+
+
+def test_a_start_does_not_depend_on_how_many_there_are(toy, noisy, monkeypatch):
+    plant, policies = toy.Line(noise=toy.NOISE), {"good-0": toy.proportional(0.5)}
+    few = toy.evaluate(plant, policies, candidate="good-0")
+    for name in ("good-0", "logged behaviour"):
+        many = of(noisy.evaluation, name).returns
+        np.testing.assert_array_equal(of(few, name).returns, many[:16])
+    monkeypatch.setattr(_evaluate, "STARTS_AT_ONCE", 5)
+    chunked = toy.evaluate(plant, policies, candidate="good-0")
+    np.testing.assert_allclose(of(few, "good-0").returns, of(chunked, "good-0").returns, rtol=1e-6)
+
+
+def test_starts_differ_from_one_another(noisy):
+    assert len(set(of(noisy.evaluation, "steady").returns)) == 100
+
+
+def test_tunings_take_turns_in_the_behaviour(noisy):
+    behaviour = of(noisy.evaluation, "logged behaviour").returns
+    for turn, name in enumerate(("steady", "hasty")):
+        np.testing.assert_array_equal(
+            behaviour[turn::2], of(noisy.evaluation, name).returns[turn::2]
+        )
+
+
+class Counting(eqx.Module):
+    gain: jax.Array
+    traces = [0]  # noqa: RUF012
+
+    def initial_carry(self):
+        return ()
+
+    def __call__(self, carry, obs, key=None):
+        self.traces[0] += 1
+        return carry, -self.gain * obs
+
+    def sent(self, carry, action):
+        return carry
+
+
+def test_seeds_of_one_kind_share_one_program(toy):
+    def traced(gains):
+        Counting.traces[0] = 0
+        policies = {f"c-{i}": Counting(jnp.asarray(gain)) for i, gain in enumerate(gains)}
+        toy.evaluate(toy.Line(), policies, candidate="c-0")
+        return Counting.traces[0]
+
+    first = traced([0.1])
+    assert first >= 2, "plain and guarded are two kinds"
+    assert traced([0.2]) == 0, "another instance of a known kind compiles nothing"
+    assert traced([0.1, 0.2, 0.3, 0.4]) == 0
+
+
+def test_programs_are_counted_by_kind(toy):
+    rollouts.clear_cache()
+    policies = {f"n-{i}": ConstantPolicy(jnp.full((1,), 0.1 * i)) for i in range(3)}
+    toy.evaluate(toy.Line(), policies, candidate="n-0")
+    kinds = 2 + 2 + 1  # constants and PIDs, plain and guarded; the behaviour
+    assert rollouts._cache_size() == kinds
+
+
+def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
+    hostile = {
+        "nan-0": ConstantPolicy(jnp.array([jnp.nan])),
+        "huge-0": ConstantPolicy(jnp.array([3e38])),
+    }
+    found = toy.evaluate(toy.Line(), hostile, candidate="nan-0")
+    nan = of(found, "nan-0", guarded=True)
+    np.testing.assert_array_equal(nan.returns, of(found, "steady").returns)
+    np.testing.assert_array_equal(nan.fallback, nan.length)
+    huge = of(found, "huge-0", guarded=True)
+    assert huge.fallback.sum() == 0
+    np.testing.assert_array_equal(huge.filtered, huge.length)
+    assert found.tables.row("nan-0", guarded=True).fallback == 1
+    assert found.tables.row("huge-0", guarded=True).filtered == 1
+    applied = [t.applied for t in found.traces if t.guarded]
+    assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
+
+
+class Echo(eqx.Module):
+    """Asks for one more than the plant received last."""
+
+    step: jax.Array
+
+    def initial_carry(self):
+        return jnp.zeros(1)
+
+    def __call__(self, carry, obs, key=None):
+        return carry, carry + self.step
+
+    def sent(self, carry, action):
+        return action
+
+
+def test_a_policy_is_told_what_the_plant_received(toy):
+    found = toy.evaluate(toy.Line(), {"echo-0": Echo(jnp.ones(1))}, candidate="echo-0")
+    trace = next(t for t in found.traces if t.policy == "echo-0")
+    np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, *[4] * 9])
+
+
+def test_traces_are_the_named_starts_row_by_row(noisy):
+    candidate = of(noisy.evaluation, "good-0", guarded=True)
+    labels = {t.label: t for t in noisy.evaluation.traces if t.policy == "good-0"}
+    assert set(labels) >= {"typical", "lowest return"}
+    for trace in labels.values():
+        assert trace.guarded
+        assert trace.reward.sum() == pytest.approx(candidate.returns[trace.start], rel=1e-5)
+        assert len(trace.obs) == len(trace.action) + 1 == candidate.length[trace.start] + 1
+    assert labels["lowest return"].start == np.argmin(candidate.returns)
+    below = np.sum(candidate.returns < labels["typical"].reward.sum() - 1e-3)
+    assert below in (49, 50)
+    references = {t.label: t.start for t in noisy.evaluation.traces if t.policy == "steady"}
+    assert references == {label: trace.start for label, trace in labels.items()}
+
+
+def test_what_cannot_be_compared_is_refused(toy):
+    plant, policy = toy.Line(), toy.proportional(0.3)
+    with pytest.raises(ValueError, match="candidate 'x' is not among the policies: a-0"):
+        toy.evaluate(plant, {"a-0": policy}, candidate="x")
+    with pytest.raises(ValueError, match="steady: already the name of a controller"):
+        toy.evaluate(plant, {"steady": policy}, candidate="steady")
+    with pytest.raises(ValueError, match="at least two starts, got 1"):
+        toy.evaluate(plant, {"a-0": policy}, candidate="a-0", n_starts=1)
+
+
+@pytest.mark.slow
+def test_the_reactor_is_evaluated_with_its_operators():
+    plant = make("ChemicalReactor-v0")
+    tunings = plant.tunings()
+    found = _evaluate.evaluate(
+        plant,
+        {"copy-0": tunings[plant.reference]},
+        action_constraints(plant.spec, plant.action_rates()),
+        tunings[plant.reference],
+        key=jax.random.key(1),
+        dataset=collect_log(plant, n_steps=20_000, key=jax.random.key(0)),
+        candidate="copy-0",
+        n_starts=128,
+    )
+    same = found.tables.row("copy-0", guarded=False).difference
+    assert (same.low, same.high) == (0, 0)
+    behind = found.tables.row("copy-0", guarded=True)
+    assert abs(behind.difference.value) < 0.05, "a guard does not hinder the plant's own PID"
+    assert behind.fallback == 0
+    again, log = (found.tables.row(name, guarded=False) for name in ("logged behaviour", "log"))
+    sigma = np.hypot(again.return_std / 128**0.5, log.return_std / log.n_episodes**0.5)
+    assert abs(again.returns.value - log.returns.value) < 4 * sigma
+    for ours, theirs in zip(again.costs, log.costs, strict=True):
+        width = ours.total.high - ours.total.low + theirs.total.high - theirs.total.low
+        assert abs(ours.total.value - theirs.total.value) <= width
+    assert {band.channel for band in found.bands} == {"T_R", "T_adiab_hat", "P"}
+    assert isinstance(found.tables.reward_unit, str)

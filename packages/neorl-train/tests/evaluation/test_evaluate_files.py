@@ -1,0 +1,129 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from neorl_train._errors import BadInputError
+from neorl_train._evaluate_files import (
+    EVALUATION,
+    TRACES,
+    VERDICT,
+    read_evaluation,
+    read_verdict,
+    write_evaluation,
+)
+from neorl_train._evaluate_json import to_plain
+
+
+@pytest.fixture
+def run(tmp_path, noisy):
+    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    return tmp_path
+
+
+def test_results_come_back_as_they_were(run, noisy):
+    found, given = read_evaluation(run), noisy.evaluation
+    assert found.tables == given.tables
+    assert read_verdict(run) == noisy.verdict
+    assert (found.bands, found.source, found.imitation) == (given.bands, given.source, ())
+    for ours, theirs in zip(found.results, given.results, strict=True):
+        assert (ours.name, ours.role, ours.guarded) == (theirs.name, theirs.role, theirs.guarded)
+        assert to_plain(ours.episodes) == to_plain(theirs.episodes)
+        assert ours.episodes.violated.dtype == bool
+        assert ours.episodes.length.dtype == np.int64
+    for ours, theirs in zip(found.traces, given.traces, strict=True):
+        assert to_plain(ours) == to_plain(theirs)
+    assert found.bands[0].low == -math.inf
+
+
+def test_the_files_state_schema_units_and_raw_episodes(run):
+    content = json.loads((run / EVALUATION).read_text())
+    assert content["schema"] == "neorl.evaluation/1"
+    assert content["units"]["return"] == "EUR"
+    assert content["units"]["cost"] == {"load": "m", "peak": "m"}
+    assert content["units"]["length"] == "steps of 60 s"
+    assert len(content["results"][0]["episodes"]["returns"]) == 100
+    traces = json.loads((run / TRACES).read_text())
+    assert traces["units"]["obs"] == {"level": "m"}
+    assert traces["period_s"] == 60
+    said = json.loads((run / VERDICT).read_text())
+    assert said["verdict"] == "deploy"
+    assert said["candidate"] == "policies/good-0.safetensors"
+    assert said["policy"] == "good-0"
+    assert said["clauses"][0]["unit"] == "EUR"
+
+
+def broken(run, name, edit):
+    path = run / name
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "words"),
+    [
+        (EVALUATION, lambda c: c.update(schema="other/2"), "expected the schema"),
+        (EVALUATION, lambda c: c["tables"].pop("level"), "tables lacks level"),
+        (EVALUATION, lambda c: c["tables"].update(extra=1), "tables has unknown extra"),
+        (
+            EVALUATION,
+            lambda c: c["tables"]["rows"][2]["returns"].update(low="much"),
+            "tables.rows[2].returns.low: expected a number, got 'much'",
+        ),
+        (
+            EVALUATION,
+            lambda c: c["results"][0].update(role="boss"),
+            "results[0].role: expected one of",
+        ),
+        (
+            EVALUATION,
+            lambda c: c["results"][0]["episodes"]["returns"].append([1]),
+            "results[0].episodes.returns: expected an array of numbers",
+        ),
+        (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows: expected a list"),
+        (TRACES, lambda c: c.pop("traces"), "traces: expected a list, got None"),
+        (TRACES, lambda c: c["traces"][0].update(start=1.5), "traces[0].start: expected a int"),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):
+    broken(run, name, edit)
+    with pytest.raises(BadInputError) as error:
+        read_evaluation(run)
+    assert words in str(error.value)
+    assert EVALUATION in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [EVALUATION, TRACES])
+def test_a_missing_or_cut_file_is_named(run, name):
+    text = (run / name).read_text()
+    (run / name).write_text(text[: len(text) // 2])
+    with pytest.raises(BadInputError, match=f"{name}: damaged"):
+        read_evaluation(run)
+    (run / name).unlink()
+    with pytest.raises(BadInputError, match=f"{name}: no such file; resume the run"):
+        read_evaluation(run)
+
+
+def test_a_verdict_of_another_shape_is_refused(run):
+    broken(run, VERDICT, lambda c: c.update(verdict="perhaps"))
+    with pytest.raises(BadInputError, match="answer: expected one of"):
+        read_verdict(run)
+
+
+def test_a_full_disk_leaves_the_old_files(run, noisy, monkeypatch):
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_evaluation(run, noisy.evaluation, noisy.verdict)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_numbers_that_json_lacks_survive():
+    assert to_plain([math.nan, math.inf, -math.inf, 1.5]) == [None, "inf", "-inf", 1.5]

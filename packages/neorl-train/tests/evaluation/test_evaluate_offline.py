@@ -1,0 +1,99 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import Channel, ConstantPolicy, Spec
+from neorl_core.testing import shared_data
+from neorl_envs import dataset_from_columns, read_dataset
+from neorl_train._evaluate_files import read_evaluation, write_evaluation
+from neorl_train._evaluate_offline import evaluate_offline
+from neorl_train._evaluate_shadow import action_fits
+from neorl_train._verdict import verdict
+
+SPEC = Spec(
+    obs=(Channel("x", "m", -9.0, 9.0),),
+    action=(Channel("u", "%", -9.0, 9.0),),
+    cost=(),
+    dt=1.0,
+    horizon=40,
+)
+
+
+@pytest.fixture(scope="module")
+def log(toy):
+    """Episodes of different lengths under a proportional controller."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(5, 40, 30)
+    n = int(lengths.sum())
+    obs = rng.normal(size=(n, 1)).astype(np.float32)
+    return dataset_from_columns(
+        SPEC,
+        obs=obs,
+        action=-0.5 * obs,
+        reward=rng.normal(size=n),
+        next_obs=obs,
+        terminated=np.isin(np.arange(n), np.cumsum(lengths) - 1),
+        truncated=np.zeros(n, bool),
+    )
+
+
+def test_shadow_actions_are_compared_channel_by_channel(toy, log):
+    policies = {
+        "same-0": toy.proportional(0.5),
+        "off-0": toy.proportional(0.5, bias=0.25),
+        "mean-0": ConstantPolicy(jnp.asarray(log.transitions.action.mean(axis=0))),
+    }
+    same, off, mean = action_fits(policies, log)
+    assert (same.channel, same.unit, same.n_rows) == ("u", "%", log.n_rows)
+    assert same.difference.high == pytest.approx(0, abs=1e-6)
+    assert same.explained == pytest.approx(1)
+    assert off.difference.value == pytest.approx(0.25, rel=1e-5)
+    assert off.explained == pytest.approx(1 - 0.25**2 / off.deviation**2, rel=1e-4)
+    assert mean.explained == pytest.approx(0, abs=1e-6)
+    assert same.deviation == pytest.approx(float(log.transitions.action.std()), rel=1e-5)
+
+
+def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path):
+    found = evaluate_offline(
+        {"iql-0": toy.proportional(0.3)}, dataset=log, held_out=log, candidate="iql-0"
+    )
+    (row,) = found.tables.rows
+    assert (row.name, row.role, row.n_episodes) == ("log", "log", 30)
+    assert row.returns.value == pytest.approx(log.episode_returns().mean())
+    assert found.score is None
+    said = verdict(found.tables)
+    assert said.answer == "cannot tell"
+    assert "no simulator" in said.reason
+    write_evaluation(tmp_path, found, said)
+    assert read_evaluation(tmp_path).imitation == found.imitation
+    with pytest.raises(ValueError, match="candidate 'x' is not among"):
+        evaluate_offline({}, dataset=log, held_out=log, candidate="x")
+    with pytest.raises(ValueError, match="at least two episodes"):
+        evaluate_offline(
+            {"a-0": toy.proportional(0.3)},
+            dataset=log.select_episodes(np.array([0])),
+            held_out=log,
+            candidate="a-0",
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes", "mean_return", "low", "high"),
+    [("DMSD", 1000, 494.45, 30.60, 849.51), ("Simglucose", 280, None, 9.75, 475.0)],
+)
+def test_third_party_logs_are_scored_by_their_own_formula(name, episodes, mean_return, low, high):
+    train = read_dataset(shared_data("neorl2", f"{name}-high-100000-train.npz"))
+    held_out = read_dataset(shared_data("neorl2", f"{name}-high-20000-val.npz"))
+    policy = ConstantPolicy(jnp.zeros(train.spec.n_action))
+    found = evaluate_offline(
+        {"zero-0": policy}, dataset=train, held_out=held_out, candidate="zero-0"
+    )
+    (row,) = found.tables.rows
+    assert row.n_episodes == episodes
+    if mean_return:
+        assert row.returns.value == pytest.approx(mean_return, abs=0.01)
+    assert found.score.benchmark == f"NeoRL-2 {name}"
+    assert found.score.log.value == pytest.approx(100 * (row.returns.value - low) / (high - low))
+    assert found.source.attribution.startswith("NeoRL-2")
+    assert len(found.imitation) == train.spec.n_action
+    assert verdict(found.tables).answer == "cannot tell"

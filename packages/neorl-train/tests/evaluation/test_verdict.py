@@ -1,0 +1,188 @@
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neorl_core import Channel, CostChannel, Spec
+from neorl_train._evaluate_tables import CostCell, PolicyRow, ResultTables
+from neorl_train._intervals import Estimate
+from neorl_train._verdict import number, quantity, verdict
+
+SPEC = Spec(
+    obs=(Channel("x", "m", -1.0, 1.0),),
+    action=(Channel("u", "%", 0.0, 1.0),),
+    cost=(CostChannel("band", "2 K", 12.0, "episode"), CostChannel("peak", "bar", 0.5, "step")),
+    dt=1.0,
+    horizon=9,
+)
+ANY = Estimate(0.0, 0.0, 0.0)
+
+
+def around(value, width=1.0):
+    return Estimate(value, value - width, value + width)
+
+
+def cell(channel, limited, largest):
+    return CostCell(
+        name=channel.name,
+        unit=channel.unit,
+        limit=channel.limit,
+        per=channel.per,
+        total=limited,
+        worst=limited,
+        largest=largest,
+        violations=0,
+        violating=ANY,
+        steps_over=0,
+        difference=ANY,
+    )
+
+
+def tables(gain, band, peak, largest_peak=0.0, *, environment="Reactor"):
+    row = PolicyRow(
+        name="iql-0",
+        group="iql",
+        role="learner",
+        guarded=True,
+        n_episodes=100,
+        returns=ANY,
+        return_std=0.0,
+        return_min=0.0,
+        return_max=0.0,
+        length=ANY,
+        length_std=0.0,
+        costs=(cell(SPEC.cost[0], band, math.inf), cell(SPEC.cost[1], peak, largest_peak)),
+        satisfied=ANY,
+        success=None,
+        trips=None,
+        n_trips=0,
+        filtered=0.0,
+        fallback=0.0,
+        difference=gain,
+    )
+    return ResultTables(
+        environment=environment,
+        reason="" if environment else "there is only a log",
+        spec=SPEC,
+        reward_unit="EUR",
+        level=0.95,
+        n_starts=100,
+        candidate="iql-0",
+        reference="PID",
+        rows=(row,),
+        pooled=(),
+    )
+
+
+FINE = (around(2.0), around(10.0), around(0.1, 0.05), 0.4)
+
+
+def test_deploy_when_the_return_is_above_and_every_cost_within():
+    found = verdict(tables(*FINE))
+    assert found.answer == "deploy"
+    assert [clause.holds for clause in found.clauses] == [True, True, True]
+    assert "may be deployed" in found.sentence
+    assert "1 EUR, is above 0" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "words"),
+    [
+        ({0: around(0.5)}, "return", "-0.5 EUR, is not above 0"),
+        ({0: Estimate(1.0, 0.0, 2.0)}, "return", "is not above 0"),
+        (
+            {1: around(11.5)},
+            "band",
+            "12.5 \N{MULTIPLICATION SIGN} 2 K, is not within the limit of 12 "
+            "\N{MULTIPLICATION SIGN} 2 K per episode",
+        ),
+        ({2: around(0.4, 0.2)}, "peak", "0.6 bar, is not within the limit of 0.5 bar per step"),
+        ({3: 0.7}, "peak", "worst step, 0.7 bar, is not within the limit of 0.5 bar per step"),
+    ],
+)
+def test_one_broken_clause_refuses_and_is_named_with_numbers_and_units(change, named, words):
+    values = [change.get(i, value) for i, value in enumerate(FINE)]
+    found = verdict(tables(*values))
+    assert found.answer == "do not deploy"
+    assert [clause.name for clause in found.clauses if not clause.holds] == [named]
+    assert "should not be deployed" in found.sentence
+    assert words in found.sentence
+
+
+def test_without_a_simulator_it_cannot_be_told():
+    found = verdict(tables(*FINE, environment=""))
+    assert found.answer == "cannot tell"
+    assert found.clauses == ()
+    assert "there is only a log" in found.sentence
+    assert found.reason == "there is only a log"
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_what_is_not_a_number_refuses(position):
+    values = list(FINE)
+    values[position] = Estimate(*[math.nan] * 3) if position < 3 else math.nan
+    found = verdict(tables(*values))
+    assert found.answer == "do not deploy"
+    assert "not a number" in found.sentence
+
+
+NUMBERS = st.floats(0, 30)
+ESTIMATES = st.tuples(NUMBERS, st.floats(0, 3)).map(lambda pair: around(*pair))
+
+
+@given(st.floats(-5, 5).map(around), ESTIMATES, ESTIMATES, NUMBERS, st.data())
+def test_a_worse_cost_or_return_never_turns_a_refusal_into_deploy(gain, band, peak, largest, data):
+    before = verdict(tables(gain, band, peak, largest))
+    more = st.floats(0, 10)
+    shift = {name: data.draw(more, name) for name in ("gain", "band", "peak", "largest")}
+    worse = tables(
+        Estimate(gain.value - shift["gain"], gain.low - shift["gain"], gain.high),
+        Estimate(band.value + shift["band"], band.low, band.high + shift["band"]),
+        Estimate(peak.value + shift["peak"], peak.low, peak.high + shift["peak"]),
+        largest + shift["largest"],
+    )
+    after = verdict(worse)
+    assert not (before.answer == "do not deploy" and after.answer == "deploy")
+    for old, new in zip(before.clauses, after.clauses, strict=True):
+        assert old.holds or not new.holds
+
+
+@given(st.floats(-5, 5).map(around), ESTIMATES, ESTIMATES, NUMBERS)
+def test_the_answer_is_the_rule(gain, band, peak, largest):
+    allowed = gain.low > 0 and band.high <= 12.0 and peak.high <= 0.5 and largest <= 0.5
+    found = verdict(tables(gain, band, peak, largest))
+    assert found.answer == ("deploy" if allowed else "do not deploy")
+
+
+def test_only_the_guarded_candidate_counts():
+    plain = dataclasses.replace(tables(*FINE).rows[0], guarded=False)
+    lacking = dataclasses.replace(tables(*FINE), rows=(plain,))
+    with pytest.raises(ValueError, match="no guarded results of 'iql-0'; there are: none"):
+        verdict(lacking)
+    unpaired = dataclasses.replace(tables(*FINE).rows[0], difference=None)
+    with pytest.raises(ValueError, match="not paired with 'PID'"):
+        verdict(dataclasses.replace(tables(*FINE), rows=(unpaired,)))
+
+
+def test_a_planted_worse_policy_is_refused_and_a_better_one_is_not(noisy):
+    assert noisy.verdict.answer == "deploy"
+    worse = verdict(dataclasses.replace(noisy.tables, candidate="bad-0"))
+    assert worse.answer == "do not deploy"
+    assert next(clause.name for clause in worse.clauses if not clause.holds) == "return"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12.345678, "12.35"), (1e-7, "1.00e-07"), (123456.0, "1.23e+05"), (-0.5, "-0.5")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_quantities_bear_their_unit():
+    assert quantity(3.0, "K") == "3 K"
+    assert quantity(3.0, "2 K") == "3 \N{MULTIPLICATION SIGN} 2 K"
+    assert quantity(0.0, "2 K") == "0"
+    assert quantity(3.0, "1") == "3"
