@@ -106,9 +106,9 @@ def _log_columns(episodes: int = 5, steps: int = 40) -> dict[str, np.ndarray]:
     }
 
 
-def _write_log(path: Path, columns: dict[str, np.ndarray], spec: Spec = SPEC, **changes) -> Path:
+def _write_log(path: Path, columns: dict[str, np.ndarray], **changes) -> Path:
     """A dataset file, written from the published page alone."""
-    described = spec_to_dict(spec)
+    described = spec_to_dict(SPEC)
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, column in columns.items():
         digest.update(f"{name} {column.dtype.str} {list(column.shape)}\n".encode())

@@ -77,15 +77,12 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
         return
     stored = _entries(files[CHECKSUMS])
     for name in SEALED:
-        entry = stored.get(name)
-        if entry is not None and entry.get("size") != len(files[name]):
+        data, entry = files[name], stored.get(name, {})
+        size, digest = entry.get("size"), entry.get("sha256")
+        if size != len(data) or digest != hashlib.sha256(data).hexdigest():
             raise BundleError(
-                f"{path}: {name} has {len(files[name])} bytes instead of {entry.get('size')}; "
-                "the bundle was changed or damaged, fetch it again"
-            )
-        if entry is not None and entry.get("sha256") != hashlib.sha256(files[name]).hexdigest():
-            raise BundleError(
-                f"{path}: {name} was changed or damaged after the export; fetch the bundle again"
+                f"{path}: {name} ({len(data)} bytes) is not what {CHECKSUMS} says; the bundle was "
+                "changed or damaged after the export, fetch it again"
             )
     raise BundleError(
         f"{path}: {CHECKSUMS} was changed or damaged after the export; fetch the bundle again"
@@ -100,8 +97,8 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 def _entries(data: bytes) -> dict[str, Any]:
     try:
         files = parse_strict(data, CHECKSUMS)["files"]
-        return {entry["path"]: entry for entry in files}
-    except (BundleError, KeyError, TypeError):
+        return {entry["path"]: dict(entry) for entry in files}
+    except (BundleError, KeyError, TypeError, ValueError):
         return {}
 
 

@@ -24,7 +24,7 @@ from neorl_deploy._probes import (
     sequence_probes,
     single_probes,
 )
-from neorl_deploy._program import Exported, Reference, export_programs
+from neorl_deploy._program import OUTPUTS, Exported, Reference, export_programs
 from neorl_deploy._run import Run, data_hash, read_run, trimmed
 from neorl_deploy._signature import Signer
 from neorl_deploy._strict_json import dump_canonical
@@ -186,7 +186,7 @@ def _manifest(
             "platforms": list(exported.platforms),
             "calling_convention": exported.calling_convention,
             "inputs": ["*carry", "obs", "last_sent"],
-            "outputs": ["*carry", "action", "flags", "limits", "intervention"],
+            "outputs": ["*carry", *OUTPUTS],
         },
         "carry": [dataclasses.asdict(entry) for entry in exported.carry],
         "flags": {(flag.name or "").lower(): int(flag) for flag in Flag},

@@ -99,12 +99,11 @@ def _read_hdf5(path: Path) -> Log:
         raise missing_extra("reading a dataset file", "replay", error) from error
     try:
         with h5py.File(path, "r") as file:
-            header = {name: file.attrs.get(name) for name in ("format", "schema_version")}
-            if header != {"format": FORMAT, "schema_version": SCHEMA_VERSION}:
+            kind, version = (file.attrs.get(name) for name in ("format", "schema_version"))
+            if kind != FORMAT or version != SCHEMA_VERSION:
                 raise DeployError(
-                    f"{path} is no dataset file of schema version {SCHEMA_VERSION} (it says "
-                    f"{header['format']!r}, {header['schema_version']!r}); write one with "
-                    "neorl_envs.write_dataset"
+                    f"{path} is no dataset file of schema version {SCHEMA_VERSION} (format "
+                    f"{kind}, version {version}); write one with neorl_envs.write_dataset"
                 )
             texts = {n: str(file.attrs[n]) for n in ("spec", "attributes", "content_hash")}
             columns = _hdf5_columns(path, file, h5py)

@@ -15,6 +15,7 @@ from neorl_deploy._manifest import ArrayEntry
 if TYPE_CHECKING:
     from neorl_safety import GuardedPolicy
 
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 OUTPUTS = ("action", "flags", "limits", "intervention")
 """What a step returns behind the arrays of the carry."""
 
@@ -73,11 +74,18 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
         The programs.
 
     Raises:
-        DeployError: If a platform is not known.
+        DeployError: If a platform is not known, or this machine's, where parity is to be shown, is
+            not among them.
     """
     import jax
     from jax import export
 
+    unknown = [name for name in platforms if name not in PLATFORMS]
+    if unknown or not set(platforms) & {"cpu", jax.default_backend()}:
+        raise DeployError(
+            f"cannot export for {', '.join(platforms)}: choose of {', '.join(PLATFORMS)}, cpu among "
+            "them, where parity is shown"
+        )
     named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
     leaves = [leaf for _, leaf in named]
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -91,14 +99,9 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
     def initial_carry() -> tuple[Any, ...]:
         return tuple(jax.tree.leaves(policy.initial_carry()))
 
-    try:
-        with _without_source_locations():
-            step = export.export(jax.jit(flat_step(policy)), platforms=tuple(platforms))(*inputs)
-            start = export.export(jax.jit(initial_carry), platforms=tuple(platforms))()
-    except (ValueError, NotImplementedError) as error:
-        if "platform" not in str(error).lower():
-            raise
-        raise DeployError(f"cannot lower for {', '.join(platforms)}: {error}") from error
+    with _without_source_locations():
+        step = export.export(jax.jit(flat_step(policy)), platforms=tuple(platforms))(*inputs)
+        start = export.export(jax.jit(initial_carry), platforms=tuple(platforms))()
     return Exported(
         step=bytes(step.serialize()),
         initial_carry=bytes(start.serialize()),

@@ -1,0 +1,169 @@
+"""Damaged runs and full disks: one line, exit code 2, nothing left behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy, save_policy
+from neorl_core import ConstantPolicy
+from neorl_deploy import DeployError, ExportOptions, export_run, read_bundle
+from neorl_deploy._export import prove_parity
+from neorl_deploy._run import log_of, newest_bundle, newest_run
+
+
+def refused(run, message, **options):
+    before = sorted(path.relative_to(run) for path in run.rglob("*"))
+    with pytest.raises(DeployError, match=message) as error:
+        export_run(run, ExportOptions(**options))
+    assert error.value.exit_code == 2
+    assert "\n" not in str(error.value)
+    assert sorted(path.relative_to(run) for path in run.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["run", "verdict", "evaluation", "constraints"])
+def test_a_missing_or_damaged_document_is_named(run_directory, name):
+    path = run_directory / f"{name}.json"
+    path.write_text("{")
+    refused(run_directory, rf"{name}\.json is not valid JSON")
+    path.write_text("[]")
+    refused(run_directory, rf"{name}\.json holds no JSON object")
+    path.unlink()
+    refused(run_directory, rf"{name}\.json is missing")
+
+
+def edit(run, name, **values):
+    path = run / f"{name}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_a_strange_verdict_or_candidate_is_refused(run_directory):
+    refused(
+        run_directory,
+        "missing; the run has fallback.safetensors, iql-0",
+        policy="policies/x.safetensors",
+    )
+    for candidate in ("../../etc/passwd", "/etc/passwd", "run.json", "policies/../run.json"):
+        edit(run_directory, "verdict", candidate=candidate)
+        refused(run_directory, "is no policy of")
+    edit(run_directory, "verdict", candidate=None)
+    refused(run_directory, "names no candidate; choose one with --policy")
+    edit(run_directory, "verdict", verdict="perhaps")
+    refused(run_directory, "'perhaps'; expected one of deploy")
+
+
+def test_a_damaged_policy_is_refused(run_directory):
+    path = run_directory / "policies/iql-0.safetensors"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    refused(run_directory, r"iql-0\.safetensors was changed or damaged")
+
+
+def test_constraints_of_another_plant_are_refused(run_directory):
+    document = json.loads((run_directory / "constraints.json").read_text())
+    document["channels"][0]["unit"] = "m3/h"
+    (run_directory / "constraints.json").write_text(json.dumps(document))
+    refused(run_directory, "m3/h.*; the policy sets")
+    document["constraints"] = []
+    (run_directory / "constraints.json").write_text(json.dumps(document))
+    refused(run_directory, r"constraints\.json: no box")
+
+
+def test_a_fallback_of_another_plant_is_refused(run_directory, spec):
+    import dataclasses
+
+    artefact = load_policy(run_directory / "policies/fallback.safetensors")
+    other = dataclasses.replace(spec, dt=1.0)
+    path = run_directory / "policies/fallback.safetensors"
+    save_policy(path, artefact.policy, other, artefact.probe_obs, {})
+    refused(run_directory, "are for different plants")
+
+
+def test_a_constant_may_be_the_fallback(run_directory, spec, tmp_path):
+    artefact = load_policy(run_directory / "policies/fallback.safetensors")
+    path = run_directory / "policies/fallback.safetensors"
+    constant = ConstantPolicy(np.array([50.0, 300.0], np.float32))
+    save_policy(path, constant, spec, artefact.probe_obs, {})
+    bundle = export_run(run_directory)
+    assert bundle.manifest.document["provenance"]["fallback"]["kind"] == "constant"
+
+
+def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
+    taken = tmp_path / "taken.bundle"
+    shutil.copytree(exported, taken)
+    refused(run_directory, "exists; choose another place with --out", out=taken)
+    (tmp_path / "precious.bundle").mkdir()
+    (tmp_path / "precious.bundle" / "thesis.txt").write_text("")
+    refused(
+        run_directory,
+        "is no bundle; it is not overwritten",
+        out=tmp_path / "precious.bundle",
+        overwrite=True,
+    )
+    refused(run_directory, "should end in .bundle", out=tmp_path / "policy")
+    refused(run_directory, "does not exist; make it first", out=tmp_path / "none" / "a.bundle")
+    edit(run_directory, "verdict", verdict="cannot tell", reason="no simulator")
+    written = export_run(run_directory, ExportOptions(out=taken, overwrite=True))
+    assert written.manifest.verdict == read_bundle(taken).manifest.verdict == "cannot tell"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "precious.bundle",
+        "runs",
+        "taken.bundle",
+    ]
+
+
+def test_an_unknown_platform_is_refused(run_directory):
+    refused(run_directory, "cannot export for abacus: choose of cpu", platforms=("abacus",))
+    refused(run_directory, "cannot export for tpu: .* cpu among them", platforms=("tpu",))
+
+
+def test_a_program_that_does_not_run_elsewhere_is_not_written(bundle):
+    """The proof itself can fail: here the draft is damaged."""
+    (bundle / "policy.stablehlo").write_bytes(b"")
+    with pytest.raises(DeployError, match="does not run in a fresh process"):
+        prove_parity(bundle)
+
+
+def test_a_full_disk_leaves_nothing_behind(run_directory):
+    code = f"""
+import resource, sys
+from neorl_deploy._cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+sys.exit(main(["export", {str(run_directory)!r}]))
+"""
+
+    before = sorted(run_directory.rglob("*"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "nothing was left behind" in done.stderr
+    assert sorted(run_directory.rglob("*")) == before
+
+
+def test_the_newest_of_everything(tmp_path, run_directory):
+    with pytest.raises(DeployError, match="no finished run"):
+        newest_run(tmp_path / "nowhere")
+    runs = run_directory.parent
+    (runs / "0002").mkdir()
+    (runs / "notes").mkdir()
+    assert newest_run(runs) == run_directory
+    with pytest.raises(DeployError, match="no bundle under"):
+        newest_bundle(runs)
+    (run_directory / "policy.bundle").mkdir()
+    assert newest_bundle(runs) == run_directory / "policy.bundle"
+    assert log_of(run_directory / "policy.bundle") == (run_directory / "dataset.h5").resolve()
+
+
+def test_the_log_may_lie_elsewhere(run_directory, tmp_path):
+    bundle = run_directory / "policy.bundle"
+    (run_directory / "dataset.h5").rename(tmp_path / "july.h5")
+    edit(run_directory, "run", dataset={"path": str(tmp_path / "july.h5")})
+    assert log_of(bundle) == tmp_path / "july.h5"
+    (tmp_path / "july.h5").unlink()
+    with pytest.raises(DeployError, match="which is gone; name a log"):
+        log_of(bundle)
+    with pytest.raises(DeployError, match="there is no log beside"):
+        log_of(tmp_path / "elsewhere" / "plant.bundle")

@@ -1,0 +1,97 @@
+"""The commands as a person types them: output, exit codes, one-line errors."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from neorl_deploy._cli import main
+
+
+def test_help_has_examples(capsys):
+    for arguments in (["--help"], *([name, "--help"] for name in ("export", "replay", "verify"))):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 0
+        assert "neorl-deploy" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):
+    monkeypatch.chdir(run_directory.parent.parent)
+    assert main(["export"]) == 0
+    out = capsys.readouterr().out
+    assert "0001/policy.bundle" in out
+    assert "Verdict of run 0001: deploy" in out
+    assert main(["replay"]) == 0
+    out = capsys.readouterr().out
+    assert "Shadow over 200 rows of 5 episodes" in out
+    assert "rate_active" in out
+    assert "A typical episode" in out
+    report = json.loads((run_directory / "replay.json").read_text())
+    assert report["bundle"]["verdict"] == "deploy"
+    assert main(["verify", "runs/0001/policy.bundle", "--run-probes"]) == 0
+    assert "Every byte is as exported" in capsys.readouterr().out
+    assert main(["export"]) == 2
+    assert "exists; choose another place with --out" in capsys.readouterr().err
+    assert main(["inspect", "runs/0001/policy.bundle"]) == 0
+    out = capsys.readouterr().out
+    assert "280 to 400 K" in out
+    assert "down 0.5, up 0.5" in out
+    assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "neorl-bundle"
+
+
+def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_directory, capsys):
+    path = run_directory / "verdict.json"
+    reason = "return: the paired difference is -3.1 [-4.0, -2.2]"
+    clauses = [{"name": "return", "passed": False, "text": reason}]
+    document = {**json.loads(path.read_text()), "verdict": "do not deploy", "clauses": clauses}
+    path.write_text(json.dumps({**document, "reason": reason}))
+    assert main(["export", str(run_directory), "--require-deploy"]) == 3
+    assert "'do not deploy'; nothing was written" in capsys.readouterr().err
+    assert not (run_directory / "policy.bundle").exists()
+    assert main(["export", str(run_directory)]) == 0
+    out = capsys.readouterr().out
+    assert "*** DO NOT DEPLOY ***" in out
+    assert reason in out
+    bundle = str(run_directory / "policy.bundle")
+    assert main(["verify", bundle]) == 0
+    assert main(["verify", bundle, "--require-deploy"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "no/such/run"], "is no run directory"),
+        (["export"], "no finished run under runs"),
+        (["replay"], "no bundle under runs"),
+        (["replay", "no.bundle", "no.h5"], "does not exist"),
+        (["verify", "no.bundle"], "does not exist"),
+        (["inspect", "no.bundle"], "does not exist"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, tmp_path, capsys):
+    place = tmp_path / "none" / "replay.json"
+    log = str(finished_run / "dataset.h5")
+    assert main(["replay", str(exported), log, "--json", str(place)]) == 2
+    assert "choose a place with --json" in capsys.readouterr().err
+    place = tmp_path / "replay.json"
+    assert main(["replay", str(exported), log, "--json", str(place)]) == 0
+    assert json.loads(place.read_text())["log"]["path"] == log
+
+
+def test_a_closed_pipe_is_no_error(exported):
+    command = f"{sys.executable} -m neorl_deploy inspect {exported} | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Bundle ")
+    assert done.stderr == ""

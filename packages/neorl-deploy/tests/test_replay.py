@@ -1,0 +1,141 @@
+"""Shadow mode: the figures against a step-by-step recomputation, and who is refused."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from neorl_deploy import DeployError, read_bundle, read_log, replay
+from neorl_deploy._trend import trend, typical_episode
+
+
+@pytest.fixture(scope="module")
+def log(finished_run):
+    return read_log(finished_run / "dataset.h5")
+
+
+@pytest.fixture(scope="module")
+def replayed(exported, log):
+    return replay(read_bundle(exported), log)
+
+
+def test_the_scan_equals_the_runtime_step_by_step(replayed, runtime, log):
+    starts = set(log.starts.tolist())
+    for row in range(len(log.obs)):
+        if row in starts:
+            runtime.reset()
+        sent = None if row in starts else log.action[row - 1]
+        decision = runtime.step(log.obs[row], sent)
+        np.testing.assert_allclose(decision.action, replayed.shadow.action[row], rtol=1e-6)
+        assert decision.flags == replayed.shadow.flags[row]
+
+
+def test_the_figures_are_those_of_the_rows(replayed, log):
+    report = replayed.report
+    difference = replayed.shadow.action[:, 0] - log.action[:, 0]
+    figures = report["difference"]["valve"]
+    assert figures["unit"] == "%"
+    assert figures["mean"] == pytest.approx(difference.mean(), rel=1e-4, abs=1e-4)
+    assert figures["p95"] == pytest.approx(np.quantile(np.abs(difference), 0.95), rel=1e-4)
+    assert figures["max"] == pytest.approx(np.abs(difference).max(), rel=1e-5)
+    assert report["log"] | {"path": ""} == {
+        "path": "",
+        "content_hash": log.content_hash,
+        "attribution": "",
+        "rows": 200,
+        "episodes": 5,
+        "rows_skipped": 0,
+    }
+    assert report["filter"]["flags"]["previous_unknown"] == 5 / 200
+    active = (replayed.shadow.flags & 1 << 11) != 0
+    assert report["filter"]["flags"]["rate_active"] == pytest.approx(active.mean())
+    assert report["filter"]["fallback"] == 0
+    assert report["finite"]
+    json.dumps(report, allow_nan=False)
+
+
+def test_every_action_is_within_the_rate_of_the_logged_one(replayed, log):
+    first = np.isin(np.arange(200), log.starts)
+    moved = np.abs(replayed.shadow.action[1:, 0] - log.action[:-1, 0])[~first[1:]]
+    assert (moved <= 0.5 * 30 + 1e-4).all()
+
+
+def test_an_episode_does_not_feel_the_one_before(exported, log, replayed):
+    """The carry starts anew at a seam: the third episode alone gives the same."""
+    rows = slice(80, 120)
+    alone = dataclasses.replace(
+        log,
+        obs=log.obs[rows],
+        action=log.action[rows],
+        mask=log.mask[rows],
+        starts=np.array([0]),
+    )
+    shadow = replay(read_bundle(exported), alone).shadow
+    np.testing.assert_array_equal(shadow.action, replayed.shadow.action[rows])
+
+
+def test_masked_and_broken_rows_are_stepped_but_not_counted(exported, log):
+    mask, action, obs = log.mask.copy(), log.action.copy(), log.obs.copy()
+    mask[:10] = False
+    action[50] = np.nan
+    obs[100, 1] = np.nan
+    obs[101:111, 2] = 50.0
+    spoiled = dataclasses.replace(log, mask=mask, action=action, obs=obs)
+    result = replay(read_bundle(exported), spoiled)
+    assert result.report["log"]["rows_skipped"] == 11
+    assert result.report["observations"]["not_finite"] == pytest.approx(1 / 189)
+    assert result.report["observations"]["out_of_range_channels"] == {
+        "pressure": pytest.approx(10 / 189)
+    }
+    assert result.report["filter"]["fallback"] == pytest.approx(1 / 189)
+    # The row behind the missing action does not know what was sent.
+    assert result.shadow.flags[51] & 16
+    assert np.isfinite(result.shadow.action).all()
+    json.dumps(result.report, allow_nan=False)
+    nothing = dataclasses.replace(log, mask=np.zeros(200, bool))
+    with pytest.raises(DeployError, match="no row to compare"):
+        replay(read_bundle(exported), nothing)
+
+
+@pytest.mark.parametrize(
+    ("field", "channels", "message"),
+    [
+        (
+            "obs_channels",
+            (("level", "m"), ("temperature", "degC"), ("pressure", "bar")),
+            r"observation: the bundle expects 'temperature' \[K\], the log has .*\[degC\]",
+        ),
+        (
+            "obs_channels",
+            (("temperature", "K"), ("level", "m"), ("pressure", "bar")),
+            "observation: the same channels in another order",
+        ),
+        ("action_channels", (("valve", "%"),), r"action: the bundle expects 'jacket' \[K\]"),
+        (
+            "action_channels",
+            (("valve", "%"), ("jacket", "K"), ("pump", "%")),
+            r"action: the bundle expects no other, the log has 'pump'",
+        ),
+    ],
+)
+def test_a_log_of_another_plant_is_refused_by_channel(exported, log, field, channels, message):
+    other = dataclasses.replace(log, **{field: channels})
+    with pytest.raises(DeployError, match=message):
+        replay(read_bundle(exported), other)
+
+
+def test_a_trend_shows_both_curves():
+    lines = trend(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.0]), height=3)
+    assert lines == [
+        "           2 |o .",
+        "           1 | @",
+        "           0 |. o",
+    ]
+    flat = trend(np.zeros(200), np.zeros(200), width=10, height=3)
+    assert flat[-1].endswith("|@@@@@@@@@@")
+
+
+def test_a_typical_episode_is_the_median_one():
+    chosen = typical_episode(np.array([0, 2, 4]), np.array([9.0, 9, 1, 1, 5, 5]), 6)
+    assert (chosen.start, chosen.stop) == (4, 6)

@@ -1,0 +1,173 @@
+"""The loaded bundle: total, stateful, and refused where it would act otherwise."""
+
+import io
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_deploy import BundleError, load_bundle, read_bundle
+from neorl_deploy._bundle_files import checksums
+from neorl_deploy._runtime import Runtime
+from neorl_deploy._strict_json import dump_canonical
+
+MIDDLE = np.array([1.0, 330.0, 3.0])
+
+
+def reseal(bundle, **changed):
+    for name, data in changed.items():
+        (bundle / name.replace("__", ".")).write_bytes(data)
+    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    (bundle / "checksums.json").write_bytes(checksums(files))
+
+
+def test_a_step_never_gives_anything_but_a_finite_action_in_the_box(runtime):
+    rng = np.random.default_rng(0)
+    special = np.array([np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-40, 1e300, 0])
+    runtime.reset()
+    for _ in range(300):
+        obs = np.where(rng.random(3) < 0.3, rng.choice(special, 3), MIDDLE)
+        sent = rng.choice(special, 2) if rng.random() < 0.3 else None
+        decision = runtime.step(obs, sent)
+        assert np.isfinite(decision.action).all()
+        assert ((decision.action >= [0, 280]) & (decision.action <= [100, 320])).all()
+        if not (np.abs(obs) < 3.5e38).all():
+            assert "observation_nonfinite" in runtime.flag_names(decision.flags)
+
+
+def test_the_rate_counts_from_what_was_sent(runtime):
+    runtime.reset()
+    runtime.step(MIDDLE)
+    decision = runtime.step(MIDDLE, np.array([0.0, 300.0]))
+    assert decision.action[0] <= 0.5 * 30 + 1e-5
+    assert decision.limits[0] in (0, 8)
+    decision = runtime.step(MIDDLE, np.array([100.0, 300.0]))
+    assert decision.action[0] >= 100 - 0.5 * 30 - 1e-4
+
+
+def test_reset_starts_an_episode(runtime):
+    runtime.reset()
+    first = runtime.step(MIDDLE).action
+    for _ in range(5):
+        runtime.step(MIDDLE + 0.2, np.array([80.0, 310.0]))
+    runtime.reset()
+    np.testing.assert_array_equal(runtime.step(MIDDLE).action, first)
+
+
+def test_a_returned_action_is_the_callers_own(runtime):
+    runtime.reset()
+    action = runtime.step(MIDDLE).action
+    action[:] = -1
+    assert runtime.step(MIDDLE, None).action[0] >= 0
+
+
+def test_wrong_shapes_are_refused(runtime):
+    with pytest.raises(ValueError, match=r"obs has shape \(2,\); expected \(3,\)"):
+        runtime.step(np.ones(2))
+    with pytest.raises(ValueError, match=r"last_sent has shape \(1, 2\)"):
+        runtime.step(np.ones(3), np.ones((1, 2)))
+
+
+def test_a_second_step_does_not_trace_again(exported):
+    runtime = Runtime(read_bundle(exported))
+    runtime.step(MIDDLE)
+    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
+        compiled = []
+        patch.setattr(runtime, "_step", _counting(runtime._step, compiled))
+        runtime.step(MIDDLE)
+    assert compiled == [1]
+
+
+def _counting(step, sizes):
+    def counted(*inputs):
+        outputs = step(*inputs)
+        sizes.append(step._cache_size())
+        return outputs
+
+    return counted
+
+
+def test_the_self_test_passes_here(runtime):
+    assert runtime.self_test() <= 1e-6
+
+
+def test_a_runtime_that_answers_otherwise_is_refused(bundle):
+    """A forger who reseals another answer is found by the probes, and so is a strange compiler."""
+    arrays = dict(np.load(bundle / "probes.npz"))
+    arrays["single_action"][3, 0] += 0.01
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    reseal(bundle, probes__npz=buffer.getvalue())
+    with pytest.raises(BundleError, match=r"\(single\) otherwise: largest difference 1.0e-04"):
+        load_bundle(bundle)
+    load_bundle(bundle, self_test=False)
+
+
+def test_a_program_that_lost_its_nan_test_is_refused(bundle):
+    """As fast math would have it: the finding about a NaN is gone."""
+    arrays = dict(np.load(bundle / "probes.npz"))
+    arrays["single_flags"] |= np.uint32(2)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    reseal(bundle, probes__npz=buffer.getvalue())
+    with pytest.raises(BundleError, match="flags different"):
+        load_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("programs", "calling_convention", 1, "has calling convention 1; this jax"),
+        ("programs", "platforms", ["tpu"], "exported for tpu; this machine runs cpu"),
+        ("carry", 0, {"name": "x", "shape": [7], "dtype": "float32"}, "disagree about the carry"),
+    ],
+)
+def test_a_bundle_for_another_machine_is_refused(bundle, section, key, value, message):
+    document = json.loads((bundle / "manifest.json").read_text())
+    document[section][key] = value
+    reseal(bundle, manifest__json=dump_canonical(document))
+    with pytest.raises(BundleError, match=message):
+        load_bundle(bundle)
+
+
+def test_a_bundle_runs_where_equinox_cannot_be_imported(exported):
+    code = f"""
+import sys
+for name in ("equinox", "optax", "neorl_core", "neorl_safety", "neorl_agents", "h5py"):
+    sys.modules[name] = None
+import numpy as np
+from neorl_deploy import load_bundle
+runtime = load_bundle({str(exported)!r})
+print(runtime.step(np.array([1.0, 330.0, 3.0])).action.tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(json.loads(done.stdout)) == 2
+
+
+def test_the_base_needs_numpy_only(exported):
+    """Import, verify and inspect work without any extra; the rest says what to install."""
+    code = f"""
+import sys
+for name in ("jax", "jaxlib", "equinox", "h5py", "cryptography", "safetensors"):
+    sys.modules[name] = None
+import pkgutil, importlib
+import neorl_deploy
+for module in pkgutil.iter_modules(neorl_deploy.__path__):
+    if module.name != "__main__":
+        importlib.import_module(f"neorl_deploy.{{module.name}}")
+from neorl_deploy._cli import main
+bundle = {str(exported)!r}
+assert main(["verify", bundle]) == 0
+assert main(["inspect", bundle]) == 0
+assert main(["replay", bundle, bundle + "/../no.h5"]) == 2
+assert main(["verify", bundle, "--run-probes"]) == 2
+try:
+    neorl_deploy.load_bundle(bundle)
+except neorl_deploy.DeployError as error:
+    print(error, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "neorl-deploy[jax]"' in done.stderr

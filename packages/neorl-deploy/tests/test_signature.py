@@ -1,0 +1,128 @@
+"""A signature, once claimed, must be there and right."""
+
+import json
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
+
+from neorl_deploy import BundleError, DeployError, ExportOptions, export_run, read_bundle
+from neorl_deploy._bundle_files import checksums
+from neorl_deploy._cli import main
+from neorl_deploy._signature import read_public_key
+from neorl_deploy._strict_json import dump_canonical
+
+
+def write_key(path, key=None):
+    key = key or ed25519.Ed25519PrivateKey.generate()
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    path.chmod(0o600)
+    public = path.with_suffix(".pub.pem")
+    public.write_bytes(
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    return write_key(tmp_path_factory.mktemp("keys") / "plant.pem")
+
+
+@pytest.fixture(scope="module")
+def original(finished_run, key, tmp_path_factory):
+    out = tmp_path_factory.mktemp("signed") / "plant.bundle"
+    return export_run(finished_run, ExportOptions(out=out, sign_key=key)).path
+
+
+@pytest.fixture
+def signed(original, tmp_path):
+    import shutil
+
+    return shutil.copytree(original, tmp_path / "plant.bundle")
+
+
+def test_a_signed_bundle_names_its_key(signed, key):
+    public = read_public_key(key.with_suffix(".pub.pem"))
+    assert read_bundle(signed).signed_by == public
+    assert read_bundle(signed, trusted_key=public).signed_by == public
+    assert main(["verify", str(signed), "--public-key", str(key.with_suffix(".pub.pem"))]) == 0
+
+
+def test_a_claimed_signature_cannot_be_stripped(signed):
+    (signed / "signature.json").unlink()
+    with pytest.raises(BundleError, match="claims a signature that is not there"):
+        read_bundle(signed)
+
+
+def test_a_forger_without_the_key_gets_nowhere(signed, key):
+    """Without claim and resealed it is an unsigned bundle: refused where a key is demanded."""
+    document = json.loads((signed / "manifest.json").read_text())
+    document["provenance"]["run"] = "forged"
+    (signed / "manifest.json").write_bytes(dump_canonical(document))
+    files = {path.name: path.read_bytes() for path in signed.iterdir()}
+    (signed / "checksums.json").write_bytes(checksums(files))
+    with pytest.raises(BundleError, match="signature does not fit"):
+        read_bundle(signed)
+    files["manifest.json"] = dump_canonical({**document, "signature": None})
+    (signed / "manifest.json").write_bytes(files["manifest.json"])
+    (signed / "checksums.json").write_bytes(checksums(files))
+    with pytest.raises(BundleError, match="does not claim"):
+        read_bundle(signed)
+    (signed / "signature.json").unlink()
+    assert read_bundle(signed).signed_by is None
+    with pytest.raises(BundleError, match="is not signed"):
+        read_bundle(signed, trusted_key=read_public_key(key.with_suffix(".pub.pem")))
+
+
+def test_every_byte_of_the_signature_file_counts(signed):
+    path = signed / "signature.json"
+    data = path.read_bytes()
+    for position in range(len(data)):
+        changed = bytearray(data)
+        changed[position] ^= 0x20 if data[position : position + 1].isalpha() else 1
+        path.write_bytes(changed)
+        with pytest.raises(BundleError, match="signature"):
+            read_bundle(signed)
+
+
+def test_another_key_is_refused(signed, tmp_path, capsys):
+    other = write_key(tmp_path / "other.pem").with_suffix(".pub.pem")
+    assert main(["verify", str(signed), "--public-key", str(other)]) == 2
+    assert "was demanded" in capsys.readouterr().err
+
+
+def test_unusable_keys_are_refused(finished_run, tmp_path, key):
+    def export_with(path):
+        export_run(finished_run, ExportOptions(out=tmp_path / "x.bundle", sign_key=path))
+
+    open_key = write_key(tmp_path / "open.pem")
+    open_key.chmod(0o644)
+    wrong_kind = write_key(tmp_path / "x25519.pem", x25519.X25519PrivateKey.generate())
+    text = tmp_path / "text.pem"
+    text.write_text("no key")
+    text.chmod(0o600)
+    cases = {
+        "open to other users": open_key,
+        "expected an ed25519 private key": wrong_kind,
+        "no unencrypted private key": text,
+        "No such file": tmp_path / "none.pem",
+    }
+    for message, path in cases.items():
+        with pytest.raises(DeployError, match=message):
+            export_with(path)
+    assert not (tmp_path / "x.bundle").exists()
+    with pytest.raises(DeployError, match="expected an ed25519 public key"):
+        read_public_key(wrong_kind.with_suffix(".pub.pem"))
+    with pytest.raises(DeployError, match="no public key"):
+        read_public_key(text)
+    with pytest.raises(DeployError, match="No such file"):
+        read_public_key(tmp_path / "none.pem")

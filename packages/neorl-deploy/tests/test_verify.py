@@ -1,0 +1,213 @@
+"""A changed byte anywhere, and every other kind of tampering, is refused before anything runs."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from neorl_deploy import BundleError, read_bundle
+from neorl_deploy._bundle_files import LARGEST, checksums
+from neorl_deploy._strict_json import dump_canonical
+
+
+def reseal(bundle):
+    """What a forger would do: change a file and make the checksums fit again."""
+    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    (bundle / "checksums.json").write_bytes(checksums(files))
+
+
+def change_manifest(bundle, *path, value):
+    document = json.loads((bundle / "manifest.json").read_text())
+    at = document
+    for step in path[:-1]:
+        at = at[step]
+    if value is KeyError:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    (bundle / "manifest.json").write_bytes(dump_canonical(document))
+    reseal(bundle)
+
+
+def positions(size: int) -> list[int]:
+    """Both ends and a spread between; every byte of a small file."""
+    if size <= 1500:
+        return list(range(size))
+    return sorted({0, 1, size - 2, size - 1, *np.linspace(0, size - 1, 80).astype(int).tolist()})
+
+
+def test_a_changed_bit_of_any_file_is_refused(bundle):
+    flips = 0
+    for path in sorted(bundle.iterdir()):
+        data = path.read_bytes()
+        for position in positions(len(data)):
+            changed = bytearray(data)
+            changed[position] ^= 1 << (position % 8)
+            path.write_bytes(changed)
+            with pytest.raises(BundleError, match=path.name):
+                read_bundle(bundle)
+            flips += 1
+        path.write_bytes(data)
+    assert flips > 1000
+    read_bundle(bundle)
+
+
+def test_upper_case_digits_and_other_spellings_of_the_checksums_are_refused(bundle):
+    path = bundle / "checksums.json"
+    text = path.read_text()
+    for other in (text.replace("a", "A"), text.replace("\n", "\r\n"), text + " ", text.strip()):
+        path.write_text(other, newline="")
+        with pytest.raises(BundleError, match=r"checksums\.json"):
+            read_bundle(bundle)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, -1])
+def test_a_truncated_or_extended_file_is_refused(bundle, length):
+    for path in sorted(bundle.iterdir()):
+        data = path.read_bytes()
+        path.write_bytes(data + b"\0" if length == -1 else data[: min(length, len(data) - 1)])
+        with pytest.raises(BundleError, match=path.name):
+            read_bundle(bundle)
+        path.write_bytes(data)
+
+
+def test_a_missing_or_renamed_file_is_refused(bundle):
+    for path in sorted(bundle.iterdir()):
+        aside = path.rename(bundle.parent / path.name)
+        with pytest.raises(BundleError, match=f"no {path.name}"):
+            read_bundle(bundle)
+        aside.rename(bundle / f"{path.name}.bak")
+        with pytest.raises(BundleError, match=r"no part of a bundle"):
+            read_bundle(bundle)
+        (bundle / f"{path.name}.bak").rename(path)
+
+
+def test_exchanged_files_are_refused(bundle):
+    step, start = bundle / "policy.stablehlo", bundle / "initial_carry.stablehlo"
+    data = step.read_bytes()
+    step.write_bytes(start.read_bytes())
+    start.write_bytes(data)
+    with pytest.raises(BundleError, match="stablehlo"):
+        read_bundle(bundle)
+
+
+def test_an_extra_file_link_or_folder_is_refused(bundle):
+    (bundle / "notes.txt").write_text("hello")
+    with pytest.raises(BundleError, match=r"'notes\.txt', which is no part"):
+        read_bundle(bundle)
+    (bundle / "notes.txt").unlink()
+    (bundle / "deeper").mkdir()
+    with pytest.raises(BundleError, match="'deeper' is a link or no plain file"):
+        read_bundle(bundle)
+    (bundle / "deeper").rmdir()
+    for name in ("probes.npz", "checksums.json"):
+        aside = (bundle / name).rename(bundle.parent / name)
+        (bundle / name).symlink_to(aside)
+        with pytest.raises(BundleError, match=f"'{name}' is a link"):
+            read_bundle(bundle)
+        (bundle / name).unlink()
+        aside.rename(bundle / name)
+    read_bundle(bundle)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(bundle):
+    (bundle / "probes.npz").unlink()
+    os.mkfifo(bundle / "probes.npz")
+    with pytest.raises(BundleError, match="no plain file"):
+        read_bundle(bundle)
+
+
+def test_an_oversized_file_is_refused_unread(bundle):
+    with open(bundle / "manifest.json", "r+b") as file:
+        file.truncate(LARGEST["manifest.json"] + 1)
+    with pytest.raises(BundleError, match="at most"):
+        read_bundle(bundle)
+
+
+def test_names_that_leave_the_bundle_are_refused(bundle):
+    """The list names what lies in the directory and nothing else, whatever it claims."""
+    for name in ("../manifest.json", "/etc/passwd", "..\\manifest.json", "a\0b"):
+        document = json.loads((bundle / "checksums.json").read_text())
+        document["files"][0]["path"] = name
+        (bundle / "checksums.json").write_bytes(dump_canonical(document))
+        with pytest.raises(BundleError, match="changed"):
+            read_bundle(bundle)
+
+
+def test_what_is_no_bundle_is_refused(tmp_path, exported):
+    with pytest.raises(BundleError, match="does not exist"):
+        read_bundle(tmp_path / "none.bundle")
+    (tmp_path / "file.bundle").write_text("")
+    with pytest.raises(BundleError, match="is a file; a bundle is a directory"):
+        read_bundle(tmp_path / "file.bundle")
+    (tmp_path / "empty.bundle").mkdir()
+    with pytest.raises(BundleError, match="no checksums"):
+        read_bundle(tmp_path / "empty.bundle")
+    shutil.copytree(exported, tmp_path / "copied.bundle")
+    assert read_bundle(tmp_path / "copied.bundle").digest == read_bundle(exported).digest
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("schema_version",), 2, "schema version 1, got 'neorl-bundle' with 2"),
+        (("format",), "other", "got 'other'"),
+        (("carry",), KeyError, "the fields carry are missing"),
+        (("surplus",), 1, "the fields surplus are missing or unknown"),
+        (("spec", "obs"), [], "channels are missing"),
+        (("spec", "obs", 0, "low"), 5.0, "'level' has a range that is none"),
+        (("spec", "dt"), 0, "dt is 0"),
+        (("verdict", "verdict"), "fine", "'fine' is none of"),
+        (("flags", "fallback_used"), 3, "not one bit"),
+        (("carry", 0, "shape"), [-1], "has shape"),
+        (("carry", 0), "x", "malformed"),
+        (("parity",), None, "parity with the training side"),
+        (("parity", "worst"), 1e-3, "parity with the training side"),
+        (("signature",), {"algorithm": "none", "public_key": ""}, "unknown kind"),
+        (("constraints", "version"), 9, "manifest and constraints.json disagree"),
+        (("verdict", "candidate"), "x", "manifest and verdict.json disagree"),
+    ],
+)
+def test_a_resealed_manifest_must_still_make_sense(bundle, path, value, message):
+    change_manifest(bundle, *path, value=value)
+    with pytest.raises(BundleError, match=message):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff\xfe", b"[" * 10_000]
+)
+def test_a_resealed_manifest_that_is_no_strict_json_is_refused(bundle, text):
+    (bundle / "manifest.json").write_bytes(text)
+    reseal(bundle)
+    with pytest.raises(BundleError, match=r"manifest\.json"):
+        read_bundle(bundle)
+
+
+def test_resealed_probes_must_be_plain_arrays_that_fit(bundle, exported):
+    arrays = dict(np.load(exported / "probes.npz"))
+    cases = {
+        "no archive": b"not a zip",
+        "probes .single. do not fit": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
+        "expected": {"single_obs": arrays["single_obs"]},
+        "no archive of plain arrays": {**arrays, "single_obs": np.array([{}], dtype=object)},
+    }
+    for message, content in cases.items():
+        if isinstance(content, bytes):
+            (bundle / "probes.npz").write_bytes(content)
+        else:
+            with open(bundle / "probes.npz", "wb") as file:
+                np.savez(file, **content)
+        reseal(bundle)
+        with pytest.raises(BundleError, match=message):
+            read_bundle(bundle)
+
+
+def test_probes_that_would_unpack_to_gigabytes_are_refused(bundle):
+    with open(bundle / "probes.npz", "wb") as file:
+        np.savez_compressed(file, single_obs=np.zeros(20_000_000, np.float32))
+    reseal(bundle)
+    with pytest.raises(BundleError, match="would unpack to more than"):
+        read_bundle(bundle)
