@@ -18,6 +18,8 @@ from neorl_envs._read import read_dataset as read_dataset
 from neorl_envs._registration import register_environments
 from neorl_envs._registry import environment_names as environment_names
 from neorl_envs._registry import make as make
+from neorl_envs._report import dataset_report as dataset_report
+from neorl_envs._report_text import report_text as report_text
 from neorl_envs._split import split_episodes as split_episodes
 from neorl_envs._statistics import data_statistics as data_statistics
 from neorl_envs.chemical_reactor import ChemicalReactor as ChemicalReactor
@@ -36,11 +38,13 @@ __all__ = [
     "collect_log",
     "data_statistics",
     "dataset_from_columns",
+    "dataset_report",
     "environment_names",
     "fresh_carry",
     "gymnax",
     "make",
     "read_dataset",
+    "report_text",
     "split_episodes",
     "write_dataset",
 ]
