@@ -1,0 +1,17 @@
+"""A griffe extension for the reference pages: the house writes `Example:`, griffe knows `Examples:`.
+
+Named in docs/mkdocs.yml. Without it the lines of an example are read as prose, and `[[1.0]]` in a
+result as a broken link.
+"""
+
+import re
+
+import griffe
+
+
+class Examples(griffe.Extension):
+    """Renames every `Example:` section to the heading that griffe renders."""
+
+    def on_instance(self, *, obj: griffe.Object, **_: object) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
