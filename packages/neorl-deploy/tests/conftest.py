@@ -138,6 +138,26 @@ def write_log():
     return _write_log
 
 
+def _evaluation() -> dict:
+    """Results in the layout of the training package, with raw episodes behind the tables."""
+    names = {"iql-0": "learner", "iql-1": "learner", "pid": "classical", "log": "log"}
+    rows = [
+        {
+            "name": name,
+            "role": role,
+            "guarded": True,
+            "returns": {"value": 1.0, "low": float("nan")},
+        }
+        for name, role in names.items()
+    ]
+    return {
+        "schema": "neorl.evaluation/1",
+        "units": {"return": "EUR"},
+        "tables": {"candidate": "iql-0", "reference": "pid", "n_starts": 100, "rows": rows},
+        "results": [{"name": name, "returns": list(range(200))} for name in names],
+    }
+
+
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory, network, pid) -> Path:
     """``runs/0001`` with a candidate, a second policy, a fallback, results and a log."""
@@ -159,9 +179,10 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
     documents = {
         "run": {"schema": 1, "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
         "constraints": constraints_to_dict(action_constraints(SPEC, [0.5, None])),
-        "evaluation": {"returns": [1.0, 2.0, float("nan")], "raw": list(range(200))},
+        "evaluation": _evaluation(),
         "verdict": {
             "verdict": "deploy",
+            "sentence": "The guarded iql-0 may be deployed: all clauses hold.",
             "clauses": [],
             "candidate": "policies/iql-0.safetensors",
         },

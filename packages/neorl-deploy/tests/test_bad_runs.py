@@ -35,6 +35,13 @@ def test_a_missing_or_damaged_document_is_named(run_directory, name):
     refused(run_directory, rf"{name}\.json is missing")
 
 
+def test_an_unfinished_run_is_refused(run_directory):
+    edit(run_directory, "run", status="interrupted")
+    refused(run_directory, "is interrupted, not finished; continue it with `neorl-train resume")
+    with pytest.raises(DeployError, match="no finished run"):
+        newest_run(run_directory.parent)
+
+
 def edit(run, name, **values):
     path = run / f"{name}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

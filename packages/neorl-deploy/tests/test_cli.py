@@ -44,10 +44,9 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
 
 def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_directory, capsys):
     path = run_directory / "verdict.json"
-    reason = "return: the paired difference is -3.1 [-4.0, -2.2]"
-    clauses = [{"name": "return", "passed": False, "text": reason}]
-    document = {**json.loads(path.read_text()), "verdict": "do not deploy", "clauses": clauses}
-    path.write_text(json.dumps({**document, "reason": reason}))
+    reason = "The guarded iql-0 should not be deployed: its gain in return is not above 0."
+    document = {"verdict": "do not deploy", "sentence": reason}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **document}))
     assert main(["export", str(run_directory), "--require-deploy"]) == 3
     assert "'do not deploy'; nothing was written" in capsys.readouterr().err
     assert not (run_directory / "policy.bundle").exists()

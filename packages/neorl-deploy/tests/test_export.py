@@ -9,6 +9,7 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_deploy import ExportOptions, NotDeployable, export_run, read_bundle
+from neorl_deploy._run import evaluation_summary
 from neorl_safety import action_constraints, guard
 
 
@@ -24,8 +25,11 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
     assert document["provenance"]["policy"]["file"] == "policies/iql-0.safetensors"
     digest = load_policy(finished_run / "policies/iql-0.safetensors").digest
     assert document["provenance"]["policy"]["digest"] == digest
-    assert document["evaluation"] == {"returns": [1.0, 2.0, None], "raw": "200 entries"}
-    assert json.loads((exported / "evaluation.json").read_text())["raw"] == list(range(200))
+    summary = document["evaluation"]
+    assert [row["name"] for row in summary["rows"]] == ["iql-0", "pid", "log"]
+    assert summary["rows"][0]["returns"] == {"value": 1.0, "low": None}
+    whole = json.loads((exported / "evaluation.json").read_text())
+    assert whole["results"][0]["returns"] == list(range(200))
     names = [entry.name for entry in bundle.manifest.carry]
     assert {".previous", ".report.flags", ".fallback.integral"} <= set(names)
     assert bundle.manifest.flag_names(1 | 1 << 9) == ("request_nonfinite", "fallback_used")
@@ -39,6 +43,11 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
         "probes.npz",
         "verdict.json",
     ]
+
+
+def test_results_of_an_unknown_layout_lose_their_long_lists():
+    short = evaluation_summary({"tables": 3, "deep": [{"raw": list(range(65)), "few": [1]}]})
+    assert short == {"tables": 3, "deep": [{"raw": "65 entries", "few": [1]}]}
 
 
 def test_parity_was_shown_in_a_process_without_the_training_stack(exported):

@@ -125,6 +125,7 @@ def _export(options: argparse.Namespace) -> int:
     )
     _say(bundle_lines(bundle))
     _say(verdict_lines(bundle))
+    print(f"Next: neorl-deploy replay {bundle.path}")
     return 0
 
 

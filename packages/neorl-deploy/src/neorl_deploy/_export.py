@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ from neorl_deploy._probes import (
     single_probes,
 )
 from neorl_deploy._program import OUTPUTS, Exported, Reference, export_programs
-from neorl_deploy._run import Run, data_hash, read_run, trimmed
+from neorl_deploy._run import Run, data_hash, evaluation_summary, read_run, trimmed
 from neorl_deploy._signature import Signer
 from neorl_deploy._strict_json import dump_canonical
 
@@ -84,9 +86,10 @@ def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
     out = run.path / "policy.bundle" if options.out is None else options.out
     _require_place(out, options.overwrite)
     signer = None if options.sign_key is None else Signer(options.sign_key)
-    candidate, fallback, policy = _guarded(run)
-    exported = export_programs(policy, candidate.spec.n_obs, options.platforms)
-    sections = _answered_probes(Reference(policy), candidate)
+    with _on_cpu():
+        candidate, fallback, policy = _guarded(run)
+        exported = export_programs(policy, candidate.spec.n_obs, options.platforms)
+        sections = _answered_probes(Reference(policy), candidate)
     files = {
         files_of.STEP: exported.step,
         files_of.INITIAL_CARRY: exported.initial_carry,
@@ -99,6 +102,15 @@ def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
     if signer is not None:
         manifest["signature"] = signer.claim
     return _write_proven(out, files, manifest, signer, overwrite=options.overwrite)
+
+
+def _on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """Probes are answered where parity is shown, also on a machine with an accelerator."""
+    try:
+        import jax
+    except ImportError as error:
+        raise missing_extra("an export", "export", error) from error
+    return jax.default_device(jax.devices("cpu")[0])
 
 
 def _guarded(run: Run) -> tuple[PolicyArtefact, PolicyArtefact, GuardedPolicy]:
@@ -200,7 +212,7 @@ def _manifest(
             "record": trimmed(run.record),
             "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
         },
-        "evaluation": trimmed(run.evaluation),
+        "evaluation": evaluation_summary(run.evaluation),
         "verdict": run.verdict,
         "parity": None,
         "signature": None,
@@ -248,7 +260,13 @@ def prove_parity(bundle: Path) -> dict[str, Any]:
     """
     command = [sys.executable, "-m", "neorl_deploy._parity", str(bundle)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PARITY_SECONDS)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PARITY_SECONDS,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeployError(f"the parity check could not run: {error}") from error
     if done.returncode != 0:

@@ -1,5 +1,6 @@
 """A finished training run, as far as an export reads it."""
 
+import contextlib
 import dataclasses
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy._manifest import VERDICTS
 from neorl_deploy._strict_json import read_json
 
+FINISHED = "finished"
 LONGEST_LIST = 64
 """Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
 
@@ -64,6 +66,11 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
     for name, document in documents.items():
         if not isinstance(document, dict):
             raise DeployError(f"{path / name}.json holds no JSON object; the run is damaged")
+    if documents["run"].get("status") != FINISHED:
+        raise DeployError(
+            f"{path} is {documents['run'].get('status') or 'of unknown status'}, not finished; "
+            f"continue it with `neorl-train resume {path}`"
+        )
     verdict = documents["verdict"]
     if verdict.get("verdict") not in VERDICTS:
         raise DeployError(
@@ -82,14 +89,16 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
 
 
 def newest_run(root: Path) -> Path:
-    """The newest finished run of a folder: the highest number that has a verdict.
+    """The newest finished run of a folder: the highest number whose record says so.
 
     Raises:
         DeployError: If there is none.
     """
     for path in reversed(numbered(root)):
-        if (path / "verdict.json").is_file():
-            return path
+        with contextlib.suppress(DeployError):
+            record = read_json(path / "run.json")
+            if isinstance(record, dict) and record.get("status") == FINISHED:
+                return path
     raise DeployError(
         f"no finished run under {root}; make one with `neorl-train run`, or name a run directory"
     )
@@ -141,6 +150,27 @@ def data_hash(run: Run) -> str | None:
     if isinstance(dataset, dict):
         return dataset.get("content_hash") or dataset.get("hash")
     return run.record.get("dataset_hash")
+
+
+def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest repeats of ``evaluation.json``: candidate, reference and log, with intervals.
+
+    Args:
+        evaluation: The whole document; one of an unknown layout loses its long lists.
+    """
+    tables = evaluation.get("tables")
+    if not isinstance(tables, dict) or not isinstance(tables.get("rows"), list):
+        return trimmed(evaluation)
+    named = {tables.get("candidate"), tables.get("reference")}
+    kept = ("environment", "reason", "reward_unit", "level", "n_starts", "candidate", "reference")
+    return {
+        "schema": evaluation.get("schema"),
+        "units": evaluation.get("units"),
+        **{name: tables.get(name) for name in kept},
+        "rows": [
+            row for row in tables["rows"] if row.get("name") in named or row.get("role") == "log"
+        ],
+    }
 
 
 def finite(value: Any) -> Any:

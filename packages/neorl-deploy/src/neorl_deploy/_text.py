@@ -17,11 +17,11 @@ def verdict_lines(bundle: Bundle) -> Iterator[str]:
     verdict = bundle.manifest.verdict
     document = bundle.manifest.document["verdict"]
     yield f"Verdict of run {bundle.manifest.run}: {verdict}"
-    reason = document.get("reason")
     if verdict != "deploy":
         yield f"  *** {verdict.upper()} *** This bundle is for shadow mode only."
-    if isinstance(reason, str) and reason:
-        yield f"  {reason}"
+    sentence = document.get("sentence") or document.get("reason")
+    if isinstance(sentence, str) and sentence:
+        yield f"  {sentence}"
 
 
 def bundle_lines(bundle: Bundle) -> Iterator[str]:
