@@ -94,7 +94,7 @@ def test_environments_install_under_the_constraints(settings: dict[str, Any]) ->
         if name == "constraints" or environment.get("template"):
             continue
         assert environment["installer"] == "uv", name
-        committed = "{env:NEORL_CONSTRAINTS:{root}/tools/constraints.txt}"
+        committed = "{env:NEORL_CONSTRAINTS:{root:uri}/tools/constraints.txt}"
         assert environment["env-vars"]["UV_CONSTRAINT"] == committed, name
 
 
