@@ -97,7 +97,8 @@ def attend(
     calm = jnp.all((obs >= plan.watch_low) & (obs <= plan.watch_high))
     begins = (jax.random.uniform(holds, (), dtype) < 1 / plan.hold_every) & (state.left <= 1)
     length = jax.random.randint(lengths, (), plan.hold_shortest, plan.hold_longest + 1)
-    left = jnp.where(begins, length, jnp.maximum(state.left - 1, 0)) * calm
+    left = jnp.where(begins, length, jnp.maximum(state.left - 1, 0))
+    left = jnp.where(calm, left, jnp.zeros_like(left))
     channel = jnp.where(begins, jax.random.randint(channels, (), 0, shape[0]), state.channel)
     new = OperatorState(sign, offset, left, channel)
     manual = in_manual(plan, new)

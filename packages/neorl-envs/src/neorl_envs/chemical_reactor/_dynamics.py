@@ -79,21 +79,25 @@ def advance(
         State at the end.
     """
     width = jnp.asarray(hours / substeps, dtype=plant.m_W.dtype)
-    carry = (plant, parameters, inputs, width)
-    return jax.lax.fori_loop(0, substeps, _substep, carry)[0]
+    nothing = Plant(*(jnp.zeros_like(x) for x in plant))
+    carry = (nothing, plant, parameters, inputs, width)
+    change = jax.lax.fori_loop(0, substeps, _substep, carry)[0]
+    return Plant(*(x + dx for x, dx in zip(plant, change, strict=True)))
 
 
-_Carry = tuple[Plant, Parameters, Inputs, Scalar]
+_Carry = tuple[Plant, Plant, Parameters, Inputs, Scalar]
 
 
 def _substep(_: Scalar, carry: _Carry) -> _Carry:
-    plant, parameters, inputs, width = carry
+    """One step of the change since the start; kept apart, it does not round like the state."""
+    change, start, parameters, inputs, width = carry
+    plant = Plant(*(x + dx for x, dx in zip(start, change, strict=True)))
     k1 = rates(parameters, plant, inputs)
     k2 = rates(parameters, _moved(plant, width / 2, k1), inputs)
     k3 = rates(parameters, _moved(plant, width / 2, k2), inputs)
     k4 = rates(parameters, _moved(plant, width, k3), inputs)
     slopes = (a + 2 * (b + c) + d for a, b, c, d in zip(k1, k2, k3, k4, strict=True))
-    return _moved(plant, width / 6, Plant(*slopes)), parameters, inputs, width
+    return _moved(change, width / 6, Plant(*slopes)), start, parameters, inputs, width
 
 
 def _moved(plant: Plant, width: Scalar, slopes: Plant) -> Plant:

@@ -148,7 +148,8 @@ class ChemicalReactor(eqx.Module):
         new = State(plant, inputs, state.time + 1)
         info = inspect(params, plant)
         terminated = info.success | info.trip
-        obs = observe(params, plant, new.time * jnp.asarray(HOURS, plant.m_W.dtype), noise)
+        dtype = plant.m_W.dtype
+        obs = observe(params, plant, new.time.astype(dtype) * jnp.asarray(HOURS, dtype), noise)
         return new, Step(
             obs=obs,
             final_obs=obs,

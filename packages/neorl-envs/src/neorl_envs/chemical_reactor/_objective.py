@@ -81,4 +81,4 @@ def costs(info: Info) -> Float[Array, " cost"]:
 def reward(before: Plant, after: Plant, info: Info) -> Scalar:
     """Points for polymer (a batch is worth 100), less 0.1 a step, less 100 for a trip."""
     gained = POINTS_PER_KG * (after.m_P - before.m_P)
-    return gained - STEP_PRICE - TRIP_PRICE * info.trip
+    return gained - STEP_PRICE - jnp.where(info.trip, TRIP_PRICE, jnp.zeros_like(gained))

@@ -103,4 +103,5 @@ def observe(
     T_adiab = adiabatic_temperature(measured, parameters.sensor_heat, parameters.heat_reactor)
     P = pressure(plant) + noise.pressure
     shown = [T_R, T_S, T_M, T_EK, T_AWT, m_W, m_A, m_P, m_acc, T_adiab, P, hours]
-    return jnp.clip(jnp.stack(shown), jnp.asarray(lows(OBS)), jnp.asarray(highs(OBS)))
+    low, high = (jnp.asarray(ends(OBS), P.dtype) for ends in (lows, highs))
+    return jnp.clip(jnp.stack(shown), low, high)
