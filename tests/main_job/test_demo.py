@@ -1,0 +1,79 @@
+"""The three commands of the demo on the reactor, small; no process reaches another machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_last_line_says_where_the_report_lies(finished: Path, outputs: dict[str, str]) -> None:
+    last = outputs["run"].strip().splitlines()[-1]
+    assert str(finished / "report.html") in last or "runs/0001/report.html" in last
+    page = (finished / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_verdict_and_tables_are_complete(finished: Path) -> None:
+    verdict = json.loads((finished / "verdict.json").read_text())
+    assert verdict["verdict"] in {"deploy", "do not deploy"}
+    assert [clause["name"] for clause in verdict["clauses"]] == [
+        "return",
+        "temperature",
+        "pressure",
+    ]
+    tables = json.loads((finished / "evaluation.json").read_text())["tables"]
+    seen = {(row["name"], row["guarded"]) for row in tables["rows"]}
+    learners = [f"{name}-{seed}" for name in ("bc", "td3_bc", "iql") for seed in (0, 1)]
+    learned = {(name, guarded) for name in learners for guarded in (False, True)}
+    assert learned | {("106/1500", False), ("the log", False)} <= seen
+
+
+def test_policies_differ_by_seed_and_algorithm(finished: Path) -> None:
+    files = sorted((finished / "policies").glob("*.safetensors"))
+    assert len(files) == 7  # three learners with two seeds, and the fallback
+    assert len({file.read_bytes() for file in files}) == 7
+
+
+def test_export_and_replay_say_what_they_did(workplace: Path, outputs: dict[str, str]) -> None:
+    bundles = [path for path in workplace.rglob("*.bundle") if path.is_dir()]
+    assert len(bundles) == 1
+    assert bundles[0].name in outputs["export"]
+    assert json.loads((bundles[0] / "manifest.json").read_text())["parity"]["worst"] <= 1e-6
+    for channel in ("feed", "T_in_M", "T_in_EK"):
+        assert channel in outputs["replay"]
+
+
+def test_it_succeeds_twice(
+    command, workplace: Path, small: tuple[str, ...], finished: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in (finished / "policies").iterdir()}
+    command("neorl-train", "run", *small, "--training.algorithms=iql", cwd=workplace)
+    second = workplace / "runs" / "0002"
+    assert (second / "report.html").is_file()
+    # The same configuration gives the same policies, to the bit.
+    for seed in (0, 1):
+        name = f"iql-{seed}.safetensors"
+        assert (second / "policies" / name).read_bytes() == before[name]
+    command("neorl-deploy", "export", cwd=workplace)
+    command("neorl-deploy", "replay", cwd=workplace)
+
+
+def test_records_reach_the_tracking_database(finished: Path) -> None:
+    pytest.importorskip("mlflow", reason="the extra neorl-train[mlflow] is not installed")
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{finished.parent / 'mlflow.db'}")
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = client.search_runs(experiments)
+    iql = [run for run in runs if run.data.tags.get("algorithm") == "iql"]
+    assert len(iql) >= 2
+    recorded = json.loads((finished / "run.json").read_text())
+    for run in iql:
+        assert run.data.params
+        history = client.get_metric_history(run.info.run_id, "critic_loss")
+        assert [point.step for point in history] == [100, 200, 300, 400]
+        text = json.dumps(run.data.params) + json.dumps(run.data.tags)
+        assert recorded["dataset"]["content_hash"] in text

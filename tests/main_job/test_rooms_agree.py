@@ -1,0 +1,47 @@
+"""What one package writes and another reads without sharing code."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_deploy import load_bundle, read_log
+from neorl_envs import read_dataset
+from neorl_safety import constraints_from_dict, guard
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:
+    written, read = read_dataset(finished / "dataset.h5"), read_log(finished / "dataset.h5")
+    np.testing.assert_array_equal(read.obs, written.transitions.obs)
+    np.testing.assert_array_equal(read.action, written.transitions.action)
+    np.testing.assert_array_equal(read.starts, written.episode_starts)
+    assert read.content_hash == written.content_hash
+    assert read.obs_channels == tuple((c.name, c.unit) for c in written.spec.obs)
+
+
+def test_the_bundle_acts_as_the_guarded_policy_of_the_run(workplace: Path, finished: Path) -> None:
+    candidate = json.loads((finished / "verdict.json").read_text())["candidate"]
+    learned = load_policy(finished / candidate)
+    fallback = load_policy(finished / "policies" / "fallback.safetensors")
+    limits = constraints_from_dict(json.loads((finished / "constraints.json").read_text()))
+    guarded = guard(learned.policy, limits, fallback.policy, learned.spec.dt)
+    log = read_log(finished / "dataset.h5")
+    n_rows = min(200, int(log.starts[1]))
+
+    @jax.jit
+    def step(carry, obs, last_sent):
+        return guarded(guarded.sent(carry, last_sent), obs)
+
+    runtime = load_bundle(min(workplace.rglob("*.bundle")))
+    carry, last_sent = guarded.initial_carry(), np.full(learned.spec.n_action, np.nan, np.float32)
+    size = np.array([channel.high - channel.low for channel in learned.spec.action])
+    for obs, action in zip(log.obs[:n_rows], log.action[:n_rows], strict=True):
+        carry, expected = step(carry, obs, last_sent)
+        decided = runtime.step(obs, last_sent)
+        assert (np.abs(decided.action - expected) <= 1e-6 * size).all()
+        last_sent = action
