@@ -1,14 +1,31 @@
 """Import the modules named on the command line in this fresh interpreter and print, as JSON, what
 that did to the world. The first name is the package: what it alone pulls in is listed too.
+
+Some dependencies do work when they are imported (one sets a variable, one asks for the processor's
+name); an effect counts when the innermost module on the stack, the standard library aside, is ours.
 """
 
 import json
-import os
 import sys
+import sysconfig
 import threading
 import warnings
 
-STARTS = {"subprocess.Popen", "os.fork", "os.putenv", "os.mkdir", "os.remove", "socket.connect"}
+STARTS = {"subprocess.Popen", "os.fork", "os.mkdir", "os.remove", "socket.connect"}
+SETS = {"os.putenv", "os.unsetenv"}
+LIBRARY = sysconfig.get_path("stdlib")
+
+
+def ours() -> bool:
+    """Whether a module of this house is the one at work."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        standard = file.startswith(LIBRARY) and "site-packages" not in file
+        if not standard and not file.startswith("<frozen"):
+            return "neorl_" in file
+        frame = frame.f_back
+    return False
 
 
 def importing(package: str, names: list[str]) -> dict[str, list[str]]:
@@ -17,20 +34,16 @@ def importing(package: str, names: list[str]) -> dict[str, list[str]]:
     watching = True
 
     def watch(event: str, arguments: tuple) -> None:
-        if watching and event == "open" and set(str(arguments[1])) & set("wax+"):
-            effects.append(f"opens {arguments[0]} for writing")
-        elif watching and event in STARTS and arguments[0] != "uname":  # h5py asks once
+        writes = event == "open" and set(str(arguments[1])) & set("wax+")
+        if watching and (writes or event in STARTS | SETS) and ours():
             effects.append(f"{event} {arguments[:2]}")
 
-    environment = dict(os.environ)
     sys.addaudithook(watch)
     __import__(package)
     pulled = sorted({name.partition(".")[0] for name in sys.modules})
     for name in names:
         __import__(name)
     watching = False
-    if dict(os.environ) != environment:
-        effects.append("changes the environment variables")
     if threading.active_count() > 1:
         effects.append(f"starts {threading.enumerate()[1:]}")
     return {"effects": effects, "pulled": pulled}

@@ -1,6 +1,7 @@
 """Importing a package computes nothing, writes nothing, starts nothing and pulls no extra."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,35 @@ def test_importing_does_no_work(checkout: Path, tmp_path: Path, name: str) -> No
     assert not (OPTIONAL | FORBIDDEN[name]) & {*seen["pulled"]}
     assert list(tmp_path.iterdir()) == []
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("import os; os.environ['X_PLANTED'] = '1'", "os.putenv"),
+        ("open('planted.txt', 'w').close()", "open"),
+        ("import subprocess; subprocess.run(['true'])", "subprocess.Popen"),
+        (
+            "import threading, time; threading.Thread(target=time.sleep, args=(1,)).start()",
+            "starts",
+        ),
+        ("import jax; jax.numpy.zeros(3)", "starts a JAX backend"),
+        ("import jax; jax.config.update('jax_enable_x64', True)", "changes JAX's configuration"),
+    ],
+)
+def test_the_probe_notices_work(tmp_path: Path, line: str, effect: str) -> None:
+    (tmp_path / "neorl_planted.py").write_text(f"{line}\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import import_probe as p; p.main()"
+    )
+    command = [sys.executable, "-B", "-c", program, "neorl_planted"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROBE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seen = json.loads(done.stdout)["effects"]
+    assert any(entry.startswith(effect) for entry in seen), seen
