@@ -70,17 +70,10 @@ def test_importing_does_no_work(checkout: Path, tmp_path: Path, name: str) -> No
 )
 def test_the_probe_notices_work(tmp_path: Path, line: str, effect: str) -> None:
     (tmp_path / "neorl_planted.py").write_text(f"{line}\n")
-    program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import import_probe as p; p.main()"
-    )
-    command = [sys.executable, "-B", "-c", program, "neorl_planted"]
+    command = [sys.executable, "-B", str(PROBE), "neorl_planted"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(PROBE.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     seen = json.loads(done.stdout)["effects"]
     assert any(entry.startswith(effect) for entry in seen), seen
