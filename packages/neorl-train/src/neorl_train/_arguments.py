@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import io
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,17 +73,18 @@ def config_of(path: Path, algorithms: Mapping[str, type]) -> Config:
     return load_toml(path, config_type(algorithms)())
 
 
-def _first_message(boxes: str) -> str:
-    """The sentence in the first box that the parser drew."""
-    words = []
-    for line in boxes.splitlines():
-        body = line.strip("│╭╮╰╯ ").strip()
-        if line.startswith(("╭", "┌")):
-            continue
-        if set(body) <= set("─-"):
-            break
-        words.append(body)
-    message = re.sub(r"\s+", " ", " ".join(words)).strip()
+def _first_message(said: str) -> str:
+    """The sentence in the first box that the parser drew; without a box, under the first title."""
+    parts: list[list[str]] = [[]]
+    for line in said.splitlines():
+        body = line.strip("│╭╮╰╯ ")
+        if body and set(body) <= set("─-"):
+            parts.append([])
+        elif not line.startswith("╭"):
+            parts[-1].append(body)
+    boxed = "╭" in said
+    chosen = parts[0] if boxed or len(parts) == 1 else parts[1]
+    message = " ".join(" ".join(chosen).split())
     return f"{message or 'the options cannot be read'}; see `neorl-train run --help`"
 
 

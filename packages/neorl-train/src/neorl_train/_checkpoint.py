@@ -95,11 +95,11 @@ class Checkpoints:
             Whether a checkpoint is being written.
         """
         self.wait()
+        manager = self._open()
+        if step in self.steps() or not (force or manager.should_save(step)):
+            return False
         leaves = stored_leaves(tree)
         require_room(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
-        manager = self._open()
-        if step in [checkpoint.step for checkpoint in manager.checkpoints]:
-            return False
         manifest = make_manifest(tree, {**self._identity, "step": step})
         items = {ARRAYS: leaves, MANIFEST: manifest}
         self._pending = manager.save_checkpointables_async(step, items, force=force)

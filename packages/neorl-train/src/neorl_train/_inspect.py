@@ -35,10 +35,9 @@ def describe_run(run: RunDirectory) -> str:
         f"config      {record['config_hash']}",
     ]
     if dataset:
-        lines += [
-            f"log         {dataset['file']}: {dataset['rows']} rows, {dataset['episodes']} episodes",
-            f"            {dataset['content_hash']}",
-        ]
+        size = f"{dataset['rows']} rows, {dataset['episodes']} episodes"
+        lines += [f"log         {dataset['file']}: {size}"]
+        lines += [f"            {dataset['content_hash']}"]
     lines += _progress(run, record)
     verdict = _verdict(run)
     if verdict:

@@ -107,9 +107,8 @@ def train(
     """
     lanes = SeedLanes(algorithm, data, seeds, devices_for(seeds))
     loop = _Loop(lanes, algorithm, plan, watcher, checkpoints, probe)
-    step = loop.begin()
     try:
-        return loop.run(step, stop)
+        return loop.run(loop.begin(), stop)
     finally:
         if checkpoints is not None:
             checkpoints.close()

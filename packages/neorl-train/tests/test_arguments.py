@@ -1,0 +1,109 @@
+"""Options override the file, which overrides the defaults; every mistake is one line."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from neorl_agents import ALGORITHMS
+from neorl_train import BadInputError, read_config
+from neorl_train._cli import NAMES, main
+
+
+def test_options_override_the_file(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text("[training]\nupdates = 1000\nseeds = [5]\n[algorithms.iql]\nexpectile = 0.8\n")
+    words = [str(path), "--training.updates", "2000", "--algorithms.td3-bc.hidden", "8", "8"]
+    words += ["--penalty", "a", "1", "b", "2", "--output.no-tracking"]
+    config = read_config(words, ALGORITHMS)
+    assert config.training.updates == 2000
+    assert config.training.seeds == (5,)
+    assert config.algorithms.iql.expectile == 0.8
+    assert config.algorithms.td3_bc.hidden == (8, 8)
+    assert config.penalty == {"a": 1.0, "b": 2.0}
+    assert not config.output.tracking
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--training.update", "3"],
+            "unknown option '--training.update'; did you mean --training.u",
+        ),
+        (["--algorithms.iql.expectle=0.7"], "did you mean --algorithms.iql.expectile"),
+        (["--algorithms.td3_bc.alpa", "1"], "did you mean --algorithms.td3-bc.alpha"),
+        (["--zzz"], "unknown option '--zzz'; see `neorl-train run --help`"),
+        (["--training.updates", "many"], "training.updates.*'many'; see `neorl-train run --help`"),
+        (["--training.updates"], "training.updates.*; see `neorl-train run --help`"),
+        (["--algorithms.iql.variant", "x"], "'x' for argument '--algorithms.iql.variant'"),
+        (["--data.source", "a", "b"], "unexpected word 'b'"),
+        (["nowhere.toml"], "nowhere.toml: no such configuration file"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, capsys):
+    with pytest.raises(BadInputError, match=message) as error:
+        read_config(words, ALGORITHMS)
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_help_has_an_example(command, capsys):
+    try:
+        code = main([command, "--help"])
+    except SystemExit as stop:
+        code = stop.code
+    assert code in (0, None)
+    said = capsys.readouterr().out
+    assert "example" in said
+    assert f"neorl-train {command}" in said
+
+
+def test_the_overview_names_every_command(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name}" in said for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
+        (["resume"], "resume takes one run directory, got 0 arguments"),
+        (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
+        (["resume", "nowhere"], "nowhere: no such run directory"),
+        (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
+        (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),
+        (["run", "--training.algorithms", "cql"], "unknown algorithm 'cql'; did you mean 'iql'?"),
+        (
+            ["run", "--penalty", "presure", "1"],
+            "cost in penalty 'presure'; did you mean 'pressure'",
+        ),
+        (["run", "--algorithms.iql.expectile", "3"], r"IQL.expectile must be in \(0, 1\), got 3"),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_line(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("neorl-train: ")
+    assert said.err.count("\n") == 1
+    assert re.search(message, said.err), said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_module_is_the_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "neorl_train", "wrong"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert found.stderr.startswith("neorl-train: unknown command 'wrong'")
+    assert found.stderr.count("\n") == 1

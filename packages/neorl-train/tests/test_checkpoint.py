@@ -1,0 +1,254 @@
+"""A checkpoint is whole or not there; what was changed is noticed; nothing is cast."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_train import BadInputError, Checkpoints, tree_digest
+
+
+def _tree(seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "params": [rng.normal(size=(4, 16, 16)).astype(np.float32) for _ in range(2)],
+        "count": np.full((4,), seed, np.int32),
+        "flag": np.array(True),
+        "scalar": np.float32(0.5),
+        "multiplier": np.zeros((4, 0), np.float32),
+        "half": jnp.full((3,), seed, jnp.bfloat16),
+        "key": jax.random.key(seed),
+        "keys": jax.random.split(jax.random.key(seed), 3),
+    }
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def make(tmp_path, said):
+    def checkpoints(identity="a", keep=2):
+        return Checkpoints(
+            tmp_path / "c", identity={"run": identity}, interval=10, keep=keep, say=said.append
+        )
+
+    return checkpoints
+
+
+@pytest.fixture
+def saved(make):
+    """Checkpoints 10 and 20 on the disk."""
+    checkpoints = make()
+    for step in (10, 20):
+        assert checkpoints.save(step, _tree(step))
+    checkpoints.close()
+    return checkpoints.folder
+
+
+def test_every_kind_of_leaf_comes_back_to_the_bit(make, saved):
+    checkpoints = make()
+    found = checkpoints.restore(_tree())
+    checkpoints.close()
+    assert found.step == 20
+    assert tree_digest(found.tree) == tree_digest(_tree(20))
+    assert jax.tree.structure(found.tree) == jax.tree.structure(_tree())
+    assert found.tree["multiplier"].shape == (4, 0)
+    assert jax.random.uniform(found.tree["key"]) == jax.random.uniform(jax.random.key(20))
+    assert isinstance(found.tree["half"], jax.Array)
+    assert isinstance(found.tree["count"], np.ndarray)
+
+
+def test_the_caller_may_change_the_arrays_once_save_returned(make):
+    checkpoints, tree = make(), {"a": np.zeros(100_000, np.float32)}
+    before = tree_digest(tree)
+    checkpoints.save(10, tree)
+    tree["a"] += 1
+    checkpoints.close()
+    again = make()
+    assert tree_digest(again.restore(tree).tree) == before
+    again.close()
+
+
+def test_only_multiples_of_the_interval_unless_forced_and_the_newest_stay(make):
+    checkpoints = make()
+    assert not checkpoints.save(15, _tree())
+    assert checkpoints.save(15, _tree(), force=True)
+    for step in (20, 30, 40):
+        assert checkpoints.save(step, _tree(step))
+    assert not checkpoints.save(40, _tree(40))
+    checkpoints.close()
+    assert checkpoints.steps()[-2:] == [30, 40]
+
+
+def test_an_empty_folder_has_nothing(make):
+    assert make().restore(_tree()) is None
+    assert make().steps() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": np.zeros(3, np.int32)}, r"c/20: count is int32\[4\], expected int32\[3\]"),
+        ({"count": np.zeros(4, np.float32)}, r"c/20: count is int32\[4\], expected float32\[4\]"),
+        ({"new": np.zeros(1)}, r"c/20 has no new; it was written by another"),
+        ({"params": []}, r"c/20 has params\.0, which is not expected"),
+        (
+            {"multiplier": np.zeros((4, 1))},
+            r"multiplier is float32\[4, 0\], expected float64\[4, 1\]",
+        ),
+    ],
+)
+def test_another_form_is_one_line_with_the_path(make, saved, change, message):
+    checkpoints = make()
+    with pytest.raises(BadInputError, match=message) as error:
+        checkpoints.restore({**_tree(), **change})
+    checkpoints.close()
+    assert "\n" not in str(error.value)
+
+
+def test_another_run_is_refused(make, saved):
+    checkpoints = make(identity="b")
+    with pytest.raises(
+        BadInputError, match=r"belongs to another run: its run is 'a', expected 'b'"
+    ):
+        checkpoints.restore(_tree())
+    checkpoints.close()
+
+
+def _flip(path, rng):
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(bytes(data))
+
+
+def test_a_flipped_bit_in_any_file_is_noticed_or_harmless(make, saved, said, tmp_path):
+    good = {10: tree_digest(_tree(10)), 20: tree_digest(_tree(20))}
+    copy, rng = tmp_path / "copy", random.Random(7)
+    shutil.copytree(saved, copy)
+    files = [p for p in sorted((saved / "20").rglob("*")) if p.is_file() and p.stat().st_size]
+    fell_back = 0
+    for path in files:
+        _flip(path, rng)
+        checkpoints = make()
+        found = checkpoints.restore(_tree())
+        checkpoints.close()
+        assert tree_digest(found.tree) == good[found.step], path
+        fell_back += found.step == 10
+        shutil.rmtree(saved)
+        shutil.copytree(copy, saved)
+    assert fell_back >= 3
+    assert len(said) == fell_back
+    assert all(line.startswith("checkpoint c/20 is damaged (") for line in said)
+
+
+def _damage(folder, step):
+    """Flips a bit in the largest file of a checkpoint: that with the values."""
+    largest = max((folder / str(step)).rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(bytes(data))
+
+
+def test_a_damaged_one_is_removed_and_written_again(make, saved, said):
+    _damage(saved, 20)
+    checkpoints = make()
+    assert checkpoints.restore(_tree()).step == 10
+    assert "damaged (the values of" in said[0]
+    assert checkpoints.steps() == [10]
+    assert checkpoints.save(20, _tree(20))
+    checkpoints.close()
+    assert make().restore(_tree()).step == 20
+
+
+def test_none_whole_is_one_line_that_says_what_to_do(make, saved):
+    for step in (10, 20):
+        _damage(saved, step)
+    checkpoints = make()
+    with pytest.raises(BadInputError, match=r"none of the 2 checkpoints in .* is whole; restore"):
+        checkpoints.restore(_tree())
+    checkpoints.close()
+
+
+def test_what_a_killed_process_left_half_written_is_no_checkpoint(make, saved):
+    half = saved / "30.orbax-checkpoint-tmp"
+    shutil.copytree(saved / "20", half)
+    checkpoints = make()
+    assert checkpoints.restore(_tree()).step == 20
+    assert checkpoints.save(30, _tree(30))
+    checkpoints.close()
+    assert checkpoints.steps()[-1] == 30
+
+
+def _in_a_process(program, devices=1):
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
+    program = """
+        import sys, pathlib, numpy as np, jax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        from neorl_train import Checkpoints, tree_digest
+        n, folder = len(jax.devices()), pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else FOLDER)
+        over = NamedSharding(Mesh(np.array(jax.devices()), ("seed",)), PartitionSpec("seed"))
+        values = {"w": np.arange(64, dtype=np.float32).reshape(8, 8), "k": None}
+        tree = {"w": jax.device_put(values["w"], over),
+                "k": jax.device_put(jax.random.split(jax.random.key(0), 4), over)}
+        c = Checkpoints(folder, identity={}, interval=1, keep=1, say=print)
+        if n == 4:
+            c.save(1, tree)
+        else:
+            found = c.restore(jax.tree.map(lambda x: x, tree)).tree
+            assert found["w"].sharding.is_equivalent_to(over, 2), found["w"].sharding
+            tree = found
+        c.close()
+        print(tree_digest(tree))
+    """.replace("FOLDER", repr(str(tmp_path / "c")))
+    digests = set()
+    for devices in (4, 2, 1):
+        found = _in_a_process(program, devices)
+        assert found.returncode == 0, found.stderr
+        digests.add(found.stdout.strip())
+    assert len(digests) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [0, 2_000, 50_000])
+def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit):
+    program = f"""
+        import pathlib, resource, numpy as np
+        from neorl_train import Checkpoints
+        from neorl_train._files import is_full_disk
+        folder = pathlib.Path({str(tmp_path)!r})
+        c = Checkpoints(folder, identity={{}}, interval=1, keep=2, say=print)
+        tree = {{"w": np.random.default_rng(0).normal(size=(4, 128, 128)).astype(np.float32)}}
+        c.save(1, tree); c.wait()
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+        try:
+            c.save(2, tree); c.close()
+        except Exception as error:
+            assert is_full_disk(error), error
+            print("full")
+        assert c.steps() == [1]
+    """
+    found = _in_a_process(program)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "full\n"
+    assert found.stderr == ""

@@ -1,0 +1,162 @@
+"""A configuration is typed, strict, complete and hashed; a bad value is named before anything."""
+
+import dataclasses
+import tomllib
+
+import pytest
+
+from neorl_agents import ALGORITHMS
+from neorl_train import (
+    BadInputError,
+    config_hash,
+    config_to_dict,
+    config_type,
+    load_toml,
+    validate,
+)
+from neorl_train._config_file import dump_toml
+
+DEFAULT = config_type(ALGORITHMS)()
+
+
+@pytest.fixture
+def load(tmp_path):
+    def from_text(text):
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        return load_toml(path, DEFAULT)
+
+    return from_text
+
+
+def test_the_defaults_are_valid_and_complete():
+    validate(DEFAULT)
+    plain = config_to_dict(DEFAULT)
+    assert set(plain["algorithms"]) == set(DEFAULT.training.algorithms)
+    assert all(value is not None for section in plain.values() for value in section.values())
+
+
+def test_what_was_written_is_read_back(load):
+    changed = load(
+        """
+        [data]
+        source = "plant.h5"
+        [penalty]
+        overheating = 2
+        [training]
+        algorithms = ["iql", "bc"]
+        seeds = [7]
+        [algorithms.iql]
+        expectile = 0.9
+        hidden = [16]
+        variant = "corl"
+        """
+    )
+    assert changed.algorithms.iql.hidden == (16,)
+    assert changed.penalty == {"overheating": 2.0}
+    text = dump_toml(config_to_dict(changed))
+    assert load(text).algorithms.iql == changed.algorithms.iql
+    assert config_hash(load(text)) == config_hash(changed)
+    assert tomllib.loads(text)["training"]["seeds"] == [7]
+
+
+def test_the_hash_is_of_what_decides_the_result():
+    output = dataclasses.replace(DEFAULT.output, directory="elsewhere", tracking=False)
+    rarely = dataclasses.replace(DEFAULT.checkpoints, interval=20_000)
+    same = dataclasses.replace(DEFAULT, output=output, checkpoints=rarely)
+    assert config_hash(same) == config_hash(DEFAULT)
+    other = dataclasses.replace(DEFAULT, penalty={"a": 1.0})
+    assert config_hash(other) != config_hash(DEFAULT)
+    unused = dataclasses.replace(DEFAULT.algorithms.td3_bc, alpha=9.0)
+    only_bc = dataclasses.replace(DEFAULT.training, algorithms=("bc",))
+    bc = dataclasses.replace(DEFAULT, training=only_bc)
+    with_other = dataclasses.replace(bc.algorithms, td3_bc=unused)
+    assert config_hash(dataclasses.replace(bc, algorithms=with_other)) == config_hash(bc)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[trainin]\nupdates = 1", "unknown section or key 'trainin'; did you mean 'training'?"),
+        ("[training]\nupdate = 1", r"key in \[training\] 'update'; did you mean 'updates'?"),
+        (
+            "[algorithms.iql]\nexpectil = 1.0",
+            r"\[algorithms.iql\] 'expectil'; did you .*'expectile'",
+        ),
+        ("[algorithms.cql]\nalpha = 1.0", r"\[algorithms\] 'cql'; did you mean 'iql'?"),
+        ("[training]\nupdates = 1.5", "training.updates must be a whole number, got 1.5"),
+        ("[training]\nupdates = true", "training.updates must be a whole number, got True"),
+        ("[training]\nseeds = 3", "training.seeds must be a list, got 3"),
+        ("[training]\nseeds = ['a']", r"training.seeds\[0\] must be a whole number, got 'a'"),
+        ("[output]\ntracking = 1", "output.tracking must be true or false, got 1"),
+        ("training = 3", "training is a section, got 3"),
+        ("penalty = 3", "penalty is a section, got 3"),
+        ("[penalty]\na = 'x'", "penalty.a must be a number, got 'x'"),
+        (
+            "[algorithms.iql]\nvariant = 'orginal'",
+            "algorithms.iql.variant.*did you mean 'original'",
+        ),
+        ("[training", "not a TOML file"),
+        ("\x00", "not a TOML file"),
+    ],
+)
+def test_a_file_is_read_strictly(load, text, message):
+    with pytest.raises(BadInputError, match=message) as error:
+        load(text)
+    assert "config.toml: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(BadInputError, match=r"nowhere\.toml: no such configuration file"):
+        load_toml(tmp_path / "nowhere.toml", DEFAULT)
+    with pytest.raises(BadInputError, match="cannot read it"):
+        load_toml(tmp_path, DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "message"),
+    [
+        ("data", {"source": ""}, "data.source must name"),
+        ("data", {"steps": 0}, "data.steps must be at least 1"),
+        ("data", {"held_out": 1.0}, r"data.held_out must be in \(0, 1\), got 1.0"),
+        ("data", {"held_out": float("nan")}, "data.held_out"),
+        ("data", {"seed": -1}, "data.seed must be from 0"),
+        ("training", {"algorithms": ()}, "training.algorithms is empty"),
+        ("training", {"algorithms": ("iqll",)}, "unknown algorithm 'iqll'; did you mean 'iql'?"),
+        ("training", {"algorithms": ("bc", "bc")}, "names bc twice"),
+        ("training", {"seeds": ()}, "training.seeds is empty"),
+        ("training", {"seeds": (1, 1)}, "names 1 twice"),
+        ("training", {"seeds": (2**31,)}, "training.seeds must be from 0"),
+        ("training", {"block": 0}, r"training.block must be 1\.\.100000"),
+        ("training", {"block": 501}, "training.block must be a multiple of 2, the critic steps"),
+        ("training", {"updates": 750}, "training.updates must be a positive multiple of"),
+        ("training", {"updates": 0}, "training.updates must be a positive multiple of"),
+        ("checkpoints", {"interval": 700}, "checkpoints.interval must be a positive multiple"),
+        ("checkpoints", {"keep": 0}, "checkpoints.keep must be at least 1"),
+        ("evaluation", {"starts": 1}, "evaluation.starts must be at least 2"),
+        ("evaluation", {"curve_starts": -1}, "evaluation.curve_starts must not be negative"),
+        (
+            "evaluation",
+            {"candidate": "cql"},
+            "unknown evaluation.candidate 'cql'; did you mean 'iql'",
+        ),
+    ],
+)
+def test_a_value_out_of_range_is_named(section, values, message):
+    changed = dataclasses.replace(getattr(DEFAULT, section), **values)
+    with pytest.raises(BadInputError, match=message) as error:
+        validate(dataclasses.replace(DEFAULT, **{section: changed}))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf")])
+def test_a_penalty_is_finite_and_not_negative(penalty):
+    with pytest.raises(BadInputError, match=r"penalty\.a must be finite and not negative"):
+        validate(dataclasses.replace(DEFAULT, penalty={"a": penalty}))
+
+
+def test_a_hyperparameter_out_of_range_is_named(load):
+    changed = load("[algorithms.iql]\nexpectile = 3.0")
+    with pytest.raises(BadInputError, match=r"algorithms\.iql: IQL\.expectile must be in \(0, 1\)"):
+        validate(changed)

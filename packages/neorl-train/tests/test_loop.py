@@ -1,0 +1,138 @@
+"""The bits of a seed hang on (configuration, data, key) alone."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import ALGORITHMS
+from neorl_core import as_arrays
+from neorl_train import Plan, SeedLanes, run_keys, train, train_block, tree_digest
+
+
+def _trained(algorithm, data, seeds, watcher, *, updates=200, block=100):
+    plan = Plan(updates, block, updates)
+    return train(algorithm, data, seeds, plan, watcher=watcher)
+
+
+@pytest.mark.parametrize("block", [2, 10, 100, 200])
+def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_data, block):
+    whole = _trained(make_line(), line_data, (5,), make_notes(), block=200)
+    parts = _trained(make_line(), line_data, (5,), make_notes(), block=block)
+    assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_blocks_of_real_learners_join_without_a_seam(make_notes, line_data, name):
+    algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
+    whole = _trained(algorithm, line_data, (1,), make_notes(), updates=40, block=40)
+    parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, block=2)
+    assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
+
+
+def test_a_seed_among_others_is_its_single_run(make_line, make_notes, line_data):
+    together = _trained(make_line(), line_data, (0, 1, 2), make_notes())
+    for lane, seed in enumerate((0, 1, 2)):
+        alone = _trained(make_line(), line_data, (seed,), make_notes())
+        of_lane = jax.tree.map(lambda leaf, lane=lane: leaf[lane : lane + 1], together.snapshot)
+        assert tree_digest(of_lane) == tree_digest(alone.snapshot)
+
+
+def test_another_seed_is_another_run(make_line, make_notes, line_data):
+    one = _trained(make_line(), line_data, (0,), make_notes())
+    other = _trained(make_line(), line_data, (1,), make_notes())
+    assert tree_digest(one.snapshot["state"]) != tree_digest(other.snapshot["state"])
+
+
+def test_metrics_are_means_over_the_block(make_line, make_notes, line_data):
+    every, blocks = make_notes(), make_notes()
+    _trained(make_line(), line_data, (0,), every, block=2)
+    _trained(make_line(), line_data, (0,), blocks, block=100)
+    assert [step for step, _ in blocks.blocks] == [100, 200]
+    losses = np.array([metrics[0]["loss"] for _, metrics in every.blocks]).reshape(2, 50)
+    found = [metrics[0]["loss"] for _, metrics in blocks.blocks]
+    np.testing.assert_allclose(found, losses.mean(axis=1), rtol=1e-5)
+
+
+def _block_arguments(line_data, learning_rate, make_line):
+    algorithm = make_line(learning_rate=learning_rate)
+    initial, key = run_keys(0)
+    state = algorithm.init(line_data.spec, line_data.statistics, initial)
+    rows = jax.tree.map(jnp.asarray, line_data.rows)
+    return as_arrays(algorithm), state, rows, jnp.int32(0), key
+
+
+def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
+    train_block(*_block_arguments(line_data, 0.1, make_line), cycles=6)
+    programs = train_block._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    state, _ = train_block(*_block_arguments(line_data, 0.2, make_line), cycles=6)
+    algorithm, _, rows, first, key = _block_arguments(line_data, 0.3, make_line)
+    train_block(algorithm, state, rows, first + 6, key, cycles=6)
+    now = train_block._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    assert now == programs
+
+
+def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data):
+    lanes = SeedLanes(make_line(), line_data, (0, 1), jax.local_devices())
+    lanes.compile(5)
+    before = lanes.snapshot()
+    kept = jax.tree.map(np.copy, before)
+    jax.block_until_ready(lanes.advance(0))
+    assert tree_digest(before) == tree_digest(kept)
+    after = lanes.snapshot()
+    assert tree_digest(after) != tree_digest(before)
+    lanes.restore(before)
+    jax.block_until_ready(lanes.advance(0))
+    assert tree_digest(lanes.snapshot()) == tree_digest(after)
+
+
+def test_the_number_of_devices_is_not_part_of_the_result():
+    """Four seeds on one, two and four devices of a process of its own, and on two threads."""
+    program = """
+        import jax, sys
+        from neorl_agents import IQL
+        from neorl_envs import data_statistics, read_dataset
+        from neorl_train import SeedLanes, TrainingData, tree_digest
+        import numpy as np
+        from neorl_core import Channel, Spec
+        from neorl_envs import dataset_from_columns
+
+        rng = np.random.default_rng(0)
+        channels = tuple(Channel(n, "1", -5.0, 5.0) for n in "ab")
+        spec = Spec(channels, (Channel("u", "1", -5.0, 5.0),), (), 1.0, 50)
+        ended = np.arange(1, 201) % 50 == 0
+        log = dataset_from_columns(
+            spec, obs=rng.normal(size=(200, 2)), action=rng.normal(size=(200, 1)),
+            reward=rng.normal(size=200), next_obs=rng.normal(size=(200, 2)),
+            terminated=np.zeros(200, bool), truncated=ended)
+        data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), spec)
+        digests = set()
+        for n in (1, 2, 4):
+            lanes = SeedLanes(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
+                              jax.local_devices()[:n])
+            lanes.compile(10)
+            for first in (0, 10):
+                lanes.advance(first)
+            digests.add(tree_digest(lanes.snapshot()))
+        assert len(jax.local_devices()) == 4
+        print(*digests)
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=_with_devices(4),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert len(found.stdout.split()) == 1, found.stdout
+
+
+def _with_devices(count):
+    return {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}

@@ -1,0 +1,107 @@
+"""Interrupted anywhere, training continues to the same bits, with the same records."""
+
+import jax.numpy as jnp
+import pytest
+
+from neorl_train import BadInputError, Checkpoints, Plan, train, tree_digest
+
+PLAN = Plan(updates=60, block=10, interval=20)
+
+
+@pytest.fixture
+def checkpoints_in():
+    def make(folder, say=print):
+        return Checkpoints(folder, identity={"run": "a"}, interval=20, keep=2, say=say)
+
+    return make
+
+
+def _stop_after(calls):
+    left = iter(range(calls))
+    return lambda: next(left, None) is None
+
+
+def _policy_probe(policy):
+    return {"first": jnp.asarray(policy.action)[0]}
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 6])
+def test_stopped_at_a_block_it_continues_to_the_same_bits(
+    make_line, make_notes, line_data, checkpoints_in, tmp_path, calls
+):
+    straight, first, second = make_notes(), make_notes(), make_notes()
+    whole = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, probe=_policy_probe)
+    stopped = train(
+        make_line(),
+        line_data,
+        (0, 1),
+        PLAN,
+        watcher=first,
+        checkpoints=checkpoints_in(tmp_path),
+        probe=_policy_probe,
+        stop=_stop_after(calls),
+    )
+    assert stopped.finished == (stopped.step == PLAN.updates)
+    assert stopped.step == 10 * calls
+    resumed = train(
+        make_line(),
+        line_data,
+        (0, 1),
+        PLAN,
+        watcher=second,
+        checkpoints=checkpoints_in(tmp_path),
+        probe=_policy_probe,
+    )
+    assert resumed.finished
+    assert second.began == [stopped.step]
+    assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
+    assert tree_digest(resumed.policies) == tree_digest(whole.policies)
+    assert first.blocks + second.blocks == straight.blocks
+    kept = [probe for probe in first.probes if probe[0] < stopped.step]
+    assert kept + second.probes == straight.probes
+
+
+def test_a_finished_run_is_loaded_not_trained(
+    make_line, make_notes, line_data, checkpoints_in, tmp_path
+):
+    first, again = make_notes(), make_notes()
+    make = checkpoints_in
+    whole = train(make_line(), line_data, (0,), PLAN, watcher=first, checkpoints=make(tmp_path))
+    loaded = train(make_line(), line_data, (0,), PLAN, watcher=again, checkpoints=make(tmp_path))
+    assert again.compiled == 0
+    assert again.blocks == []
+    assert tree_digest(loaded.policies) == tree_digest(whole.policies)
+
+
+def test_checkpoints_come_at_the_interval(
+    make_line, make_notes, line_data, checkpoints_in, tmp_path
+):
+    notes = make_notes()
+    checkpoints = checkpoints_in(tmp_path)
+    train(make_line(), line_data, (0,), PLAN, watcher=notes, checkpoints=checkpoints)
+    assert notes.saved == [20, 40, 60]
+    assert checkpoints.steps() == [40, 60]
+
+
+def test_probes_see_policies_at_the_interval_and_the_end(make_line, make_notes, line_data):
+    notes = make_notes()
+    plan = Plan(updates=50, block=10, interval=20)
+    found = train(make_line(), line_data, (3,), plan, watcher=notes, probe=_policy_probe)
+    assert [step for step, _ in notes.probes] == [20, 40, 50]
+    assert notes.probes[-1][1][0]["first"] == _policy_probe(found.policies[0])["first"]
+
+
+def test_divergence_is_said_and_nothing_bad_is_saved(
+    make_line, make_notes, line_data, checkpoints_in, tmp_path
+):
+    checkpoints = checkpoints_in(tmp_path)
+    with pytest.raises(BadInputError, match=r"Line diverged: loss of seed 4 is (nan|inf) at upd"):
+        train(
+            make_line(learning_rate=1e6),
+            line_data,
+            (4,),
+            PLAN,
+            watcher=make_notes(),
+            checkpoints=checkpoints,
+        )
+    assert checkpoints.steps() == []
