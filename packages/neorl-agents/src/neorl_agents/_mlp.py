@@ -55,9 +55,12 @@ class MLP(eqx.Module):
         """The output for inputs along the last axis; leading axes are a batch."""
         *inner, last = zip(self.weights, self.biases, strict=True)
         for weight, bias in inner:
-            x = self.activation(x @ weight + bias)
-        weight, bias = last
-        return self.output(x @ weight + bias)
+            x = self.activation(_affine(x, weight, bias))
+        return self.output(_affine(x, *last))
+
+
+def _affine(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight + jnp.reshape(bias, (1,) * (x.ndim - 1) + bias.shape)
 
 
 def init_mlp(

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._channels import Channel, highs, lows
+from neorl_core._require import require_positive, require_same_shape
 
 
 @jax.tree_util.register_dataclass
@@ -42,9 +44,16 @@ def unit_interval(channels: Sequence[Channel]) -> Affine:
 
     Returns:
         The map, in float32.
+
+    Example:
+        >>> valve = Channel("valve", "%", 0.0, 100.0)
+        >>> unit_interval([valve]).to_scaled(jnp.array([75.0])).tolist()
+        [0.5]
     """
-    low, high = jnp.asarray(lows(channels)), jnp.asarray(highs(channels))
-    return Affine(offset=(high + low) / 2, scale=(high - low) / 2)
+    # In float64: a narrow range far from zero has a width of zero in float32.
+    low, high = np.asarray(lows(channels)), np.asarray(highs(channels))
+    middle, half = (high + low) / 2, (high - low) / 2
+    return Affine(jnp.asarray(middle, jnp.float32), jnp.asarray(half, jnp.float32))
 
 
 def standardiser(
@@ -62,7 +71,20 @@ def standardiser(
 
     Returns:
         The map.
+
+    Raises:
+        ValueError: If the shapes differ, a concrete ``std`` is negative or not finite, or
+            ``epsilon`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> scaling = standardiser(jnp.array([10.0]), jnp.array([0.99]))
+        >>> scaling.to_scaled(jnp.array([11.0])).round(4).tolist()
+        [1.0]
     """
+    require_same_shape("mean", mean, "std", std)
+    require_positive("std", std, or_zero=True)
+    require_positive("epsilon", epsilon)
     return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))
 
 
