@@ -17,6 +17,12 @@ from neorl_core._channels import highs as highs
 from neorl_core._channels import lows as lows
 from neorl_core._channels import spec_from_dict as spec_from_dict
 from neorl_core._channels import spec_to_dict as spec_to_dict
+from neorl_core._concentration import empirical_bernstein_interval as empirical_bernstein_interval
+from neorl_core._concentration import hcope_lower_bound as hcope_lower_bound
+from neorl_core._concentration import hcope_threshold as hcope_threshold
+from neorl_core._concentration import hoeffding_interval as hoeffding_interval
+from neorl_core._conformal import conformal_quantile as conformal_quantile
+from neorl_core._conformal import weighted_conformal_quantile as weighted_conformal_quantile
 from neorl_core._cql import cal_ql_clamp as cal_ql_clamp
 from neorl_core._cql import cql_regulariser as cql_regulariser
 from neorl_core._crossed_interval import crossed_interval as crossed_interval
@@ -32,6 +38,8 @@ from neorl_core._diagonal_gaussian import diagonal_gaussian_sample as diagonal_g
 from neorl_core._discounted import discounted_returns as discounted_returns
 from neorl_core._discounted import segment_discounted_returns as segment_discounted_returns
 from neorl_core._double_td import double_td_target as double_td_target
+from neorl_core._doubly_robust import doubly_robust_return as doubly_robust_return
+from neorl_core._doubly_robust import weighted_doubly_robust as weighted_doubly_robust
 from neorl_core._edac import edac_diversity as edac_diversity
 from neorl_core._episode_rows import episode_first_rows as episode_first_rows
 from neorl_core._episode_rows import window_rows as window_rows
@@ -50,6 +58,12 @@ from neorl_core._history import delay_line as delay_line
 from neorl_core._history import delay_step as delay_step
 from neorl_core._history import history_step as history_step
 from neorl_core._history import history_window as history_window
+from neorl_core._importance_sampling import LoggedTrajectories as LoggedTrajectories
+from neorl_core._importance_sampling import effective_sample_size as effective_sample_size
+from neorl_core._importance_sampling import pdis_return as pdis_return
+from neorl_core._importance_sampling import tis_return as tis_return
+from neorl_core._importance_sampling import wis as wis
+from neorl_core._importance_sampling import wpdis as wpdis
 from neorl_core._intervals import Interval as Interval
 from neorl_core._intervals import paired_difference_interval as paired_difference_interval
 from neorl_core._intervals import student_interval as student_interval
@@ -61,6 +75,10 @@ from neorl_core._lambda_returns import segment_td_lambda_returns as segment_td_l
 from neorl_core._lambda_returns import td_lambda_returns as td_lambda_returns
 from neorl_core._limits import limit_rate as limit_rate
 from neorl_core._limits import project_box as project_box
+from neorl_core._magic import Magic as Magic
+from neorl_core._magic import magic as magic
+from neorl_core._marginalised import marginalised_doubly_robust as marginalised_doubly_robust
+from neorl_core._marginalised import marginalised_return as marginalised_return
 from neorl_core._masked_mean import masked_mean as masked_mean
 from neorl_core._moments import Moments as Moments
 from neorl_core._moments import empty_moments as empty_moments
@@ -106,6 +124,7 @@ from neorl_core._regression import huber_loss as huber_loss
 from neorl_core._regression import pinball_loss as pinball_loss
 from neorl_core._regression import quantile_huber_loss as quantile_huber_loss
 from neorl_core._regression import squared_loss as squared_loss
+from neorl_core._regularised_td import regularised_td_target as regularised_td_target
 from neorl_core._ring_buffer import RingBuffer as RingBuffer
 from neorl_core._ring_buffer import ring_buffer as ring_buffer
 from neorl_core._ring_buffer import ring_order as ring_order
@@ -130,6 +149,10 @@ from neorl_core._score_aggregates import (
 )
 from neorl_core._simple_policies import ConstantPolicy as ConstantPolicy
 from neorl_core._simple_policies import UniformPolicy as UniformPolicy
+from neorl_core._simplex import project_simplex as project_simplex
+from neorl_core._simplex import simplex_quadratic as simplex_quadratic
+from neorl_core._tail_risk import conditional_value_at_risk as conditional_value_at_risk
+from neorl_core._tail_risk import weighted_quantile as weighted_quantile
 from neorl_core._tanh_gaussian import tanh_gaussian_entropy as tanh_gaussian_entropy
 from neorl_core._tanh_gaussian import tanh_gaussian_kl as tanh_gaussian_kl
 from neorl_core._tanh_gaussian import (
@@ -155,6 +178,8 @@ __all__ = [
     "FieldStatistics",
     "HistoryWindow",
     "Interval",
+    "LoggedTrajectories",
+    "Magic",
     "Moments",
     "MultiplierState",
     "PIDCarry",
@@ -183,6 +208,8 @@ __all__ = [
     "categorical_sample",
     "clipped_double_td_target",
     "clopper_pearson_interval",
+    "conditional_value_at_risk",
+    "conformal_quantile",
     "cql_regulariser",
     "crossed_interval",
     "delay_line",
@@ -196,7 +223,10 @@ __all__ = [
     "discounted_cost_target",
     "discounted_returns",
     "double_td_target",
+    "doubly_robust_return",
     "edac_diversity",
+    "effective_sample_size",
+    "empirical_bernstein_interval",
     "empty_moments",
     "episode_first_rows",
     "epoch_indices",
@@ -204,14 +234,20 @@ __all__ = [
     "gaussian_nll",
     "generalised_advantages",
     "gumbel_loss",
+    "hcope_lower_bound",
+    "hcope_threshold",
     "highs",
     "history_step",
     "history_window",
+    "hoeffding_interval",
     "holm",
     "huber_loss",
     "interquartile_mean",
     "limit_rate",
     "lows",
+    "magic",
+    "marginalised_doubly_robust",
+    "marginalised_return",
     "masked_mean",
     "median_task_mean",
     "merge_moments",
@@ -221,6 +257,7 @@ __all__ = [
     "optimality_gap",
     "paired_difference_interval",
     "paired_t_test",
+    "pdis_return",
     "penalised_reward",
     "performance_profile",
     "pid_multiplier_init",
@@ -232,10 +269,12 @@ __all__ = [
     "priority_weights",
     "probability_of_improvement",
     "project_box",
+    "project_simplex",
     "quantile_huber_loss",
     "rank_correlation",
     "reachability_target",
     "regret_at_k",
+    "regularised_td_target",
     "reinforce_loss",
     "ring_buffer",
     "ring_order",
@@ -252,6 +291,7 @@ __all__ = [
     "set_priorities",
     "shuffled_position",
     "sign_flip_test",
+    "simplex_quadratic",
     "soft_clamp",
     "spec_from_dict",
     "spec_to_dict",
@@ -270,10 +310,16 @@ __all__ = [
     "td3_bc_policy_loss",
     "td_lambda_returns",
     "td_target",
+    "tis_return",
     "unit_interval",
     "update_moments",
     "variance",
+    "weighted_conformal_quantile",
+    "weighted_doubly_robust",
+    "weighted_quantile",
     "wilcoxon_test",
     "wilson_interval",
     "window_rows",
+    "wis",
+    "wpdis",
 ]

@@ -23,7 +23,7 @@ _ELEMENTS_AT_ONCE = 2**20
 
 def sample_mean(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
     """Mean over the first axis: the default statistic of the bootstrap."""
-    return jnp.mean(samples, axis=0)
+    return jnp.mean(floats(samples), axis=0)
 
 
 def bootstrap_replicates(
@@ -115,7 +115,7 @@ def percentile_interval(
 
 
 def _checked(samples: Any, least: int) -> Any:
-    samples = jax.tree.map(floats, samples)
+    samples = jax.tree.map(jnp.asarray, samples)
     leaves = jax.tree.leaves(samples)
     if not leaves:
         raise ValueError("samples hold no array; give one row per sample along the first axis")

@@ -98,8 +98,8 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
     """Draws items with chances in proportion to their priorities, stratified.
 
     The total is cut into ``batch`` equal parts and one point is drawn in each, so an item of
-    probability ``p`` comes ``batch p`` times, give or take less than two. ``O(batch log n)``; an item of
-    priority zero is never drawn.
+    probability ``p`` comes ``batch p`` times, give or take less than two. ``O(batch log n)``; an
+    item of priority zero is never drawn.
 
     Args:
         tree: Of priorities.

@@ -1,0 +1,103 @@
+"""Marginalised estimates: weights on states and actions instead of on whole pasts."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._require import floats, require_length, require_probability
+from neorl_core._time_series import booleans, like, require_series
+
+
+def marginalised_return(
+    density_ratio: Float[Array, " sample"],
+    reward: Float[Array, " sample"],
+    *,
+    discount: float | Float[Array, ""],
+    normalise: bool = False,
+) -> Float[Array, ""]:
+    """Marginalised importance sampling: ``mean(zeta r) / (1 - discount)``.
+
+    ``zeta = d_pi / d_D`` is the discounted state-action occupancy of the evaluated policy over the
+    distribution of the log. No product over time, hence no curse of the horizon.
+
+    Args:
+        density_ratio: ``zeta`` of every logged state and action, not negative.
+        reward: Same shape.
+        discount: In [0, 1); not checked under ``jit``.
+        normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
+
+    Returns:
+        The estimated discounted return from the initial states; NaN where ``normalise`` meets
+        ratios that are all zero.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis of one sample or more, or ``discount``
+            is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(marginalised_return(jnp.ones(3), jnp.array([1.0, 2.0, 3.0]), discount=0.5))
+        4.0
+
+    Source: Liu et al., Breaking the curse of horizon, arXiv 1810.12429.
+    """
+    require_series(density_ratio=density_ratio, reward=reward)
+    density_ratio, reward = floats(density_ratio), floats(reward)
+    rest = _rest(discount, reward)
+    scale = jnp.mean(density_ratio) if normalise else 1
+    return jnp.mean(density_ratio * reward) / (scale * rest)
+
+
+def marginalised_doubly_robust(
+    initial_value: Float[Array, " start"],
+    density_ratio: Float[Array, " sample"],
+    reward: Float[Array, " sample"],
+    q_value: Float[Array, " sample"],
+    next_value: Float[Array, " sample"],
+    terminated: Bool[Array, " sample"],
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Double reinforcement learning: a model corrected by marginalised weights.
+
+    ``mean V(s_0) + mean[zeta (r + discount (1 - terminated) V(s') - Q)] / (1 - discount)``.
+    Right if either the ratio or the values are right.
+
+    Args:
+        initial_value: ``V(s_0)`` of the starts of episodes.
+        density_ratio: ``zeta`` of every logged state and action.
+        reward: Same shape.
+        q_value: ``Q(s, a)`` of the model.
+        next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
+        terminated: Where the plant ended the episode; a truncated row keeps its ``V(s')``.
+        discount: In [0, 1); not checked under ``jit``.
+
+    Returns:
+        The estimated discounted return from the initial states.
+
+    Raises:
+        ValueError: If shapes differ, there is no start or no sample, or ``discount`` is outside
+            [0, 1).
+
+    Source: Kallus and Uehara, Efficiently breaking the curse of horizon in off-policy evaluation
+    with double reinforcement learning, arXiv 1909.05850.
+    """
+    require_length("initial_value", initial_value, 1)
+    require_series(
+        density_ratio=density_ratio,
+        reward=reward,
+        q_value=q_value,
+        next_value=next_value,
+        terminated=terminated,
+    )
+    reward, next_value = floats(reward), floats(next_value)
+    rest = _rest(discount, reward)
+    following = jnp.where(booleans(terminated), 0, next_value)
+    error = reward + like(discount, reward) * following - floats(q_value)
+    return jnp.mean(floats(initial_value)) + jnp.mean(floats(density_ratio) * error) / rest
+
+
+def _rest(discount: float | Array, data: Array) -> Array:
+    require_probability("discount", discount, closed=True)
+    if isinstance(discount, float | int) and discount >= 1:
+        raise ValueError(f"discount must be in [0, 1) for a discounted occupancy, got {discount}")
+    return 1 - like(discount, data)

@@ -1,0 +1,107 @@
+"""The probability simplex: projection onto it, and least squares over it."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._products import product
+from neorl_core._require import floats, require_length, require_rank
+
+
+def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
+    """The nearest point with entries that are not negative and sum to one.
+
+    ``max(values - tau, 0)`` with the ``tau`` that makes the sum one, found by one sort.
+
+    Args:
+        values: One axis, one entry or more.
+
+    Returns:
+        The projection; NaN if an entry is not finite.
+
+    Raises:
+        ValueError: If there is not one axis or no entry.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> project_simplex(jnp.array([0.5, 2.0, 1.5])).tolist()
+        [0.0, 0.75, 0.25]
+
+    Source: Duchi et al., Efficient projections onto the l1-ball, ICML 2008.
+    """
+    require_rank("values", values, 1, "item")
+    require_length("values", values, 1)
+    values = floats(values)
+    largest_first = -jnp.sort(-values)
+    excess = jnp.cumsum(largest_first) - 1
+    count = jnp.arange(1, values.shape[0] + 1).astype(values.dtype)
+    support = jnp.sum(largest_first * count > excess)
+    tau = excess[support - 1] / support.astype(values.dtype)
+    point = jnp.maximum(values - tau, 0)
+    return jnp.where(jnp.all(jnp.isfinite(values)), point, jnp.nan)
+
+
+def simplex_quadratic(
+    matrix: Float[ArrayLike, "item item"], *, iterations: int = 400
+) -> Float[Array, " item"]:
+    """The ``x`` on the simplex that minimises ``x^T A x``, for a positive semidefinite ``A``.
+
+    Accelerated projected gradient with restarts finds the entries that are not zero; on those the
+    minimiser ``A^-1 1``, scaled to sum one, replaces the iterate where it is feasible and better.
+
+    Args:
+        matrix: ``A``, symmetric and positive semidefinite.
+        iterations: Fixed number of gradient steps.
+
+    Returns:
+        The weights. Where several minimise, one of them. NaN if an entry is not finite.
+
+    Raises:
+        ValueError: If the matrix is empty or not square, or ``iterations`` is below one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> simplex_quadratic(jnp.diag(jnp.array([1.0, 3.0]))).round(3).tolist()
+        [0.75, 0.25]
+
+    Source: O'Donoghue and Candes, Adaptive restart for accelerated gradient schemes, 2015.
+    """
+    require_rank("matrix", matrix, 2, "item, item")
+    require_length("matrix", matrix, 1)
+    matrix = floats(matrix)
+    n = matrix.shape[0]
+    if matrix.shape != (n, n):
+        raise ValueError(f"matrix must be square, got shape {matrix.shape}")
+    if iterations < 1:
+        raise ValueError(f"iterations must be one or more, got {iterations}")
+    scale = jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
+    scaled = matrix / jnp.where(scale > 0, scale, 1)
+    start = jnp.full(n, 1 / n, matrix.dtype)
+    state = (start, start, jnp.ones((), matrix.dtype), scaled)
+    point, *_ = jax.lax.fori_loop(0, iterations, _descend, state)
+    exact = _on_support(scaled, point)
+    better = jnp.all(exact >= 0) & (product(exact, scaled, exact) <= product(point, scaled, point))
+    best = jnp.where(better, exact, point)
+    return jnp.where(jnp.all(jnp.isfinite(matrix)), best, jnp.nan)
+
+
+def _descend(_, state):
+    point, ahead, momentum, matrix = state
+    following = project_simplex(ahead - product(matrix, ahead))
+    uphill = jnp.sum((ahead - following) * (following - point)) > 0
+    larger = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+    push = jnp.where(uphill, 0, (momentum - 1) / larger)
+    ahead = following + push * (following - point)
+    return following, ahead, jnp.where(uphill, 1, larger), matrix
+
+
+def _on_support(matrix: Array, point: Array) -> Array:
+    n = point.shape[0]
+    tiny = jnp.finfo(point.dtype).eps
+    used = point > jnp.sqrt(tiny) / n
+    ridge = n * tiny * jnp.eye(n, dtype=point.dtype)
+    inside = used[:, None] & used[None, :]
+    system = jnp.where(inside, matrix + ridge, jnp.eye(n, dtype=point.dtype))
+    solution = jnp.where(used, jnp.linalg.solve(system, used.astype(point.dtype)), 0)
+    total = jnp.sum(solution)
+    return jnp.where(total > 0, solution / jnp.where(total > 0, total, 1), -1)

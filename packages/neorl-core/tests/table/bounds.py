@@ -1,0 +1,279 @@
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core import (
+    Interval,
+    conditional_value_at_risk,
+    conformal_quantile,
+    empirical_bernstein_interval,
+    hcope_lower_bound,
+    hcope_threshold,
+    hoeffding_interval,
+    weighted_conformal_quantile,
+    weighted_quantile,
+)
+from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
+
+FLOATS = ("float32", "float64")
+UNIT = st.tuples(rows(7, elements=reals(0, 1)))
+POSITIVE = st.tuples(rows(7, elements=reals(0, 50)))
+WEIGHTS = rows(7, elements=reals(0.0625, 4))
+RANGE = {"low": 0.0, "high": 1.0}
+LEVELS = reals(0.5, 0.9375).map(lambda level: {"level": float(level), **RANGE})
+
+
+def hoeffding_by_hand(samples, *, low, high, level):
+    width = high - low
+    half = width * math.sqrt(math.log(2 / (1 - level)) / (2 * len(samples)))
+    return Interval(samples.mean(), samples.mean() - half, samples.mean() + half)
+
+
+def bernstein_by_hand(samples, *, low, high, level):
+    n, term = len(samples), math.log(4 / (1 - level))
+    half = np.std(samples, ddof=1) * math.sqrt(2 * term / n) + 7 * (high - low) * term / (3 * n - 3)
+    return Interval(samples.mean(), samples.mean() - half, samples.mean() + half)
+
+
+def follows_units(function):
+    def law(samples, *, low, high, level):
+        plain = mapped(function, samples, low=low, high=high, level=level)
+        moved = mapped(function, 8 * samples + 2, low=8 * low + 2, high=8 * high + 2, level=level)
+        assert_close(moved, Interval(*(8 * limit + 2 for limit in plain)), rtol=1e-4)
+
+    return law
+
+
+def hcope_by_hand(samples, *, threshold, delta):
+    n, term, cut = len(samples), math.log(2 / delta), np.minimum(samples, threshold)
+    pairs = np.sum((cut[:, None] - cut[None, :]) ** 2)
+    return cut.mean() - 7 * threshold * term / (3 * (n - 1)) - math.sqrt(term / (n - 1) * pairs) / n
+
+
+def outliers_beyond_the_threshold_do_not_matter(samples, *, threshold, delta):
+    cut = np.minimum(samples, np.float32(threshold))
+    assert_close(
+        mapped(hcope_lower_bound, cut, threshold=threshold, delta=delta),
+        mapped(hcope_lower_bound, samples, threshold=threshold, delta=delta),
+        atol=1e-5,
+    )
+
+
+def promised(samples, threshold, size, delta):
+    term, cut = math.log(2 / delta), np.minimum(samples, threshold)
+    spread = np.std(cut, ddof=1) * math.sqrt(2 * term / size)
+    return cut.mean() - spread - 7 * threshold * term / (3 * (size - 1))
+
+
+def threshold_by_trying(samples, *, size, delta):
+    tried = [c for c in samples if c > 0]
+    return max(tried, key=lambda c: promised(samples, c, size, delta), default=0.0)
+
+
+def no_held_out_value_promises_more(samples, *, size, delta):
+    chosen = np.asarray(mapped(hcope_threshold, samples, size=size, delta=delta))
+    for row, c in zip(samples.astype(np.float64), chosen, strict=True):
+        best = max((promised(row, other, size, delta) for other in row if other > 0), default=-1e9)
+        assert promised(row, max(c, 1e-30), size, delta) >= best - 1e-3 * (1 + abs(best))
+
+
+def conformal_by_rank(scores, *, alpha):
+    rank = math.ceil((len(scores) + 1) * (1 - alpha) - 1e-6)
+    return np.append(np.sort(scores), np.inf)[max(rank, 1) - 1]
+
+
+def a_better_score_never_raises_it(scores, *, alpha):
+    lower = mapped(conformal_quantile, scores - 1, alpha=alpha)
+    assert_close(lower, mapped(conformal_quantile, scores, alpha=alpha) - 1, atol=1e-5)
+
+
+def weighted_conformal_by_scan(scores, weights, weight, *, alpha):
+    total = weights.sum() + weight
+    for score in np.sort(scores):
+        if weights[scores <= score].sum() / total >= 1 - alpha - 1e-7:
+            return score
+    return np.asarray(np.inf)
+
+
+def equal_weights_are_no_weights(scores, weights, weight, *, alpha):
+    equal = mapped(
+        weighted_conformal_quantile, scores, 0 * weights + 2, 0 * weight + 2, alpha=alpha
+    )
+    assert_close(equal, mapped(conformal_quantile, scores, alpha=alpha))
+
+
+def quantile_by_scan(samples, weights, *, probability):
+    total, reached = weights.sum(), 0.0
+    for index in np.argsort(samples, kind="stable"):
+        reached += weights[index]
+        if reached / total >= probability - 1e-6:
+            return samples[index]
+    return samples.max()
+
+
+def a_weight_of_two_is_two_samples(samples, weights, *, probability):
+    twice = np.concatenate([samples, samples[:, :1]], axis=1)
+    one = np.ones_like(samples)
+    double = one.copy()
+    double[:, 0] = 2
+    assert_close(
+        mapped(weighted_quantile, samples, double, probability=probability),
+        mapped(weighted_quantile, twice, probability=probability),
+    )
+
+
+def tail_mean_by_integration(samples, weights, *, share):
+    """The quantile function, averaged over a fine grid of probabilities below the share."""
+    order = np.argsort(samples)
+    edges = np.append(0, np.cumsum(weights[order]) / weights.sum())
+    inside = np.diff(np.minimum(edges, share))
+    return np.sum(inside * samples[order]) / share
+
+
+def between_the_least_and_the_mean(samples, weights, *, share):
+    tail = np.asarray(mapped(conditional_value_at_risk, samples, weights, share=share))
+    mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, share=1.0))
+    assert_close(mean, (samples * weights).sum(axis=1) / weights.sum(axis=1), atol=1e-5)
+    assert np.all(tail <= mean + 1e-3)
+    assert np.all(tail >= samples.min(axis=1) - 1e-3)
+
+
+def range_row(function, oracle, least):
+    return Row(
+        function,
+        sample=UNIT,
+        options=LEVELS,
+        oracle=oracle,
+        laws=[follows_units(function)],
+        edges=[Edge((np.full(7, 0.5),), {"level": 0.9, **RANGE})],
+        refuses=[
+            Refusal("(sample)", (jnp.ones((2, 2)),), RANGE),
+            Refusal(f"length {least}", (jnp.ones(least - 1),), RANGE),
+            Refusal("[0.0, 1.0]", (jnp.asarray([0.5, 2.0]),), RANGE),
+            Refusal("[0.0, 1.0]", (jnp.asarray([0.5, jnp.nan]),), RANGE),
+            Refusal("(0, 1)", (jnp.ones(2),), {"level": 1.0, **RANGE}),
+        ],
+        rtol=1e-4,
+        dtypes=FLOATS,
+    )
+
+
+# Whole percentages away from the steps of the empirical distribution of seven samples.
+PROBABILITIES = st.sampled_from([0.05, 0.3, 0.5, 0.9])
+
+ROWS = [
+    range_row(hoeffding_interval, hoeffding_by_hand, 1),
+    range_row(empirical_bernstein_interval, bernstein_by_hand, 2),
+    Row(
+        hcope_lower_bound,
+        sample=POSITIVE,
+        options=st.fixed_dictionaries(
+            {"threshold": reals(1, 40).map(float), "delta": reals(0.015625, 0.5).map(float)}
+        ),
+        oracle=hcope_by_hand,
+        laws=[outliers_beyond_the_threshold_do_not_matter],
+        edges=[Edge((np.zeros(3),), {"threshold": 1.0, "delta": 0.05})],
+        refuses=[
+            Refusal("negative", (jnp.asarray([1.0, -1.0]),), {"threshold": 1.0}),
+            Refusal("length 2", (jnp.ones(1),), {"threshold": 1.0}),
+            Refusal("(sample)", (jnp.ones((2, 2)),), {"threshold": 1.0}),
+            Refusal("threshold", (jnp.ones(2),), {"threshold": 0.0}),
+            Refusal("delta", (jnp.ones(2),), {"threshold": 1.0, "delta": 1.0}),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+        dtypes=FLOATS,
+    ),
+    Row(
+        hcope_threshold,
+        sample=POSITIVE,
+        options=st.sampled_from([{"size": 100, "delta": 0.0625}, {"size": 9, "delta": 0.5}]),
+        oracle=None,
+        laws=[no_held_out_value_promises_more],
+        edges=[Edge((np.zeros(3),), {"size": 9})],
+        refuses=[
+            Refusal("negative", (jnp.asarray([1.0, -1.0]),), {"size": 9}),
+            Refusal("size", (jnp.ones(2),), {"size": 1}),
+            Refusal("delta", (jnp.ones(2),), {"size": 9, "delta": 0.0}),
+        ],
+        differentiable=False,
+        exempt={"oracle": "equal promises tie in rounding: the law compares what is promised"},
+        dtypes=FLOATS,
+    ),
+    Row(
+        conformal_quantile,
+        sample=st.tuples(rows(7)),
+        options=st.sampled_from([0.05, 0.125, 0.25, 0.3, 0.9]).map(lambda alpha: {"alpha": alpha}),
+        oracle=conformal_by_rank,
+        laws=[a_better_score_never_raises_it],
+        edges=[
+            Edge((np.zeros(0),), {"alpha": 0.5}),
+            *[Edge((np.arange(float(n)),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
+            *[Edge((np.arange(n - 1.0),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
+            Edge((np.arange(3.0),), {"alpha": 0.99999997}),
+        ],
+        refuses=[
+            Refusal("(sample)", (jnp.ones((2, 2)),)),
+            Refusal("alpha", (jnp.ones(2),), {"alpha": 0.0}),
+        ],
+        differentiable=False,
+        exempt={"finite": "infinite where too few scores were seen"},
+        dtypes=FLOATS,
+    ),
+    Row(
+        weighted_conformal_quantile,
+        sample=st.tuples(rows(7), WEIGHTS, rows(elements=reals(0.0625, 4))),
+        options=st.sampled_from([0.05, 0.15, 0.3, 0.9]).map(lambda alpha: {"alpha": alpha}),
+        oracle=weighted_conformal_by_scan,
+        laws=[equal_weights_are_no_weights],
+        edges=[Edge((np.zeros(0), np.zeros(0), 1.0), {"alpha": 0.5})],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3), 1.0)),
+            Refusal("negative", (jnp.ones(2), jnp.asarray([1.0, -1.0]), 1.0)),
+            Refusal("negative", (jnp.ones(2), jnp.ones(2), -1.0)),
+            Refusal("alpha", (jnp.ones(2), jnp.ones(2), 1.0), {"alpha": 1.0}),
+        ],
+        differentiable=False,
+        exempt={"finite": "infinite where too little weight was seen"},
+        dtypes=FLOATS,
+    ),
+    Row(
+        weighted_quantile,
+        sample=st.tuples(rows(7), WEIGHTS),
+        options=PROBABILITIES.map(lambda p: {"probability": p}),
+        oracle=quantile_by_scan,
+        laws=[a_weight_of_two_is_two_samples],
+        edges=[
+            Edge((np.arange(4.0), np.ones(4)), {"probability": p}) for p in (0.0, 0.25, 0.75, 1.0)
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"probability": 0.5}),
+            Refusal("length 1", (jnp.ones(0),), {"probability": 0.5}),
+            Refusal("[0, 1]", (jnp.ones(2),), {"probability": 50}),
+        ],
+        differentiable=False,
+        dtypes=FLOATS,
+    ),
+    Row(
+        conditional_value_at_risk,
+        sample=st.tuples(rows(7), WEIGHTS),
+        options=reals(0.0625, 1).map(lambda share: {"share": float(share)}),
+        oracle=tail_mean_by_integration,
+        laws=[between_the_least_and_the_mean],
+        edges=[
+            Edge((np.zeros(3), np.ones(3)), {"share": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"share": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"share": 1.0}),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"share": 0.5}),
+            Refusal("(0, 1]", (jnp.ones(2),), {"share": 0.0}),
+            Refusal("[0, 1]", (jnp.ones(2),), {"share": 1.5}),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+        dtypes=FLOATS,
+    ),
+]

@@ -1,0 +1,84 @@
+"""Conformal limits cover one more outcome; tails of a return distribution."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import (
+    conditional_value_at_risk,
+    conformal_quantile,
+    hcope_threshold,
+    weighted_conformal_quantile,
+    weighted_quantile,
+)
+
+KEY = jax.random.key(0)
+
+
+def test_one_more_outcome_is_covered_exactly_as_often_as_promised():
+    n, alpha, draws = 19, 0.1, 6000
+    scores = jax.random.exponential(KEY, (draws, n + 1))
+    limit = jax.vmap(functools.partial(conformal_quantile, alpha=alpha))(scores[:, :n])
+    covered = np.mean(np.asarray(scores[:, n] <= limit))
+    assert abs(covered - 0.9) < 3 * np.sqrt(0.09 / draws)
+
+
+@pytest.mark.parametrize(("alpha", "least"), [(0.1, 9), (0.05, 19), (0.01, 99), (0.001, 999)])
+def test_the_number_of_scores_that_a_level_needs(alpha, least):
+    assert np.isinf(conformal_quantile(jnp.zeros(least - 1), alpha=alpha))
+    assert np.isfinite(conformal_quantile(jnp.zeros(least), alpha=alpha))
+
+
+def test_weights_cover_a_shifted_population():
+    """Scores of Exp(1); the case to come is of density ``2 x exp(-x^2)``, known as a ratio."""
+    n, alpha, draws = 200, 0.2, 3000
+    key_log, key_next = jax.random.split(KEY)
+    scores = jax.random.exponential(key_log, (draws, n))
+    shifted = jnp.sqrt(jax.random.exponential(key_next, (draws,)))
+
+    def ratio(x):
+        return 2 * x * jnp.exp(-(x**2) + x)
+
+    quantile = jax.vmap(functools.partial(weighted_conformal_quantile, alpha=alpha))
+    limit = quantile(scores, ratio(scores), ratio(shifted))
+    covered = np.mean(np.asarray(shifted <= limit))
+    assert 0.8 - 3 * np.sqrt(0.16 / draws) <= covered <= 0.8 + 0.06
+    plain = jax.vmap(functools.partial(conformal_quantile, alpha=alpha))(scores)
+    assert np.mean(np.asarray(shifted <= plain)) > 0.83
+
+
+def test_bad_scores_and_weights_are_flagged_under_jit():
+    scores, nan = jnp.arange(30.0), jnp.asarray([jnp.nan] * 30)
+    assert np.isnan(jax.jit(conformal_quantile)(scores.at[3].set(jnp.nan)))
+    weighted = jax.jit(weighted_conformal_quantile)
+    assert np.isnan(weighted(nan, jnp.ones(30), 1.0))
+    assert np.isnan(weighted(scores, -jnp.ones(30), 1.0))
+    assert np.isnan(weighted(scores, jnp.ones(30), -1.0))
+    assert np.isinf(weighted(scores, jnp.zeros(30), 0.0))
+    for function, option in (
+        (weighted_quantile, "probability"),
+        (conditional_value_at_risk, "share"),
+    ):
+        for bad in (jnp.zeros(30), -jnp.ones(30), nan):
+            assert np.isnan(function(scores, bad, **{option: 0.5}))
+        assert np.isnan(function(nan, jnp.ones(30), **{option: 0.5}))
+
+
+def test_weights_carry_quantiles_to_another_policy():
+    """Draws from U(0, 1), weighted by ``2 x``, have the distribution function ``x^2``."""
+    samples = jax.random.uniform(KEY, (20_000,))
+    for p in (0.1, 0.5, 0.9):
+        quantile = weighted_quantile(samples, 2 * samples, probability=p)
+        np.testing.assert_allclose(quantile, np.sqrt(p), atol=0.02)
+        tail = conditional_value_at_risk(samples, 2 * samples, share=p)
+        np.testing.assert_allclose(tail, np.sqrt(p) * 2 / 3, atol=0.02)
+
+
+def test_the_threshold_falls_with_the_tail_it_cuts():
+    heavy = jnp.exp(3 * jax.random.normal(KEY, (50,)))
+    few, many = (hcope_threshold(heavy, size=size) for size in (50, 100_000))
+    assert 0 < few < many <= heavy.max()
+    assert np.isnan(jax.jit(functools.partial(hcope_threshold, size=9))(-heavy))
