@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from neorl_core.testing import shared_data
 from neorl_deploy import DeployError, read_log
 
 
@@ -151,3 +152,17 @@ def test_a_neorl2_archive_is_read_by_the_stated_rules(tmp_path):
     assert log.obs_channels == (("obs_0", "?"), ("obs_1", "?"))
     assert "CC-BY-4.0" in log.attribution
     assert json.dumps(log.content_hash) == '""'
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "episodes", "widths"),
+    [
+        ("DMSD-high-100000-train.npz", 100_000, 1000, (6, 2)),
+        ("Simglucose-high-100000-train.npz", 100_257, 280, (31, 1)),
+    ],
+)
+def test_third_party_logs_have_their_published_size(name, rows, episodes, widths):
+    log = read_log(shared_data("neorl2", name))
+    assert log.obs.shape == (rows, widths[0])
+    assert log.action.shape == (rows, widths[1])
+    assert len(log.starts) == episodes

@@ -46,6 +46,7 @@ def test_the_figures_are_those_of_the_rows(replayed, log):
         "rows": 200,
         "episodes": 5,
         "rows_skipped": 0,
+        "learned_from": False,
     }
     assert report["filter"]["flags"]["previous_unknown"] == 5 / 200
     active = (replayed.shadow.flags & 1 << 11) != 0
@@ -116,6 +117,11 @@ def test_masked_and_broken_rows_are_stepped_but_not_counted(exported, log):
             "action_channels",
             (("valve", "%"), ("jacket", "K"), ("pump", "%")),
             r"action: the bundle expects no other, the log has 'pump'",
+        ),
+        (
+            "action_channels",
+            tuple((f"a{i}", "?") for i in range(30)),
+            r"'a3' \[\?\] and 26 more$",
         ),
     ],
 )

@@ -13,6 +13,8 @@ from neorl_deploy._manifest import ChannelEntry
 from neorl_deploy._replay_program import Shadow, shadow
 
 Report = dict[str, Any]
+NAMED_AT_MOST = 4
+"""Channels named in one message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +75,19 @@ def require_channels(bundle: Bundle, log: Log) -> None:
         extra = [_titled(channel) for channel in theirs if channel not in ours]
         if missing or extra:
             differences.append(
-                f"{kind}: the bundle expects {', '.join(missing) or 'no other'}, the log has "
-                f"{', '.join(extra) or 'no other'}"
+                f"{kind}: the bundle expects {_some(missing)}, the log has {_some(extra)}"
             )
         else:
             differences.append(f"{kind}: the same channels in another order")
     if differences:
         raise DeployError(f"{log.source} is of another plant: {'; '.join(differences)}")
+
+
+def _some(channels: list[str]) -> str:
+    """The first few names; ``no other`` where there is none."""
+    more = len(channels) - NAMED_AT_MOST
+    named = ", ".join(channels[:NAMED_AT_MOST]) or "no other"
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _titled(channel: tuple[str, str]) -> str:
@@ -107,6 +115,7 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
             "rows": len(log.obs),
             "episodes": len(log.starts),
             "rows_skipped": int((~counted).sum()),
+            "learned_from": log.content_hash == manifest.document["provenance"]["data_hash"],
         },
         "difference": {
             channel.name: _differences(

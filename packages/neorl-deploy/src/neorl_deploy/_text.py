@@ -80,6 +80,8 @@ def replay_lines(replay: Replay) -> Iterator[str]:
         f"Shadow over {log['rows']} rows of {log['episodes']} episodes of {log['path']} "
         f"({log['rows_skipped']} rows skipped)"
     )
+    if log["learned_from"]:
+        yield "  This is the log that the policy learned from."
     if log["attribution"]:
         yield f"  {log['attribution']}"
     yield "Difference of the bundle's action to the logged one"
