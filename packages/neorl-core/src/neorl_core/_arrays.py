@@ -24,20 +24,28 @@ def as_arrays(tree: Tree) -> Tree:
 
     Raises:
         TypeError: If a leaf is neither a number nor an array; its path is named.
+        ValueError: If a whole number does not fit in int32; its path is named.
+
+    Example:
+        >>> as_arrays({"rate": 0.5, "steps": 3})
+        {'rate': Array(0.5, dtype=float32), 'steps': Array(3, dtype=int32)}
     """
     return jax.tree_util.tree_map_with_path(_as_array, tree)
 
 
 def _as_array(path: tuple, leaf: object) -> jax.Array:
     if isinstance(leaf, jax.Array):
-        return leaf.astype(leaf.dtype) if leaf.weak_type else leaf
+        # Random keys have no weak type.
+        return leaf.astype(leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
     if isinstance(leaf, bool | np.bool_):
         return jnp.asarray(leaf, dtype=jnp.bool_)
+    where = jax.tree_util.keystr(path) or "leaf"
     if isinstance(leaf, int):
+        if not -(2**31) <= leaf < 2**31:
+            raise ValueError(f"{where} is {leaf}, which does not fit in int32")
         return jnp.asarray(leaf, dtype=jnp.int32)
     if isinstance(leaf, float):
         return jnp.asarray(leaf, dtype=jnp.float32)
     if isinstance(leaf, np.ndarray | np.number):
-        return jnp.asarray(leaf, dtype=leaf.dtype)
-    where = jax.tree_util.keystr(path)
-    raise TypeError(f"{where or 'leaf'} is a {type(leaf).__name__}; expected a number or an array")
+        return jnp.asarray(leaf, dtype=jax.dtypes.canonicalize_dtype(leaf.dtype))
+    raise TypeError(f"{where} is a {type(leaf).__name__}; expected a number or an array")

@@ -88,7 +88,7 @@ class Spec:
 
     Raises:
         ValueError: If a list of channels is empty where it must not be, names repeat, ``dt`` is
-            not positive or ``horizon`` is below one.
+            not positive or ``horizon`` is not a whole number of at least one.
     """
 
     obs: tuple[Channel, ...]
@@ -108,8 +108,8 @@ class Spec:
             raise ValueError("a spec needs at least one observed and one manipulated channel")
         if not (math.isfinite(self.dt) and self.dt > 0):
             raise ValueError(f"dt must be a positive number of seconds, got {self.dt}")
-        if self.horizon < 1:
-            raise ValueError(f"horizon must be at least one step, got {self.horizon}")
+        if not (isinstance(self.horizon, int) and self.horizon >= 1):
+            raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
 
     @property
     def n_obs(self) -> int:

@@ -32,7 +32,7 @@ def beta_quantile(
         ValueError: If an argument is known and outside its range.
 
     Example:
-        >>> float(beta_quantile(0.5, 2.0, 2.0))
+        >>> round(float(beta_quantile(0.5, 2.0, 2.0)), 4)
         0.5
     """
     require_probability("probability", probability, closed=True)

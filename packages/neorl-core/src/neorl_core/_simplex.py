@@ -61,7 +61,7 @@ def simplex_quadratic(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> simplex_quadratic(jnp.diag(jnp.array([1.0, 3.0]))).round(3).tolist()
+        >>> [round(x, 3) for x in simplex_quadratic(jnp.diag(jnp.array([1.0, 3.0]))).tolist()]
         [0.75, 0.25]
 
     Source: O'Donoghue and Candes, Adaptive restart for accelerated gradient schemes, 2015.

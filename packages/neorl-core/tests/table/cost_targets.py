@@ -3,10 +3,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core import (
+    clipped_double_td_target,
     discounted_cost_limit,
     discounted_cost_target,
     double_td_target,
     reachability_target,
+    regularised_td_target,
     step_cost_limit,
 )
 from neorl_core.testing import (
@@ -50,6 +52,39 @@ def the_choice_has_no_gradient(reward, next_online, next_target, terminated, *, 
     )
     assert not np.any(to_online)
     assert not np.any(np.asarray(to_target)[terminated])
+
+
+def regularised_by_cases(
+    reward, next_values, policy, log, terminated, truncated, *, discount, weight
+):
+    targets = []
+    for i, r in enumerate(reward):
+        distance = 0.0 if truncated[i] else np.sum((policy[i] - log[i]) ** 2)
+        follows = min(next_values[:, i]) - weight * distance
+        targets.append(r if terminated[i] else r + discount * follows)
+    return np.asarray(targets)
+
+
+def no_price_is_the_clipped_double_target(
+    reward, next_values, policy, log, terminated, truncated, *, discount, weight
+):
+    rest = policy, log, terminated, truncated
+    assert_close(
+        mapped(regularised_td_target, reward, next_values, *rest, discount=discount, weight=0.0),
+        mapped(clipped_double_td_target, reward, next_values, terminated, discount=discount),
+    )
+
+
+def the_seam_is_masked(
+    reward, next_values, policy, log, terminated, truncated, *, discount, weight
+):
+    options = {"discount": discount, "weight": weight}
+    wild = np.where((terminated | truncated)[..., None], np.float32(np.nan), log)
+    rest = terminated, truncated
+    assert_close(
+        mapped(regularised_td_target, reward, next_values, policy, wild, *rest, **options),
+        mapped(regularised_td_target, reward, next_values, policy, log, *rest, **options),
+    )
 
 
 def cost_by_cases(cost, next_values, terminated, *, discount):
@@ -115,6 +150,16 @@ def between_one_step_and_all(limit, *, horizon, discount):
 
 ZEROS, FAR, NO = np.zeros(7), np.full(7, 1e6), np.zeros(7, bool)
 HALF = {"discount": 0.5}
+PRICED = {"discount": 0.5, "weight": 1.0}
+UNIT = reals(-1, 1)
+BATCH = (
+    jnp.ones(3),
+    jnp.ones((2, 3)),
+    jnp.ones((3, 2)),
+    jnp.ones((3, 2)),
+    jnp.zeros(3, bool),
+    jnp.zeros(3, bool),
+)
 TIMES = {"discount": 0.5, "horizon": 10}
 
 
@@ -154,6 +199,32 @@ ROWS = [
                 (jnp.ones(3), jnp.ones((2, 3)), jnp.ones((2, 3)), jnp.zeros(3, bool)),
                 HALF,
             ),
+        ],
+    ),
+    Row(
+        regularised_td_target,
+        sample=st.tuples(
+            rows(7),
+            rows(2, 7),
+            rows(7, 2, elements=UNIT),
+            rows(7, 2, elements=UNIT),
+            flags(7),
+            flags(7),
+        ),
+        options=st.fixed_dictionaries({"discount": SHARE, "weight": reals(0, 10)}),
+        oracle=regularised_by_cases,
+        laws=[no_price_is_the_clipped_double_target, the_seam_is_masked],
+        edges=[
+            Edge((ZEROS, np.zeros((2, 7)), *[np.zeros((7, 2))] * 2, NO, NO), PRICED),
+            Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PRICED),
+        ],
+        refuses=[
+            Refusal("one shape", (*BATCH[:3], jnp.ones((3, 1)), *BATCH[4:]), PRICED),
+            Refusal("one shape", (*BATCH[:5], jnp.zeros(2, bool)), PRICED),
+            Refusal("last axis of channels", (*BATCH[:2], *[jnp.ones(3)] * 2, *BATCH[4:]), PRICED),
+            Refusal("ensemble member", (BATCH[0], jnp.ones(3), *BATCH[2:]), PRICED),
+            Refusal("weight must be", BATCH, {"discount": 0.5, "weight": -1.0}),
+            Refusal("discount must be", BATCH, {"discount": 1.5, "weight": 1.0}),
         ],
     ),
     Row(

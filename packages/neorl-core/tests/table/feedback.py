@@ -328,6 +328,11 @@ ROWS = [
         options={"epsilon": 1e-3},
         oracle=standardised_by_hand,
         laws=[one_std_is_at_most_one],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2)), {"epsilon": 1e-3}),
+            Refusal("std must be", (jnp.ones(2), -jnp.ones(2), jnp.ones(2)), {"epsilon": 1e-3}),
+            Refusal("epsilon must be", (jnp.ones(2), jnp.ones(2), jnp.ones(2)), {"epsilon": 0.0}),
+        ],
         edges=[Edge((np.zeros(3), np.zeros(3), np.ones((4, 3))), {"epsilon": 1e-3})],
         rtol=1e-4,
     ),

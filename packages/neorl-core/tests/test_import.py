@@ -1,0 +1,53 @@
+"""What importing the package costs, and what it must not pull in."""
+
+import os
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+TIMED = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+ALONE = """
+import sys, neorl_core
+print(*sorted({name.split('.')[0] for name in sys.modules}))
+"""
+
+
+def python(code):
+    # A warm file cache includes compiled modules, which some machines forbid to write.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+def test_importing_pulls_in_jax_jaxtyping_and_numpy_only():
+    loaded = set(python(ALONE).split())
+    foreign = {
+        "equinox", "optax", "chex", "h5py", "gymnasium", "scipy", "hypothesis", "pytest",
+        "beartype", "orbax", "mlflow", "matplotlib", "pandas", "flax",
+    }  # fmt: skip
+    assert {"jax", "jaxtyping", "numpy"} <= loaded
+    # JAX itself imports parts of SciPy.
+    assert loaded & foreign <= {"scipy"}
+
+
+def test_importing_makes_no_arrays_and_starts_no_backend():
+    # Asking for the live arrays would start one.
+    code = (
+        "import gc, jax, neorl_core; print(any(isinstance(o, jax.Array) for o in gc.get_objects()))"
+    )
+    assert python(code).strip() == "False"
+
+
+@pytest.mark.slow
+def test_importing_costs_at_most_a_fifth_more_than_importing_jax():
+    """Median of seven alternating processes, warm file cache."""
+    python(TIMED.format("neorl_core"))
+    times = {"jax": [], "neorl_core": []}
+    for _ in range(7):
+        for name, seen in times.items():
+            seen.append(float(python(TIMED.format(name))))
+    ratio = statistics.median(times["neorl_core"]) / statistics.median(times["jax"])
+    assert ratio <= 1.2, f"importing neorl_core takes {ratio:.2f} times as long as importing jax"
