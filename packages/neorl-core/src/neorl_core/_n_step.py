@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._recurrence import bootstrap, cut_at_the_last
 from neorl_core._require import floats, require_probability
@@ -88,7 +88,7 @@ def segment_n_step_returns(
     return jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
 
 
-def _one_step_longer(_: int, windows: tuple[Array, ...]) -> tuple[Array, ...]:
+def _one_step_longer(_: ArrayLike, windows: tuple[Array, ...]) -> tuple[Array, ...]:
     """From returns over ``m`` steps to returns over ``m + 1``: ``r_t + discount G^m_{t+1}``."""
     total, reward, value, ends, factor = windows
     following = jnp.roll(total, -1)

@@ -1,0 +1,58 @@
+"""Traces every row of the table with jaxtyping's checks on; run by ``test_annotations.py``.
+
+The hook must be there before ``neorl_core`` is imported, so this is a process of its own.
+"""
+
+import importlib.util
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+spec = importlib.util.find_spec("neorl_core")
+assert spec is not None
+assert spec.origin is not None
+stems = [path.stem for path in Path(spec.origin).parent.glob("_*.py")]
+private = [f"neorl_core.{stem}" for stem in stems if stem != "__init__"]
+
+with install_import_hook(private, "beartype.beartype"):
+    import hypothesis
+    import jax
+    from hypothesis import strategies as st
+
+    from neorl_core.testing import climate, load_table
+
+
+def first_of_each(rows):
+    return jax.tree.map(lambda leaf: leaf[0], rows)
+
+
+def trace(row) -> None:
+    options = row.options
+    options = options if isinstance(options, st.SearchStrategy) else st.just(dict(options))
+
+    @hypothesis.settings(max_examples=2)
+    @hypothesis.given(row.sample, options)
+    def once(sample, options):
+        def call(*args):
+            return row.function(*args, **options)
+
+        jax.eval_shape(call, *first_of_each(sample))
+        jax.eval_shape(jax.vmap(call), *sample)
+
+    once()
+
+
+def main() -> None:
+    climate(strict_dtypes=True)
+    table, wrong = load_table(Path(__file__).parent / "table"), 0
+    for row in table:
+        try:
+            trace(row)
+        except Exception as error:
+            wrong += 1
+            print(f"{row}: {str(error).strip()[:2000]}")
+    print(f"{len(table)} rows traced, {wrong} wrong")
+    raise SystemExit(1 if wrong or not table else 0)
+
+
+main()
