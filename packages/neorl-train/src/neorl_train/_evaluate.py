@@ -8,10 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from neorl_core import Environment, Policy, Spec, as_arrays
+from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset, behaviour_policies
 from neorl_safety import ActionConstraints, guard
 from neorl_train._evaluate_episodes import Episodes, episodes_of, joined, recorded_episodes
+from neorl_train._evaluate_kinds import as_one_kind
 from neorl_train._evaluate_results import (
     LOG,
     Band,
@@ -58,7 +59,7 @@ def evaluate(
     noise, so differences are paired. Beside the given policies run all tunings of the plant and
     the behaviour that filled the log (its tunings with its operators, which take turns from start
     to start as they did in the log); each learner and tuning once plain and once behind the guard.
-    One program is compiled for each kind of policy, however many seeds there are.
+    All kinds of policies and all seeds run through one compiled program.
 
     Args:
         environment: With ``tunings()``, ``reference`` and ``sample_params(key)``.
@@ -91,7 +92,7 @@ def evaluate(
     behaviour = _Contender(BEHAVIOUR, "behaviour", False, operated)
     plain = [*learners, *classical]
     guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
-    contenders = [*plain, *guarded, behaviour]
+    contenders = _one_kind([*plain, *guarded, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts) for one in contenders)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
     return Evaluation(
@@ -110,6 +111,15 @@ def _guarded(
 ) -> _Contender:
     behind = tuple(guard(policy, constraints, fallback, spec.dt) for policy in one.policies)
     return dataclasses.replace(one, guarded=True, policies=behind)
+
+
+def _one_kind(contenders: Sequence[_Contender], spec: Spec) -> list[_Contender]:
+    flat = [policy for one in contenders for policy in one.policies]
+    wrapped = iter(as_one_kind(flat, spec.n_action))
+    return [
+        dataclasses.replace(one, policies=tuple(next(wrapped) for _ in one.policies))
+        for one in contenders
+    ]
 
 
 def _result(
@@ -132,7 +142,7 @@ def _episodes(
     environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[np.ndarray, " start"]
 ) -> Episodes:
     """Chunks of equal size, the last one padded, bound the memory and keep one program."""
-    policy, parts = as_arrays(policy), []
+    parts = []
     for begin in range(0, len(indices), STARTS_AT_ONCE):
         chunk = indices[begin : begin + STARTS_AT_ONCE]
         rows = _chunk(environment, policy, key, chunk)
@@ -195,7 +205,7 @@ def _traces(
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:
-        policy = as_arrays(by_name[name, guarded].policies[0])
+        policy = by_name[name, guarded].policies[0]
         rows = _chunk(environment, policy, key, chunk)
         traces += [
             trace_of(rows, row, label=label, policy=name, guarded=guarded, start=start)

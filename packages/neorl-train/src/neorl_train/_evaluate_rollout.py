@@ -46,59 +46,92 @@ class Rollout(NamedTuple):
     intervention: Float[Array, "*start time act"]
 
 
+class Start(NamedTuple):
+    """Everything about an episode that no policy can change.
+
+    Attributes:
+        params: Drawn parameters of the plant.
+        state: Its initial state.
+        obs: The first observation.
+        noise: Disturbances and measurement errors of every step, with time as first axis.
+        keys: One key a step for policies that are random, shape ``(time,)``.
+    """
+
+    params: Any
+    state: Any
+    obs: Float[Array, "*start obs"]
+    noise: Any
+    keys: PRNGKeyArray
+
+
 class _Episode(NamedTuple):
     environment: Any
     policy: Any
     params: Any
-    noise_key: PRNGKeyArray
-    policy_key: PRNGKeyArray
     state: Any
     carry: Any
     obs: Float[Array, " obs"]
     alive: Bool[Array, ""]
 
 
-def episode(
-    environment: Environment, policy: Policy, key: PRNGKeyArray, index: Int[Array, ""]
+def rollouts(
+    environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
 ) -> Rollout:
-    """One episode of a policy on one common start.
+    """Episodes of a policy on common starts.
 
-    Plant parameters, initial state, disturbances and measurement noise are functions of
-    ``(key, index)`` alone, so every policy meets the same ones: common random numbers. The
-    policy is told by ``sent`` what the plant received.
+    Plant parameters, initial state, disturbances and measurement noise of start ``i`` are
+    functions of ``(key, i)`` alone, so every policy meets the same ones: common random numbers.
+    After each step the policy is told by ``sent`` what the plant received.
 
     Args:
-        environment: With ``sample_params(key)``; a PyTree.
-        policy: In physical units; guarded or not.
+        environment: A PyTree with ``sample_params``, ``sample_noise`` and ``step_with_noise``.
+        policy: In physical units, guarded or not, with array leaves.
         key: Of the whole set of starts.
-        index: Number of the start.
+        indices: Numbers of the starts.
 
     Returns:
-        The rows, padded to the horizon of the specification.
+        The rows of every start, padded to the horizon of the specification. One program is
+        compiled for each kind of policy and number of starts.
     """
+    return _acted(environment, policy, common_starts(environment, key, indices))
+
+
+@jax.jit
+def common_starts(
+    environment: Environment, key: PRNGKeyArray, indices: Int[Array, " start"]
+) -> Start:
+    """The starts with the given numbers, along a leading axis."""
+    return jax.vmap(_start, in_axes=(None, None, 0))(environment, key, indices)
+
+
+def _start(environment: Any, key: PRNGKeyArray, index: Int[Array, ""]) -> Start:
     plant, reset, noise, acting = jax.random.split(jax.random.fold_in(key, index), 4)
-    params = environment.sample_params(plant)  # pyright: ignore[reportAttributeAccessIssue]
+    params = environment.sample_params(plant)
     state, obs = environment.reset(params, reset)
-    start = _Episode(
-        environment,
-        policy,
-        params,
-        noise,
-        acting,
-        state,
-        policy.initial_carry(),
-        obs,
-        jnp.array(True),
+    horizon = environment.spec.horizon
+    errors = jax.vmap(environment.sample_noise, in_axes=(None, 0))(
+        params, jax.random.split(noise, horizon)
     )
-    _, rows = jax.lax.scan(_step, start, jnp.arange(environment.spec.horizon))
-    return Rollout(obs, *rows)
+    return Start(params, state, obs, errors, jax.random.split(acting, horizon))
 
 
-def _step(now: _Episode, time: Int[Array, ""]) -> tuple[_Episode, tuple]:
-    carry, action = now.policy(now.carry, now.obs, jax.random.fold_in(now.policy_key, time))
+@jax.jit
+def _acted(environment: Environment, policy: Policy, starts: Start) -> Rollout:
+    return jax.vmap(_episode, in_axes=(None, None, 0))(environment, policy, starts)
+
+
+def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
+    carry, alive = policy.initial_carry(), jnp.ones((), jnp.bool_)
+    begin = _Episode(environment, policy, start.params, start.state, carry, start.obs, alive)
+    _, rows = jax.lax.scan(_step, begin, (start.noise, start.keys))
+    return Rollout(start.obs, *rows)
+
+
+def _step(now: _Episode, drawn: tuple[Any, PRNGKeyArray]) -> tuple[_Episode, tuple]:
+    noise, key = drawn
+    carry, action = now.policy(now.carry, now.obs, key)
     report = _report(carry, action)
-    noise = jax.random.fold_in(now.noise_key, time)
-    state, step = now.environment.step(now.params, now.state, action, noise)
+    state, step = now.environment.step_with_noise(now.params, now.state, action, noise)
     carry = now.policy.sent(carry, step.applied)
     success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
     rows = (
@@ -131,11 +164,3 @@ def _report(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
 
 def _where(keep: Bool[Array, ""], new: Tree, old: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(keep, a, b), new, old)
-
-
-@jax.jit
-def rollouts(
-    environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
-) -> Rollout:
-    """:func:`episode` on many starts. One program per kind of policy and number of starts."""
-    return jax.vmap(episode, in_axes=(None, None, None, 0))(environment, policy, key, indices)

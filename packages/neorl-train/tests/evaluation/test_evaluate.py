@@ -1,14 +1,17 @@
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import ConstantPolicy
+from neorl_core import ConstantPolicy, as_arrays
 from neorl_envs import collect_log, make
-from neorl_safety import action_constraints
+from neorl_safety import action_constraints, guard
 from neorl_train import _evaluate
-from neorl_train._evaluate_rollout import rollouts
+from neorl_train._evaluate_kinds import as_one_kind
+from neorl_train._evaluate_rollout import _acted, rollouts
 
 
 def of(evaluation, name, *, guarded=False):
@@ -73,6 +76,21 @@ def test_tunings_take_turns_in_the_behaviour(noisy):
         )
 
 
+class Echo(eqx.Module):
+    """Asks for one more than the plant received last."""
+
+    step: jax.Array
+
+    def initial_carry(self):
+        return jnp.zeros(1)
+
+    def __call__(self, carry, obs, key=None):
+        return carry, carry + self.step
+
+    def sent(self, carry, action):
+        return action
+
+
 class Counting(eqx.Module):
     gain: jax.Array
     traces = [0]  # noqa: RUF012
@@ -88,25 +106,34 @@ class Counting(eqx.Module):
         return carry
 
 
-def test_seeds_of_one_kind_share_one_program(toy):
+def test_all_kinds_and_seeds_share_one_program(toy):
     def traced(gains):
         Counting.traces[0] = 0
         policies = {f"c-{i}": Counting(jnp.asarray(gain)) for i, gain in enumerate(gains)}
         toy.evaluate(toy.Line(), policies, candidate="c-0")
         return Counting.traces[0]
 
-    first = traced([0.1])
-    assert first >= 2, "plain and guarded are two kinds"
+    _acted.clear_cache()
+    assert traced([0.1]) >= 2, "plain and guarded are two kinds"
+    assert _acted._cache_size() == 1, "of one program"
     assert traced([0.2]) == 0, "another instance of a known kind compiles nothing"
     assert traced([0.1, 0.2, 0.3, 0.4]) == 0
+    assert _acted._cache_size() == 1
 
 
-def test_programs_are_counted_by_kind(toy):
-    rollouts.clear_cache()
-    policies = {f"n-{i}": ConstantPolicy(jnp.full((1,), 0.1 * i)) for i in range(3)}
-    toy.evaluate(toy.Line(), policies, candidate="n-0")
-    kinds = 2 + 2 + 1  # constants and PIDs, plain and guarded; the behaviour
-    assert rollouts._cache_size() == kinds
+close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+
+
+def test_a_wrapped_policy_acts_as_it_does_alone(toy):
+    plant, key, starts = toy.Line(noise=toy.NOISE), jax.random.key(0), np.arange(4)
+    alone = [toy.proportional(0.3), Echo(jnp.ones(1)), toy.proportional(0.6)]
+    alone.append(guard(alone[1], action_constraints(plant.spec), alone[0], plant.spec.dt))
+    wrapped = as_one_kind(alone, 1)
+    assert len(wrapped[0].members) == 3
+    for policy, one in zip(alone, wrapped, strict=True):
+        ours = rollouts(plant, one, key, starts)
+        theirs = rollouts(plant, as_arrays(policy), key, starts)
+        jax.tree.map(close, ours, theirs)
 
 
 def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
@@ -125,21 +152,6 @@ def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
     assert found.tables.row("huge-0", guarded=True).filtered == 1
     applied = [t.applied for t in found.traces if t.guarded]
     assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
-
-
-class Echo(eqx.Module):
-    """Asks for one more than the plant received last."""
-
-    step: jax.Array
-
-    def initial_carry(self):
-        return jnp.zeros(1)
-
-    def __call__(self, carry, obs, key=None):
-        return carry, carry + self.step
-
-    def sent(self, carry, action):
-        return action
 
 
 def test_a_policy_is_told_what_the_plant_received(toy):

@@ -1,0 +1,106 @@
+"""Policies of different kinds as one kind, so that the plant is compiled once for all of them."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import Policy, as_arrays
+from neorl_safety import SafetyReport, empty_report
+
+
+class OneOfCarry(NamedTuple):
+    """What a :class:`OneOf` remembers.
+
+    Attributes:
+        members: Carry of every member; only that of the chosen one changes.
+        report: Of the chosen member's guard; empty where it has none.
+    """
+
+    members: tuple[Any, ...]
+    report: SafetyReport
+
+
+class OneOf(eqx.Module):
+    """One member of a fixed list of kinds acts; which one is data.
+
+    The other members only give the compiler their shape: they are not run, unless the choice
+    itself is batched.
+
+    Attributes:
+        members: One policy of every kind.
+        chosen: Index of the one that acts, scalar.
+        n_action: Number of action channels.
+    """
+
+    members: tuple[Any, ...]
+    chosen: Int[Array, ""]
+    n_action: int = eqx.field(static=True)
+
+    def initial_carry(self) -> OneOfCarry:
+        """Fresh carries."""
+        carries = tuple(member.initial_carry() for member in self.members)
+        return OneOfCarry(carries, empty_report(self.n_action))
+
+    def __call__(
+        self, carry: OneOfCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[OneOfCarry, Float[Array, " act"]]:
+        """One step of the chosen member."""
+        branches = [functools.partial(_act, kind) for kind in range(len(self.members))]
+        return jax.lax.switch(self.chosen, branches, self.members, carry, obs, key)
+
+    def sent(self, carry: OneOfCarry, action: Float[Array, " act"]) -> OneOfCarry:
+        """Tells the chosen member."""
+        branches = [functools.partial(_sent, kind) for kind in range(len(self.members))]
+        return jax.lax.switch(self.chosen, branches, self.members, carry, action)
+
+
+def _act(
+    kind: int, members: tuple[Any, ...], carry: OneOfCarry, obs: Array, key: PRNGKeyArray
+) -> tuple[OneOfCarry, Array]:
+    own, action = members[kind](carry.members[kind], obs, key)
+    report = getattr(own, "report", None)
+    if not isinstance(report, SafetyReport):
+        report = empty_report(action.shape[0])
+    return OneOfCarry(_replaced(carry.members, kind, own), report), action
+
+
+def _sent(kind: int, members: tuple[Any, ...], carry: OneOfCarry, action: Array) -> OneOfCarry:
+    own = members[kind].sent(carry.members[kind], action)
+    return carry._replace(members=_replaced(carry.members, kind, own))
+
+
+def _replaced(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any, ...]:
+    return (*entries[:position], entry, *entries[position + 1 :])
+
+
+def as_one_kind(policies: Sequence[Policy], n_action: int) -> list[OneOf]:
+    """Wraps policies so that all of them run through one compiled program.
+
+    Args:
+        policies: Of any kinds; a kind is a structure with the shapes of its leaves.
+        n_action: Number of action channels.
+
+    Returns:
+        One wrapper for each policy, in order, all of one structure.
+    """
+    arrays = [as_arrays(policy) for policy in policies]
+    kinds: dict[Any, int] = {}
+    for policy in arrays:
+        kinds.setdefault(_kind(policy), len(kinds))
+    members = [next(p for p in arrays if kinds[_kind(p)] == kind) for kind in kinds.values()]
+    wrapped = []
+    for policy in arrays:
+        kind = kinds[_kind(policy)]
+        chosen = jnp.asarray(kind, jnp.int32)
+        wrapped.append(OneOf(_replaced(tuple(members), kind, policy), chosen, n_action))
+    return wrapped
+
+
+def _kind(policy: Any) -> tuple[Any, ...]:
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
