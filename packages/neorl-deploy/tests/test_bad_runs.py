@@ -70,6 +70,15 @@ def test_a_damaged_policy_is_refused(run_directory):
     refused(run_directory, r"iql-0\.safetensors was changed or damaged")
 
 
+def test_a_policy_that_was_exchanged_after_the_verdict_is_refused(run_directory):
+    judged = load_policy(run_directory / "policies/iql-0.safetensors").digest
+    edit(run_directory, "run", policies={"iql-0.safetensors": judged})
+    shutil.copy(
+        run_directory / "policies/iql-1.safetensors", run_directory / "policies/iql-0.safetensors"
+    )
+    refused(run_directory, "is not the policy that the run trained and judged")
+
+
 def test_constraints_of_another_plant_are_refused(run_directory):
     document = json.loads((run_directory / "constraints.json").read_text())
     document["channels"][0]["unit"] = "m3/h"

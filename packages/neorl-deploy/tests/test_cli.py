@@ -37,7 +37,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
     assert "280 to 400 K" in out
-    assert "down 0.5, up 0.5" in out
+    assert "up 0.5, down 0.5 per second" in out
     assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "neorl-bundle"
 
@@ -83,7 +83,9 @@ def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, 
     place = tmp_path / "none" / "replay.json"
     log = str(finished_run / "dataset.h5")
     assert main(["replay", str(exported), log, "--json", str(place)]) == 2
-    assert "choose a place with --json" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "choose a place with --json" in printed.err
+    assert "Shadow over 200 rows" in printed.out
     place = tmp_path / "replay.json"
     assert main(["replay", str(exported), log, "--json", str(place)]) == 0
     assert json.loads(place.read_text())["log"]["path"] == log

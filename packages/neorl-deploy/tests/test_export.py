@@ -1,5 +1,6 @@
 """What an export writes, proves, and refuses."""
 
+import dataclasses
 import json
 
 import jax
@@ -100,6 +101,12 @@ def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exporte
     chosen = export_run(finished_run, options)
     assert chosen.manifest.document["provenance"]["policy"]["file"] == "policies/iql-1.safetensors"
     assert chosen.digest != read_bundle(exported).digest
+    # The run judged iql-0 and found "deploy"; that says nothing of iql-1.
+    assert chosen.manifest.verdict == "cannot tell"
+    assert chosen.manifest.document["verdict"]["judged"]["verdict"] == "deploy"
+    gated = dataclasses.replace(options, out=tmp_path / "c.bundle", require_deploy=True)
+    with pytest.raises(NotDeployable, match="'cannot tell'"):
+        export_run(finished_run, gated)
 
 
 def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -145,6 +146,20 @@ print(runtime.step(np.array([1.0, 330.0, 3.0])).action.tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(json.loads(done.stdout)) == 2
+
+
+def test_a_machine_with_fast_math_is_refused(exported):
+    """The real thing: a compiler told that NaN does not exist."""
+    flags = "--xla_cpu_enable_fast_math=true --xla_cpu_fast_math_honor_nans=false"
+    flags += " --xla_cpu_fast_math_honor_infs=false"
+    done = subprocess.run(
+        [sys.executable, "-m", "neorl_deploy", "verify", str(exported), "--run-probes"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": flags},
+    )
+    assert done.returncode == 2
+    assert "do not run it here (is fast math on?)" in done.stderr
 
 
 def test_the_base_needs_numpy_only(exported):

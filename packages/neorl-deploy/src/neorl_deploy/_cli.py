@@ -139,10 +139,10 @@ def _replay(options: argparse.Namespace) -> int:
     path = options.bundle or newest_bundle(Path("runs"))
     bundle = _read(path, options)
     result = replay(bundle, read_log(options.log or log_of(path)))
-    figures = options.json or report_path(path)
-    _write_json(figures, result.report)
     _say(verdict_lines(bundle))
     _say(replay_lines(result))
+    figures = options.json or report_path(path)
+    _write_json(figures, result.report)
     print(f"Figures as JSON: {figures}")
     return 0
 

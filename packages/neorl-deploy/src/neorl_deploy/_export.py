@@ -7,6 +7,7 @@ import dataclasses
 import importlib.metadata
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from neorl_deploy._probes import (
 )
 from neorl_deploy._program import OUTPUTS, Exported, Reference, export_programs
 from neorl_deploy._run import Run, data_hash, evaluation_summary, read_run, trimmed
+from neorl_deploy._runtime import SELF_TEST_TOLERANCE
 from neorl_deploy._signature import Signer
 from neorl_deploy._strict_json import dump_canonical
 
@@ -137,9 +139,12 @@ def _guarded(run: Run) -> tuple[PolicyArtefact, PolicyArtefact, GuardedPolicy]:
             f"{channels}"
         )
     for artefact, path in ((candidate, run.candidate), (fallback, run.fallback)):
+        judged = run.policy_digest(path)
+        if judged not in (None, artefact.digest):
+            raise DeployError(f"{path} is not the policy that the run trained and judged")
         actions = np.asarray(policy_actions(artefact.policy, artefact.probe_obs))
         apart = relative_difference(entries(artefact.spec.action), actions, artefact.probe_actions)
-        if not apart <= PARITY_TOLERANCE:
+        if not apart <= SELF_TEST_TOLERANCE:
             raise DeployError(
                 f"{path} acts otherwise here than where it was trained (difference {apart:.1e} of "
                 "a channel's size on its probes); export with the versions of the training"
@@ -228,8 +233,8 @@ def _write_proven(
     overwrite: bool,
 ) -> Bundle:
     """Writes an unproven draft, has a fresh process answer its probes, then writes the bundle."""
-    draft = out.with_name(f".{out.name}.draft")
-    write_directory(draft, sealed(files, manifest, signer), replaces=True)
+    draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
+    write_directory(draft, sealed(files, manifest, signer))
     try:
         manifest["parity"] = prove_parity(draft)
     finally:

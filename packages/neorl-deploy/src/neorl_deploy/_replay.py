@@ -9,7 +9,7 @@ import numpy as np
 from neorl_deploy._bundle import Bundle
 from neorl_deploy._errors import DeployError
 from neorl_deploy._log_file import Log
-from neorl_deploy._manifest import ChannelEntry
+from neorl_deploy._manifest import ChannelEntry, Manifest
 from neorl_deploy._replay_program import Shadow, shadow
 
 Report = dict[str, Any]
@@ -99,8 +99,6 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
     counted = log.mask & np.isfinite(log.action).all(axis=1)
     if not counted.any():
         raise DeployError(f"{log.source} has no row to compare: all are masked or have no action")
-    flags = would.flags[counted]
-    out_of_range = _out_of_range(manifest.obs, log.obs[counted])
     return {
         "bundle": {
             "path": str(bundle.path),
@@ -123,33 +121,42 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
             )
             for i, channel in enumerate(manifest.action)
         },
-        "filter": {
-            "changed": float((would.intervention[counted] > 0).any(axis=1).mean()),
-            "fallback": _share(flags, manifest.flags.get("fallback_used", 0)),
-            "flags": {name: _share(flags, bit) for name, bit in manifest.flags.items()},
-            "channels": {
-                channel.name: {
-                    **{
-                        name: _share(would.limits[counted, i], bit)
-                        for name, bit in manifest.limits.items()
-                    },
-                    "moved_mean": float(would.intervention[counted, i].mean()),
-                    "moved_max": float(would.intervention[counted, i].max()),
-                    "unit": channel.unit,
-                }
-                for i, channel in enumerate(manifest.action)
-            },
-        },
-        "observations": {
-            "not_finite": float((~np.isfinite(log.obs[counted])).any(axis=1).mean()),
-            "out_of_range": float(out_of_range.any(axis=1).mean()),
-            "out_of_range_channels": {
-                channel.name: float(out_of_range[:, i].mean())
-                for i, channel in enumerate(manifest.obs)
-                if out_of_range[:, i].any()
-            },
-        },
+        "filter": _filter_activity(manifest, Shadow(*(column[counted] for column in would))),
+        "observations": _observations(manifest.obs, log.obs[counted]),
         "finite": bool(np.isfinite(would.action).all()),
+    }
+
+
+def _filter_activity(manifest: Manifest, would: Shadow) -> Report:
+    """Shares of the counted steps, per decision and per limit of each channel."""
+    return {
+        "changed": float((would.intervention > 0).any(axis=1).mean()),
+        "fallback": _share(would.flags, manifest.flags.get("fallback_used", 0)),
+        "flags": {name: _share(would.flags, bit) for name, bit in manifest.flags.items()},
+        "channels": {
+            channel.name: {
+                **{name: _share(would.limits[:, i], bit) for name, bit in manifest.limits.items()},
+                "moved_mean": float(would.intervention[:, i].mean()),
+                "moved_max": float(would.intervention[:, i].max()),
+                "unit": channel.unit,
+            }
+            for i, channel in enumerate(manifest.action)
+        },
+    }
+
+
+def _observations(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> Report:
+    low = np.array([channel.low for channel in channels], np.float32)
+    high = np.array([channel.high for channel in channels], np.float32)
+    outside = (obs < low) | (obs > high)
+    return {
+        "not_finite": float((~np.isfinite(obs)).any(axis=1).mean()),
+        "out_of_range": float(outside.any(axis=1).mean()),
+        "out_of_range_channels": {
+            channel.name: float(outside[:, i].mean())
+            for i, channel in enumerate(channels)
+            if outside[:, i].any()
+        },
     }
 
 
@@ -163,12 +170,6 @@ def _differences(channel: ChannelEntry, difference: np.ndarray) -> dict[str, Any
         "max": float(size.max()),
         "range": channel.high - channel.low,
     }
-
-
-def _out_of_range(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> np.ndarray:
-    low = np.array([channel.low for channel in channels], np.float32)
-    high = np.array([channel.high for channel in channels], np.float32)
-    return (obs < low) | (obs > high)
 
 
 def _share(flags: np.ndarray, bit: int) -> float:

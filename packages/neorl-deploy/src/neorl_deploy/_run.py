@@ -22,7 +22,7 @@ class Run:
     Attributes:
         path: The directory.
         record: ``run.json``: status, versions, dataset hash, seeds.
-        verdict: ``verdict.json``.
+        verdict: ``verdict.json``; "cannot tell" where another policy is exported than it judged.
         evaluation: ``evaluation.json``.
         constraints: ``constraints.json``.
         candidate: The policy artefact to export.
@@ -41,6 +41,11 @@ class Run:
     def name(self) -> str:
         """The number of the run."""
         return self.path.resolve().name
+
+    def policy_digest(self, path: Path) -> str | None:
+        """The digest that the run recorded for an artefact; ``None`` where it did not."""
+        digests = self.record.get("policies")
+        return digests.get(path.name) if isinstance(digests, dict) else None
 
 
 def read_run(path: Path, candidate: str | None = None) -> Run:
@@ -77,13 +82,16 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
             f"{path / 'verdict.json'}: the verdict is {verdict.get('verdict')!r}; expected one of "
             f"{', '.join(VERDICTS)}"
         )
+    judged = verdict.get("candidate")
+    if candidate is not None and candidate != judged:
+        verdict = _not_judged(verdict, candidate)
     return Run(
         path=path,
         record=documents["run"],
         verdict=verdict,
         evaluation=documents["evaluation"],
         constraints=documents["constraints"],
-        candidate=_artefact(path, candidate or verdict.get("candidate")),
+        candidate=_artefact(path, candidate or judged),
         fallback=_artefact(path, "policies/fallback.safetensors"),
     )
 
@@ -193,6 +201,19 @@ def trimmed(value: Any) -> Any:
             return f"{len(value)} entries"
         return [trimmed(entry) for entry in value]
     return value
+
+
+def _not_judged(verdict: dict[str, Any], chosen: str) -> dict[str, Any]:
+    """A verdict holds for the policy it names, and for no other seed."""
+    reason = f"the run judged {verdict.get('candidate')}, not {chosen}"
+    return {
+        "verdict": "cannot tell",
+        "sentence": f"Cannot tell whether {chosen} may be deployed: {reason}.",
+        "reason": reason,
+        "candidate": chosen,
+        "clauses": [],
+        "judged": verdict,
+    }
 
 
 def _artefact(run: Path, name: Any) -> Path:

@@ -56,8 +56,9 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     yield from _channel_lines("Actions", manifest.action)
     yield "Hard limits of the action"
     for record in manifest.document["constraints"].get("constraints", []):
-        fields = {k: v for k, v in record.items() if k not in ("kind", "channel")}
-        text = ", ".join(f"{k} {'none' if v is None else f'{v:g}'}" for k, v in fields.items())
+        order = {name: record[name] for name in ("low", "high", "up", "down") if name in record}
+        text = ", ".join(f"{k} {'none' if v is None else f'{v:g}'}" for k, v in order.items())
+        text += " per second" if record.get("kind") == "rate" else ""
         yield f"  {record.get('channel', '?'):<24} {record.get('kind', '?'):<6} {text}"
     yield "Carry between steps: " + (
         ", ".join(f"{entry.name} {entry.dtype}{list(entry.shape)}" for entry in manifest.carry)
