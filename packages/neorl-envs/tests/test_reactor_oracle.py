@@ -1,12 +1,16 @@
 """The plant against an independent right-hand side, integrated by SciPy's Radau in float64."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from neorl_core import PID
 from neorl_envs import ChemicalReactor
+from neorl_envs.chemical_reactor import Parameters, Plant
 from neorl_envs.chemical_reactor._dynamics import advance
 from neorl_envs.chemical_reactor._objective import inspect
 from neorl_envs.chemical_reactor._observe import pressure
@@ -15,7 +19,9 @@ HOURS = 50 / 3600
 DH, K0 = 950.0, 7.0
 
 
-def right_hand_side(_t: float, x: np.ndarray, mf: float, T_in_M: float, T_in_EK: float):
+def right_hand_side(
+    _t: float, x: np.ndarray, mf: float, T_in_M: float, T_in_EK: float
+) -> np.ndarray:
     """The published balances, written down again from the reference: hours, kg, K, kJ."""
     mW, mA, mP, TR, TS, TM, TEK, TAWT, _ = x
     m = mW + mA + mP
@@ -58,7 +64,7 @@ def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
     demanded = rng.uniform([0, 333.15, 333.15], [30000, 373.15, 373.15], (60, 3))
     with jax.enable_x64(True):
         params = env.default_params("clean", dtype=jnp.float64)
-        state, obs = env.reset(params, jax.random.key(0))
+        state, _ = env.reset(params, jax.random.key(0))
         step = jax.jit(env.step)
         expected = np.asarray(state.plant)
         worst = 0.0
@@ -84,8 +90,8 @@ def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
     np.testing.assert_allclose(seen[11], 60 * 50 / 3600, rtol=1e-12)
 
 
-@jax.jit
-def hundred_steps_under_pid(params, pid, env=ChemicalReactor()):  # noqa: B008
+@functools.partial(jax.jit, static_argnums=0)
+def hundred_steps_under_pid(env: ChemicalReactor, params: Parameters, pid: PID) -> Plant:
     def step(carry, key):
         state, obs, memory = carry
         memory, action = pid(memory, obs)
@@ -99,11 +105,11 @@ def hundred_steps_under_pid(params, pid, env=ChemicalReactor()):  # noqa: B008
 
 def test_float32_stays_within_a_millikelvin_of_float64_under_pid(env: ChemicalReactor) -> None:
     pid = env.tunings()[env.reference]
-    single = hundred_steps_under_pid(env.default_params("clean"), pid)
+    single = hundred_steps_under_pid(env, env.default_params("clean"), pid)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), pid)
         params = env.default_params("clean", dtype=jnp.float64)
-        double = hundred_steps_under_pid(params, wide)
+        double = hundred_steps_under_pid(env, params, wide)
         assert double.T_R.dtype == jnp.float64
     for name in ("T_R", "T_S", "T_M", "T_EK", "T_AWT"):
         difference = np.abs(np.asarray(getattr(single, name)) - np.asarray(getattr(double, name)))
@@ -126,10 +132,10 @@ def test_integrator_converges_with_fourth_order(env: ChemicalReactor) -> None:
     np.testing.assert_allclose(orders, 4.0, atol=0.35)
 
 
-def test_pressure_agrees_with_numpy_over_the_range_of_operation(env: ChemicalReactor) -> None:
+def test_pressure_agrees_with_numpy_over_the_range_of_operation() -> None:
     rng = np.random.default_rng(2)
     lows = [9e3, 1.0, 20.0, 330.0, *[330.0] * 4, 0.0]
     states = rng.uniform(lows, [2e4, 8e3, 2e4, 400.0, *[400.0] * 4, 3e4], (50, 9))
     for x in states:
-        plant = type(env.default_params().initial)(*jnp.asarray(x, jnp.float32))
+        plant = Plant(*jnp.asarray(x, jnp.float32))
         np.testing.assert_allclose(pressure(plant), pressure_in_numpy(x), rtol=1e-5)
