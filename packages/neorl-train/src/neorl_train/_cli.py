@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"neorl-train: {one_line(error)}", file=sys.stderr)
         return BAD_INPUT
     except InterruptedRunError as error:
-        print(f"neorl-train: {one_line(error)}", file=sys.stderr)
+        then = f"; continue with\n{error.resume}" if error.resume else ""
+        print(f"neorl-train: {one_line(error)}{then}", file=sys.stderr)
         return 128 + error.signal_number
     except KeyboardInterrupt:
         print("neorl-train: stopped", file=sys.stderr)

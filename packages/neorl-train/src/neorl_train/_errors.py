@@ -13,11 +13,13 @@ class InterruptedRunError(Exception):
 
     Attributes:
         signal_number: For example ``signal.SIGINT``; the command ends with 128 plus this number.
+        resume: The command that continues; empty where nothing was begun.
     """
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, signal_number: int, resume: str = "") -> None:
         super().__init__(f"stopped by signal {signal_number}")
         self.signal_number = signal_number
+        self.resume = resume
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:

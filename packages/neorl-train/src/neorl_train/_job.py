@@ -128,9 +128,9 @@ def _accounted(job: Job) -> Iterator[None]:
     """Writes into the record how the run ended."""
     try:
         yield
-    except InterruptedRunError:
+    except InterruptedRunError as error:
         _note(job, INTERRUPTED)
-        raise
+        raise InterruptedRunError(error.signal_number, job.run.resume_line()) from None
     except BaseException as error:
         _note(job, FAILED, error=one_line(error)[:500])
         raise

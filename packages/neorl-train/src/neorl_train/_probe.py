@@ -35,7 +35,7 @@ class PolicyProbe:
         self._action = jnp.asarray(rows.action[chosen])
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
         self._environment = environment if starts else None
-        self._key, self._starts = key, np.arange(starts)
+        self._key, self._starts = key, jnp.arange(starts)
         self._costs = tuple(channel.name for channel in held_out.spec.cost)
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:

@@ -130,8 +130,12 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
             break
         number += 1
     run = RunDirectory(path)
-    write_text(run.config, config_toml)
-    write_json(path / RECORD, {"schema": SCHEMA, **record})
+    try:
+        write_text(run.config, config_toml)
+        write_json(path / RECORD, {"schema": SCHEMA, **record})
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
     return run
 
 

@@ -1,0 +1,236 @@
+"""Killed, stopped or out of disk at any moment, a run continues to the same bits."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_core import Channel, Spec
+from neorl_envs import dataset_from_columns, write_dataset
+from neorl_train import read_records, tree_digest
+
+pytestmark = pytest.mark.slow
+
+KILLS = 20
+SMALL = """
+[data]
+source = "{log}"
+[training]
+algorithms = ["td3_bc", "iql"]
+seeds = [0, 1]
+updates = 4000
+block = 20
+[evaluation]
+candidate = "iql"
+[checkpoints]
+interval = 80
+[output]
+tracking = false
+[algorithms.td3_bc]
+hidden = [8]
+batch_size = 8
+[algorithms.iql]
+hidden = [8]
+batch_size = 8
+"""
+
+
+def _write_log(path):
+    rng = np.random.default_rng(0)
+    rows = 600
+    obs = rng.normal(size=(rows, 3))
+    channels = tuple(Channel(name, "1", -9.0, 9.0) for name in "abc")
+    spec = Spec(channels, (Channel("u", "1", -1.0, 1.0),), (), dt=1.0, horizon=30)
+    log = dataset_from_columns(
+        spec,
+        obs=obs,
+        action=np.tanh(obs[:, :1]),
+        reward=rng.normal(size=rows),
+        next_obs=rng.normal(size=(rows, 3)),
+        terminated=np.zeros(rows, bool),
+        truncated=np.arange(1, rows + 1) % 30 == 0,
+    )
+    write_dataset(path, log)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("interruptions")
+    _write_log(folder / "log.h5")
+    (folder / "small.toml").write_text(SMALL.format(log=folder / "log.h5"))
+    return folder
+
+
+def _start(folder, *words, before=""):
+    """The command in a process of its own, in ``folder``."""
+    program = f"{before}\nimport sys\nfrom neorl_train._cli import main\nsys.exit(main())"
+    environ = {name: value for name, value in os.environ.items() if name != "HATCH_ENV_ACTIVE"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        cwd=folder,
+        env={**environ, "PATH": f"{Path(sys.executable).parent}:{environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _finish(process, code=0):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err
+    return out, err
+
+
+def _result(run):
+    """What must not depend on interruptions: policies and records, without clocks and names."""
+    policies = {
+        path.name: (
+            tree_digest(load_policy(path).policy),
+            load_policy(path).probe_actions.tobytes(),
+        )
+        for path in sorted((run / "policies").glob("*.safetensors"))
+    }
+    lines = [{**line, "time": 0} for line in read_records(run / "metrics.jsonl")]
+    verdict = json.loads((run / "verdict.json").read_text())
+    return policies, lines, verdict
+
+
+@pytest.fixture(scope="module")
+def straight(folder):
+    """The result of an uninterrupted run."""
+    _finish(_start(folder, "run", "small.toml", "--output.directory", "straight", "--quiet"))
+    result = _result(folder / "straight" / "0001")
+    assert len(result[0]) == 5
+    assert len({(n["kind"], n["algorithm"], n["seed"], n["step"]) for n in result[1]}) == len(
+        result[1]
+    )
+    return result
+
+
+def _wait_for(process, happened, limit=120.0):
+    end = time.monotonic() + limit
+    while not happened() and process.poll() is None:
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.001)
+
+
+def _writing(run):
+    return any(run.glob("checkpoints/*/*.orbax-checkpoint-tmp"))
+
+
+def _size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_killed_at_twenty_moments(folder, straight):
+    rng, run = random.Random(11), folder / "killed" / "0001"
+    words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
+    inside = 0
+    for kill in range(KILLS):
+        shutil.rmtree(run / "unrelated", ignore_errors=True)
+        for left in run.glob("checkpoints/*/*.orbax-checkpoint-tmp"):
+            shutil.rmtree(left)
+        begun = _size(run / "metrics.jsonl")
+        process = _start(folder, *words)
+        if kill % 2:
+            _wait_for(process, lambda: _writing(run))
+            time.sleep(rng.choice([0.0, 0.004, 0.02]))
+        else:
+            _wait_for(process, lambda b=begun: _size(run / "metrics.jsonl") not in (0, b))
+            time.sleep(rng.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "the run ended before it was killed"
+        inside += _writing(run)
+        words = ["resume", str(run), "--quiet"]
+    _finish(_start(folder, *words))
+    assert 4 <= inside <= KILLS - 4, (
+        f"{inside} of {KILLS} kills fell into the write of a checkpoint"
+    )
+    assert _result(run) == straight
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
+    run = folder / number.name / "0001"
+    process = _start(folder, "run", "small.toml", "--output.directory", number.name)
+    _wait_for(process, lambda: _size(run / "metrics.jsonl") > 2000)
+    process.send_signal(number)
+    _, err = _finish(process, code=128 + number)
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    line = re.search(r"^(.*neorl-train|.* -m neorl_train) resume .*$", err, re.MULTILINE)
+    assert line, err
+    assert err.rstrip().endswith(line.group(0))
+    done = subprocess.run(
+        f"{line.group(0)} --quiet",
+        shell=True,
+        cwd="/",
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert _result(run) == straight
+
+
+def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight):
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE, SIZE))"
+    for number, size in enumerate((300, 9_000, 40_000)):
+        runs = f"full-{number}"
+        before = limited.replace("SIZE", str(size))
+        process = _start(
+            folder, "run", "small.toml", "--output.directory", runs, "--quiet", before=before
+        )
+        _, err = _finish(process, code=2)
+        last = err.strip().splitlines()[-1]
+        assert last.startswith("neorl-train: no room to write"), err
+        run = folder / runs / "0001"
+        if not (run / "run.json").exists():
+            continue
+        assert f"resume {run}" in last
+        _finish(_start(folder, "resume", str(run), "--quiet"))
+        assert _result(run) == straight
+
+
+def test_a_damaged_checkpoint_is_passed_over(folder, straight):
+    run = folder / "damaged" / "0001"
+    shutil.copytree(folder / "straight" / "0001", run)
+    newest = max((run / "checkpoints" / "iql").iterdir(), key=lambda path: int(path.name))
+    largest = max(newest.rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(bytes(data))
+    _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
+    assert f"checkpoint iql/{newest.name} is damaged" in err
+    assert _result(run) == straight
+
+
+def test_a_changed_configuration_or_log_is_refused(folder, straight):
+    run = folder / "changed" / "0001"
+    shutil.copytree(folder / "straight" / "0001", run)
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("updates = 4000", "updates = 8000"))
+    _, err = _finish(_start(folder, "resume", str(run)), code=2)
+    assert err.startswith("neorl-train: ")
+    assert "was changed since the run began" in err
+    assert err.count("\n") == 1
+    other = folder / "other.h5"
+    (run / "config.toml").write_text(text)
+    record = json.loads((run / "run.json").read_text())
+    record["dataset"]["content_hash"] = "sha256:of another log"
+    (run / "run.json").write_text(json.dumps(record))
+    _, err = _finish(_start(folder, "resume", str(run), "--quiet"), code=2)
+    assert "is not the log that this run began with" in err
+    assert not other.exists()

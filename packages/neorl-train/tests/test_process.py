@@ -1,0 +1,141 @@
+"""Switches of the process, signals, progress and the account of time."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from neorl_train import InterruptedRunError, Reporter, Timings
+from neorl_train._interrupt import StopSignal
+from neorl_train._process import cache_directory, cores, prepare_process
+from neorl_train._timings import process_seconds
+
+
+def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
+    for name in ("XLA_FLAGS", "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("DIR", "MIN_COMPILE_TIME_SECS", "MIN_ENTRY_SIZE_BYTES"):
+        full = f"JAX_{'COMPILATION' if name == 'DIR' else 'PERSISTENT'}_CACHE_{name}"
+        monkeypatch.setenv(full, "kept")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
+    prepare_process()
+    prepare_process()
+    count = f"--xla_force_host_platform_device_count={cores()}"
+    assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/nowhere {count}"
+    assert os.environ["DO_NOT_TRACK"] == os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert cache_directory() == tmp_path / "neorl" / "jax"
+
+
+@pytest.mark.slow
+def test_cores_become_devices_and_programs_persist(tmp_path):
+    program = """
+        import jax
+        from neorl_train import prepare_process
+        prepare_process()
+        print(len(jax.devices()), jax.config.jax_compilation_cache_dir)
+        jax.jit(lambda x: x + 1)(1.0)
+    """
+    clean = {k: v for k, v in os.environ.items() if "JAX" not in k and k != "XLA_FLAGS"}
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**clean, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    folder = tmp_path / "neorl" / "jax"
+    assert found.stdout.split() == [str(cores()), str(folder)]
+    assert any(path.stat().st_size for path in folder.iterdir())
+
+
+def test_a_signal_stops_at_once_where_that_is_safe():
+    with StopSignal(print), pytest.raises(InterruptedRunError) as error:
+        signal.raise_signal(signal.SIGINT)
+    assert error.value.signal_number == signal.SIGINT
+
+
+def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
+    said = []
+    with StopSignal(said.append) as stop:
+        with stop.later():
+            assert not stop.requested()
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.requested()
+            assert said == ["stopping at the end of this block; once more to stop at once"]
+            with pytest.raises(InterruptedRunError):
+                signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(InterruptedRunError, match="signal 15"):
+            stop.check()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_progress_in_plain_lines(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("neorl_train._progress.PLAIN_INTERVAL", 0.0)
+    reporter = Reporter(stream)
+    reporter.stage("training iql", total=200, done=100, unit="updates")
+    time.sleep(0.01)
+    reporter.update(150, "loss 0.5")
+    reporter.stage("evaluating")
+    reporter.end("8 starts")
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "training iql ..."
+    assert lines[1].startswith("training iql  75%  ")
+    assert "updates/s" in lines[1]
+    assert lines[1].endswith(" s left  loss 0.5")
+    assert lines[2].startswith("training iql  done in 0.0 s")
+    assert lines[4].endswith("s  8 starts")
+
+
+def test_quiet_says_only_what_must_be_said():
+    stream = io.StringIO()
+    reporter = Reporter(stream, quiet=True)
+    reporter.stage("a", total=2, unit="x")
+    reporter.update(1)
+    reporter.say("damaged")
+    reporter.end()
+    assert stream.getvalue() == "damaged\n"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_live_bar_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = _Terminal()
+    reporter = Reporter(stream)
+    reporter.stage("training", total=10, unit="updates")
+    reporter.update(5, "loss 1")
+    reporter.say("a line that stays")
+    reporter.drop()
+    reporter.stage("compiling")
+    reporter.end()
+    said = stream.getvalue()
+    assert "a line that stays\n" in said
+    assert "50 %" in said
+    assert "compiling  done in" in said
+
+
+def test_time_is_counted_from_the_start_of_the_process():
+    timings = Timings()
+    with timings.stage("sleep"):
+        time.sleep(0.02)
+    timings.mark("first")
+    timings.mark("first")
+    ((name, seconds),) = timings.stages
+    assert name == "sleep"
+    assert 0.02 <= seconds < 5
+    assert 0 < timings.moments["first"] <= process_seconds()
+    assert timings.to_dict()["stages"] == [{"name": "sleep", "seconds": round(seconds, 3)}]
+    assert "sleep" in timings.table()
+    assert "after start" in timings.table()

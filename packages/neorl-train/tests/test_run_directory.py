@@ -1,0 +1,160 @@
+"""Numbered, locked, whole or said to be broken."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from neorl_train import BadInputError, RunDirectory
+from neorl_train._files import require_room, write_json, write_text
+from neorl_train._inspect import describe_all
+from neorl_train._run_directory import create_run, locked, numbered
+
+
+@pytest.fixture
+def run(tmp_path):
+    return create_run(tmp_path / "runs", "[data]\n", {"status": "running"})
+
+
+def _python(program, *arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
+    other = create_run(tmp_path / "runs", "", {})
+    (tmp_path / "runs" / "notes").mkdir()
+    assert [path.name for path in numbered(tmp_path / "runs")] == ["0001", "0002"]
+    assert other.path.is_absolute()
+    assert run.record() == {"schema": 1, "status": "running"}
+    assert run.update_record(status="finished", x=1)["x"] == 1
+    assert run.record()["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_many_processes_get_many_numbers(tmp_path):
+    program = """
+        import pathlib, sys
+        from neorl_train._run_directory import create_run
+        for _ in range(5):
+            create_run(pathlib.Path(sys.argv[1]), "", {})
+    """
+    processes = [_python(program, tmp_path) for _ in range(4)]
+    for process in processes:
+        assert process.wait(60) == 0, process.stderr.read()
+        process.communicate()
+    assert [int(path.name) for path in numbered(tmp_path)] == list(range(1, 21))
+
+
+@pytest.mark.slow
+def test_a_second_process_is_kept_out_and_told_by_whom(run):
+    program = """
+        import pathlib, sys, time
+        from neorl_train import RunDirectory
+        from neorl_train._run_directory import locked
+        with locked(RunDirectory(pathlib.Path(sys.argv[1]))):
+            print("held", flush=True)
+            time.sleep(60)
+    """
+    holder = _python(program, run.path)
+    assert holder.stdout.readline() == "held\n"
+    message = f"0001 is in use by process {holder.pid}; wait for it or stop it"
+    with pytest.raises(BadInputError, match=message), locked(run):
+        pass
+    holder.kill()
+    holder.communicate()
+    with locked(run):
+        pass
+
+
+def test_the_lock_ends_with_its_block(run):
+    with locked(run), pytest.raises(BadInputError, match=f"process {os.getpid()}"), locked(run):
+        pass
+    with locked(run):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "run.json").unlink(), "has no run.json, so it is no run or one that"),
+        (lambda path: (path / "config.toml").unlink(), "has no config.toml"),
+        (
+            lambda path: (path / "run.json").write_text('{"sch'),
+            r"run\.json is damaged .*start again",
+        ),
+        (lambda path: (path / "run.json").write_bytes(b"\xff\xfe"), r"run\.json is damaged"),
+        (lambda path: (path / "run.json").write_text("[]"), "schema 'list', this version reads 1"),
+        (lambda path: write_json(path / "run.json", {"schema": 9}), "schema 9, this version reads"),
+    ],
+)
+def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
+    damage(run.path)
+    with pytest.raises(BadInputError, match=message) as error:
+        run.record()
+    assert "\n" not in str(error.value)
+    assert "0001  " in describe_all(tmp_path / "runs")
+
+
+def test_no_directory_at_all(tmp_path):
+    with pytest.raises(BadInputError, match="no such run directory; `neorl-train list` names"):
+        RunDirectory(tmp_path / "0009").record()
+
+
+def test_the_resume_line_names_program_and_path(run, monkeypatch):
+    monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
+    assert run.resume_line().endswith(f" resume {run.path}")
+    monkeypatch.setenv("HATCH_ENV_ACTIVE", "default")
+    assert run.resume_line() == f"python -m hatch run neorl-train resume {run.path}"
+    monkeypatch.setenv("HATCH_ENV_ACTIVE", "lab")
+    assert run.resume_line() == f"python -m hatch run lab:neorl-train resume {run.path}"
+
+
+@pytest.mark.slow
+def test_the_resume_line_runs_as_it_is_printed(run, monkeypatch):
+    monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
+    (run.path / "run.json").unlink()
+    found = subprocess.run(
+        run.resume_line(), shell=True, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert f"{run.path} has no run.json" in found.stderr
+
+
+def test_a_file_is_whole_or_the_old_one(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    with pytest.raises(FileNotFoundError):
+        write_text(tmp_path / "nowhere" / "b", "")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.slow
+def test_room_is_asked_for_before_writing(tmp_path):
+    require_room(tmp_path / "new", 10_000)
+    assert list((tmp_path / "new").iterdir()) == []
+    program = """
+        import pathlib, resource, sys
+        from neorl_train._files import is_full_disk, require_room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        require_room(pathlib.Path(sys.argv[1]), 1000)
+        try:
+            require_room(pathlib.Path(sys.argv[1]), 1001)
+        except OSError as error:
+            assert is_full_disk(error)
+            print("full")
+    """
+    process = _python(program, tmp_path / "new")
+    assert process.communicate(timeout=60)[0] == "full\n"
+    assert list((tmp_path / "new").iterdir()) == []
