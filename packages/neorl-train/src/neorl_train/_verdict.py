@@ -126,7 +126,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     found = "is above" if holds else "is not above"
     return Clause(
         name="return",
-        statistic=f"paired difference of the return to {tables.reference}, mean over "
+        statistic=f"paired difference of the return to the PID {tables.reference}, mean over "
         f"{row.n_episodes} common starts",
         value=estimate.value,
         low=estimate.low,
@@ -136,7 +136,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
         limit=0.0,
         unit=tables.reward_unit,
         holds=holds,
-        sentence=f"the lower bound of its gain in return over {tables.reference}, "
+        sentence=f"the lower bound of its gain in return over the PID {tables.reference}, "
         f"{quantity(estimate.low, tables.reward_unit)}, {found} 0",
     )
 
@@ -148,7 +148,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         bound = cell.largest
     holds = bound <= cell.limit
     found = "is within" if holds else "is not within"
-    what = "worst step" if per_step else "upper bound of the mean sum"
+    what = "worst step" if per_step else "upper bound"
     bounded, limit = quantity(bound, cell.unit), quantity(cell.limit, cell.unit)
     return Clause(
         name=cell.name,
@@ -163,7 +163,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         limit=cell.limit,
         unit=cell.unit,
         holds=holds,
-        sentence=f"cost {cell.name}: the {what}, {bounded}, {found} the limit of {limit} per "
+        sentence=f"the {what} of the cost {cell.name}, {bounded}, {found} the limit of {limit} per "
         f"{cell.per}",
     )
 
@@ -171,7 +171,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
 def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
     what = "may be deployed" if answer == DEPLOY else "should not be deployed"
     why = "; ".join(clause.sentence for clause in telling)
-    return f"The guarded {tables.candidate} {what}: {why}."
+    return f"{tables.candidate} behind its guard {what}: {why}."
 
 
 def quantity(value: float, unit: str) -> str:

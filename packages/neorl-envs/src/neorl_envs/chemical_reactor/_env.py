@@ -71,6 +71,7 @@ class ChemicalReactor(eqx.Module):
 
     name: ClassVar[str] = "ChemicalReactor-v0"
     reference: ClassVar[str] = REFERENCE
+    reward_unit: ClassVar[str] = "points"
 
     @property
     def spec(self) -> Spec:
