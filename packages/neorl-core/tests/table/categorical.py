@@ -1,0 +1,161 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from neorl_core import (
+    categorical_entropy,
+    categorical_kl,
+    categorical_log_probability,
+    categorical_mode,
+    categorical_sample,
+)
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    finite_grad,
+    integers,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
+
+CHOICES = 4
+LOGITS = rows(CHOICES, elements=reals(-20, 20))
+NO_CHOICE = Refusal("at least one choice", (jnp.ones(0),))
+NOT_A_FORMULA = {"oracle": "a draw; its distribution is tested in test_distributions.py"}
+
+
+def log_p_by_scipy(index, logits):
+    return logits[index] - special.logsumexp(logits)
+
+
+def probabilities_sum_to_one(index, logits):
+    choices = [np.full_like(index, choice) for choice in range(CHOICES)]
+    log_p = [np.asarray(mapped(categorical_log_probability, c, logits)) for c in choices]
+    assert_close(np.exp(log_p).sum(axis=0), np.ones(3))
+
+
+def a_shift_of_all_logits_changes_nothing(index, logits):
+    assert_close(
+        mapped(categorical_log_probability, index, logits + 8),
+        mapped(categorical_log_probability, index, logits),
+        atol=1e-5,
+    )
+
+
+def draws_only_what_is_possible(logits, key):
+    only = np.full_like(logits, -np.inf)
+    only[:, 2] = logits[:, 2]
+    assert np.all(np.asarray(mapped(categorical_sample, only, key)) == 2)
+    drawn = np.asarray(mapped(categorical_sample, logits, key))
+    assert np.all((drawn >= 0) & (drawn < CHOICES))
+
+
+def choice_entropy_by_scipy(logits):
+    return stats.entropy(special.softmax(logits))
+
+
+def at_most_uniform(logits):
+    entropy = np.asarray(mapped(categorical_entropy, logits))
+    assert np.all(entropy <= np.log(CHOICES) + 1e-5)
+    assert np.all(entropy >= -1e-6)
+
+
+def what_cannot_occur_adds_nothing(logits):
+    padded = np.concatenate([logits, np.full_like(logits[:, :1], -np.inf)], axis=1)
+    assert_close(mapped(categorical_entropy, padded), mapped(categorical_entropy, logits))
+    finite_grad(categorical_entropy, padded)
+
+
+def choice_kl_by_scipy(logits, other_logits):
+    p, q = special.log_softmax(logits), special.log_softmax(other_logits)
+    return np.sum(special.rel_entr(np.exp(p), np.exp(q)))
+
+
+def cross_entropy_less_entropy(logits, other_logits):
+    kl = np.asarray(mapped(categorical_kl, logits, other_logits))
+    p = special.softmax(logits.astype(np.float64), axis=-1)
+    cross = -np.sum(p * special.log_softmax(other_logits.astype(np.float64), axis=-1), axis=-1)
+    assert_close(kl, cross - stats.entropy(p, axis=-1), atol=1e-5)
+    assert_close(mapped(categorical_kl, logits, logits), np.zeros(3))
+
+
+def first_of_the_largest(logits):
+    return np.int64(np.argmax(logits))
+
+
+def most_probable(logits):
+    mode = np.asarray(mapped(categorical_mode, logits))
+    best = mapped(categorical_log_probability, mode, logits)
+    for choice in range(CHOICES):
+        other = mapped(categorical_log_probability, np.full_like(mode, choice), logits)
+        assert np.all(np.asarray(best) >= np.asarray(other))
+
+
+ROWS = [
+    Row(
+        categorical_log_probability,
+        sample=st.tuples(integers(low=0, high=CHOICES - 1), LOGITS),
+        oracle=log_p_by_scipy,
+        laws=[probabilities_sum_to_one, a_shift_of_all_logits_changes_nothing],
+        edges=[
+            Edge((np.int32(1), np.zeros(CHOICES))),
+            Edge((np.int32(1), np.asarray([-1e6, 1e6, 0.0, 0.0]))),
+            Edge((np.int32(1), np.asarray([-np.inf, 1.0, 0.0, 0.0]))),
+        ],
+        refuses=[
+            Refusal("shape of logits", (jnp.zeros(2, int), jnp.ones(4))),
+            Refusal("at least one choice", (jnp.zeros((), int), jnp.ones(0))),
+        ],
+    ),
+    Row(
+        categorical_sample,
+        sample=st.tuples(LOGITS, keys()),
+        oracle=None,
+        exempt={**NOT_A_FORMULA, "batch": "NaN logits still give an index"},
+        laws=[draws_only_what_is_possible],
+        differentiable=False,
+        refuses=[Refusal("at least one choice", (jnp.ones(0), jax.random.key(0)))],
+    ),
+    Row(
+        categorical_entropy,
+        sample=st.tuples(LOGITS),
+        oracle=choice_entropy_by_scipy,
+        laws=[at_most_uniform, what_cannot_occur_adds_nothing],
+        edges=[
+            Edge((np.zeros(CHOICES),)),
+            Edge((np.asarray([0.0, -np.inf, -np.inf, -np.inf]),)),
+            Edge((np.asarray([1e6, -1e6, 0.0, 0.0]),)),
+        ],
+        refuses=[NO_CHOICE],
+    ),
+    Row(
+        categorical_kl,
+        sample=st.tuples(LOGITS, LOGITS),
+        oracle=choice_kl_by_scipy,
+        laws=[cross_entropy_less_entropy],
+        edges=[
+            Edge((np.zeros(CHOICES), np.zeros(CHOICES))),
+            Edge((np.asarray([0.0, -np.inf, 1.0, 1.0]), np.zeros(CHOICES))),
+            Edge((np.asarray([0.0, -np.inf, 1.0, 1.0]), np.asarray([0.0, -np.inf, 2.0, 1.0]))),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3))),
+            Refusal("at least one choice", (jnp.ones(0), jnp.ones(0))),
+        ],
+    ),
+    Row(
+        categorical_mode,
+        sample=st.tuples(LOGITS),
+        oracle=first_of_the_largest,
+        laws=[most_probable],
+        edges=[Edge((np.zeros(CHOICES),))],
+        differentiable=False,
+        refuses=[NO_CHOICE],
+    ),
+]

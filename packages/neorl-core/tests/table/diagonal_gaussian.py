@@ -1,0 +1,168 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import stats
+
+from neorl_core import (
+    diagonal_gaussian_entropy,
+    diagonal_gaussian_kl,
+    diagonal_gaussian_log_density,
+    diagonal_gaussian_mode,
+    diagonal_gaussian_sample,
+)
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
+
+CHANNELS = 2
+VALUE = rows(CHANNELS, elements=reals(-5, 5))
+LOG_STD = rows(CHANNELS, elements=reals(-3, 2))
+ZERO, NOTHING = np.zeros(CHANNELS), np.zeros(0)
+FAR = np.full(CHANNELS, 1e4)
+NOT_A_FORMULA = {"oracle": "a draw; its distribution is tested in test_distributions.py"}
+LOOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def log_density_by_scipy(x, mean, log_std):
+    return np.sum(stats.norm.logpdf(x, mean, np.exp(log_std)))
+
+
+def only_the_difference_counts(x, mean, log_std):
+    assert_close(
+        mapped(diagonal_gaussian_log_density, x - mean, np.zeros_like(mean), log_std),
+        mapped(diagonal_gaussian_log_density, x, mean, log_std),
+        rtol=1e-4,
+        scale=1000.0,
+    )
+
+
+def units_change_the_density_by_their_size(x, mean, log_std):
+    wider = log_std + np.float32(np.log(4))
+    assert_close(
+        mapped(diagonal_gaussian_log_density, 4 * x, 4 * mean, wider),
+        mapped(diagonal_gaussian_log_density, x, mean, log_std) - CHANNELS * np.log(4),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def sample_is_affine(mean, log_std, key):
+    noise = mapped(diagonal_gaussian_sample, np.zeros_like(mean), np.zeros_like(mean), key)
+    assert_close(
+        mapped(diagonal_gaussian_sample, mean, log_std, key), mean + np.exp(log_std) * noise
+    )
+
+
+def entropy_by_scipy(log_std):
+    return np.sum(stats.norm.entropy(scale=np.exp(log_std)))
+
+
+def entropy_of_wider_is_larger(log_std):
+    wider = mapped(diagonal_gaussian_entropy, log_std + 1)
+    assert_close(wider, mapped(diagonal_gaussian_entropy, log_std) + CHANNELS)
+
+
+def kl_in_closed_form(mean, log_std, other_mean, other_log_std):
+    variance, other = np.exp(2 * log_std), np.exp(2 * other_log_std)
+    return np.sum(
+        (variance + (mean - other_mean) ** 2) / (2 * other) - 0.5 + other_log_std - log_std
+    )
+
+
+def zero_only_to_itself(mean, log_std, other_mean, other_log_std):
+    assert_close(mapped(diagonal_gaussian_kl, mean, log_std, mean, log_std), np.zeros(3))
+    assert np.min(mapped(diagonal_gaussian_kl, mean, log_std, other_mean, other_log_std)) >= 0
+
+
+def kl_is_expected_log_ratio(mean, log_std, other_mean, other_log_std):
+    """Gauss-Hermite quadrature of ``log p - log q`` under ``p``, which is a parabola: exact."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(5)
+    total = np.zeros(3)
+    for node, weight in zip(nodes, weights / np.sqrt(2 * np.pi), strict=True):
+        x = mean.astype(np.float64) + np.exp(log_std) * node
+        ratio = stats.norm.logpdf(x, mean, np.exp(log_std))
+        ratio = ratio - stats.norm.logpdf(x, other_mean, np.exp(other_log_std))
+        total += weight * ratio.sum(axis=-1)
+    result = mapped(diagonal_gaussian_kl, mean, log_std, other_mean, other_log_std)
+    assert_close(result, total, rtol=1e-4, atol=1e-5)
+
+
+def the_mean_itself(mean):
+    return mean
+
+
+def densest_at_the_mode(mean):
+    width = np.zeros_like(mean)
+    best = mapped(diagonal_gaussian_mode, mean)
+    at_best = mapped(diagonal_gaussian_log_density, best, mean, width)
+    off = mapped(diagonal_gaussian_log_density, best + np.float32(0.125), mean, width)
+    assert np.all(np.asarray(at_best) > np.asarray(off))
+
+
+ROWS = [
+    Row(
+        diagonal_gaussian_log_density,
+        sample=st.tuples(VALUE, VALUE, LOG_STD),
+        oracle=log_density_by_scipy,
+        laws=[only_the_difference_counts, units_change_the_density_by_their_size],
+        edges=[
+            Edge((ZERO, ZERO, ZERO)),
+            Edge((FAR, -FAR, ZERO)),
+            Edge((ZERO, ZERO, np.full(CHANNELS, -20.0))),
+            Edge((NOTHING, NOTHING, NOTHING)),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
+            Refusal("broadcast", (jnp.ones(2), jnp.ones(2), jnp.ones((3, 2)))),
+        ],
+        **LOOSE,
+    ),
+    Row(
+        diagonal_gaussian_sample,
+        sample=st.tuples(VALUE, LOG_STD, keys()),
+        oracle=None,
+        exempt=NOT_A_FORMULA,
+        laws=[sample_is_affine],
+        refuses=[
+            Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0))),
+        ],
+    ),
+    Row(
+        diagonal_gaussian_entropy,
+        sample=st.tuples(LOG_STD),
+        oracle=entropy_by_scipy,
+        laws=[entropy_of_wider_is_larger],
+        edges=[Edge((np.full(CHANNELS, -50.0),)), Edge((NOTHING,))],
+    ),
+    Row(
+        diagonal_gaussian_kl,
+        sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
+        oracle=kl_in_closed_form,
+        laws=[zero_only_to_itself, kl_is_expected_log_ratio],
+        edges=[
+            Edge((ZERO, ZERO, ZERO, ZERO)),
+            Edge((ZERO, np.full(CHANNELS, -15.0), FAR, ZERO)),
+            Edge((NOTHING,) * 4),
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3), jnp.ones(3))),
+            Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jnp.ones(2), jnp.ones(2))),
+        ],
+        **LOOSE,
+    ),
+    Row(
+        diagonal_gaussian_mode,
+        sample=st.tuples(VALUE),
+        oracle=the_mean_itself,
+        laws=[densest_at_the_mode],
+        edges=[Edge((NOTHING,))],
+    ),
+]

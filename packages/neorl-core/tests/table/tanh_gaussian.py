@@ -1,0 +1,194 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from neorl_core import (
+    diagonal_gaussian_sample,
+    tanh_gaussian_entropy,
+    tanh_gaussian_kl,
+    tanh_gaussian_latent_log_density,
+    tanh_gaussian_log_density,
+    tanh_gaussian_mode,
+    tanh_gaussian_sample,
+)
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
+
+CHANNELS = 2
+VALUE = rows(CHANNELS, elements=reals(-5, 5))
+LOG_STD = rows(CHANNELS, elements=reals(-3, 2))
+ZERO, NOTHING = np.zeros(CHANNELS), np.zeros(0)
+FAR = np.full(CHANNELS, 1e4)
+NOT_A_FORMULA = {"oracle": "a draw; its distribution is tested in test_distributions.py"}
+LOOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def log_slope(u):
+    """``log(1 - tanh(u)^2)`` by ``4 / (exp(u) + exp(-u))^2``."""
+    return np.log(4.0) - 2 * np.logaddexp(u, -u)
+
+
+def latent_by_scipy(latent, mean, log_std):
+    return np.sum(stats.norm.logpdf(latent, mean, np.exp(log_std)) - log_slope(latent))
+
+
+def agrees_with_the_density_of_the_action(latent, mean, log_std):
+    inside = np.clip(latent, -2, 2)
+    assert_close(
+        mapped(tanh_gaussian_log_density, np.tanh(inside), mean, log_std),
+        mapped(tanh_gaussian_latent_log_density, inside, mean, log_std),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+def squashed_by_scipy(action, mean, log_std, *, margin=1e-5):
+    inside = np.clip(action, -1 + margin, 1 - margin)
+    return latent_by_scipy(np.arctanh(inside), mean, log_std)
+
+
+def integrates_to_one(action, mean, log_std):
+    """Over (-1, 1), first channel, where the density is smooth enough for quadrature."""
+    grid = np.linspace(-6, 6, 1201).astype(np.float32)
+    centre, width = np.float32(np.clip(mean[0, 0], -1, 1)), np.float32(0.5)
+    log_p = jax.jit(tanh_gaussian_latent_log_density)(
+        grid[:, None], np.full((1201, 1), centre), np.full((1201, 1), np.log(width))
+    )
+    # d action = (1 - tanh^2) d latent.
+    mass = integrate.trapezoid(np.exp(np.asarray(log_p) + log_slope(grid)), grid)
+    assert abs(mass - 1) < 1e-4
+
+
+def draw_and_density_agree(mean, log_std, key):
+    action, log_p = mapped(tanh_gaussian_sample, mean, log_std, key)
+    latent = mapped(diagonal_gaussian_sample, mean, log_std, key)
+    assert_close(action, np.tanh(latent))
+    assert_close(log_p, mapped(tanh_gaussian_latent_log_density, latent, mean, log_std))
+    assert np.max(np.abs(action)) <= 1
+
+
+def entropy_by_quadrature(mean, log_std):
+    """By fine trapezoids in units of the standard deviation."""
+    grid = np.linspace(-12, 12, 8001)
+    total = 0.0
+    for centre, width in zip(mean, np.exp(log_std), strict=True):
+        density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
+        slope = integrate.trapezoid(density * log_slope(centre + width * grid), grid)
+        total += stats.norm.entropy(scale=width) + slope
+    return total
+
+
+def mirrored_and_bounded(mean, log_std):
+    entropy = mapped(tanh_gaussian_entropy, mean, log_std)
+    assert_close(mapped(tanh_gaussian_entropy, -mean, log_std), entropy, atol=1e-5)
+    assert np.max(entropy) <= CHANNELS * np.log(2) + 1e-4
+
+
+def squashed_median(mean):
+    return np.tanh(mean)
+
+
+def half_the_mass_is_below(mean):
+    mode = np.asarray(mapped(tanh_gaussian_mode, mean))
+    assert np.all(np.abs(mode) <= 1)
+    assert_close(mapped(tanh_gaussian_mode, -mean), -mode)
+
+
+def kl_of_the_latents(mean, log_std, other_mean, other_log_std):
+    """By trapezoids in the latent, where both densities change by the same slope."""
+    total = 0.0
+    for m, s, n, t in zip(mean, np.exp(log_std), other_mean, np.exp(other_log_std), strict=True):
+        grid = m + s * np.linspace(-12, 12, 4001)
+        p, q = stats.norm.logpdf(grid, m, s), stats.norm.logpdf(grid, n, t)
+        total += integrate.trapezoid(np.exp(p) * (p - q), grid)
+    return total
+
+
+def mirrored_divergence(mean, log_std, other_mean, other_log_std):
+    assert_close(
+        mapped(tanh_gaussian_kl, -mean, log_std, -other_mean, other_log_std),
+        mapped(tanh_gaussian_kl, mean, log_std, other_mean, other_log_std),
+    )
+    assert_close(mapped(tanh_gaussian_kl, mean, log_std, mean, log_std), np.zeros(3))
+
+
+ROWS = [
+    Row(
+        tanh_gaussian_latent_log_density,
+        sample=st.tuples(VALUE, VALUE, LOG_STD),
+        oracle=latent_by_scipy,
+        laws=[agrees_with_the_density_of_the_action],
+        edges=[
+            Edge((ZERO, ZERO, ZERO)),
+            Edge((FAR, FAR, ZERO)),
+            Edge((-FAR, -FAR, ZERO)),
+            Edge((NOTHING, NOTHING, NOTHING)),
+        ],
+        **LOOSE,
+    ),
+    Row(
+        tanh_gaussian_log_density,
+        sample=st.tuples(rows(CHANNELS, elements=reals(-0.875, 0.875)), VALUE, LOG_STD),
+        oracle=squashed_by_scipy,
+        laws=[integrates_to_one],
+        edges=[
+            Edge((ZERO, ZERO, ZERO)),
+            Edge((np.ones(CHANNELS), ZERO, ZERO), {"margin": 0.25}),
+            Edge((-np.ones(CHANNELS), FAR, ZERO), {"margin": 0.25}),
+        ],
+        refuses=[
+            Refusal("margin must be in (0, 1)", (jnp.zeros(2),) * 3, {"margin": 0.0}),
+            Refusal("one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3))),
+        ],
+        rtol=1e-4,
+        atol=1e-4,
+    ),
+    Row(
+        tanh_gaussian_sample,
+        sample=st.tuples(VALUE, LOG_STD, keys()),
+        oracle=None,
+        exempt=NOT_A_FORMULA,
+        laws=[draw_and_density_agree],
+        refuses=[Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0)))],
+        **LOOSE,
+    ),
+    Row(
+        tanh_gaussian_entropy,
+        sample=st.tuples(VALUE, LOG_STD),
+        oracle=entropy_by_quadrature,
+        laws=[mirrored_and_bounded],
+        edges=[
+            Edge((ZERO, ZERO)),
+            Edge((ZERO, np.full(CHANNELS, -10.0))),
+            Edge((np.full(CHANNELS, 20.0), ZERO)),
+            Edge((ZERO, np.full(CHANNELS, 5.0))),
+            Edge((NOTHING, NOTHING)),
+        ],
+        **LOOSE,
+    ),
+    Row(
+        tanh_gaussian_kl,
+        sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
+        oracle=kl_of_the_latents,
+        laws=[mirrored_divergence],
+        edges=[Edge((ZERO, ZERO, ZERO, ZERO))],
+        **LOOSE,
+    ),
+    Row(
+        tanh_gaussian_mode,
+        sample=st.tuples(VALUE),
+        oracle=squashed_median,
+        laws=[half_the_mass_is_below],
+        edges=[Edge((FAR,)), Edge((NOTHING,))],
+    ),
+]
