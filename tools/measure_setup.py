@@ -3,15 +3,14 @@
 Usage:
     python tools/measure_setup.py                      all steps, about as long as the tests twice
     python tools/measure_setup.py --only demo          set-up and the demo, cold and warm
-    python tools/measure_setup.py --python python3.13 --out measured.json
+    python tools/measure_setup.py --readme             write the table into README.md as well
 
 Clones the committed state of this checkout into a temporary folder and keeps every cache there, so
-the first round is cold. Prints a table and, with --out, writes JSON. Run it with nothing else on
-the machine: bytes received are those of all its network interfaces.
+the first round is cold. Run it with nothing else on the machine: bytes received are those of all
+its network interfaces. Disk is the whole temporary folder: clone, environments and caches.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -21,26 +20,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTE = 1_000_000
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def steps(only: str | None) -> list[tuple[str, str]]:
     """What to run, in order: a label and a command for the shell of the fresh environment."""
+    collect = "python -m hatch test packages/neorl-core/tests --collect-only -qqq"
     demo = [
-        ("demo: set-up, cold", "python -m hatch env create default"),
-        ("demo, first", "python -m hatch run demo"),
-        ("demo, second", "python -m hatch run demo"),
+        ("`hatch run demo`: what it installs first", "python -m hatch env create default"),
+        ("`hatch run demo`: the job, first time", "python -m hatch run demo"),
+        ("`hatch run demo`: the job again", "python -m hatch run demo"),
     ]
     tests = [
-        ("tests: set-up", "python -m hatch test packages/neorl-core/tests --collect-only -qqq"),
-        ("tests, first", "python -m hatch test"),
-        ("tests, second", "python -m hatch test"),
+        (
+            "`hatch test`: what it installs first",
+            "python -m hatch test packages/neorl-core/tests --collect-only -qqq",
+        ),
+        ("`hatch test`: the tests, first time", "python -m hatch test"),
+        ("`hatch test`: the tests again", "python -m hatch test"),
     ]
     chosen = {"demo": demo, "tests": tests}.get(only or "", [*demo, *tests])
     again = "python -m hatch env remove default && python -m hatch env create default"
     return [
-        ("pip install hatch, cold", "python -m pip install --quiet hatch"),
+        ("`pip install hatch`, nothing cached", "python -m pip install --quiet hatch"),
         *chosen,
-        ("demo: set-up, warm caches", again),
+        ("the demo's environment anew, all cached", again),
     ]
 
 
@@ -79,7 +83,6 @@ def measure(name: str, command: str, clone: Path, variables: dict[str, str]) -> 
     done = subprocess.run(command, shell=True, cwd=clone, env=variables, stdin=subprocess.DEVNULL)
     return {
         "step": name,
-        "command": command,
         "exit": done.returncode,
         "seconds": round(time.monotonic() - started, 1),
         "received_mb": round((received_bytes() - before) / MEGABYTE, 1),
@@ -87,11 +90,32 @@ def measure(name: str, command: str, clone: Path, variables: dict[str, str]) -> 
     }
 
 
+def table(rows: list[dict]) -> str:
+    """The rows in Markdown; a step that failed says so."""
+    lines = [
+        f"| On {os.cpu_count()} cores | Seconds | MB received | MB on disk in all |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        failed = f" (exit {row['exit']})" if row["exit"] else ""
+        numbers = f"{row['seconds']:.0f} | {row['received_mb']:.0f} | {row['disk_mb']}"
+        lines.append(f"| {row['step']}{failed} | {numbers} |")
+    return "\n".join(lines)
+
+
+def write_readme(text: str) -> None:
+    """Puts the table between the two marks of README.md."""
+    file = ROOT / "README.md"
+    head, _, rest = file.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    file.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure the README's two commands.")
     parser.add_argument("--only", choices=("demo", "tests"), help="half of it")
     parser.add_argument("--python", default=sys.executable, help="the newcomer's interpreter")
-    parser.add_argument("--out", type=Path, help="write JSON here")
+    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="neorl-setup-") as folder:
         scratch = Path(folder)
@@ -99,13 +123,11 @@ def main(arguments: list[str] | None = None) -> int:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         subprocess.run([options.python, "-m", "venv", str(scratch / "venv")], check=True)
         rows = [measure(*step, clone, variables) for step in steps(options.only)]
-    print(f"\n{'step':28}{'exit':>5}{'s':>8}{'MB in':>8}{'MB disk':>9}")
-    for row in rows:
-        numbers = f"{row['seconds']:8}{row['received_mb']:8}{row['disk_mb']:9}"
-        print(f"{row['step']:28}{row['exit']:5}{numbers}")
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
-    return max(row["exit"] for row in rows)
+    print(f"\n{table(rows)}")
+    code = max(row["exit"] for row in rows)
+    if options.readme and code == 0:
+        write_readme(table(rows))
+    return code
 
 
 if __name__ == "__main__":
