@@ -32,10 +32,7 @@ def steps(only: str | None) -> list[tuple[str, str]]:
         ("`hatch run demo`: the job again", "python -m hatch run demo"),
     ]
     tests = [
-        (
-            "`hatch test`: what it installs first",
-            "python -m hatch test packages/neorl-core/tests --collect-only -qqq",
-        ),
+        ("`hatch test`: what it installs first", collect),
         ("`hatch test`: the tests, first time", "python -m hatch test"),
         ("`hatch test`: the tests again", "python -m hatch test"),
     ]
