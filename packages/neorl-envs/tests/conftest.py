@@ -115,3 +115,13 @@ def toy_file(toy: Dataset, tmp_path: Path) -> Path:
     from neorl_envs import write_dataset
 
     return write_dataset(tmp_path / "toy.h5", toy)
+
+
+@pytest.fixture
+def toy_npz(toy_columns: dict[str, np.ndarray], tmp_path: Path) -> Path:
+    """The toy log as NeoRL-2 keeps one."""
+    arrays = {key: toy_columns[key] for key in ("obs", "action", "next_obs", "reward")}
+    arrays["done"] = toy_columns["terminated"].astype(np.float32)
+    arrays["truncated"] = toy_columns["truncated"].astype(np.float32)
+    np.savez_compressed(tmp_path / "toy.npz", **arrays)
+    return tmp_path / "toy.npz"

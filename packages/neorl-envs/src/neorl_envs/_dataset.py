@@ -175,16 +175,17 @@ def dataset_from_columns(
             say, or a number is not finite; column, row, expected and actual are named.
     """
     n_rows = len(reward)
+    cost = np.zeros((n_rows, 0)) if cost is None else cost
     truncated = np.array(truncated, dtype=np.bool_)
     terminated = np.asarray(terminated, dtype=np.bool_)
     if truncated.shape == terminated.shape == (n_rows,) and n_rows and not terminated[-1]:
         truncated[-1] = True
     columns: dict[str, Any] = dict(
-        obs=np.asarray(obs, dtype=np.float32),
-        action=np.asarray(action, dtype=np.float32),
-        reward=np.asarray(reward, dtype=np.float32),
-        cost=np.asarray(np.zeros((n_rows, 0)) if cost is None else cost, dtype=np.float32),
-        next_obs=np.asarray(next_obs, dtype=np.float32),
+        obs=_single(obs),
+        action=_single(action),
+        reward=_single(reward),
+        cost=_single(cost),
+        next_obs=_single(next_obs),
         next_action=None,
         terminated=terminated,
         truncated=truncated,
@@ -203,6 +204,11 @@ def dataset_from_columns(
         behaviour=None if behaviour is None else np.asarray(behaviour, dtype=np.int32),
         behaviour_log_prob=None if log_prob is None else np.asarray(log_prob, np.float32),
     )
+
+
+def _single(column: np.ndarray) -> Float[np.ndarray, "row ..."]:
+    with np.errstate(over="ignore"):  # an overflow is found, and named, as a number not finite
+        return np.asarray(column, dtype=np.float32)
 
 
 def following(

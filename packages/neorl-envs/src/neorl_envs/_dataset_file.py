@@ -24,6 +24,7 @@ from neorl_envs._dataset_checks import (
     check_episodes,
     check_finite,
 )
+from neorl_envs._sink import Sink
 
 FORMAT = "neorl-dataset"
 SCHEMA_VERSION = 1
@@ -64,39 +65,43 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)
     _check_optional(str(path), dataset)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    header = _header_attributes(str(path), dataset)
     try:
-        _write(temporary, dataset)
-        _flush_to_disk(temporary)
+        _write(temporary, header, dataset)
         os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         raise OSError(
             f"{path}: cannot write the dataset ({error}); nothing was written: "
             "check space and permission"
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
-    _flush_to_disk(path.parent)
     return path
 
 
-def _write(path: Path, dataset: Dataset) -> None:
-    # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
-    with h5py.File(path, "x", libver=("v108", "v110")) as file:
-        file.attrs["format"] = FORMAT
-        file.attrs["schema_version"] = SCHEMA_VERSION
-        file.attrs["spec"] = json.dumps(spec_to_dict(dataset.spec))
-        file.attrs["attributes"] = json.dumps(dict(dataset.attributes))
-        file.attrs["content_hash"] = dataset.content_hash
-        for name, column in dataset.columns():
-            file.create_dataset(name, data=as_stored(column))
-
-
-def _flush_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        attributes = json.dumps(dict(dataset.attributes), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"{source}: attributes must be what JSON can hold: {error}") from error
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "spec": json.dumps(spec_to_dict(dataset.spec)),
+        "attributes": attributes,
+        "content_hash": dataset.content_hash,
+    }
+
+
+def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
+    # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
+    with Sink(path) as sink:
+        with h5py.File(sink, "w", libver=("v108", "v110")) as file:
+            for name, value in header.items():
+                file.attrs[name] = value
+            for name, column in dataset.columns():
+                file.create_dataset(name, data=as_stored(column))
+        sink.finish()
 
 
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:
