@@ -1,8 +1,10 @@
 """Raw results: the episodes of every policy, before any statistics."""
 
 import dataclasses
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from neorl_core import Spec
 from neorl_envs import Dataset
@@ -58,6 +60,25 @@ class Band:
 
 
 @dataclasses.dataclass(frozen=True)
+class Excitation:
+    """What happened to one manipulated variable while the log was filled.
+
+    Attributes:
+        channel: Name of the variable.
+        unit: Of ``signal`` and ``deviation``.
+        signal: Amplitude of the test signal.
+        manual: Share of the steps in which it was in manual.
+        deviation: Standard deviation of the action that the plant received.
+    """
+
+    channel: str
+    unit: str
+    signal: float
+    manual: float
+    deviation: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Source:
     """The log that was learnt from.
 
@@ -67,6 +88,7 @@ class Source:
         episodes: Number of episodes.
         content_hash: Of the file's content.
         attribution: Whose data they are; empty for a log of the simulator.
+        excitation: One entry for each manipulated variable, where the log says so.
     """
 
     name: str
@@ -74,6 +96,7 @@ class Source:
     episodes: int
     content_hash: str
     attribution: str
+    excitation: tuple[Excitation, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +131,22 @@ def source_of(dataset: Dataset) -> Source:
         episodes=dataset.n_episodes,
         content_hash=dataset.content_hash,
         attribution=str(dataset.attributes.get("attribution", "")),
+        excitation=tuple(_excitation(entry) for entry in _channels(dataset)),
+    )
+
+
+def _channels(dataset: Dataset) -> list[Mapping[str, Any]]:
+    excitation = dataset.attributes.get("excitation", {})
+    return list(excitation.get("channels", [])) if isinstance(excitation, Mapping) else []
+
+
+def _excitation(entry: Mapping[str, Any]) -> Excitation:
+    return Excitation(
+        channel=str(entry.get("channel", "")),
+        unit=str(entry.get("unit", "")),
+        signal=float(entry.get("prbs_amplitude", math.nan)),
+        manual=float(entry.get("manual_share_of_steps", math.nan)),
+        deviation=float(entry.get("action_std", math.nan)),
     )
 
 

@@ -99,7 +99,11 @@ def test_deploy_when_the_return_is_above_and_every_cost_within():
             "\N{MULTIPLICATION SIGN} 2 K per episode",
         ),
         ({2: around(0.4, 0.2)}, "peak", "0.6 bar, is not within the limit of 0.5 bar per step"),
-        ({3: 0.7}, "peak", "worst step of the cost peak, 0.7 bar, is not within the limit of 0.5 bar per step"),
+        (
+            {3: 0.7},
+            "peak",
+            "worst step of the cost peak, 0.7 bar, is not within the limit of 0.5 bar per step",
+        ),
     ],
 )
 def test_one_broken_clause_refuses_and_is_named_with_numbers_and_units(change, named, words):

@@ -1,0 +1,128 @@
+"""Pictures for the report as SVG that follows the page: its colours, its font, light or dark.
+
+Matplotlib is imported here and in the other ``_figures`` modules only, when a picture is drawn.
+"""
+
+import io
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+EXTRA = "neorl-train[report]"
+
+INK, MUTED, GRID = "#111213", "#707172", "#d1d2d3"
+LIMIT, PID, SURFACE = "#b2182b", "#5b6471", "#fdfdfe"
+LEARNERS = ("#0072b2", "#d55e01", "#009e73", "#aa4499", "#8c6d1f", "#56b4e9")
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    LIMIT: "--limit",
+    PID: "--pid",
+    SURFACE: "--surface",
+    **{colour: f"--c{i}" for i, colour in enumerate(LEARNERS)},
+}
+WIDTH = 11.0  # inches; one inch is about 100 px on a laptop
+UNITS_OF_TIME = ((4 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "neorl",
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+}
+
+
+def installed() -> bool:
+    """Whether pictures can be drawn here."""
+    import importlib.util
+
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def new_figure(height: float, *, width: float = WIDTH) -> Any:
+    """An empty figure in the style of the report; heights and widths in inches."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        return Figure(figsize=(width, height), layout="constrained")
+
+
+def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
+    """Draws a figure in the style of the report and gives it as inline SVG.
+
+    Args:
+        draw: A function that returns a figure.
+        *arguments: Its arguments.
+        name: Short and unique on the page; keeps the identifiers of two pictures apart.
+        alt: What the picture shows, for those who cannot see it.
+        **options: Its keyword arguments.
+
+    Returns:
+        An ``svg`` element without outside references.
+    """
+    import matplotlib
+
+    target = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        figure = draw(*arguments, **options)
+        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+    return inline(target.getvalue(), name=name, alt=alt)
+
+
+def inline(svg: str, *, name: str, alt: str) -> str:
+    """A whole SVG file as an element of a page: own identifiers, the page's colours, a title."""
+    from html import escape
+
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
+    body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
+    for colour, variable in _VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="([^"]+)"', body)
+    opening = (
+        f'<svg role="img" aria-labelledby="{name}-title" '
+        f'viewBox="{view[1] if view else "0 0 1 1"}">'
+        f'<title id="{name}-title">{escape(alt)}</title>'
+    )
+    return opening + body[body.index(">") + 1 :].strip()
+
+
+def time_axis(steps: int, dt: float) -> tuple[float, str]:
+    """Seconds in one unit of the time axis, and the unit."""
+    return next((seconds, unit) for least, seconds, unit in UNITS_OF_TIME if steps * dt >= least)
+
+
+def window(values: Sequence[float], *, margin: float = 0.08) -> tuple[float, float]:
+    """Ends of an axis that shows all finite values with room to spare."""
+    finite = [float(value) for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(finite), max(finite)
+    room = margin * (high - low) or max(abs(high) * margin, 1e-6)
+    return low - room, high + room
+
+
+def colours(groups: Sequence[str]) -> dict[str, str]:
+    """One colour for each algorithm, in order of appearance."""
+    names = list(dict.fromkeys(groups))
+    return {name: LEARNERS[i % len(LEARNERS)] for i, name in enumerate(names)}

@@ -1,0 +1,243 @@
+"""The tables: every policy and every classical controller, with intervals and units."""
+
+from collections.abc import Sequence
+
+from neorl_train._evaluate_tables import CostCell, PolicyRow, PooledRow, ResultTables
+from neorl_train._report._html import Column, Content, Group, Html, joined, paragraph, table, tag
+from neorl_train._report._inputs import Inputs
+from neorl_train._report._numbers import (
+    DASH,
+    decimals,
+    fixed,
+    interval,
+    percent,
+    share_interval,
+    signed,
+    with_interval,
+)
+
+ROLES = {
+    "learner": "Learned policies",
+    "classical": "The plant's PID tunings",
+    "behaviour": "What filled the log",
+    "log": "What filled the log",
+}
+
+
+def display(row: PolicyRow, tables: ResultTables) -> Html:
+    """Name of a policy as people know it, with its part in the verdict."""
+    name = f"PID {row.name}" if row.role == "classical" else row.name
+    if row.role == "log":
+        name = "log, as recorded"
+    if row.role == "behaviour":
+        name = "the same behaviour, re-run on the common starts"
+    notes = []
+    if row.name == tables.candidate and row.guarded:
+        notes.append("candidate")
+    if row.name == tables.reference and not row.guarded:
+        notes.append("reference")
+    badges = [tag("span", note, class_="badge") for note in notes]
+    return joined([tag("span", name), *badges])
+
+
+def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
+    """The rows with a heading before every kind."""
+    found: list[PolicyRow | Group] = []
+    title = ""
+    for row in sorted(rows, key=lambda row: (list(ROLES).index(row.role), row.name)):
+        if ROLES[row.role] != title:
+            title = ROLES[row.role]
+            found.append(Group(title))
+        found.append(row)
+    return found
+
+
+def return_table(tables: ResultTables) -> Html:
+    """Return, gain over the reference, length, success, trips, and who acted."""
+    unit = tables.reward_unit
+    simulated = bool(tables.environment)
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column("Return", f"{unit}, mean [95 %]"),
+        Column("Spread", f"{unit}, std; min to max"),
+    ]
+    if simulated:
+        columns.append(Column(f"Gain over PID {tables.reference}", f"{unit}, paired [95 %]"))
+    columns.append(Column("Length", "steps, mean \N{PLUS-MINUS SIGN} std"))
+    if simulated:
+        columns += [
+            Column("Success", "of episodes"),
+            Column("Trips", "episodes"),
+            Column("Guard changed", "of steps"),
+            Column("Fallback", "of steps"),
+        ]
+    digits = decimals(row.returns for row in tables.rows)
+    rows: list[Sequence[Content] | Group] = [
+        row if isinstance(row, Group) else _return_cells(row, tables, digits, simulated)
+        for row in grouped(tables.rows)
+    ]
+    caption = (
+        f"Return of an episode, from {tables.n_starts} common starts (the recorded log from its "
+        "own episodes)."
+        if simulated
+        else "Return of an episode of the log."
+    )
+    return table(caption, columns, rows)
+
+
+def _return_cells(
+    row: PolicyRow, tables: ResultTables, digits: int, simulated: bool
+) -> list[Content]:
+    spread = (
+        f"{fixed(row.return_std, digits)}; {fixed(row.return_min, 1)} to {fixed(row.return_max, 1)}"
+    )
+    cells: list[Content] = [
+        display(row, tables),
+        "yes" if row.guarded else "no",
+        with_interval(row.returns, digits),
+        spread,
+    ]
+    if simulated:
+        gain = row.difference
+        cells.append(
+            DASH if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+        )
+    cells.append(f"{row.length.value:.1f} \N{PLUS-MINUS SIGN} {row.length_std:.1f}")
+    if simulated:
+        cells += [
+            DASH if row.success is None else percent(row.success.value),
+            DASH if row.trips is None else f"{row.n_trips} of {row.n_episodes}",
+            percent(row.filtered) if row.guarded else DASH,
+            percent(row.fallback) if row.guarded else DASH,
+        ]
+    return cells
+
+
+def cost_table(tables: ResultTables, position: int) -> Html:
+    """One cost of every policy: what its limit bounds, and the violations as counted."""
+    channel = tables.spec.cost[position]
+    per_episode = channel.per == "episode"
+    what = "sum over an episode" if per_episode else "worst step of an episode"
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column(what.capitalize(), f"{channel.unit}, mean [95 %]"),
+        Column("Largest", f"{channel.unit}, of all episodes"),
+        Column("Above the limit", "episodes"),
+        Column("Chance of a violation", "per episode [95 %]"),
+        Column("Steps", "with a cost" if per_episode else "above the limit"),
+    ]
+    cells = [row.costs[position] for row in tables.rows]
+    digits = decimals((cell.limited for cell in cells), most=3)
+    rows: list[Sequence[Content] | Group] = [
+        row if isinstance(row, Group) else _cost_cells(row, row.costs[position], tables, digits)
+        for row in grouped(tables.rows)
+    ]
+    caption = (
+        f"Cost {channel.name}: limit {channel.limit:g} ({channel.unit}) per {channel.per}. The "
+        "chance of a violation is an exact interval (Clopper-Pearson) of the counted share."
+    )
+    return table(caption, columns, rows)
+
+
+def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: int) -> list[Content]:
+    count = f"{cell.violations} of {row.n_episodes}"
+    return [
+        display(row, tables),
+        "yes" if row.guarded else "no",
+        with_interval(cell.limited, digits),
+        fixed(cell.largest, digits),
+        tag("span", count, class_="fails") if cell.violations else count,
+        share_interval(cell.violating),
+        f"{cell.steps_over:,}".replace(",", "\N{THIN SPACE}"),
+    ]
+
+
+def pooled_table(tables: ResultTables) -> Html:
+    """All seeds of each algorithm against the logged behaviour and the reference."""
+    unit = tables.reward_unit
+    costs = [
+        Column(f"Cost {channel.name}", f"{channel.unit}, upper bound ours / theirs")
+        for channel in tables.spec.cost
+    ]
+    columns = [
+        Column("Seeds of", align="left"),
+        Column("Guard", align="left"),
+        Column("Against", align="left"),
+        Column("Gain, these seeds", f"{unit}, paired [95 %]"),
+        Column("Gain, fresh seeds", f"{unit}, [95 %]"),
+        Column("Each seed", unit),
+        *costs,
+        Column("Better", align="left"),
+    ]
+    digits = decimals(row.difference for row in tables.pooled)
+    rows: list[Sequence[Content] | Group] = [_pooled_cells(row, digits) for row in tables.pooled]
+    return table(
+        "Pooled seeds, start by start. Better means: the interval of the gain (these seeds) lies "
+        "above zero, and no cost's upper bound lies above the other side's.",
+        columns,
+        rows,
+    )
+
+
+def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
+    against = f"PID {row.against}" if row.against_role == "classical" else row.against
+    fresh = row.fresh_seeds
+    return [
+        f"{row.group} ({len(row.seeds)})",
+        "yes" if row.guarded else "no",
+        against,
+        f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}",
+        DASH if fresh is None else interval(fresh, digits),
+        ", ".join(signed(seed.value, digits) for seed in row.each_seed),
+        *(f"{cost.ours.high:.4g} / {cost.theirs.high:.4g}" for cost in row.costs),
+        tag("span", "yes", class_="holds") if row.better else "no",
+    ]
+
+
+def imitation_table(inputs: Inputs) -> Html:
+    """Each policy's actions beside the logged ones, on episodes it was not trained on."""
+    fits = inputs.evaluation.imitation
+    columns = [
+        Column("Policy", align="left"),
+        Column("Action", align="left"),
+        Column("Unit", align="left"),
+        Column("Mean distance", "[95 %]"),
+        Column("Logged std"),
+        Column("Variance explained"),
+        Column("Episodes"),
+    ]
+    rows: list[Sequence[Content] | Group] = []
+    for fit in fits:
+        digits = decimals([fit.difference])
+        explained = DASH if fit.explained != fit.explained else fixed(fit.explained, 3)
+        rows.append(
+            [
+                fit.policy,
+                fit.channel,
+                fit.unit,
+                with_interval(fit.difference, digits),
+                fixed(fit.deviation, digits),
+                explained,
+                str(fit.n_episodes),
+            ]
+        )
+    return table(
+        "Distance of each policy's action to the logged one, in shadow on held-out episodes.",
+        columns,
+        rows,
+    )
+
+
+def score_line(inputs: Inputs) -> Html:
+    """The normalised score of the log, where the benchmark's formula is known."""
+    score = inputs.evaluation.score
+    if score is None:
+        return Html("")
+    digits = decimals([score.log])
+    return paragraph(
+        f"By the formula of {score.benchmark}, 100 (R {DASH} {score.low:g}) / "
+        f"({score.high:g} {DASH} {score.low:g}), the log itself scores "
+        f"{with_interval(score.log, digits)} points."
+    )

@@ -1,0 +1,129 @@
+"""The results in short, for the terminal."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from neorl_train._evaluate_files import read_evaluation, read_verdict
+from neorl_train._evaluate_results import Evaluation
+from neorl_train._evaluate_tables import PolicyRow, ResultTables
+from neorl_train._report import REPORT
+from neorl_train._report._numbers import DASH, decimals, interval, percent, signed, with_interval
+from neorl_train._verdict import DEPLOY, REFUSE, Verdict
+
+_COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
+
+
+def print_summary(run: Path, stream: TextIO | None = None) -> None:
+    """Prints the results of an evaluated run; the last line says where the report lies.
+
+    Args:
+        run: Its directory.
+        stream: Where to; standard output by default.
+
+    Raises:
+        BadInputError: If a file of the run is missing or damaged; it is named.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    evaluation, verdict = read_evaluation(run), read_verdict(run)
+    out = stream or sys.stdout
+    width = None if out.isatty() else max(shutil.get_terminal_size((120, 40)).columns, 120)
+    console = Console(file=out, highlight=False, width=width)
+    console.print()
+    console.print(_table(evaluation))
+    for line in pooled_lines(evaluation.tables):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
+    style = _COLOURS.get(verdict.answer, "bold yellow")
+    console.print(Text(verdict.answer.upper(), style=style), end="  ")
+    console.print(Text(verdict.sentence), soft_wrap=True)
+    for line in clause_lines(verdict):
+        console.print(line, markup=False, soft_wrap=True)
+    report = (run / REPORT).absolute()
+    last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
+    console.print(last, markup=False, soft_wrap=True)
+
+
+def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
+    """The candidate behind its guard; controllers and log as they are. Other seeds are pooled."""
+    return [
+        row
+        for row in tables.rows
+        if (row.role != "learner" and not row.guarded)
+        or (row.role == "learner" and row.guarded and row.name == tables.candidate)
+    ]
+
+
+def _table(evaluation: Evaluation) -> object:
+    from rich import box
+    from rich.table import Table
+
+    tables = evaluation.tables
+    simulated = bool(tables.environment)
+    where = f"{tables.n_starts} common starts" if simulated else "its episodes"
+    name = tables.environment or evaluation.source.name
+    table = Table(
+        title=f"{name}, {where}: mean [95 % interval]",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("policy", no_wrap=True)
+    table.add_column(f"return, {tables.reward_unit}", justify="right", no_wrap=True)
+    if simulated:
+        table.add_column(f"gain over PID {tables.reference}", justify="right", no_wrap=True)
+    for channel in tables.spec.cost:
+        limit = f"{channel.name}, {channel.unit}\nlimit {channel.limit:g} per {channel.per}"
+        table.add_column(limit, justify="right", no_wrap=True)
+        table.add_column("episodes\nabove", justify="right", no_wrap=True)
+    if simulated:
+        table.add_column("trips", justify="right", no_wrap=True)
+        table.add_column("guard", justify="right", no_wrap=True)
+    rows = chosen_rows(tables)
+    digits = decimals(row.returns for row in rows)
+    for row in rows:
+        table.add_row(*_cells(row, tables, digits))
+    return table
+
+
+def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
+    names = {"classical": f"PID {row.name}", "learner": f"{row.name} + guard"}
+    simulated, gain = bool(tables.environment), row.difference
+    cells = [names.get(row.role, row.name), with_interval(row.returns, digits)]
+    if simulated:
+        paired = "" if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+        cells.append(DASH if row.name == tables.reference else paired or DASH)
+    for cell in row.costs:
+        cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
+        cells.append(str(cell.violations))
+    if simulated:
+        cells.append(DASH if row.trips is None else str(row.n_trips))
+        cells.append(percent(row.filtered + row.fallback) if row.guarded else DASH)
+    return cells
+
+
+def pooled_lines(tables: ResultTables) -> list[str]:
+    """One line for each algorithm: its seeds together against what filled the log."""
+    lines = []
+    for row in tables.pooled:
+        if row.against_role == "behaviour" and not row.guarded:
+            digits = decimals([row.difference])
+            answer = "better than" if row.better else "not shown to be better than"
+            lines.append(
+                f"{row.group}, {len(row.seeds)} seeds: {answer} the {row.against}: return "
+                f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
+                f"{tables.reward_unit}"
+                + "".join(
+                    f", {cost.name} at most {cost.ours.high:.3g} (theirs {cost.theirs.high:.3g})"
+                    for cost in row.costs
+                )
+            )
+    return lines
+
+
+def clause_lines(verdict: Verdict) -> list[str]:
+    """One line for each clause."""
+    return [f"  {'ok ' if clause.holds else 'NOT'} {clause.sentence}" for clause in verdict.clauses]
