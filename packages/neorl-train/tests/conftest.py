@@ -70,6 +70,7 @@ class Notes:
 
     def begin(self, step):
         self.began.append(step)
+        return False
 
     def compiling(self):
         self.compiled += 1

@@ -28,7 +28,7 @@ source = "{log}"
 [training]
 algorithms = ["td3_bc", "iql"]
 seeds = [0, 1]
-updates = 4000
+updates = 3200
 block = 20
 [evaluation]
 candidate = "iql"
@@ -154,9 +154,7 @@ def test_killed_at_twenty_moments(folder, straight):
         inside += _writing(run)
         words = ["resume", str(run), "--quiet"]
     _finish(_start(folder, *words))
-    assert 4 <= inside <= KILLS - 4, (
-        f"{inside} of {KILLS} kills fell into the write of a checkpoint"
-    )
+    assert 4 <= inside <= KILLS - 4, f"{inside} of {KILLS} kills fell into a write"
     assert _result(run) == straight
 
 
@@ -186,10 +184,10 @@ def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
 
 
 def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight):
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE, SIZE))"
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
     for number, size in enumerate((300, 9_000, 40_000)):
         runs = f"full-{number}"
-        before = limited.replace("SIZE", str(size))
+        before = limited.format(size)
         process = _start(
             folder, "run", "small.toml", "--output.directory", runs, "--quiet", before=before
         )
@@ -221,7 +219,7 @@ def test_a_changed_configuration_or_log_is_refused(folder, straight):
     run = folder / "changed" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)
     text = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(text.replace("updates = 4000", "updates = 8000"))
+    (run / "config.toml").write_text(text.replace("updates = 3200", "updates = 6400"))
     _, err = _finish(_start(folder, "resume", str(run)), code=2)
     assert err.startswith("neorl-train: ")
     assert "was changed since the run began" in err

@@ -118,7 +118,7 @@ def _carry_on(
     with locked(run), StopSignal(reporter.say) as stop:
         job = Job(config, run, dataset, reporter, stop, timings)
         with _accounted(job), one_line_when_full(f"run {run.path.name}", run.resume_line()):
-            run.update_record(status=RUNNING, resume=run.resume_line())
+            run.update_record(status=RUNNING, resume=run.resume_line(), error="")
             all_stages(job)
     return run
 

@@ -35,8 +35,13 @@ class Plan:
 class Watcher(Protocol):
     """Told what happens while an algorithm trains; all steps count critic gradient steps."""
 
-    def begin(self, step: int) -> None:
-        """Training continues after ``step``; what was told beyond it did not happen."""
+    def begin(self, step: int) -> bool:
+        """Training continues after ``step``; what was told beyond it did not happen.
+
+        Returns:
+            Whether the policies at ``step`` were judged already.
+        """
+        ...
 
     def compiling(self) -> None:
         """The program of a block is about to be compiled."""
@@ -128,6 +133,7 @@ class _Loop:
         self.name = type(algorithm).__name__
         self.per_update = algorithm.batches_per_update
         self.checkpoints, self.probe = checkpoints, probe
+        self.known = False
         self.probing: tuple[int, list[dict[str, jax.Array]]] | None = None
 
     def begin(self) -> int:
@@ -137,7 +143,7 @@ class _Loop:
         if restored:
             self.lanes.restore(restored.tree)
             step = restored.step
-        self.watcher.begin(step)
+        self.known = self.watcher.begin(step)
         if step < self.plan.updates:
             self.watcher.compiling()
             self.lanes.compile(self.plan.block // self.per_update)
@@ -156,7 +162,8 @@ class _Loop:
             if snapshot is not None:
                 if step > begun:
                     self._save(step, snapshot, force=last)
-                if step % self.plan.interval == 0 or step >= self.plan.updates:
+                at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
+                if at_interval and not (self.known and step == begun):
                     self._start_probe(step, snapshot)
             if running is None:
                 self._finish_probe()

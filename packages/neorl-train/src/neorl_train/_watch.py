@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from neorl_train._progress import Reporter
-from neorl_train._records import Records
+from neorl_train._records import Records, read_records
 from neorl_train._timings import Timings
 from neorl_train._tracking import Tracker
 
@@ -41,12 +41,20 @@ class RunWatcher:
         self._tracker, self._timings = tracker, timings
         self._begun, self._showing = 0, False
 
-    def begin(self, step: int) -> None:
-        """Drops the records of what did not happen; probes of ``step`` itself are made again."""
-        self._records.keep(partial(_happened, self._algorithm, step))
+    def begin(self, step: int) -> bool:
+        """Drops the records of what did not happen; whether ``step`` itself was probed."""
+        self._records.sync()
+        probes = sum(
+            line["algorithm"] == self._algorithm and line["step"] == step
+            for line in read_records(self._records.path)
+            if line["kind"] == "probe"
+        )
+        probed = probes == len(self._seeds)
+        self._records.keep(partial(_happened, self._algorithm, step, probed))
         self._begun = step
         if step:
             self._reporter.say(f"{self._algorithm} continues after update {step}")
+        return probed
 
     def compiling(self) -> None:
         """Shows it."""
@@ -84,7 +92,7 @@ class RunWatcher:
             self._records.write({**line, "time": now, "metrics": one})
 
 
-def _happened(algorithm: str, step: int, line: dict[str, Any]) -> bool:
-    if line["algorithm"] != algorithm:
+def _happened(algorithm: str, step: int, probed: bool, line: dict[str, Any]) -> bool:
+    if line["algorithm"] != algorithm or line["step"] < step:
         return True
-    return line["step"] < step or (line["step"] == step and line["kind"] == "block")
+    return line["step"] == step and (probed or line["kind"] == "block")
