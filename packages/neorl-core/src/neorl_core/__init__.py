@@ -58,6 +58,9 @@ from neorl_core._history import delay_line as delay_line
 from neorl_core._history import delay_step as delay_step
 from neorl_core._history import history_step as history_step
 from neorl_core._history import history_window as history_window
+from neorl_core._identification import LinearModel as LinearModel
+from neorl_core._identification import delay_residuals as delay_residuals
+from neorl_core._identification import identify_linear as identify_linear
 from neorl_core._importance_sampling import LoggedTrajectories as LoggedTrajectories
 from neorl_core._importance_sampling import effective_sample_size as effective_sample_size
 from neorl_core._importance_sampling import pdis_return as pdis_return
@@ -125,6 +128,12 @@ from neorl_core._regression import pinball_loss as pinball_loss
 from neorl_core._regression import quantile_huber_loss as quantile_huber_loss
 from neorl_core._regression import squared_loss as squared_loss
 from neorl_core._regularised_td import regularised_td_target as regularised_td_target
+from neorl_core._riccati import KalmanFilter as KalmanFilter
+from neorl_core._riccati import Regulator as Regulator
+from neorl_core._riccati import discrete_riccati as discrete_riccati
+from neorl_core._riccati import finite_horizon_regulator as finite_horizon_regulator
+from neorl_core._riccati import kalman_filter as kalman_filter
+from neorl_core._riccati import lq_regulator as lq_regulator
 from neorl_core._ring_buffer import RingBuffer as RingBuffer
 from neorl_core._ring_buffer import ring_buffer as ring_buffer
 from neorl_core._ring_buffer import ring_order as ring_order
@@ -151,6 +160,11 @@ from neorl_core._simple_policies import ConstantPolicy as ConstantPolicy
 from neorl_core._simple_policies import UniformPolicy as UniformPolicy
 from neorl_core._simplex import project_simplex as project_simplex
 from neorl_core._simplex import simplex_quadratic as simplex_quadratic
+from neorl_core._stability import controllability_matrix as controllability_matrix
+from neorl_core._stability import controllable as controllable
+from neorl_core._stability import discrete_lyapunov as discrete_lyapunov
+from neorl_core._stability import observable as observable
+from neorl_core._stability import spectral_radius as spectral_radius
 from neorl_core._tail_risk import conditional_value_at_risk as conditional_value_at_risk
 from neorl_core._tail_risk import weighted_quantile as weighted_quantile
 from neorl_core._tanh_gaussian import tanh_gaussian_entropy as tanh_gaussian_entropy
@@ -164,6 +178,7 @@ from neorl_core._tanh_gaussian import tanh_gaussian_sample as tanh_gaussian_samp
 from neorl_core._td import clipped_double_td_target as clipped_double_td_target
 from neorl_core._td import td_target as td_target
 from neorl_core._td3_bc import td3_bc_policy_loss as td3_bc_policy_loss
+from neorl_core._zero_order_hold import zero_order_hold as zero_order_hold
 
 __all__ = [
     "PID",
@@ -178,6 +193,8 @@ __all__ = [
     "FieldStatistics",
     "HistoryWindow",
     "Interval",
+    "KalmanFilter",
+    "LinearModel",
     "LoggedTrajectories",
     "Magic",
     "Moments",
@@ -187,6 +204,7 @@ __all__ = [
     "Policy",
     "PrioritySample",
     "PriorityTree",
+    "Regulator",
     "RingBuffer",
     "Spec",
     "StateFeedback",
@@ -210,9 +228,12 @@ __all__ = [
     "clopper_pearson_interval",
     "conditional_value_at_risk",
     "conformal_quantile",
+    "controllability_matrix",
+    "controllable",
     "cql_regulariser",
     "crossed_interval",
     "delay_line",
+    "delay_residuals",
     "delay_step",
     "diagonal_gaussian_entropy",
     "diagonal_gaussian_kl",
@@ -222,6 +243,8 @@ __all__ = [
     "discounted_cost_limit",
     "discounted_cost_target",
     "discounted_returns",
+    "discrete_lyapunov",
+    "discrete_riccati",
     "double_td_target",
     "doubly_robust_return",
     "edac_diversity",
@@ -231,6 +254,7 @@ __all__ = [
     "episode_first_rows",
     "epoch_indices",
     "expectile_loss",
+    "finite_horizon_regulator",
     "gaussian_nll",
     "generalised_advantages",
     "gumbel_loss",
@@ -242,9 +266,12 @@ __all__ = [
     "hoeffding_interval",
     "holm",
     "huber_loss",
+    "identify_linear",
     "interquartile_mean",
+    "kalman_filter",
     "limit_rate",
     "lows",
+    "lq_regulator",
     "magic",
     "marginalised_doubly_robust",
     "marginalised_return",
@@ -254,6 +281,7 @@ __all__ = [
     "midranks",
     "n_step_returns",
     "normalised_score",
+    "observable",
     "optimality_gap",
     "paired_difference_interval",
     "paired_t_test",
@@ -295,6 +323,7 @@ __all__ = [
     "soft_clamp",
     "spec_from_dict",
     "spec_to_dict",
+    "spectral_radius",
     "squared_loss",
     "standardiser",
     "step_cost_limit",
@@ -322,4 +351,5 @@ __all__ = [
     "window_rows",
     "wis",
     "wpdis",
+    "zero_order_hold",
 ]

@@ -117,8 +117,8 @@ def hcope_lower_bound(
     require_positive("threshold", threshold)
     require_probability("delta", delta)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
-    width, delta = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
-    bound = jnp.mean(cut) - _bernstein(cut, width, delta)
+    width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
+    bound = jnp.mean(cut) - _bernstein(cut, width, chance)
     return jnp.where(jnp.all(samples >= 0), bound, jnp.nan)
 
 

@@ -18,3 +18,8 @@ def product(*factors: Array) -> Array:
 
 def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+def symmetric(matrix: Array) -> Array:
+    """The symmetric part, which rounding may have left."""
+    return (matrix + matrix.T) / 2

@@ -1,0 +1,190 @@
+"""Linear models of a plant from its log, by least squares, with dead times."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core._episode_rows import episode_first_rows
+from neorl_core._products import product
+from neorl_core._require import floats, require_positive, require_rank
+
+
+class LinearModel(NamedTuple):
+    """``x_{t+1} = A x_t + B u_{t - delay} + offset + residual``.
+
+    Attributes:
+        a: Shape ``(state, state)``.
+        b: Shape ``(state, act)``; every input is taken its own delay ago.
+        offset: Shape ``(state,)``.
+        residual: Root mean square of what the model leaves, per state, shape ``(state,)``.
+        rank: Rank of the regression, scalar int32; below ``state + act + 1`` the log does not
+            tell the parameters apart, and they are those of least norm.
+        rows: Number of rows that entered, scalar int32.
+    """
+
+    a: Float[Array, "state state"]
+    b: Float[Array, "state act"]
+    offset: Float[Array, " state"]
+    residual: Float[Array, " state"]
+    rank: Int[Array, ""]
+    rows: Int[Array, ""]
+
+
+def identify_linear(
+    obs: Float[Array, "time state"],
+    action: Float[Array, "time act"],
+    next_obs: Float[Array, "time state"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    delay: int | tuple[int, ...] = 0,
+    ridge: float | Float[Array, ""] = 0.0,
+) -> LinearModel:
+    """Fits a linear model to a flat log of many episodes.
+
+    A row enters if its delayed inputs lie in its own episode. Columns are centred and scaled to
+    deviation one before the fit and the parameters scaled back, so units do not matter;
+    ``ridge`` adds ``ridge * rows * |parameters|^2`` in scaled units.
+
+    Args:
+        obs: State before the action.
+        action: What the plant received.
+        next_obs: State after it; never that of a reset.
+        terminated: Where the plant ended an episode.
+        truncated: Where the record ended one.
+        delay: Dead time in steps, one for all inputs or one for each.
+        ridge: Relative strength of the penalty, not negative.
+
+    Returns:
+        The model. Not differentiable. NaN where no row enters.
+
+    Raises:
+        ValueError: If shapes disagree, a delay is negative, there are not as many delays as
+            inputs, or ``ridge`` is negative.
+
+    Source: Ljung, System identification: theory for the user, 1999, chapter 7.
+    """
+    columns = _columns(obs, action, next_obs)
+    delays = _delays(delay, columns[1].shape[1])
+    require_positive("ridge", ridge, or_zero=True)
+    first = episode_first_rows(terminated, truncated)
+    _require_rows(first, columns[0])
+    return _fit(*columns, first, delays, max(delays, default=0), ridge)
+
+
+def delay_residuals(
+    obs: Float[Array, "time state"],
+    action: Float[Array, "time act"],
+    next_obs: Float[Array, "time state"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    longest: int,
+    ridge: float | Float[Array, ""] = 0.0,
+) -> Float[Array, "delay state"]:
+    """What :func:`identify_linear` leaves for every common delay from 0 to ``longest``.
+
+    All delays are judged on the same rows, those with ``longest`` steps of their episode before
+    them; the smallest residual points to the dead time.
+
+    Args:
+        obs: State before the action.
+        action: What the plant received.
+        next_obs: State after it.
+        terminated: Where the plant ended an episode.
+        truncated: Where the record ended one.
+        longest: Longest delay to try, in steps.
+        ridge: As in :func:`identify_linear`.
+
+    Returns:
+        Root mean square residuals, shape ``(longest + 1, state)``.
+
+    Raises:
+        ValueError: If shapes disagree, or ``longest`` or ``ridge`` is negative.
+    """
+    columns = _columns(obs, action, next_obs)
+    require_positive("ridge", ridge, or_zero=True)
+    if longest < 0:
+        raise ValueError(f"longest must not be negative, got {longest} steps")
+    first = episode_first_rows(terminated, truncated)
+    _require_rows(first, columns[0])
+    inputs = columns[1].shape[1]
+    fits = [_fit(*columns, first, (d,) * inputs, longest, ridge) for d in range(longest + 1)]
+    return jnp.stack([fit.residual for fit in fits])
+
+
+def _fit(
+    obs: Array,
+    action: Array,
+    next_obs: Array,
+    first: Array,
+    delays: tuple[int, ...],
+    before: int,
+    ridge: float | Array,
+) -> LinearModel:
+    time, states = obs.shape
+    number = jnp.arange(time, dtype=first.dtype)
+    keep = number - before >= first
+    late = [jnp.roll(action[:, i], delay) for i, delay in enumerate(delays)]
+    design = jnp.concatenate([obs, *[column[:, None] for column in late]], axis=1)
+    rows = jnp.sum(keep).astype(obs.dtype)
+    x, x_mean, x_scale = _standardised(design, keep, rows)
+    y, y_mean, y_scale = _standardised(next_obs, keep, rows)
+    strength = jnp.sqrt(jnp.asarray(ridge).astype(obs.dtype) * rows)
+    penalty = strength * jnp.eye(x.shape[1], dtype=x.dtype)
+    system = jnp.concatenate([x, penalty])
+    target = jnp.concatenate([y, jnp.zeros((x.shape[1], states), y.dtype)])
+    scaled, _, rank, _ = jnp.linalg.lstsq(system, target)
+    left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
+    slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
+    slopes = jnp.where(rows > 0, slopes, jnp.nan)
+    return LinearModel(
+        slopes[:, :states],
+        slopes[:, states:],
+        y_mean - product(slopes, x_mean),
+        left,
+        rank.astype(jnp.int32) + 1,
+        jnp.sum(keep).astype(jnp.int32),
+    )
+
+
+def _standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
+    kept = jnp.where(keep[:, None], columns, 0)
+    mean = jnp.sum(kept, axis=0) / rows
+    centred = jnp.where(keep[:, None], columns - mean[None, :], 0)
+    scale = jnp.sqrt(jnp.sum(centred**2, axis=0) / rows)
+    # What never moves but by rounding tells nothing.
+    moves = scale > 8 * jnp.finfo(columns.dtype).eps * jnp.abs(mean)
+    scale = jnp.where(moves, scale, 1)
+    return jnp.where(moves[None, :], centred / scale[None, :], 0), mean, scale
+
+
+def _columns(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
+    obs, action, next_obs = floats(obs), floats(action), floats(next_obs)
+    require_rank("obs", obs, 2, "time, state")
+    require_rank("action", action, 2, "time, act")
+    if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:
+        raise ValueError(
+            "obs and next_obs must have one shape and action as many rows, got "
+            f"{obs.shape}, {next_obs.shape} and {action.shape}"
+        )
+    return obs, action, next_obs
+
+
+def _require_rows(first: Array, obs: Array) -> None:
+    if first.shape[0] != obs.shape[0] or obs.shape[0] < 1:
+        raise ValueError(
+            f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
+            f"got {first.shape[0]}"
+        )
+
+
+def _delays(delay: int | tuple[int, ...], inputs: int) -> tuple[int, ...]:
+    delays = (delay,) * inputs if isinstance(delay, int) else tuple(delay)
+    if len(delays) != inputs or any(steps < 0 for steps in delays):
+        raise ValueError(
+            f"delay must be steps from 0 on, one for all or one for each of the {inputs} inputs, "
+            f"got {delay}"
+        )
+    return delays

@@ -1,0 +1,181 @@
+"""Control of known systems in float64, and of logs that say too little."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import linalg
+
+from neorl_core import (
+    KalmanFilter,
+    LinearModel,
+    Regulator,
+    controllable,
+    delay_residuals,
+    discrete_lyapunov,
+    discrete_riccati,
+    finite_horizon_regulator,
+    identify_linear,
+    kalman_filter,
+    lq_regulator,
+    observable,
+    spectral_radius,
+    zero_order_hold,
+)
+
+# The double mass-spring-damper of the public data set, as recovered from its log.
+MASSES = np.asarray(
+    [[1, 0, 0.2, 0], [0, 1, 0, 0.2], [-0.04, 0.02, 0.92, 0.04], [0.02, -0.04, 0.04, 0.92]]
+)
+FORCES = np.asarray([[0, 0], [0, 0], [0.3, 0], [0, 0.3]])
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_the_regulator_of_the_masses_pays_what_it_says():
+    state_cost, force_cost = np.diag([1.0, 1.0, 0.1, 0.1]), 0.01 * np.eye(2)
+    regulator = lq_regulator(MASSES, FORCES, state_cost, force_cost)
+    assert isinstance(regulator, Regulator)
+    expected = linalg.solve_discrete_are(MASSES, FORCES, state_cost, force_cost)
+    np.testing.assert_allclose(regulator.cost_to_go, expected, rtol=1e-9)
+    state, paid = np.asarray([1.0, -0.5, 0.2, 0.0]), 0.0
+    start = state
+    for _ in range(600):
+        force = -np.asarray(regulator.gain) @ state
+        paid += state @ state_cost @ state + force @ force_cost @ force
+        state = MASSES @ state + FORCES @ force
+    np.testing.assert_allclose(paid, start @ expected @ start, rtol=1e-9)
+    closed = MASSES - FORCES @ np.asarray(regulator.gain)
+    weight = state_cost + np.asarray(regulator.gain).T @ force_cost @ np.asarray(regulator.gain)
+    np.testing.assert_allclose(discrete_lyapunov(closed.T, weight), expected, rtol=1e-8)
+    assert spectral_radius(closed) < 1
+    assert controllable(MASSES, FORCES)
+    assert controllable(MASSES, FORCES[:, :1])
+    assert observable(MASSES, np.eye(4)[:1])
+
+
+def test_riccati_is_solved_up_to_large_systems_and_slow_loops():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(20, 20)) / 4
+    b = rng.normal(size=(20, 4))
+    ours = discrete_riccati(a, b, np.eye(20), np.eye(4))
+    np.testing.assert_allclose(
+        ours, linalg.solve_discrete_are(a, b, np.eye(20), np.eye(4)), rtol=1e-8, atol=1e-8
+    )
+    slow = discrete_riccati(np.eye(1), np.eye(1), 1e-10 * np.eye(1), np.eye(1))
+    np.testing.assert_allclose(slow, 5e-11 + np.sqrt(1e-10 + 25e-22), rtol=1e-6)
+
+
+def test_a_long_horizon_is_an_endless_one():
+    q, r = np.eye(4), np.eye(2)
+    plan = finite_horizon_regulator(MASSES, FORCES, q, r, 0 * q, horizon=400)
+    endless = lq_regulator(MASSES, FORCES, q, r)
+    np.testing.assert_allclose(plan.gain[0], endless.gain, rtol=1e-8)
+    np.testing.assert_allclose(plan.cost_to_go[0], endless.cost_to_go, rtol=1e-8)
+    nothing = finite_horizon_regulator(MASSES, FORCES, q, r, 3 * q, horizon=0)
+    assert nothing.gain.shape == (0, 2, 4)
+    np.testing.assert_array_equal(nothing.cost_to_go, 3 * q[None])
+
+
+def test_no_other_gain_is_cheaper():
+    """The gradient of the true cost over the gain vanishes at the regulator's."""
+    q, r = jnp.eye(4), jnp.eye(2)
+    gain = lq_regulator(MASSES, FORCES, q, r).gain
+
+    def cost(gain):
+        closed = MASSES - FORCES @ gain
+        return jnp.trace(discrete_lyapunov(closed.T, q + gain.T @ r @ gain))
+
+    np.testing.assert_allclose(jax.grad(cost)(gain), np.zeros((2, 4)), atol=1e-7)
+
+
+def test_the_kalman_filter_has_the_error_it_states():
+    c, process, noise = np.eye(4)[:2], 0.01 * np.eye(4), 0.25 * np.eye(2)
+    estimator = kalman_filter(MASSES, c, process, noise)
+    assert isinstance(estimator, KalmanFilter)
+    gain = np.asarray(estimator.gain)
+    # The error before a measurement obeys a linear system of its own.
+    closed = MASSES @ (np.eye(4) - gain @ c)
+    driven = process + MASSES @ gain @ noise @ gain.T @ MASSES.T
+    stationary = discrete_lyapunov(closed, driven)
+    np.testing.assert_allclose(estimator.covariance, stationary, rtol=1e-8)
+
+
+def test_under_jit_what_has_no_solution_is_nan():
+    q, r = jnp.eye(2), jnp.eye(1)
+    alone = jnp.asarray([[1.0], [0.0]])
+    assert np.isnan(jax.jit(discrete_riccati)(2 * jnp.eye(2), alone, q, r)).all()
+    assert np.isnan(jax.jit(discrete_riccati)(2 * jnp.eye(2), jnp.eye(2), 0 * q, q)).all()
+    assert np.isnan(jax.jit(discrete_lyapunov)(2 * jnp.eye(2), q)).all()
+    assert np.isnan(spectral_radius(jnp.asarray([[jnp.nan]])))
+
+
+def test_a_step_of_the_hold_is_the_solution_of_the_differential_equation():
+    """An undamped oscillator under a constant force turns on a circle around ``force``."""
+    rate, dt = 3.0, 0.4
+    ad, bd = zero_order_hold(np.asarray([[0, rate], [-rate, 0]]), np.asarray([[0], [rate]]), dt=dt)
+    turn, lean = np.cos(rate * dt), np.sin(rate * dt)
+    np.testing.assert_allclose(ad, [[turn, lean], [-lean, turn]], rtol=1e-13)
+    np.testing.assert_allclose(bd, [[1 - turn], [lean]], rtol=1e-12)
+    assert np.isnan(zero_order_hold(1e7 * np.eye(1), np.eye(1), dt=1.0)[0]).all()
+
+
+def simulated(delays, noise=0.0, seed=1):
+    rng = np.random.default_rng(seed)
+    forces = rng.normal(size=(300, 2))
+    ends = np.zeros(300, bool)
+    ends[[99, 180, 299]] = True
+    obs, following = np.empty((300, 4)), np.empty((300, 4))
+    state, start = rng.normal(size=4), 0
+    for t in range(300):
+        obs[t] = state
+        held = [forces[t - d, i] if t - d >= start else 0.0 for i, d in enumerate(delays)]
+        state = MASSES @ state + FORCES @ held + 0.5 + noise * rng.normal(size=4)
+        following[t] = state
+        if ends[t]:
+            state, start = rng.normal(size=4), t + 1
+    return obs, forces, following, ends & (np.arange(300) == 99), ends
+
+
+def test_the_masses_are_found_in_their_log():
+    model = identify_linear(*simulated((1, 4)), delay=(1, 4))
+    assert isinstance(model, LinearModel)
+    np.testing.assert_allclose(model.a, MASSES, atol=1e-11)
+    np.testing.assert_allclose(model.b, FORCES, atol=1e-11)
+    np.testing.assert_allclose(model.offset, 0.5, atol=1e-11)
+    assert int(model.rank) == 7
+    assert int(model.rows) == 300 - 3 * 4
+    wrong = identify_linear(*simulated((1, 4)), delay=0)
+    assert np.all(np.asarray(wrong.residual)[2:] > 0.1)
+
+
+def test_noise_blurs_the_model_and_a_ridge_shrinks_it():
+    log = simulated((0, 0), noise=0.05)
+    model = identify_linear(*log, delay=0)
+    np.testing.assert_allclose(model.a, MASSES, atol=0.05)
+    np.testing.assert_allclose(model.residual, 0.05, rtol=0.2)
+    sizes = [np.abs(identify_linear(*log, ridge=ridge).b).sum() for ridge in (0.0, 0.3, 10.0)]
+    assert sizes[0] > sizes[1] > 2 * sizes[2]
+
+
+def test_the_dead_time_shows():
+    left = delay_residuals(*simulated((3, 3), noise=0.01), longest=5)
+    assert left.shape == (6, 4)
+    assert int(np.argmin(np.sum(left, axis=1))) == 3
+
+
+def test_a_log_without_excitation_is_reported():
+    obs, forces, following, *ends = simulated((0, 0))
+    still = identify_linear(obs, 0 * forces + 7.0, following, *ends)
+    assert int(still.rank) == 5
+    assert np.all(np.asarray(still.b) == 0)
+    same = identify_linear(obs, np.repeat(forces[:, :1], 2, axis=1), following, *ends)
+    assert int(same.rank) == 6
+    np.testing.assert_allclose(same.b[:, 0], same.b[:, 1], atol=1e-10)
+    short = identify_linear(obs, forces, following, *ends, delay=200)
+    assert int(short.rows) == 0
+    assert all(np.isnan(part).all() for part in short[:4])
