@@ -135,10 +135,15 @@ def _nearest(word: str, known: Sequence[str] | dict[str, type]) -> str:
 
 
 def _sentence(boxes: str) -> str:
-    """What the parser says in its first box, without the frame."""
-    lines = [line.strip("│ ").strip() for line in boxes.splitlines() if line.startswith("│")]
-    body = lines[: next((i for i, line in enumerate(lines) if set(line) <= {"─"}), None)]
-    return re.sub(r"\s+", " ", " ".join(body)) or "the options cannot be read"
+    """What the parser says in its first box: between the title and the next rule.
+
+    Where the terminal is not UTF-8 the box has no frame, and a rule stands below the title.
+    """
+    lines = [line.strip("│╭╮╰╯ ") for line in boxes.splitlines()]
+    rules = [i for i, line in enumerate(lines) if not line.strip("─- ")]
+    ends = [0, *rules] if boxes.startswith("╭") else rules
+    body = lines[ends[0] + 1 : ends[1]] if len(ends) > 1 else []
+    return re.sub(r"\s+", " ", " ".join(body)).strip() or "the options cannot be read"
 
 
 def _run(command: Generate | Inspect | List) -> None:

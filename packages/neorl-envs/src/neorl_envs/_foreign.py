@@ -37,8 +37,8 @@ def read_neorl2(path: Path) -> Dataset:
             f"{path}: expected the keys of NeoRL-2 {list(NEORL2_KEYS)}, got {sorted(arrays)}; "
             f"'{missing[0]}' is missing"
         )
-    terminated = _flag(path, "done", arrays["done"])
-    truncated = _flag(path, "truncated", arrays["truncated"])
+    terminated = _flag(path, "done", arrays["done"], arrays["reward"])
+    truncated = _flag(path, "truncated", arrays["truncated"], arrays["reward"])
     return _inferred(
         str(path),
         {key: arrays[key] for key in ("obs", "action", "next_obs", "reward")},
@@ -68,11 +68,12 @@ def read_d4rl(file: h5py.File, source: str) -> Dataset:
         DatasetError: If a column does not fit.
     """
     arrays = {key: np.asarray(file[key]) for key in (*D4RL_KEYS, "timeouts") if key in file}
-    terminated = _flag(source, "terminals", arrays["terminals"])
+    terminated = _flag(source, "terminals", arrays["terminals"], arrays["rewards"])
     timeouts = arrays.get("timeouts", np.zeros(terminated.shape))
-    truncated = _flag(source, "timeouts", timeouts)
+    truncated = _flag(source, "timeouts", timeouts, arrays["rewards"])
     obs = arrays["observations"]
     mask = None
+    _check_rows(source, "observations", obs, terminated)
     if "next_observations" in file:
         next_obs = np.asarray(file["next_observations"])
     else:
@@ -98,6 +99,14 @@ def read_d4rl(file: h5py.File, source: str) -> Dataset:
     )
 
 
+def _check_rows(source: str, name: str, column: np.ndarray, like: np.ndarray) -> None:
+    if column.ndim != 2 or len(column) != len(like):
+        raise DatasetError(
+            f"{source}: column '{name}': expected {len(like)} rows of two axes, got shape "
+            f"{column.shape}"
+        )
+
+
 def _load_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -110,7 +119,12 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _flag(source: Any, name: str, column: np.ndarray) -> np.ndarray:
+def _flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
+    if column.shape != reward.shape:
+        raise DatasetError(
+            f"{source}: column '{name}': expected shape {reward.shape} like the reward, "
+            f"got {column.shape}"
+        )
     wrong = np.argwhere((column != 0) & (column != 1))
     if wrong.size:
         where = tuple(int(i) for i in wrong[0])

@@ -1,0 +1,123 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neorl_core import Spec
+from neorl_envs import Dataset, dataset_from_columns, dataset_report, read_dataset, report_text
+from neorl_envs._cli import main
+
+
+def test_the_report_counts(toy_spec: Spec, toy_columns: dict) -> None:
+    toy_columns["action"] = np.float32([0, 0, 50, 100, 100, 100, 100, 100])[:, None]
+    toy_columns["obs"][5:7] = toy_columns["obs"][4]
+    mask = np.arange(8) != 0
+    report = dataset_report(
+        dataset_from_columns(
+            toy_spec,
+            **toy_columns,
+            mask=mask,
+            behaviour=np.array([0, 1, 0]),
+            attributes={"behaviours": ["slow", "fast", "idle"]},
+        )
+    )
+    assert json.loads(json.dumps(report)) == report
+    assert (report["rows"], report["masked_rows"], report["episodes"]) == (8, 1, 3)
+    assert report["duplicate_rows"] == 2
+    assert (report["terminated"], report["truncated"]) == (2, 1)
+    (action,) = report["action"]
+    assert action["saturated"] == pytest.approx(6 / 7)
+    # Steps inside an episode between used rows: 0 to 50, then nothing in the last episode.
+    assert action["moved"] == pytest.approx(1 / 4)
+    assert action["step_std"] == pytest.approx(np.std([50, 0, 0, 0]))
+    (cost,) = report["costs"]
+    assert cost["beyond_limit"] == pytest.approx(1 / 3)
+    assert [b["name"] for b in report["behaviours"]] == ["slow", "fast"]
+    assert report["behaviours"][0]["mean_return"] == pytest.approx((0 + 1 + 3 + 4 + 5 + 6) / 2)
+    assert any("1 rows are masked" in note for note in report["notes"])
+    assert any("2 rows repeat" in note for note in report["notes"])
+    assert any("at an end of its range in 86%" in note for note in report["notes"])
+
+
+def test_still_channels_are_noted(toy_spec: Spec, toy_columns: dict) -> None:
+    toy_columns["action"] = np.full((8, 1), 50.0)
+    toy_columns["terminated"] = np.zeros(8, np.bool_)
+    report = dataset_report(dataset_from_columns(toy_spec, **toy_columns))
+    assert "constant: action valve" in report["notes"]
+    assert "action valve hardly moves: nothing can be learned about it" in report["notes"]
+    assert "no row is terminated: a log without a single trip is valid" in report["notes"]
+
+
+def test_the_text_says_units_and_notes(log: Dataset) -> None:
+    text = report_text(dataset_report(log))
+    for words in ("period 50 s", "T_R ", " K ", "kg/h", "106/1500", "limit 12 per episode"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 140
+    assert "note: " in text
+
+
+def test_generate_inspect_and_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_envs._cli._prepare_process", lambda: None)
+    assert main(["generate", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
+    said = capsys.readouterr().out
+    dataset = read_dataset("log.h5")
+    assert dataset.n_rows >= 400
+    assert f"{dataset.n_rows} rows" in said
+    assert dataset.content_hash in said
+    assert main(["inspect", "log.h5"]) == 0
+    assert "106/1500" in capsys.readouterr().out
+    assert main(["inspect", "log.h5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["content_hash"] == dataset.content_hash
+    assert main(["list"]) == 0
+    assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
+    assert main([]) == 0
+    assert "examples:" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["generate", "--help"])
+    assert stop.value.code == 0
+    assert "example: neorl-envs generate" in capsys.readouterr().out.replace("\n", " ")
+
+
+BAD = {
+    "command": (["generat"], "unknown command 'generat'; did you mean 'generate'?"),
+    "option": (["generate", "--out", "x.h5", "--stps", "3"], "did you mean '--steps'?"),
+    "environment": (
+        ["generate", "--out", "x.h5", "--environment", "ChemicalRactor-v0"],
+        "unknown environment 'ChemicalRactor-v0'; did you mean 'ChemicalReactor-v0'?",
+    ),
+    "number": (["generate", "--out", "x.h5", "--steps", "ten"], "--steps: invalid literal"),
+    "steps": (["generate", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
+    "spread": (["generate", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
+    "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
+    "required": (["generate"], "--out"),
+    "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    words, message = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_envs._cli._prepare_process", lambda: None)
+    assert main(words) == 2
+    seen = capsys.readouterr()
+    assert message in seen.err
+    assert len(seen.err.splitlines()) == 1
+    assert seen.err.startswith("neorl-envs: ")
+    assert seen.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "neorl_envs", "inspect", "nothing.h5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
