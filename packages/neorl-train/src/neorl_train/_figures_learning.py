@@ -8,6 +8,8 @@ import numpy as np
 
 from neorl_train._figures import LIMIT, PID, colours, new_figure
 
+DASHES = ((0, (4, 2)), (0, (1, 1.5)))
+
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
@@ -87,27 +89,35 @@ def learning_curves(found: Sequence[Curve], panels: Sequence[Panel]) -> Any:
         for algorithm, colour in of.items():
             mine = [c for c in found if c.metric == panel.metric and c.algorithm == algorithm]
             _seeds(axis, mine, algorithm, colour)
-        for name, level in panel.lines.items():
-            axis.axhline(level, color=PID, lw=1, ls=(0, (4, 2)))
-            axis.annotate(
-                name,
-                xy=(1, level),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, 2),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
-                color=PID,
-            )
+        for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
+            axis.axhline(level, color=PID, lw=1.2, ls=dashes, label=name)
         if np.isfinite(panel.limit):
-            axis.axhline(panel.limit, color=LIMIT, lw=1)
+            axis.axhline(panel.limit, color=LIMIT, lw=1.2, label="limit")
         if panel.logarithmic:
-            axis.set_yscale("log")
+            _logarithmic(axis)
         axis.set_xlabel("updates [thousands]")
-        axis.set_ylabel(panel.label)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), fontsize=9)
+        axis.set_title(panel.label, loc="left", fontsize=10)
+    named = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(named.values()), list(named), loc="outside upper left", ncols=len(named), fontsize=9
+    )
     return figure
+
+
+def _logarithmic(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float, _: int) -> str:
+    return f"{value:g}"
 
 
 def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> None:

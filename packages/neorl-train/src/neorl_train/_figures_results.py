@@ -19,6 +19,7 @@ from neorl_train._figures import (
     window,
 )
 
+LABELS = {"learner": (-30, 14), "classical": (7, -4), "behaviour": (6, -5), "log": (-7, -5)}
 MARKERS = {"learner": "o", "classical": "D", "behaviour": "s", "log": "^"}
 
 
@@ -58,15 +59,19 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
         panel.axvspan(cell.limit, top, color=LIMIT, alpha=0.1, lw=0, zorder=0)
         panel.axvline(cell.limit, color=LIMIT, lw=1)
         panel.annotate(
-            f" limit {cell.limit:g}",
-            xy=(cell.limit, 0.015),
+            f"limit {cell.limit:g}",
+            xy=(cell.limit, 1.0),
             xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
             color=LIMIT,
             fontsize=9,
         )
         _plain_ticks(panel, cell.limit, top)
         what = "sum over an episode" if cell.per == "episode" else "worst step of an episode"
         panel.set_xlabel(f"cost {cell.name}, {what} [{cell.unit}]")
+    panels[0].margins(y=0.12)
     panels[0].set_ylabel(f"return of an episode [{tables.reward_unit}]")
     _legend(figure, of_group)
     return figure
@@ -94,11 +99,13 @@ def _point(panel: Any, row: PolicyRow, j: int, colour: str, tables: ResultTables
         panel.annotate(
             name,
             xy=(x.value, y.value),
-            xytext=(8, -4 if row.role == "log" else 5),
+            xytext=LABELS[row.role],
             textcoords="offset points",
             fontsize=9,
-            va="top" if row.role == "log" else "bottom",
+            ha="left" if LABELS[row.role][0] > 0 else "right",
+            va="bottom" if LABELS[row.role][1] > 0 else "top",
             fontweight="bold" if chosen else "normal",
+            arrowprops={"arrowstyle": "-", "color": MUTED, "lw": 0.8} if chosen else None,
         )
 
 
@@ -139,8 +146,9 @@ def by_start(
     panels = figure.subplots(1, 1 + len(costs), squeeze=False)[0]
     gains = np.sort(gains)
     better = gains > 0
+    edges = np.arange(len(gains) + 1) + 0.5
     for mask, colour in ((better, LEARNERS[0]), (~better, LIMIT)):
-        panels[0].bar(np.flatnonzero(mask) + 1, gains[mask], width=1.0, color=colour, lw=0)
+        panels[0].stairs(np.where(mask, gains, 0), edges, fill=True, color=colour, lw=0)
     panels[0].axhline(0, color=INK, lw=0.8)
     panels[0].set_title(f"better on {better.sum()} of {len(gains)} starts", loc="left", fontsize=10)
     panels[0].set_ylabel(f"gain in return\n[{unit}]")

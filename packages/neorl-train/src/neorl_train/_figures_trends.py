@@ -22,7 +22,8 @@ from neorl_train._figures import (
 )
 
 OURS, CHANGED = LEARNERS[0], LEARNERS[1]
-PANEL = 1.25  # inches
+WORDS = ("changes", "fallback")
+PANEL = 1.3  # inches
 
 
 def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Band]) -> Any:
@@ -41,6 +42,7 @@ def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Ban
     right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]
     rows = max(len(left), len(right))
     figure = new_figure(PANEL * rows + 0.7)
+    figure.get_layout_engine().set(wspace=0.04)
     axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
     both = [ours] if reference is None else [ours, reference]
     seconds, unit = time_axis(max(len(trace.reward) for trace in both), spec.dt)
@@ -55,7 +57,6 @@ def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Ban
         last.tick_params(labelbottom=True)
         last.set_xlabel(f"time [{unit}]")
     _legend(figure, axes[0, 0], both)
-    figure.align_ylabels()
     return figure
 
 
@@ -95,7 +96,9 @@ def _line(panel: Any, position: int, time: np.ndarray, y: np.ndarray, **options:
     draw = panel.step if options.pop("steps", False) else panel.plot
     if draw == panel.step:
         options["where"] = "post"
-    draw(time, y, **(behind if position else front), **options)
+    look = behind if position else front
+    draw(time, y, **look, **options)
+    panel.plot(time[-1:], y[-1:], "o", ms=3.5, color=look["color"], zorder=4)
 
 
 def _measurement(
@@ -114,27 +117,31 @@ def _measurement(
     ends = [end for pair in limits for end in pair]
     panel.set_ylim(*window([*np.concatenate(seen), *ends]))
     for low, high in limits:
-        _forbidden(panel, low, high, channel.unit)
-    panel.set_ylabel(f"{channel.name}\n[{channel.unit}]")
+        _forbidden(panel, low, high)
+    _title(panel, channel.name, channel.unit)
 
 
-def _forbidden(panel: Any, low: float, high: float, unit: str) -> None:
+def _title(panel: Any, name: str, unit: str) -> None:
+    panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
+
+
+def _forbidden(panel: Any, low: float, high: float) -> None:
     bottom, top = panel.get_ylim()
-    for limit, end, above in ((low, bottom, False), (high, top, True)):
+    for limit, end in ((low, bottom), (high, top)):
         if not np.isfinite(limit):
             continue
         panel.axhspan(min(limit, end), max(limit, end), color=LIMIT, alpha=0.12, lw=0, zorder=0)
         panel.axhline(limit, color=LIMIT, lw=1.0, zorder=1)
         panel.annotate(
-            f"limit {limit:g} {unit}",
+            f"{limit:g}",
             xy=(1.0, limit),
             xycoords=("axes fraction", "data"),
-            xytext=(-2, -2 if above else 2),
+            xytext=(3, 0),
             textcoords="offset points",
-            ha="right",
-            va="top" if above else "bottom",
+            ha="left",
+            va="center",
             color=LIMIT,
-            fontsize=8,
+            fontsize=9,
         )
 
 
@@ -145,9 +152,9 @@ def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: flo
     for position, y in enumerate(shown):
         _line(panel, position, np.arange(1, len(y) + 1) * step, y)
     panel.set_ylim(0, window([0.0, channel.limit, *np.concatenate(shown)])[1])
-    _forbidden(panel, -np.inf, channel.limit, f"({channel.unit})")
+    _forbidden(panel, -np.inf, channel.limit)
     what = "so far" if summed else "per step"
-    panel.set_ylabel(f"{channel.name}\ncost {what}\n[{channel.unit}]")
+    _title(panel, f"cost {channel.name} {what}", channel.unit)
 
 
 def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:
@@ -158,7 +165,7 @@ def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: fl
     panel.set_ylim(*window([channel.low, channel.high], margin=0.06))
     for end in (channel.low, channel.high):
         panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
-    panel.set_ylabel(f"{channel.name}\n[{channel.unit}]")
+    _title(panel, channel.name, channel.unit)
 
 
 def _guard(panel: Any, trace: Trace, step: float) -> None:
@@ -170,16 +177,18 @@ def _guard(panel: Any, trace: Trace, step: float) -> None:
         spans = [(t, step) for t in time[happened]]
         panel.broken_barh(spans, (level - 0.32, 0.64), color=colour, lw=0, zorder=2)
     panel.set_ylim(-0.6, 1.6)
-    names = [f"changes ({np.mean(acted & ~fell_back):.0%})", f"fallback ({fell_back.mean():.0%})"]
+    shares = (100 * np.mean(acted & ~fell_back), 100 * np.mean(fell_back))
+    names = [f"{what} {share:.0f} %" for what, share in zip(WORDS, shares, strict=True)]
     panel.set_yticks([1, 0], names)
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(axis="y", length=0)
-    panel.set_ylabel("guard")
+    _title(panel, "guard, share of the steps", "")
 
 
 def _legend(figure: Any, panel: Any, traces: Sequence[Trace]) -> None:
-    handles = [line for line in panel.get_lines() if line.get_color() in (OURS, PID)]
+    lines = [line for line in panel.get_lines() if line.get_color() in (OURS, PID)]
+    handles = [line for line in lines if len(line.get_xdata()) > 1]
     names = [f"{traces[0].policy} behind its guard"]
     names += [f"PID {trace.policy} on the same start" for trace in traces[1:]]
     figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from neorl_train._intervals import Estimate
 
-MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 
 def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
@@ -35,12 +35,12 @@ def fixed(value: float, digits: int) -> str:
 
 def interval(estimate: Estimate, digits: int) -> str:
     """``[low, high]``."""
-    return f"[{fixed(estimate.low, digits)}, {fixed(estimate.high, digits)}]"
+    return f"[{fixed(estimate.low, digits)},{NBSP}{fixed(estimate.high, digits)}]"
 
 
 def with_interval(estimate: Estimate, digits: int) -> str:
     """``value [low, high]``."""
-    return f"{fixed(estimate.value, digits)} {interval(estimate, digits)}"
+    return f"{fixed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
 
 
 def signed(value: float, digits: int) -> str:
@@ -55,15 +55,15 @@ def percent(share: float) -> str:
         return DASH
     value = 100 * share
     if value in (0, 100):
-        return f"{value:.0f} %"
+        return f"{value:.0f}{NBSP}%"
     if value < 0.1:
-        return "< 0.1 %"
-    return f"{value:.1f} %" if value < 99.95 else "> 99.9 %"
+        return f"<{NBSP}0.1{NBSP}%"
+    return f"{value:.1f}{NBSP}%" if value < 99.95 else f">{NBSP}99.9{NBSP}%"
 
 
 def share_interval(share: Estimate) -> str:
     """A share with its interval in per cent."""
-    return f"{percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
+    return f"{percent(share.value)}{NBSP}[{percent(share.low)},{NBSP}{percent(share.high)}]"
 
 
 def listed(names: Sequence[str]) -> str:

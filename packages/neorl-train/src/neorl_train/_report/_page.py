@@ -111,7 +111,7 @@ def _why(inputs: Inputs) -> Html:
 
 def _simulated(inputs: Inputs) -> list[tuple[str, str, Html]]:
     return [
-        ("trends", "Two episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
+        ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
         ("starts", "On every start", pictures.start_picture(inputs)),
         ("costs", "Return against cost", pictures.cost_picture(inputs)),
         ("acts", "Who acts", pictures.acting_picture(inputs)),
@@ -140,4 +140,5 @@ def _pooled(inputs: Inputs) -> Html:
 def _numbers(inputs: Inputs) -> Html:
     tables = inputs.evaluation.tables
     costs = [results.cost_table(tables, j) for j in range(tables.spec.n_cost)]
-    return joined([results.return_table(tables), *costs])
+    endings = [results.ending_table(tables)] if inputs.simulated else []
+    return joined([results.return_table(tables), *endings, *costs])

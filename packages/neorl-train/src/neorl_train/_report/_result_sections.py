@@ -1,6 +1,6 @@
 """The tables: every policy and every classical controller, with intervals and units."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from neorl_train._evaluate_tables import CostCell, PolicyRow, PooledRow, ResultTables
 from neorl_train._report._html import Column, Content, Group, Html, joined, paragraph, table, tag
@@ -28,9 +28,9 @@ def display(row: PolicyRow, tables: ResultTables) -> Html:
     """Name of a policy as people know it, with its part in the verdict."""
     name = f"PID {row.name}" if row.role == "classical" else row.name
     if row.role == "log":
-        name = "log, as recorded"
+        name = "recorded log"
     if row.role == "behaviour":
-        name = "the same behaviour, re-run on the common starts"
+        name = "behaviour, re-run"
     notes = []
     if row.name == tables.candidate and row.guarded:
         notes.append("candidate")
@@ -53,65 +53,80 @@ def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
 
 
 def return_table(tables: ResultTables) -> Html:
-    """Return, gain over the reference, length, success, trips, and who acted."""
+    """Return, gain over the reference, spread and length."""
     unit = tables.reward_unit
     simulated = bool(tables.environment)
     columns = [
         Column("Policy", align="left"),
         Column("Guard", align="left"),
         Column("Return", f"{unit}, mean [95 %]"),
-        Column("Spread", f"{unit}, std; min to max"),
+        *([Column(f"Gain over PID {tables.reference}", f"{unit}, paired [95 %]")] * simulated),
+        Column("Std", unit),
+        Column("Least", unit),
+        Column("Most", unit),
+        Column("Length", "steps, mean [95 %]"),
+        Column("Std", "steps"),
     ]
-    if simulated:
-        columns.append(Column(f"Gain over PID {tables.reference}", f"{unit}, paired [95 %]"))
-    columns.append(Column("Length", "steps, mean \N{PLUS-MINUS SIGN} std"))
-    if simulated:
-        columns += [
-            Column("Success", "of episodes"),
-            Column("Trips", "episodes"),
-            Column("Guard changed", "of steps"),
-            Column("Fallback", "of steps"),
-        ]
     digits = decimals(row.returns for row in tables.rows)
-    rows: list[Sequence[Content] | Group] = [
-        row if isinstance(row, Group) else _return_cells(row, tables, digits, simulated)
-        for row in grouped(tables.rows)
-    ]
-    caption = (
-        f"Return of an episode, from {tables.n_starts} common starts (the recorded log from its "
-        "own episodes)."
+    rows = _listed(tables, lambda row: _return_cells(row, tables, digits))
+    where = (
+        f"from {tables.n_starts} common starts; the recorded log from its own episodes"
         if simulated
-        else "Return of an episode of the log."
+        else "of the log"
     )
-    return table(caption, columns, rows)
+    return table(f"Return of an episode, {where}.", columns, rows)
 
 
-def _return_cells(
-    row: PolicyRow, tables: ResultTables, digits: int, simulated: bool
-) -> list[Content]:
-    spread = (
-        f"{fixed(row.return_std, digits)}; {fixed(row.return_min, 1)} to {fixed(row.return_max, 1)}"
-    )
-    cells: list[Content] = [
-        display(row, tables),
-        "yes" if row.guarded else "no",
+def _listed(
+    tables: ResultTables, cells: Callable[[PolicyRow], Sequence[Content]]
+) -> list[Sequence[Content] | Group]:
+    return [row if isinstance(row, Group) else cells(row) for row in grouped(tables.rows)]
+
+
+def _named(row: PolicyRow, tables: ResultTables) -> list[Content]:
+    return [display(row, tables), "yes" if row.guarded else "no"]
+
+
+def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Content]:
+    gain, steps = row.difference, decimals([row.length], most=1)
+    paired = DASH if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+    return [
+        *_named(row, tables),
         with_interval(row.returns, digits),
-        spread,
+        *([paired] * bool(tables.environment)),
+        fixed(row.return_std, digits),
+        fixed(row.return_min, digits),
+        fixed(row.return_max, digits),
+        with_interval(row.length, max(steps, 1)),
+        f"{row.length_std:.1f}",
     ]
-    if simulated:
-        gain = row.difference
-        cells.append(
-            DASH if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
-        )
-    cells.append(f"{row.length.value:.1f} \N{PLUS-MINUS SIGN} {row.length_std:.1f}")
-    if simulated:
-        cells += [
-            DASH if row.success is None else percent(row.success.value),
-            DASH if row.trips is None else f"{row.n_trips} of {row.n_episodes}",
-            percent(row.filtered) if row.guarded else DASH,
-            percent(row.fallback) if row.guarded else DASH,
-        ]
-    return cells
+
+
+def ending_table(tables: ResultTables) -> Html:
+    """How episodes ended, how many kept every limit, and how often the guard acted."""
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column("Success", "of episodes [95 %]"),
+        Column("Trips", "episodes"),
+        Column("Kept every limit", "of episodes [95 %]"),
+        Column("Guard changed", "of steps"),
+        Column("Fallback acted", "of steps"),
+    ]
+    caption = "How the episodes ended. Exact intervals (Clopper-Pearson) of the counted shares."
+    return table(caption, columns, _listed(tables, lambda row: _ending_cells(row, tables)))
+
+
+def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
+    trips = f"{row.n_trips} of {row.n_episodes}"
+    return [
+        *_named(row, tables),
+        DASH if row.success is None else share_interval(row.success),
+        DASH if row.trips is None else tag("span", trips, class_="fails") if row.n_trips else trips,
+        share_interval(row.satisfied),
+        percent(row.filtered) if row.guarded else DASH,
+        percent(row.fallback) if row.guarded else DASH,
+    ]
 
 
 def cost_table(tables: ResultTables, position: int) -> Html:
@@ -130,10 +145,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
     ]
     cells = [row.costs[position] for row in tables.rows]
     digits = decimals((cell.limited for cell in cells), most=3)
-    rows: list[Sequence[Content] | Group] = [
-        row if isinstance(row, Group) else _cost_cells(row, row.costs[position], tables, digits)
-        for row in grouped(tables.rows)
-    ]
+    rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
         f"Cost {channel.name}: limit {channel.limit:g} ({channel.unit}) per {channel.per}. The "
         "chance of a violation is an exact interval (Clopper-Pearson) of the counted share."
@@ -144,8 +156,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
 def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: int) -> list[Content]:
     count = f"{cell.violations} of {row.n_episodes}"
     return [
-        display(row, tables),
-        "yes" if row.guarded else "no",
+        *_named(row, tables),
         with_interval(cell.limited, digits),
         fixed(cell.largest, digits),
         tag("span", count, class_="fails") if cell.violations else count,
@@ -157,41 +168,40 @@ def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: in
 def pooled_table(tables: ResultTables) -> Html:
     """All seeds of each algorithm against the logged behaviour and the reference."""
     unit = tables.reward_unit
-    costs = [
-        Column(f"Cost {channel.name}", f"{channel.unit}, upper bound ours / theirs")
-        for channel in tables.spec.cost
-    ]
     columns = [
         Column("Seeds of", align="left"),
         Column("Guard", align="left"),
         Column("Against", align="left"),
         Column("Gain, these seeds", f"{unit}, paired [95 %]"),
-        Column("Gain, fresh seeds", f"{unit}, [95 %]"),
-        Column("Each seed", unit),
-        *costs,
+        Column("Gain, fresh seeds", f"{unit} [95 %]"),
+        *(
+            Column(f"Cost {channel.name}", f"{channel.unit}; at most: ours, theirs")
+            for channel in tables.spec.cost
+        ),
         Column("Better", align="left"),
     ]
     digits = decimals(row.difference for row in tables.pooled)
-    rows: list[Sequence[Content] | Group] = [_pooled_cells(row, digits) for row in tables.pooled]
+    order = sorted(tables.pooled, key=lambda row: (row.against_role, row.group, row.guarded))
     return table(
-        "Pooled seeds, start by start. Better means: the interval of the gain (these seeds) lies "
-        "above zero, and no cost's upper bound lies above the other side's.",
+        "Pooled seeds, start by start; below each gain that of every seed alone. Better means: the "
+        "interval of the gain (these seeds) lies above zero, and no cost's upper bound lies above "
+        "the other side's.",
         columns,
-        rows,
+        [_pooled_cells(row, digits) for row in order],
     )
 
 
 def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
     against = f"PID {row.against}" if row.against_role == "classical" else row.against
-    fresh = row.fresh_seeds
+    gain = f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}"
+    seeds = " ".join(signed(seed.value, digits) for seed in row.each_seed)
     return [
         f"{row.group} ({len(row.seeds)})",
         "yes" if row.guarded else "no",
         against,
-        f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}",
-        DASH if fresh is None else interval(fresh, digits),
-        ", ".join(signed(seed.value, digits) for seed in row.each_seed),
-        *(f"{cost.ours.high:.4g} / {cost.theirs.high:.4g}" for cost in row.costs),
+        joined([gain, tag("span", seeds, class_="detail")]),
+        DASH if row.fresh_seeds is None else interval(row.fresh_seeds, digits),
+        *(f"{cost.ours.high:.3g}, {cost.theirs.high:.3g}" for cost in row.costs),
         tag("span", "yes", class_="holds") if row.better else "no",
     ]
 
