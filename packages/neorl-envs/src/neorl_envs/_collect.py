@@ -95,14 +95,18 @@ def collect_log(
 def _stacked(tunings: Mapping[str, PID]) -> PID:
     if not tunings:
         raise ValueError("collect_log needs at least one tuning, got none")
-    first = next(iter(tunings.values()))
+    first = _form(next(iter(tunings.values())))
     for name, tuning in tunings.items():
-        if jax.tree.structure(tuning) != jax.tree.structure(first):
+        if _form(tuning) != first:
             raise ValueError(
                 f"tuning {name!r} has other loops than {next(iter(tunings))!r}; the tunings of "
                 "one log may differ in numbers only"
             )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *tunings.values())
+
+
+def _form(tuning: PID) -> tuple:
+    return jax.tree.structure(tuning), [leaf.shape for leaf in jax.tree.leaves(tuning)]
 
 
 def _episodes_needed(alive: np.ndarray, n_steps: int, n_tunings: int) -> int:

@@ -33,5 +33,5 @@ def make(name: str) -> Any:
         return ENVIRONMENTS[name]()
     by_lower = {known.lower(): known for known in ENVIRONMENTS}
     near = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.0)
-    hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
-    raise ValueError(f"unknown environment {name!r}{hint} Known: {', '.join(ENVIRONMENTS)}")
+    hint = f"did you mean {by_lower[near[0]]!r}? " if near else ""
+    raise ValueError(f"unknown environment {name!r}; {hint}known: {', '.join(ENVIRONMENTS)}")

@@ -1,0 +1,176 @@
+"""The plant log: what operators do, what is recorded, and that it can be made again."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import highs, lows
+from neorl_envs import ChemicalReactor, Dataset, collect_log
+from neorl_envs._operators import attend, in_manual, moved_setpoint, start_shift
+
+
+def test_the_log_is_whole_episodes_of_every_tuning_in_turn(
+    env: ChemicalReactor, log: Dataset
+) -> None:
+    assert log.n_rows >= 1000
+    assert log.n_episodes % 4 == 0
+    assert log.behaviour is not None
+    np.testing.assert_array_equal(log.behaviour, np.arange(log.n_episodes) % 4)
+    assert log.attributes["behaviours"] == list(env.tunings())
+    rows: Any = log.transitions
+    ends = log.episode_ends - 1
+    np.testing.assert_array_equal(np.flatnonzero(rows.terminated | rows.truncated), ends)
+    np.testing.assert_array_equal(rows.obs[log.episode_starts, 11], 0.0)  # batch time
+    inside = np.setdiff1d(np.arange(log.n_rows), ends)
+    np.testing.assert_array_equal(rows.next_obs[inside], rows.obs[inside + 1])
+    # The last observation is the episode's own: the batch is complete, not begun.
+    assert (rows.next_obs[ends[rows.terminated[ends]], 7] > 20_400).all()
+
+
+def test_recorded_actions_are_what_the_plant_received(env: ChemicalReactor, log: Dataset) -> None:
+    """Replaying a log's actions in the pure environment applies exactly those actions."""
+    rows: Any = log.transitions
+    low, high = np.float32(lows(env.spec.action)), np.float32(highs(env.spec.action))
+    assert ((rows.action >= low) & (rows.action <= high)).all()
+    params = env.default_params("clean")
+
+    def step(state: Any, action: Any) -> Any:
+        state, answer = env.step(params, state, action, jax.random.key(0))
+        return state, answer.applied
+
+    replay = jax.jit(lambda state, actions: jax.lax.scan(step, state, actions)[1])
+    state, _ = env.reset(params, jax.random.key(0))
+    longest = int(log.episode_lengths.max())
+    for index in range(log.n_episodes):
+        action = np.asarray(log.episode(index).action)
+        padded = np.pad(action, ((0, longest - len(action)), (0, 0)), mode="edge")
+        np.testing.assert_array_equal(replay(state, padded)[: len(action)], action)
+
+
+def test_a_longer_log_begins_with_the_shorter_one(env: ChemicalReactor, log: Dataset) -> None:
+    short = collect_log(env, n_steps=1, key=jax.random.key(3))
+    assert short.n_episodes == 4
+    for ours, theirs in zip(short.transitions, log.transitions, strict=True):
+        np.testing.assert_array_equal(ours, theirs[: short.n_rows])
+    again = collect_log(env, n_steps=1000, key=jax.random.key(3))
+    assert again.content_hash == log.content_hash
+    other = collect_log(env, n_steps=1, key=jax.random.key(4))
+    assert other.content_hash != short.content_hash
+
+
+def test_every_channel_is_excited_and_the_file_says_how(log: Dataset) -> None:
+    excitation = log.attributes["excitation"]
+    assert [c["channel"] for c in excitation["channels"]] == ["feed", "T_in_M", "T_in_EK"]
+    assert [c["prbs_amplitude"] for c in excitation["channels"]] == [3000.0, 3.0, 3.0]
+    for channel in excitation["channels"]:
+        assert channel["prbs_mean_dwell_s"] == 500.0
+        assert 0.8 < channel["prbs_share_of_steps"] < 1
+        assert 0 < channel["manual_share_of_steps"] < 0.2
+        share = channel["prbs_share_of_steps"] + channel["manual_share_of_steps"]
+        assert share == pytest.approx(1)
+    assert excitation["manual_hold_s"] == [300.0, 1800.0]
+    assert excitation["setpoint_share_of_steps"] > 0.5
+    assert log.attributes["provenance"]["key"] == [0, 3]
+    assert log.attributes["provenance"]["episodes"] == log.n_episodes
+
+
+def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
+    with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
+        collect_log(env, n_steps=0, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="at least one tuning, got none"):
+        collect_log(env, {}, key=jax.random.key(0))
+    tunings = env.tunings()
+    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, tunings["106/3000"])
+    with pytest.raises(ValueError, match="'odd' has other loops than '100/1500'"):
+        collect_log(env, {"100/1500": tunings["100/1500"], "odd": odd}, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def shift(env: ChemicalReactor) -> Any:
+    """20,000 steps of operators who see a calm plant, then a plant outside its watched range."""
+    plan = env.operator_plan()
+    calm = jnp.zeros(12).at[0].set(363.15)
+
+    def step(state: Any, row: Any) -> Any:
+        key, hot = row
+        obs = calm.at[0].add(jnp.where(hot, 10.0, 0.0))
+        state, manual, signal = attend(plan, state, obs, key)
+        return state, (state, manual, signal, in_manual(plan, state))
+
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    hot = jnp.arange(20_000) >= 18_000
+    state = start_shift(plan, jax.random.key(1))
+    return plan, jax.tree.map(np.asarray, jax.jit(jax.lax.scan, static_argnums=0)(
+        step, state, (keys, hot)
+    )[1])  # fmt: skip
+
+
+def runs(flags: np.ndarray) -> np.ndarray:
+    """Lengths of the runs of equal values."""
+    change = np.flatnonzero(np.diff(flags) != 0)
+    return np.diff(np.concatenate([[-1], change, [len(flags) - 1]]))
+
+
+def test_the_binary_signal_has_its_amplitude_and_dwell(shift: Any) -> None:
+    plan, (state, manual, signal, _) = shift
+    for i, amplitude in enumerate(np.asarray(plan.amplitude)):
+        assert set(np.abs(signal[:, i])) == {0.0, amplitude}
+        np.testing.assert_array_equal(signal[:, i] == 0, manual[:, i])
+        assert runs(state.sign[:, i]).mean() == pytest.approx(10, rel=0.1)
+        assert np.mean(state.sign[:, i]) == pytest.approx(0, abs=0.1)
+    # One channel does not predict another.
+    assert np.abs(np.corrcoef(state.sign.T) - np.eye(3)).max() < 0.1
+
+
+def test_manual_holds_last_5_to_30_minutes_one_channel_at_a_time(shift: Any) -> None:
+    plan, (state, manual, _, again) = shift
+    np.testing.assert_array_equal(manual, again)
+    calm = manual[:18_000]
+    assert calm.sum(axis=1).max() == 1
+    held = calm.any(axis=1)
+    lengths = runs(held)[0 if held[0] else 1 :: 2]
+    whole = lengths[:-1]  # the last may be cut
+    assert whole.min() >= 6  # 300 s
+    assert (whole <= 72).all()  # a hold of at most 36 steps, perhaps directly followed by another
+    assert (whole <= 36).mean() > 0.7
+    assert (calm.sum(axis=0) > 500).all()  # every channel
+    assert np.asarray(plan.hold_longest) == 36
+    # Handed back at once when the plant leaves its range, and not taken again.
+    assert not manual[18_000:].any()
+    assert not state.left[18_000:].any()
+
+
+def test_set_points_step_together_and_stay_below_their_limit(
+    env: ChemicalReactor, shift: Any
+) -> None:
+    plan, (state, *_) = shift
+    offset = state.offset
+    np.testing.assert_array_equal(offset[:, 1], offset[:, 2])  # both loops hold one temperature
+    assert (offset[:, 0] != offset[:, 1]).any()
+    assert np.abs(offset).max() <= 1
+    changes = np.any(np.diff(offset, axis=0) != 0, axis=1).mean()
+    assert changes == pytest.approx(1 / 30, rel=0.2)
+    fast = env.tunings()["108/3000"].setpoint
+    last = jax.tree.map(lambda leaf: jnp.asarray(leaf[-1]), state)
+    for part in (-1.0, 1.0):
+        full = last._replace(offset=jnp.full(3, part))
+        moved = np.asarray(moved_setpoint(plan, full, fast))
+        assert moved[0] <= 381.15 + 1e-3
+        np.testing.assert_allclose(moved[1:], 363.15 + part, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: ChemicalReactor) -> None:
+    log = collect_log(env, n_steps=100_000, key=jax.random.key(0))
+    assert 100_000 <= log.n_rows < 102_000
+    rows: Any = log.transitions
+    assert not rows.truncated.any()  # every batch was finished
+    assert (log.episode_returns() > 50).all()  # and none tripped
+    assert (log.episode_costs()[:, 1] == 0).all()  # nobody came near the pressure limit
+    by_tuning = [log.episode_returns()[log.behaviour == i].mean() for i in range(4)]
+    assert by_tuning == sorted(by_tuning)
+    costs = [log.episode_costs()[log.behaviour == i, 0].mean() for i in range(4)]
+    assert costs == sorted(costs)

@@ -1,0 +1,193 @@
+"""The shells around the pure environment."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import neorl_envs
+from neorl_core import unit_interval
+from neorl_envs import ChemicalReactor, gymnax
+
+NAME, PHYSICAL = "neorl/ChemicalReactor-v0", "neorl/ChemicalReactor-physical-v0"
+
+
+def random_episode(env: gymnasium.Env, seed: int, steps: int = 20) -> np.ndarray:
+    obs, _ = env.reset(seed=seed)
+    rng = np.random.default_rng(0)
+    seen = [obs]
+    for _ in range(steps):
+        obs, reward, *_ = env.step(rng.uniform(-1, 1, 3).astype(np.float32))
+        seen.append(np.append(obs, reward))
+    return np.concatenate(seen)
+
+
+def test_the_checker_passes_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make(NAME)
+        check_env(env.unwrapped)
+    assert env.observation_space.shape == (12,)
+    assert env.action_space.shape == (3,)
+    assert (env.action_space.low == -1).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*symmetric and normalized:UserWarning")
+def test_the_physical_shell_passes_with_its_one_expected_warning() -> None:
+    env = gymnasium.make(PHYSICAL)
+    check_env(env.unwrapped, skip_render_check=True)
+    assert env.action_space.high[0] == 30_000.0
+
+
+def test_equal_seeds_give_equal_episodes() -> None:
+    env = gymnasium.make(NAME)
+    first = random_episode(env, 7)
+    np.testing.assert_array_equal(first, random_episode(env, 7))
+    np.testing.assert_array_equal(first, random_episode(gymnasium.make(NAME), 7))
+    assert (first != random_episode(env, 8)).any()
+
+
+def test_a_second_reset_without_a_seed_is_reproducible_too() -> None:
+    def two_episodes() -> np.ndarray:
+        env = gymnasium.make(NAME)
+        env.reset(seed=1)
+        return env.reset()[0]
+
+    np.testing.assert_array_equal(two_episodes(), two_episodes())
+
+
+def test_it_is_the_pure_environment(env: ChemicalReactor) -> None:
+    """Given parameters and no noise, shell and pure functions show the same numbers."""
+    params = env.default_params("clean")
+    shell, raw = gymnasium.make(NAME), gymnasium.make(PHYSICAL)
+    first, _ = shell.reset(seed=0, options={"params": params})
+    raw.reset(seed=0, options={"params": params})
+    state, obs = env.reset(params, jax.random.key(0))
+    np.testing.assert_array_equal(first, obs)
+    scale = unit_interval(env.spec.action)
+    step = jax.jit(env.step)
+    for action in np.float32([[-0.5, 0.2, 0.1], [0.3, -1.0, 1.0], [1.0, 0.0, 0.0]]):
+        physical = scale.to_physical(jnp.asarray(action))
+        state, answer = step(params, state, physical, jax.random.key(0))
+        obs, reward, terminated, truncated, info = shell.step(action)
+        np.testing.assert_allclose(obs, answer.obs, rtol=1e-6)
+        np.testing.assert_allclose(raw.step(np.asarray(physical))[0], answer.obs, rtol=1e-6)
+        assert reward == pytest.approx(float(answer.reward), abs=1e-5)
+        assert (terminated, truncated) == (False, False)
+        np.testing.assert_allclose(info["cost"], answer.cost, atol=1e-5)
+        np.testing.assert_allclose(info["applied"], answer.applied, rtol=1e-6)
+        assert info["cost_sum"] == pytest.approx(float(answer.cost.sum()), abs=1e-5)
+        assert info["success"] is False
+        assert isinstance(info["band_margin"], float)
+
+
+def test_misuse_is_refused() -> None:
+    env = gymnasium.make(NAME).unwrapped
+    with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
+        env.step(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="render_mode must be None or 'rgb_array', got 'human'"):
+        neorl_envs._gymnasium.GymnasiumEnv("ChemicalReactor-v0", render_mode="human")
+    with pytest.raises(ValueError, match="preset must be"):
+        gymnasium.make(NAME, preset="dirty")
+    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+        gymnasium.make_vec(NAME, num_envs=0)
+
+
+def test_a_picture_of_the_episode() -> None:
+    env = gymnasium.make(NAME, render_mode="rgb_array")
+    env.reset(seed=0)
+    first = env.render()
+    for _ in range(5):
+        env.step(np.zeros(3, np.float32))
+    later = env.render()
+    assert isinstance(first, np.ndarray)
+    assert isinstance(later, np.ndarray)
+    assert first.shape == later.shape
+    assert first.dtype == np.uint8
+    assert (first != later).any()
+
+
+def test_the_vector_shell_resets_in_the_same_step_and_keeps_the_last_observation() -> None:
+    n = 64
+    env = gymnasium.make_vec(NAME, num_envs=n)
+    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
+    counted = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
+    obs, _ = counted.reset(seed=5)
+    assert obs.shape == (n, 12)
+    assert len(np.unique(obs[:, 0])) > n // 2  # every plant has its own key
+    action = np.tile(np.float32([1.0, -1.0, -1.0]), (n, 1))  # as fast as the valve allows
+    lengths = np.zeros(n, int)
+    for t in range(140):
+        before = obs
+        obs, reward, terminated, truncated, info = counted.step(action)
+        over = terminated | truncated
+        assert obs.dtype == np.float32
+        assert reward.dtype == np.float64
+        assert ("final_obs" in info) == over.any()
+        if over.any():
+            np.testing.assert_array_equal(info["_final_obs"], over)
+            # The batch that ended is complete in its last observation; the new one has begun.
+            assert (info["final_obs"][over][:, 7] > 20_400).all()
+            assert (obs[over][:, 7] < 100).all()
+            np.testing.assert_array_equal(obs[over][:, 11], 0.0)
+            np.testing.assert_array_equal(info["final_obs"][~over], obs[~over])
+            assert (info["episode"]["l"][over] == t + 1 - lengths[over]).all()
+            lengths[over] = t + 1
+        assert (obs[~over][:, 11] > before[~over][:, 11]).all()
+        assert info["cost"].shape == (n, 2)
+    assert (lengths > 0).all()
+
+
+def test_vector_seeds() -> None:
+    def some(seed: int) -> np.ndarray:
+        env = gymnasium.make_vec(NAME, num_envs=8)
+        obs, _ = env.reset(seed=seed)
+        return np.concatenate([obs, env.step(np.zeros((8, 3), np.float32))[0]])
+
+    np.testing.assert_array_equal(some(3), some(3))
+    assert (some(3) != some(4)).any()
+    env = gymnasium.make_vec(NAME, num_envs=2)
+    with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
+        env.step(np.zeros((2, 3), np.float32))
+
+
+def test_the_gymnax_signature(env: ChemicalReactor) -> None:
+    adapted = gymnax(env)
+    assert (adapted.name, adapted.num_actions) == ("ChemicalReactor-v0", 3)
+    params = adapted.default_params
+    obs, state = adapted.reset(jax.random.key(0), params)
+    assert obs.shape == (12,)
+    step = jax.jit(adapted.step)
+    key = jax.random.key(1)
+    obs, state, reward, terminated, truncated, info = step(key, state, jnp.zeros(3), params)
+    np.testing.assert_array_equal(obs, info["final_observation"])
+    assert reward.shape == terminated.shape == truncated.shape == ()
+    # At the end the observation is the next episode's, the final one is kept.
+    ending = state._replace(state=state.state._replace(time=jnp.asarray(299, jnp.int32)))
+    obs, after, _, terminated, truncated, info = step(key, ending, jnp.zeros(3), params)
+    assert bool(truncated)
+    assert not bool(terminated)
+    assert int(after.state.time) == 0
+    assert float(obs[11]) == 0.0
+    assert float(info["final_observation"][11]) > 4
+    assert set(info) > {"cost", "applied", "success"}
+
+
+def test_importing_registers_and_does_nothing_else() -> None:
+    code = (
+        "import sys, neorl_envs, gymnasium\n"
+        "assert 'neorl/ChemicalReactor-v0' in gymnasium.registry\n"
+        "assert 'neorl/ChemicalReactor-physical-v0' in gymnasium.registry\n"
+        "assert not {'matplotlib', 'tyro', 'neorl_envs._gymnasium'} & set(sys.modules)\n"
+        "import jax\n"
+        "jax.config.update('jax_num_cpu_devices', 2)\n"  # refused once a backend runs
+        "neorl_envs._registration.register_environments()\n"  # twice is no error
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
