@@ -148,6 +148,7 @@ def _usable_limits(constraints: ActionConstraints, dt: Array, dtype: jnp.dtype) 
     box_low, box_high, bad_box = _usable_ends(c.low.astype(dtype), c.high.astype(dtype))
     low, high = jnp.maximum(box_low, actuator_low), jnp.minimum(box_high, actuator_high)
     apart = low > high
+    sticks_out = (box_low < actuator_low) | (box_high > actuator_high)
     period = _flush(_finite_or_zero(dt))
     bad_period = ~jnp.isfinite(dt) | (period <= 0)
     period = jnp.maximum(period, 0)
@@ -160,20 +161,23 @@ def _usable_limits(constraints: ActionConstraints, dt: Array, dtype: jnp.dtype) 
         actuator_high=actuator_high,
         rise=rise,
         fall=fall,
-        bad=bad_actuator | bad_box | apart | bad_up | bad_down,
+        bad=bad_actuator | bad_box | sticks_out | bad_up | bad_down,
         bad_period=bad_period,
     )
 
 
 def _usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """An interval whose ends are finite: a malformed end is replaced by the largest number."""
+    """An interval with finite ends: the largest number for a malformed end, or two inverted."""
     largest = jnp.finfo(low.dtype).max
-    inverted = low > high
-    low_ok = jnp.isfinite(low) & ~inverted
-    high_ok = jnp.isfinite(high) & ~inverted
-    usable_low = jnp.where(low_ok, _flush(_finite_or_zero(low)), -largest)
-    usable_high = jnp.where(high_ok, _flush(_finite_or_zero(high)), largest)
-    return usable_low, usable_high, ~(low_ok & high_ok)
+    usable_low = jnp.where(jnp.isfinite(low), _flush(low), -largest)
+    usable_high = jnp.where(jnp.isfinite(high), _flush(high), largest)
+    inverted = usable_low > usable_high
+    bad = ~(jnp.isfinite(low) & jnp.isfinite(high)) | inverted
+    return (
+        jnp.where(inverted, -largest, usable_low),
+        jnp.where(inverted, largest, usable_high),
+        bad,
+    )
 
 
 def _usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
@@ -189,7 +193,8 @@ def _start_and_backup(limits: _Limits, previous: Array, fallback: Array) -> tupl
     """The action that the rate counts from, and the fallback action made admissible."""
     known = jnp.isfinite(previous)
     reachable = _clip(_flush(_finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
-    bounded = limits.high / 2 - limits.low / 2 < jnp.finfo(previous.dtype).max / 4
+    largest = jnp.finfo(previous.dtype).max
+    bounded = (limits.low > -largest) & (limits.high < largest)
     middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
     last_resort = jnp.where(known, reachable, middle)
     wanted = jnp.where(jnp.isfinite(fallback), _flush(_finite_or_zero(fallback)), last_resort)
