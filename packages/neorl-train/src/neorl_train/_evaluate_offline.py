@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
-from neorl_core import Policy
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import ConstantPolicy, Policy, Spec, StateFeedback, Transition, highs, lows
 from neorl_envs import Dataset
 from neorl_train._evaluate_episodes import recorded_episodes
 from neorl_train._evaluate_results import (
@@ -29,6 +32,7 @@ def evaluate_offline(
     *,
     dataset: Dataset,
     held_out: Dataset,
+    training: Transition,
     candidate: str,
     reason: str = NO_SIMULATOR,
 ) -> Evaluation:
@@ -38,6 +42,8 @@ def evaluate_offline(
         policies: Learned policies by name.
         dataset: The whole log.
         held_out: Episodes of it that no policy was trained on.
+        training: The rows that the policies were trained on; classical imitators are fitted to
+            them and stand beside the learned policies.
         candidate: Name of the policy that would be exported.
         reason: Why there is no simulation; part of the verdict.
 
@@ -47,7 +53,8 @@ def evaluate_offline(
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
     """
-    check_names(list(policies), candidate=candidate, taken=[LOG])
+    imitators = classical_imitators(training, dataset.spec)
+    check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
             f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
@@ -71,7 +78,29 @@ def evaluate_offline(
         results=(log,),
         traces=(),
         bands=(),
-        imitation=action_fits(policies, held_out),
+        imitation=action_fits({**imitators, **policies}, held_out),
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
     )
+
+
+def classical_imitators(rows: Transition, spec: Spec) -> dict[str, Policy]:
+    """What can be had without learning: the mean logged action, and the best linear feedback.
+
+    Args:
+        rows: Logged rows on the host.
+        spec: Gives the ranges of the actions.
+
+    Returns:
+        ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
+        observation, clipped to the range.
+    """
+    obs, action = np.asarray(rows.obs, np.float64), np.asarray(rows.action, np.float64)
+    middle, mean = obs.mean(axis=0), action.mean(axis=0)
+    slope = np.linalg.lstsq(obs - middle, action - mean, rcond=None)[0]
+    ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
+    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, middle, mean)]
+    return {
+        "mean action": ConstantPolicy(numbers[2]),
+        "linear feedback": StateFeedback(*numbers, *ends),
+    }

@@ -208,7 +208,11 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
         if environment is None:
             job.reporter.stage(f"comparing {len(policies)} policies with the log")
             evaluation = evaluate_offline(
-                policies, dataset=dataset, held_out=found.held_out, candidate=candidate
+                policies,
+                dataset=dataset,
+                held_out=found.held_out,
+                training=found.training.rows,
+                candidate=candidate,
             )
         else:
             starts = config.evaluation.starts
