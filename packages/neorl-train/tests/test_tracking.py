@@ -189,7 +189,7 @@ def test_trouble_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch)
         def broken(_):
             raise RuntimeError("database is\nlocked")
 
-        monkeypatch.setattr("neorl_train._mlflow.copy_to_mlflow", broken)
+        monkeypatch.setattr("neorl_train._mlflow.MlflowCopy", broken)
     tracker = MlflowTracker(run)
     tracker.follow()
     said = tracker.finish()

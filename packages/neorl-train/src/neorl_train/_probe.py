@@ -72,7 +72,7 @@ def held_out_distance(
     def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
         return policy(policy.initial_carry(), one, None)[1]
 
-    return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range))
+    return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range[None, :]))
 
 
 @jax.jit

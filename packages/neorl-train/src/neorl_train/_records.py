@@ -23,7 +23,7 @@ class Records:
 
     def write(self, line: dict[str, Any]) -> None:
         """Appends one line; it reaches the disk with the next :meth:`sync`."""
-        self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.write(_text(line))
 
     def sync(self) -> None:
         """Returns when all lines are on the disk."""
@@ -35,12 +35,48 @@ class Records:
         self._file.close()
 
     def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
-        """Drops all other lines, and a last one that was cut short."""
+        """Drops all other lines, and a last one that was cut short; a new file if any is."""
         self._file.close()
-        kept = [line for line in read_records(self.path) if wanted(line)]
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
-        write_text(self.path, text)
+        kept = [_text(line) for line in read_records(self.path) if wanted(line)]
+        if "".join(kept).encode() != self.path.read_bytes():
+            write_text(self.path, "".join(kept))
         self._file = self.path.open("a", encoding="utf-8")
+
+
+class RecordReader:
+    """Reads what was appended since the last time.
+
+    Args:
+        path: May be missing, which is an empty file.
+
+    Attributes:
+        restarted: Whether the file was replaced by another one, so that :meth:`new` began at
+            its beginning; set back by whoever took note.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file, self._offset = 0, 0
+        self.restarted = False
+
+    def new(self) -> list[dict[str, Any]]:
+        """The complete lines that were not there before.
+
+        Raises:
+            BadInputError: If one is damaged.
+        """
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            number = os.fstat(file.fileno()).st_ino
+            if number != self._file:
+                self._file, self._offset = number, 0
+                self.restarted = True
+            file.seek(self._offset)
+            complete, newline, _ = file.read().rpartition(b"\n")
+            self._offset += len(complete) + len(newline)
+        lines = complete.decode("utf-8", errors="replace").split("\n") if complete else []
+        return list(_parsed(self._path, lines))
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -59,8 +95,12 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    yield from _parsed(path, text.split("\n")[:-1])
+
+
+def _parsed(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, start=1):
         try:
             value = json.loads(line)
             if not isinstance(value, dict):
@@ -70,3 +110,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
                 f"{path}, line {number}: damaged; delete that line, or restore the file"
             ) from None
         yield value
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"

@@ -63,16 +63,16 @@ class MlflowTracker:
         return self._trouble
 
     def _work(self) -> None:
-        while not self._last.is_set() and not self._trouble:
-            self._more.wait()
-            self._more.clear()
-            self._copy()
-
-    def _copy(self) -> None:
-        from neorl_train._mlflow import copy_to_mlflow
-
         try:
-            copy_to_mlflow(self._run)
+            self._more.wait()
+            from neorl_train._mlflow import MlflowCopy
+
+            copy = MlflowCopy(self._run)
+            while not self._last.is_set():
+                self._more.wait()
+                self._more.clear()
+                copy.update()
+            copy.update()
         except Exception as error:
             self._trouble = (
                 f"tracking stopped ({one_line(error)[:200]}); the records are complete: "

@@ -1,0 +1,190 @@
+"""The main job from a log, or an environment, to a verdict; and every kind of bad log."""
+
+import json
+import re
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_core.testing import shared_data
+from neorl_envs import read_dataset, write_dataset
+from neorl_safety import constraints_from_dict
+from neorl_train import read_records
+from neorl_train._cli import main
+
+QUICK = [
+    "--training.algorithms", "bc", "iql",
+    "--training.seeds", "3", "5",
+    "--training.updates", "40",
+    "--training.block", "20",
+    "--checkpoints.interval", "20",
+    "--algorithms.bc.hidden", "8",
+    "--algorithms.iql.hidden", "8",
+    "--output.no-tracking",
+    "--quiet",
+]  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _read(run, name):
+    return json.loads((run / name).read_text())
+
+
+def _check_files(run, environment):
+    record = _read(run, "run.json")
+    assert record["status"] == "finished"
+    assert record["error"] == ""
+    assert record["program_form"].startswith("one program per seed")
+    assert record["timings"]["moments"]["end of the first block"] > 0
+    names = {path.name for path in (run / "policies").iterdir()}
+    assert names == {
+        *(f"{name}-{seed}.safetensors" for name in ("bc", "iql") for seed in (3, 5)),
+        "fallback.safetensors",
+    }
+    artefact = load_policy(run / "policies" / "iql-3.safetensors")
+    assert len(artefact.probe_obs) >= 32
+    assert artefact.metadata["dataset_hash"] == record["dataset"]["content_hash"]
+    assert artefact.metadata["hyperparameters"]["hidden"] == [8]
+    assert record["policies"]["iql-3.safetensors"] == artefact.digest
+    assert constraints_from_dict(_read(run, "constraints.json")).n_action == artefact.spec.n_action
+    assert _read(run, "verdict.json")["candidate"] == "policies/iql-3.safetensors"
+    assert (run / "report.html").stat().st_size > 1000
+    blocks = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "block"]
+    steps = [(n["algorithm"], n["seed"], n["step"]) for n in blocks]
+    assert steps == [(n, s, k) for n in ("bc", "iql") for k in (20, 40) for s in (3, 5)]
+    probes = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "probe"]
+    assert len(probes) == 8
+    assert all(("plant_return" in line["metrics"]) == environment for line in probes)
+
+
+@pytest.mark.slow
+def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
+    words = ["run", *QUICK, "--data.steps", "1500", "--evaluation.starts", "4"]
+    assert main(words) == 0
+    run = here / "runs" / "0001"
+    _check_files(run, environment=True)
+    said = capsys.readouterr().out
+    assert said.rstrip().splitlines()[-1].endswith(str(run / "report.html"))
+    assert "[penalty]\ntemperature = " in (run / "config.toml").read_text()
+    assert _read(run, "verdict.json")["verdict"] in ("deploy", "do not deploy")
+    assert read_dataset(run / "dataset.h5").n_rows >= 1500
+    log = (run / "dataset.h5").stat().st_ino
+    assert main([*words, "--timings"]) == 0
+    again = here / "runs" / "0002"
+    assert (again / "dataset.h5").stat().st_ino == log
+    digests = [_read(one, "run.json")["policies"].keys() for one in (run, again)]
+    assert digests[0] == digests[1]
+    assert "end of the first block" in capsys.readouterr().out
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert "ChemicalReactor-v0" in listed
+    assert "td3_bc" in listed
+    assert listed.count("finished") == 2
+    assert main(["inspect", "runs/0001"]) == 0
+    assert "2 of 2 policies" in capsys.readouterr().out
+    assert main(["report", "runs/0001"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(str(run / "report.html"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["DMSD-high-20000-val.npz", "Simglucose-high-20000-val.npz"])
+def test_third_party_data_ends_in_cannot_tell(here, capsys, name):
+    path = shared_data("neorl2", name)
+    assert main(["run", *QUICK, "--data.source", str(path)]) == 0
+    run = here / "runs" / "0001"
+    _check_files(run, environment=False)
+    verdict = _read(run, "verdict.json")
+    assert verdict["verdict"] == "cannot tell"
+    assert "simulator" in verdict["reason"]
+    record = _read(run, "run.json")["dataset"]
+    assert record["file"] == str(path)
+    assert record["rows"] == read_dataset(path).n_rows
+    assert "cannot tell" in capsys.readouterr().out
+
+
+def _columns(path, **changes):
+    """A dataset file with some columns replaced, or removed where ``None``."""
+    with h5py.File(path, "r+") as file:
+        for name, column in changes.items():
+            del file[name]
+            if column is not None:
+                file[name] = column
+
+
+def _truncate(path):
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 2 // 3])
+
+
+BAD = {
+    "missing": (lambda path: path.unlink(), "no such file"),
+    "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
+    "unrecognised": (
+        lambda path: path.write_bytes(b"tag,value\n1,2\n"),
+        "expected an HDF5 dataset",
+    ),
+    "truncated": (_truncate, "truncated|damaged"),
+    "reward with NaN": (
+        lambda path: _columns(path, reward=np.full(120, np.nan, np.float32)),
+        "reward.*nan",
+    ),
+    "wrong shape": (
+        lambda path: _columns(path, action=np.zeros((120, 3), np.float32)),
+        "action.*3",
+    ),
+    "wrong length": (lambda path: _columns(path, reward=np.zeros(7, np.float32)), "reward"),
+    "no terminated": (lambda path: _columns(path, terminated=None), "terminated"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot read it"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_log_is_one_line_and_leaves_nothing(here, capsys, make_log, kind):
+    path = here / "log.h5"
+    write_dataset(path, make_log())
+    damage, message = BAD[kind]
+    damage(path)
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("neorl-train: log.h5")
+    assert said.err.count("\n") == 1
+    assert re.search(message, said.err), said.err
+    assert not (here / "runs").exists()
+
+
+def test_a_bad_archive_is_one_line(here, capsys):
+    with zipfile.ZipFile(here / "log.npz", "w") as archive:
+        archive.writestr("obs.npy", b"not an array")
+    assert main(["run", *QUICK, "--data.source", "log.npz"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_cost_without_a_declared_penalty_is_refused(here, capsys, make_log):
+    write_dataset(here / "log.h5", make_log(n_cost=2))
+    words = ["run", *QUICK, "--data.source", "log.h5"]
+    assert main([*words, "--penalty", "cost_0", "1"]) == 2
+    assert "penalty.cost_1 is not declared; say what one unit" in capsys.readouterr().err
+    assert not (here / "runs").exists()
+
+
+def test_a_log_without_a_trip_is_valid_and_said(here, capsys, make_log):
+    write_dataset(here / "log.h5", make_log(n_cost=2))
+    penalty = ["--penalty", "cost_0", "1", "cost_1", "0"]
+    assert main(["run", *QUICK, "--data.source", "log.h5", *penalty]) == 0
+    assert "no row is terminated; every episode was truncated" in capsys.readouterr().err
+    _check_files(here / "runs" / "0001", environment=False)
+
+
+def test_a_log_of_one_episode_cannot_be_split(here, capsys, make_log):
+    write_dataset(here / "log.h5", make_log(episodes=1))
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
+    assert "at least two episodes" in capsys.readouterr().err
+    assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
