@@ -6,8 +6,6 @@ from neorl_core import Transition
 from neorl_envs import ChemicalReactor, Dataset
 from neorl_envs.render import picture, png, trends
 
-pytest.importorskip("matplotlib")
-
 
 def test_trends_show_limits_inputs_and_costs(env: ChemicalReactor, log: Dataset) -> None:
     figure = trends(env.spec, log.episode(0), bands=env.bands(), title="100/1500")

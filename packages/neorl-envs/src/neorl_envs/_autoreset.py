@@ -75,6 +75,12 @@ def autoreset(env: Any, *, preset: str = "plant", spread: float | None = None) -
 
     Returns:
         An environment of the same contract.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = autoreset(neorl_envs.make("ChemicalReactor-v0"), spread=0.15)
+        >>> env.spec.horizon
+        300
     """
     return AutoReset(env, preset, spread)
 

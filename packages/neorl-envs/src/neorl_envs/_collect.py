@@ -72,6 +72,13 @@ def collect_log(
     Raises:
         ValueError: If ``n_steps`` is below one, there is no tuning, or the tunings differ in
             more than numbers.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = neorl_envs.make("ChemicalReactor-v0")
+        >>> log = collect_log(env, n_steps=100_000, key=jax.random.key(0))  # doctest: +SKIP
+        >>> log.n_episodes, log.attributes["behaviours"]  # doctest: +SKIP
+        (644, ['100/1500', '106/1500', '106/3000', '108/3000'])
     """
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")

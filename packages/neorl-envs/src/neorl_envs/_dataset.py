@@ -173,6 +173,28 @@ def dataset_from_columns(
     Raises:
         DatasetError: If a column has another shape than the specification and the other columns
             say, or a number is not finite; column, row, expected and actual are named.
+
+    Example:
+        >>> from neorl_core import Channel
+        >>> spec = Spec(
+        ...     obs=(Channel("level", "m", 0.0, 2.0),),
+        ...     action=(Channel("valve", "%", 0.0, 100.0),),
+        ...     cost=(),
+        ...     dt=60.0,
+        ...     horizon=10,
+        ... )
+        >>> level = np.array([[1.0], [1.1], [1.2]])
+        >>> log = dataset_from_columns(
+        ...     spec,
+        ...     obs=level,
+        ...     action=np.array([[40.0], [45.0], [50.0]]),
+        ...     reward=np.zeros(3),
+        ...     next_obs=level + 0.1,
+        ...     terminated=np.array([False, True, False]),
+        ...     truncated=np.zeros(3, bool),
+        ... )
+        >>> log.episode_lengths.tolist(), log.transitions.next_action[:, 0].tolist()
+        ([2, 1], [45.0, 0.0, 0.0])
     """
     n_rows = len(reward)
     cost = np.zeros((n_rows, 0)) if cost is None else cost

@@ -91,5 +91,12 @@ def gymnax(env: Any) -> Gymnax:
     Returns:
         An object with ``reset(key, params)`` and ``step(key, state, action, params)``; jit and
         vmap are the caller's.
+
+    Example:
+        >>> import neorl_envs
+        >>> adapted = gymnax(neorl_envs.make("ChemicalReactor-v0"))
+        >>> obs, state = adapted.reset(jax.random.key(0))
+        >>> obs.shape, adapted.num_actions
+        ((12,), 3)
     """
     return Gymnax(env)

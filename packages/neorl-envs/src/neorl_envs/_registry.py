@@ -13,7 +13,12 @@ ENVIRONMENTS: Mapping[str, Callable[[], Any]] = {
 
 
 def environment_names() -> tuple[str, ...]:
-    """The names that :func:`make` knows."""
+    """The names that :func:`make` knows.
+
+    Example:
+        >>> environment_names()
+        ('ChemicalReactor-v0',)
+    """
     return tuple(ENVIRONMENTS)
 
 
@@ -28,6 +33,10 @@ def make(name: str) -> Any:
 
     Raises:
         ValueError: If the name is unknown; the nearest known one is given.
+
+    Example:
+        >>> make("ChemicalReactor-v0").spec.n_obs
+        12
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]()
