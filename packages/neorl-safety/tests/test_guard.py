@@ -181,6 +181,23 @@ def test_a_proposal_within_the_limits_passes_to_the_bit(guarded, network):
     np.testing.assert_array_equal(np.asarray(report.intervention)[untouched], 0)
 
 
+def test_policy_and_fallback_are_both_told_what_was_sent(spec, pid):
+    safe = guard(pid, action_constraints(spec), pid, spec.dt)
+    carry, _ = safe(safe.initial_carry(), jnp.array([1.1, 331.0]))
+    told = safe.sent(carry, jnp.array([20.0, 290.0]))
+    expected = pid.sent(carry.policy, jnp.array([20.0, 290.0]))
+    for part in (told.policy, told.fallback):
+        jax.tree.map(np.testing.assert_array_equal, part, expected)
+    assert not np.allclose(told.policy.integral, carry.policy.integral)
+
+
+def test_where_nothing_is_reported_the_last_action_counts_as_sent(guarded):
+    carry, first = guarded(guarded.initial_carry(), jnp.array([1.0, 330.0]))
+    np.testing.assert_array_equal(carry.previous, first)
+    _, second = guarded(carry, jnp.array([2.0, 400.0]))
+    assert (np.abs(second - first) <= STEP * (1 + 1e-5)).all()
+
+
 def test_an_unknown_sent_action_restarts_from_the_fallback(guarded):
     carry, _ = ROLL(guarded, calm_observations(), no_overrides())
     carry = guarded.sent(carry, jnp.full((2,), jnp.nan))
