@@ -145,7 +145,7 @@ ROWS = [
             Edge((np.asarray([0.0, -np.inf, 1.0, 1.0]), np.asarray([0.0, -np.inf, 2.0, 1.0]))),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3))),
+            Refusal("logits and other_logits must have one shape", (jnp.ones(2), jnp.ones(3))),
             Refusal("at least one choice", (jnp.ones(0), jnp.ones(0))),
         ],
     ),

@@ -97,9 +97,16 @@ ROWS = [
         refuses=[
             Refusal("last axis of samples", (jnp.ones(2), jnp.ones(2), jnp.ones(2))),
             Refusal("last axis of samples", (jnp.ones(2), jnp.ones((3, 2)), jnp.ones((3, 2)))),
-            Refusal("one shape", (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1)))),
+            Refusal(
+                "q_samples and log_density must have one shape",
+                (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1))),
+            ),
             Refusal("at least one sample", (jnp.ones(2), jnp.ones((2, 0)), jnp.ones((2, 0)))),
-            Refusal("temperature", (jnp.ones(2), jnp.ones((2, 3))), {"temperature": 0.0}),
+            Refusal(
+                "temperature must be finite and positive",
+                (jnp.ones(2), jnp.ones((2, 3))),
+                {"temperature": 0.0},
+            ),
         ],
     ),
     Row(

@@ -163,10 +163,14 @@ BATCH = (
 TIMES = {"discount": 0.5, "horizon": 10}
 
 
-def shape_refusals(name, good, bad, no):
+def shape_refusals(name, words, good, bad, no):
     return [
-        Refusal(name, (jnp.ones(3), bad, no), HALF),
-        Refusal("one shape", (jnp.ones(3), good, jnp.zeros(2, bool)), HALF),
+        Refusal(words, (jnp.ones(3), bad, no), HALF),
+        Refusal(
+            f"{name} and terminated must have one shape",
+            (jnp.ones(3), good, jnp.zeros(2, bool)),
+            HALF,
+        ),
         Refusal("discount must be in [0, 1]", (jnp.ones(3), good, no), {"discount": 1.01}),
     ]
 
@@ -184,7 +188,7 @@ ROWS = [
         ],
         refuses=[
             Refusal(
-                "one shape",
+                "next_online and next_target must have one shape",
                 (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 2)), jnp.zeros(2, bool)),
                 HALF,
             ),
@@ -195,7 +199,7 @@ ROWS = [
                 HALF,
             ),
             Refusal(
-                "one shape",
+                "reward and next_value must have one shape",
                 (jnp.ones(3), jnp.ones((2, 3)), jnp.ones((2, 3)), jnp.zeros(3, bool)),
                 HALF,
             ),
@@ -219,12 +223,20 @@ ROWS = [
             Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PRICED),
         ],
         refuses=[
-            Refusal("one shape", (*BATCH[:3], jnp.ones((3, 1)), *BATCH[4:]), PRICED),
-            Refusal("one shape", (*BATCH[:5], jnp.zeros(2, bool)), PRICED),
+            Refusal(
+                "next_policy_action and next_logged_action must have one shape",
+                (*BATCH[:3], jnp.ones((3, 1)), *BATCH[4:]),
+                PRICED,
+            ),
+            Refusal(
+                "reward and truncated must have one shape", (*BATCH[:5], jnp.zeros(2, bool)), PRICED
+            ),
             Refusal("last axis of channels", (*BATCH[:2], *[jnp.ones(3)] * 2, *BATCH[4:]), PRICED),
             Refusal("ensemble member", (BATCH[0], jnp.ones(3), *BATCH[2:]), PRICED),
-            Refusal("weight must be", BATCH, {"discount": 0.5, "weight": -1.0}),
-            Refusal("discount must be", BATCH, {"discount": 1.5, "weight": 1.0}),
+            Refusal(
+                "weight must be finite and not negative", BATCH, {"discount": 0.5, "weight": -1.0}
+            ),
+            Refusal("discount must be in [0, 1]", BATCH, {"discount": 1.5, "weight": 1.0}),
         ],
     ),
     Row(
@@ -238,7 +250,13 @@ ROWS = [
             Edge((np.zeros(0), np.zeros((2, 0)), np.zeros(0, bool)), HALF),
         ],
         refuses=[
-            *shape_refusals("ensemble member", jnp.ones((2, 3)), jnp.ones(3), jnp.zeros(3, bool)),
+            *shape_refusals(
+                "reward",
+                "one ensemble member before the axes of cost",
+                jnp.ones((2, 3)),
+                jnp.ones(3),
+                jnp.zeros(3, bool),
+            ),
             Refusal(
                 "at least one ensemble member",
                 (jnp.ones(3), jnp.ones((0, 3)), jnp.zeros(3, bool)),
@@ -257,7 +275,13 @@ ROWS = [
             Edge((FAR, -FAR, NO), {"discount": 0.0}),
             Edge((np.zeros(0), np.zeros(0), np.zeros(0, bool)), HALF),
         ],
-        refuses=shape_refusals("one shape", jnp.ones(3), jnp.ones(2), jnp.zeros(3, bool)),
+        refuses=shape_refusals(
+            "constraint",
+            "constraint and next_value must have one shape",
+            jnp.ones(3),
+            jnp.ones(2),
+            jnp.zeros(3, bool),
+        ),
     ),
     Row(
         step_cost_limit,
@@ -270,7 +294,7 @@ ROWS = [
             Refusal("horizon must be", (jnp.ones(1),), {"horizon": 0}),
             Refusal("horizon must be", (jnp.ones(1),), {"horizon": -5}),
             Refusal("horizon must be", (jnp.ones(1),), {"horizon": 2.5}),
-            Refusal("limit must be", (-jnp.ones(1),), {"horizon": 5}),
+            Refusal("limit must be finite and not negative", (-jnp.ones(1),), {"horizon": 5}),
         ],
     ),
     Row(
@@ -288,8 +312,8 @@ ROWS = [
         ],
         refuses=[
             Refusal("horizon must be", (jnp.ones(1),), {"horizon": 0, "discount": 0.5}),
-            Refusal("limit must be", (-jnp.ones(1),), TIMES),
-            Refusal("discount must be", (jnp.ones(1),), {"horizon": 3, "discount": -0.5}),
+            Refusal("limit must be finite and not negative", (-jnp.ones(1),), TIMES),
+            Refusal("discount must be in [0, 1]", (jnp.ones(1),), {"horizon": 3, "discount": -0.5}),
         ],
     ),
 ]

@@ -120,7 +120,7 @@ ROWS = [
             Edge((NOTHING, NOTHING, NOTHING)),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
+            Refusal("x and mean must have one shape", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
             Refusal("broadcast", (jnp.ones(2), jnp.ones(2), jnp.ones((3, 2)))),
         ],
         **LOOSE,
@@ -153,7 +153,10 @@ ROWS = [
             Edge((NOTHING,) * 4),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3), jnp.ones(3))),
+            Refusal(
+                "the means must have one shape",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(3), jnp.ones(3)),
+            ),
             Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jnp.ones(2), jnp.ones(2))),
         ],
         **LOOSE,

@@ -40,10 +40,14 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0)), {"expectile": 0.75}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"expectile": 0.5}),
-            Refusal("(0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 1.0}),
-            Refusal("(0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 0.0}),
-            Refusal("(0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 3.0}),
+            Refusal(
+                "target and prediction must have one shape",
+                (jnp.ones(2), jnp.ones(3)),
+                {"expectile": 0.5},
+            ),
+            Refusal("expectile must be in (0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 1.0}),
+            Refusal("expectile must be in (0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 0.0}),
+            Refusal("expectile must be in (0, 1)", (jnp.ones(2), jnp.ones(2)), {"expectile": 3.0}),
         ],
     ),
 ]

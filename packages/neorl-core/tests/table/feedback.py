@@ -288,8 +288,8 @@ ROWS = [
         oracle=nearest_in_the_box,
         laws=[idempotent_and_not_expansive],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(1), jnp.ones(2))),
-            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3))),
+            Refusal("x and low must have one shape", (jnp.ones(2), jnp.ones(1), jnp.ones(2))),
+            Refusal("x and high must have one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3))),
             Refusal("low must not be above high", (jnp.ones(1), jnp.ones(1), jnp.zeros(1))),
         ],
     ),
@@ -304,11 +304,23 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"dt": 1.0}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(1), jnp.ones(2)), {"dt": 1.0}),
-            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(1)), {"dt": 1.0}),
+            Refusal(
+                "x and previous must have one shape",
+                (jnp.ones(2), jnp.ones(1), jnp.ones(2)),
+                {"dt": 1.0},
+            ),
+            Refusal(
+                "x and rate must have one shape",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(1)),
+                {"dt": 1.0},
+            ),
             Refusal("rate must not be negative", (ONE, ONE, -ONE), SECOND),
             Refusal("rate must not be", (ONE, ONE, jnp.nan * ONE), SECOND),
-            Refusal("dt must be", (jnp.ones(1), jnp.ones(1), jnp.ones(1)), {"dt": 0.0}),
+            Refusal(
+                "dt must be finite and positive",
+                (jnp.ones(1), jnp.ones(1), jnp.ones(1)),
+                {"dt": 0.0},
+            ),
         ],
     ),
     Row(
@@ -329,9 +341,21 @@ ROWS = [
         oracle=standardised_by_hand,
         laws=[one_std_is_at_most_one],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2)), {"epsilon": 1e-3}),
-            Refusal("std must be", (jnp.ones(2), -jnp.ones(2), jnp.ones(2)), {"epsilon": 1e-3}),
-            Refusal("epsilon must be", (jnp.ones(2), jnp.ones(2), jnp.ones(2)), {"epsilon": 0.0}),
+            Refusal(
+                "mean and std must have one shape",
+                (jnp.ones(2), jnp.ones(3), jnp.ones(2)),
+                {"epsilon": 1e-3},
+            ),
+            Refusal(
+                "std must be finite and not negative",
+                (jnp.ones(2), -jnp.ones(2), jnp.ones(2)),
+                {"epsilon": 1e-3},
+            ),
+            Refusal(
+                "epsilon must be finite and positive",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(2)),
+                {"epsilon": 0.0},
+            ),
         ],
         edges=[Edge((np.zeros(3), np.zeros(3), np.ones((4, 3))), {"epsilon": 1e-3})],
         rtol=1e-4,

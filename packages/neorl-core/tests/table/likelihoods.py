@@ -117,13 +117,21 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0), np.zeros(0, bool)), WARM),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"temperature": 1.0}),
             Refusal(
-                "one shape",
+                "target and prediction must have one shape",
+                (jnp.ones(2), jnp.ones(3)),
+                {"temperature": 1.0},
+            ),
+            Refusal(
+                "target and mask must have one shape",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(3, bool)),
                 {"temperature": 1.0},
             ),
-            Refusal("temperature must be", (jnp.ones(2), jnp.ones(2)), {"temperature": 0.0}),
+            Refusal(
+                "temperature must be finite and positive",
+                (jnp.ones(2), jnp.ones(2)),
+                {"temperature": 0.0},
+            ),
         ],
     ),
     Row(
@@ -155,8 +163,11 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0), np.zeros(0)), BOUNDS),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2))),
-            Refusal("one shape", (jnp.ones(2), jnp.ones(2), jnp.ones(3))),
+            Refusal("target and mean must have one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2))),
+            Refusal(
+                "target and log_variance must have one shape",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(3)),
+            ),
             Refusal(
                 "low must be below high",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(2)),

@@ -83,7 +83,11 @@ ROWS = [
         laws=[ends_copy],
         edges=[Edge(({"w": np.zeros(0)}, {"w": np.zeros(0)}), {"rate": 0.5})],
         refuses=[
-            Refusal("one shape", (jnp.ones(3), jnp.ones(1)), {"rate": 0.5}),
+            Refusal(
+                "a leaf of target and its leaf of online must have one shape",
+                (jnp.ones(3), jnp.ones(1)),
+                {"rate": 0.5},
+            ),
             Refusal("rate must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"rate": 1.5}),
         ],
     ),

@@ -117,11 +117,17 @@ ROWS = [
         laws=[a_pure_integrator_adds],
         refuses=[
             *(
-                Refusal(f"{name} must be", ONE_STEP, {**NO_GAIN, name: -1.0})
+                Refusal(
+                    f"{name} must be finite and not negative", ONE_STEP, {**NO_GAIN, name: -1.0}
+                )
                 for name in ("kp", "ki", "kd")
             ),
-            Refusal("integral_ceiling must be", ONE_STEP, {**NO_GAIN, "integral_ceiling": 0.0}),
-            Refusal("ceiling must be", ONE_STEP, {**NO_GAIN, "ceiling": -1.0}),
+            Refusal(
+                "integral_ceiling must be finite and positive",
+                ONE_STEP,
+                {**NO_GAIN, "integral_ceiling": 0.0},
+            ),
+            Refusal("ceiling must be finite and positive", ONE_STEP, {**NO_GAIN, "ceiling": -1.0}),
             Refusal("smoothing must be in [0, 1]", ONE_STEP, {**NO_GAIN, "smoothing": 2.0}),
         ],
     ),
@@ -133,7 +139,11 @@ ROWS = [
         laws=[at_rest_it_stays_at_rest],
         edges=[Edge((np.zeros(()),), {"delay": 1})],
         refuses=[
-            Refusal("delay must be", (jnp.ones(()),), {"delay": 0}),
+            Refusal(
+                "delay must be a whole number of steps, at least 1, got 0",
+                (jnp.ones(()),),
+                {"delay": 0},
+            ),
             Refusal("delay must be", (jnp.ones(()),), {"delay": 1.0}),
             Refusal("scalar", (jnp.ones(2),), {"delay": 1}),
         ],

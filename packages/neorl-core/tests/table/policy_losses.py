@@ -110,7 +110,10 @@ ROWS = [
         oracle=reinforce_by_hand,
         laws=[only_log_prob_has_a_gradient],
         edges=[Edge((-FAR, FAR, -FAR)), Edge((np.zeros(0), np.zeros(0), np.zeros(0)))],
-        refuses=[Refusal("one shape", PAIR), Refusal("one shape", (PAIR[0], PAIR[0], PAIR[1]))],
+        refuses=[
+            Refusal("log_prob and returns must have one shape", PAIR),
+            Refusal("log_prob and baseline must have one shape", (PAIR[0], PAIR[0], PAIR[1])),
+        ],
     ),
     Row(
         ppo_clipped_loss,
@@ -126,9 +129,9 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"clip": 0.25}),
         ],
         refuses=[
-            Refusal("one shape", PAIR),
-            Refusal("one shape", (PAIR[0], PAIR[0], PAIR[1])),
-            Refusal("clip must be", (jnp.ones(2),) * 3, {"clip": 0.0}),
+            Refusal("log_prob and old_log_prob must have one shape", PAIR),
+            Refusal("log_prob and advantage must have one shape", (PAIR[0], PAIR[0], PAIR[1])),
+            Refusal("clip must be finite and positive", (jnp.ones(2),) * 3, {"clip": 0.0}),
         ],
     ),
     Row(
@@ -156,7 +159,7 @@ ROWS = [
         ],
         refuses=[
             Refusal("two critics", (jnp.ones((1, 2)),)),
-            Refusal("axes (ens, act)", (jnp.ones(3),)),
+            Refusal("gradients must have the axes (ens, act)", (jnp.ones(3),)),
         ],
     ),
 ]

@@ -123,8 +123,14 @@ ROWS = [
             Edge((np.zeros(0),), {"temperature": 3.0, "ceiling": 100.0}),
         ],
         refuses=[
-            Refusal("temperature", (jnp.ones(2),), {"temperature": -1.0}),
-            Refusal("ceiling", (jnp.ones(2),), {"temperature": 1.0, "ceiling": 0.0}),
+            Refusal(
+                "temperature must be finite and not negative", (jnp.ones(2),), {"temperature": -1.0}
+            ),
+            Refusal(
+                "ceiling must be finite and positive",
+                (jnp.ones(2),),
+                {"temperature": 1.0, "ceiling": 0.0},
+            ),
         ],
         rtol=1e-4,
     ),
@@ -139,8 +145,8 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0, bool))),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3, bool))),
-            Refusal("epsilon", (jnp.ones(2),), {"epsilon": 0.0}),
+            Refusal("advantage and mask must have one shape", (jnp.ones(2), jnp.ones(3, bool))),
+            Refusal("epsilon must be finite and positive", (jnp.ones(2),), {"epsilon": 0.0}),
         ],
         rtol=1e-4,
     ),
@@ -160,9 +166,17 @@ ROWS = [
             Edge((*FAR, np.zeros(BATCH, bool)), {"alpha": 2.5}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1))), {"alpha": 1.0}),
+            Refusal(
+                "action and logged_action must have one shape",
+                (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1))),
+                {"alpha": 1.0},
+            ),
             Refusal("one value", (jnp.ones(3), jnp.ones((2, 3)), jnp.ones((2, 3))), {"alpha": 1.0}),
-            Refusal("alpha", (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 3))), {"alpha": -1.0}),
+            Refusal(
+                "alpha must be finite and not negative",
+                (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 3))),
+                {"alpha": -1.0},
+            ),
         ],
     ),
 ]

@@ -109,7 +109,7 @@ ROWS = [
         oracle=squares,
         laws=[symmetric_and_shifted],
         edges=[Edge((ZEROS, ZEROS)), Edge((FAR, -FAR)), Edge((np.zeros(0), np.zeros(0)))],
-        refuses=[Refusal("one shape", PAIR)],
+        refuses=[Refusal("target and prediction must have one shape", PAIR)],
     ),
     Row(
         huber_loss,
@@ -124,7 +124,7 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0)), {"threshold": 1.0}),
         ],
         refuses=[
-            Refusal("one shape", PAIR),
+            Refusal("target and prediction must have one shape", PAIR),
             Refusal("threshold must be finite and positive", (ZEROS, ZEROS), {"threshold": 0.0}),
             Refusal("threshold must be finite and positive", (ZEROS, ZEROS), {"threshold": -1.0}),
         ],
@@ -141,7 +141,7 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0)), {"level": 0.5}),
         ],
         refuses=[
-            Refusal("one shape", PAIR, {"level": 0.5}),
+            Refusal("target and prediction must have one shape", PAIR, {"level": 0.5}),
             Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 1.0}),
             Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 0.0}),
         ],
@@ -159,11 +159,14 @@ ROWS = [
             Edge((ZEROS, np.zeros(0), np.zeros(0)), {"threshold": 1.0}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(3), jnp.ones(2), jnp.full(3, 0.5))),
+            Refusal(
+                "prediction and level must have one shape",
+                (jnp.ones(3), jnp.ones(2), jnp.full(3, 0.5)),
+            ),
             Refusal("one axis each", (jnp.ones((2, 3)), jnp.ones(2), jnp.full(2, 0.5))),
             Refusal("level must be in (0, 1)", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
             Refusal(
-                "threshold must be",
+                "threshold must be finite and positive",
                 (jnp.ones(3), jnp.ones(2), jnp.full(2, 0.5)),
                 {"threshold": -1.0},
             ),

@@ -229,19 +229,24 @@ def one_step_is_the_td_target(reward, next_value, terminated, *, discount, n):
     )
 
 
-def refusals(series, *, flag_count, **options):
+def refusals(*names, **options):
     """Empty, of another rank, of unequal shapes, and a discount outside [0, 1]."""
-    ones, no = jnp.ones(4), jnp.zeros(4, bool)
-    good = (ones,) * series + (no,) * flag_count
-    empty = (jnp.ones(0),) * series + (jnp.zeros(0, bool),) * flag_count
-    square = (jnp.ones((2, 2)),) * series + (jnp.zeros((2, 2), bool),) * flag_count
+
+    def series(*shape):
+        flags = {"terminated", "truncated"}
+        return [jnp.zeros(shape, bool) if name in flags else jnp.ones(shape) for name in names]
+
+    good, bad, half = series(4), series(3), {**options, "discount": 0.5}
+    unequal = [(*good[:i], bad[i], *good[i + 1 :]) for i in range(1, len(names))]
     return [
-        Refusal("length 1 or more", empty, {"discount": 0.9, **options}),
-        Refusal("axes (time)", square, {"discount": 0.9, **options}),
-        Refusal("one shape", (*good[:-1], jnp.zeros(3, bool)), {"discount": 0.9, **options}),
-        Refusal("one shape", (jnp.ones(3), *good[1:]), {"discount": 0.9, **options}),
-        Refusal("discount must be in [0, 1]", good, {**options, "discount": 1.1}),
-        Refusal("discount must be in [0, 1]", good, {**options, "discount": -0.1}),
+        Refusal("reward needs a first axis of length 1", tuple(series(0)), half),
+        Refusal("reward must have the axes (time)", tuple(series(2, 2)), half),
+        *(
+            Refusal(f"reward and {name} must have one shape", args, half)
+            for name, args in zip(names[1:], unequal, strict=True)
+        ),
+        Refusal("discount must be in [0, 1]", tuple(good), {**options, "discount": 1.1}),
+        Refusal("discount must be in [0, 1]", tuple(good), {**options, "discount": -0.1}),
     ]
 
 
@@ -262,9 +267,9 @@ ROWS = [
             Edge((BIG, -1e6), AT_ZERO),
         ],
         refuses=[
-            Refusal("length 1 or more", (jnp.ones(0),), AT_ONE),
-            Refusal("axes (time)", (jnp.ones((2, 2)),), AT_ONE),
-            Refusal("final_value", (jnp.ones(2), jnp.ones(2)), AT_ONE),
+            Refusal("reward needs a first axis of length 1", (jnp.ones(0),), AT_ONE),
+            Refusal("reward must have the axes (time)", (jnp.ones((2, 2)),), AT_ONE),
+            Refusal("final_value must have the axes ()", (jnp.ones(2), jnp.ones(2)), AT_ONE),
             Refusal("discount must be in [0, 1]", (jnp.ones(2),), {"discount": 1.5}),
         ],
     ),
@@ -278,7 +283,7 @@ ROWS = [
             Edge((BIG, BIG, NEVER, NEVER), AT_ONE),
             Edge((BIG, BIG, ALWAYS, ALWAYS), AT_ZERO),
         ],
-        refuses=refusals(2, flag_count=2),
+        refuses=refusals("reward", "next_value", "terminated", "truncated"),
     ),
     Row(
         td_lambda_returns,
@@ -288,7 +293,7 @@ ROWS = [
         laws=[decay_zero_is_one_step],
         edges=[Edge((BIG, BIG, NEVER), {"discount": 1.0, "decay": 1.0})],
         refuses=[
-            *refusals(2, flag_count=1, decay=0.5),
+            *refusals("reward", "next_value", "terminated", decay=0.5),
             Refusal(
                 "decay must be in [0, 1]",
                 (jnp.ones(2), jnp.ones(2), jnp.zeros(2, bool)),
@@ -306,7 +311,7 @@ ROWS = [
             episodes_do_not_touch(segment_td_lambda_returns),
         ],
         edges=[Edge((BIG, BIG, NEVER, ALWAYS), {"discount": 1.0, "decay": 0.0})],
-        refuses=refusals(2, flag_count=2, decay=0.5),
+        refuses=refusals("reward", "next_value", "terminated", "truncated", decay=0.5),
     ),
     Row(
         generalised_advantages,
@@ -315,7 +320,7 @@ ROWS = [
         oracle=alone(explicit_advantages),
         laws=[advantage_and_value_make_the_lambda_return],
         edges=[Edge((BIG, BIG, BIG, NEVER), {"discount": 1.0, "decay": 1.0})],
-        refuses=refusals(3, flag_count=1, decay=0.5),
+        refuses=refusals("reward", "value", "next_value", "terminated", decay=0.5),
     ),
     Row(
         segment_generalised_advantages,
@@ -327,7 +332,7 @@ ROWS = [
             episodes_do_not_touch(segment_generalised_advantages),
         ],
         edges=[Edge((ZEROS, ZEROS, ZEROS, ALWAYS, NEVER), {"discount": 0.0, "decay": 0.0})],
-        refuses=refusals(3, flag_count=2, decay=0.5),
+        refuses=refusals("reward", "value", "next_value", "terminated", "truncated", decay=0.5),
     ),
     Row(
         n_step_returns,
@@ -337,7 +342,7 @@ ROWS = [
         laws=[one_step_is_the_td_target],
         edges=[Edge((BIG, BIG, NEVER), {"discount": 1.0, "n": 7})],
         refuses=[
-            *refusals(2, flag_count=1, n=2),
+            *refusals("reward", "next_value", "terminated", n=2),
             *(
                 Refusal(
                     "n must be a whole number",
@@ -355,6 +360,6 @@ ROWS = [
         oracle=explicit_n_step,
         laws=[long_windows_are_the_whole_return, episodes_do_not_touch(segment_n_step_returns)],
         edges=[Edge((BIG, BIG, NEVER, ALWAYS), {"discount": 1.0, "n": 2})],
-        refuses=refusals(2, flag_count=2, n=2),
+        refuses=refusals("reward", "next_value", "terminated", "truncated", n=2),
     ),
 ]

@@ -148,7 +148,7 @@ ROWS = [
         ],
         refuses=[
             Refusal("margin must be in (0, 1)", (jnp.zeros(2),) * 3, {"margin": 0.0}),
-            Refusal("one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3))),
+            Refusal("x and mean must have one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3))),
         ],
         rtol=1e-4,
         atol=1e-4,

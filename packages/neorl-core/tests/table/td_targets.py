@@ -65,9 +65,19 @@ ROWS = [
             Edge((np.zeros(0), np.zeros(0), np.zeros(0, bool)), {"discount": 0.5}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(3), jnp.ones(2), ENDED), {"discount": 0.5}),
-            Refusal("one shape", (jnp.ones(2), jnp.ones(2), ENDED), {"discount": 0.5}),
-            Refusal("[0, 1]", (jnp.ones(3), jnp.ones(3), ENDED), {"discount": 1.5}),
+            Refusal(
+                "reward and next_value must have one shape",
+                (jnp.ones(3), jnp.ones(2), ENDED),
+                {"discount": 0.5},
+            ),
+            Refusal(
+                "reward and terminated must have one shape",
+                (jnp.ones(2), jnp.ones(2), ENDED),
+                {"discount": 0.5},
+            ),
+            Refusal(
+                "discount must be in [0, 1]", (jnp.ones(3), jnp.ones(3), ENDED), {"discount": 1.5}
+            ),
         ],
     ),
     Row(
