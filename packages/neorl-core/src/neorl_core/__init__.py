@@ -17,12 +17,16 @@ from neorl_core._channels import highs as highs
 from neorl_core._channels import lows as lows
 from neorl_core._channels import spec_from_dict as spec_from_dict
 from neorl_core._channels import spec_to_dict as spec_to_dict
+from neorl_core._client_updates import Aggregate as Aggregate
 from neorl_core._concentration import empirical_bernstein_interval as empirical_bernstein_interval
 from neorl_core._concentration import hcope_lower_bound as hcope_lower_bound
 from neorl_core._concentration import hcope_threshold as hcope_threshold
 from neorl_core._concentration import hoeffding_interval as hoeffding_interval
 from neorl_core._conformal import conformal_quantile as conformal_quantile
 from neorl_core._conformal import weighted_conformal_quantile as weighted_conformal_quantile
+from neorl_core._coordinate_rules import coordinate_median as coordinate_median
+from neorl_core._coordinate_rules import trimmed_mean as trimmed_mean
+from neorl_core._coordinate_rules import weighted_mean as weighted_mean
 from neorl_core._cql import cal_ql_clamp as cal_ql_clamp
 from neorl_core._cql import cql_regulariser as cql_regulariser
 from neorl_core._crossed_interval import crossed_interval as crossed_interval
@@ -51,6 +55,16 @@ from neorl_core._feedback_policies import BaseStock as BaseStock
 from neorl_core._feedback_policies import StateFeedback as StateFeedback
 from neorl_core._gaussian_nll import gaussian_nll as gaussian_nll
 from neorl_core._gaussian_nll import soft_clamp as soft_clamp
+from neorl_core._gossip import averaging_rounds as averaging_rounds
+from neorl_core._gossip import gossip_step as gossip_step
+from neorl_core._gossip import hierarchical_mixing as hierarchical_mixing
+from neorl_core._gossip import metropolis_mixing as metropolis_mixing
+from neorl_core._gossip import mixing_rate as mixing_rate
+from neorl_core._gossip import ring_mixing as ring_mixing
+from neorl_core._gossip import star_mixing as star_mixing
+from neorl_core._graphs import PaddedGraph as PaddedGraph
+from neorl_core._graphs import pad_graph as pad_graph
+from neorl_core._graphs import smallest_bucket as smallest_bucket
 from neorl_core._gumbel import gumbel_loss as gumbel_loss
 from neorl_core._history import DelayLine as DelayLine
 from neorl_core._history import HistoryWindow as HistoryWindow
@@ -70,6 +84,9 @@ from neorl_core._importance_sampling import wpdis as wpdis
 from neorl_core._intervals import Interval as Interval
 from neorl_core._intervals import paired_difference_interval as paired_difference_interval
 from neorl_core._intervals import student_interval as student_interval
+from neorl_core._krum import bulyan as bulyan
+from neorl_core._krum import krum as krum
+from neorl_core._krum import multi_krum as multi_krum
 from neorl_core._lambda_returns import generalised_advantages as generalised_advantages
 from neorl_core._lambda_returns import (
     segment_generalised_advantages as segment_generalised_advantages,
@@ -83,6 +100,11 @@ from neorl_core._magic import magic as magic
 from neorl_core._marginalised import marginalised_doubly_robust as marginalised_doubly_robust
 from neorl_core._marginalised import marginalised_return as marginalised_return
 from neorl_core._masked_mean import masked_mean as masked_mean
+from neorl_core._message_passing import edge_softmax as edge_softmax
+from neorl_core._message_passing import graph_convolution as graph_convolution
+from neorl_core._message_passing import in_degrees as in_degrees
+from neorl_core._message_passing import pool_edges as pool_edges
+from neorl_core._message_passing import pool_nodes as pool_nodes
 from neorl_core._moments import Moments as Moments
 from neorl_core._moments import empty_moments as empty_moments
 from neorl_core._moments import merge_moments as merge_moments
@@ -114,6 +136,8 @@ from neorl_core._priority_tree import priority_tree as priority_tree
 from neorl_core._priority_tree import priority_weights as priority_weights
 from neorl_core._priority_tree import sample_priorities as sample_priorities
 from neorl_core._priority_tree import set_priorities as set_priorities
+from neorl_core._private_mean import clip_update as clip_update
+from neorl_core._private_mean import private_mean as private_mean
 from neorl_core._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core._proportions import wilson_interval as wilson_interval
 from neorl_core._protocols import Environment as Environment
@@ -139,6 +163,8 @@ from neorl_core._ring_buffer import ring_buffer as ring_buffer
 from neorl_core._ring_buffer import ring_order as ring_order
 from neorl_core._ring_buffer import ring_push as ring_push
 from neorl_core._ring_buffer import ring_sample as ring_sample
+from neorl_core._robust_centres import centred_clipping as centred_clipping
+from neorl_core._robust_centres import geometric_median as geometric_median
 from neorl_core._safety_targets import discounted_cost_limit as discounted_cost_limit
 from neorl_core._safety_targets import discounted_cost_target as discounted_cost_target
 from neorl_core._safety_targets import reachability_target as reachability_target
@@ -183,6 +209,7 @@ from neorl_core._zero_order_hold import zero_order_hold as zero_order_hold
 __all__ = [
     "PID",
     "Affine",
+    "Aggregate",
     "BaseStock",
     "Channel",
     "ConstantPolicy",
@@ -200,6 +227,7 @@ __all__ = [
     "Moments",
     "MultiplierState",
     "PIDCarry",
+    "PaddedGraph",
     "PairedTest",
     "Policy",
     "PrioritySample",
@@ -214,22 +242,27 @@ __all__ = [
     "UniformPolicy",
     "advantage_weights",
     "as_arrays",
+    "averaging_rounds",
     "batch_indices",
     "beta_quantile",
     "bootstrap_interval",
     "bootstrap_replicates",
+    "bulyan",
     "cal_ql_clamp",
     "categorical_entropy",
     "categorical_kl",
     "categorical_log_probability",
     "categorical_mode",
     "categorical_sample",
+    "centred_clipping",
+    "clip_update",
     "clipped_double_td_target",
     "clopper_pearson_interval",
     "conditional_value_at_risk",
     "conformal_quantile",
     "controllability_matrix",
     "controllable",
+    "coordinate_median",
     "cql_regulariser",
     "crossed_interval",
     "delay_line",
@@ -248,6 +281,7 @@ __all__ = [
     "double_td_target",
     "doubly_robust_return",
     "edac_diversity",
+    "edge_softmax",
     "effective_sample_size",
     "empirical_bernstein_interval",
     "empty_moments",
@@ -257,9 +291,13 @@ __all__ = [
     "finite_horizon_regulator",
     "gaussian_nll",
     "generalised_advantages",
+    "geometric_median",
+    "gossip_step",
+    "graph_convolution",
     "gumbel_loss",
     "hcope_lower_bound",
     "hcope_threshold",
+    "hierarchical_mixing",
     "highs",
     "history_step",
     "history_window",
@@ -267,8 +305,10 @@ __all__ = [
     "holm",
     "huber_loss",
     "identify_linear",
+    "in_degrees",
     "interquartile_mean",
     "kalman_filter",
+    "krum",
     "limit_rate",
     "lows",
     "lq_regulator",
@@ -278,11 +318,15 @@ __all__ = [
     "masked_mean",
     "median_task_mean",
     "merge_moments",
+    "metropolis_mixing",
     "midranks",
+    "mixing_rate",
+    "multi_krum",
     "n_step_returns",
     "normalised_score",
     "observable",
     "optimality_gap",
+    "pad_graph",
     "paired_difference_interval",
     "paired_t_test",
     "pdis_return",
@@ -292,9 +336,12 @@ __all__ = [
     "pid_multiplier_step",
     "pinball_loss",
     "polyak",
+    "pool_edges",
+    "pool_nodes",
     "ppo_clipped_loss",
     "priority_tree",
     "priority_weights",
+    "private_mean",
     "probability_of_improvement",
     "project_box",
     "project_simplex",
@@ -305,6 +352,7 @@ __all__ = [
     "regularised_td_target",
     "reinforce_loss",
     "ring_buffer",
+    "ring_mixing",
     "ring_order",
     "ring_push",
     "ring_sample",
@@ -320,12 +368,14 @@ __all__ = [
     "shuffled_position",
     "sign_flip_test",
     "simplex_quadratic",
+    "smallest_bucket",
     "soft_clamp",
     "spec_from_dict",
     "spec_to_dict",
     "spectral_radius",
     "squared_loss",
     "standardiser",
+    "star_mixing",
     "step_cost_limit",
     "stratified_bootstrap_interval",
     "student_interval",
@@ -340,11 +390,13 @@ __all__ = [
     "td_lambda_returns",
     "td_target",
     "tis_return",
+    "trimmed_mean",
     "unit_interval",
     "update_moments",
     "variance",
     "weighted_conformal_quantile",
     "weighted_doubly_robust",
+    "weighted_mean",
     "weighted_quantile",
     "wilcoxon_test",
     "wilson_interval",

@@ -18,9 +18,7 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
     return floats(matrix)
 
 
-def require_matrix(
-    name: str, matrix: Any, shape: tuple[int | None, int | None], axes: str
-) -> Array:
+def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
     """The matrix as floats; refuses one whose shape differs where ``shape`` has a number."""
     require_rank(name, matrix, 2, axes)
     got = jnp.shape(matrix)

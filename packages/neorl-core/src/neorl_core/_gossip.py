@@ -1,0 +1,244 @@
+"""Averaging without a centre: every client mixes with its neighbours."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from neorl_core._client_updates import Aggregate, cleaned, require_updates, usable
+from neorl_core._products import product
+from neorl_core._require import floats, known, require_rank
+
+
+def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Array, "client client"]:
+    """A symmetric doubly stochastic matrix on any undirected graph.
+
+    ``W_ij = 1 / (1 + max(degree_i, degree_j))`` on edges, the rest of each row on its diagonal.
+
+    Args:
+        adjacency: Which clients talk; symmetric, the diagonal is ignored. Made on the host.
+
+    Returns:
+        The mixing matrix.
+
+    Raises:
+        ValueError: If it is not square or not symmetric.
+
+    Example:
+        >>> metropolis_mixing([[False, True], [True, False]]).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+
+    Source: Xiao, Boyd and Kim, Distributed average consensus with least-mean-square deviation,
+    2007.
+    """
+    links = np.asarray(adjacency, bool)
+    if links.ndim != 2 or links.shape[0] != links.shape[1] or not np.array_equal(links, links.T):
+        raise ValueError(f"adjacency must be square and symmetric, got shape {links.shape}")
+    links = links & ~np.eye(len(links), dtype=bool)
+    degree = links.sum(axis=1)
+    weights = np.where(links, 1 / (1 + np.maximum(degree[:, None], degree[None, :])), 0.0)
+    return jnp.asarray(weights + np.diag(1 - weights.sum(axis=1)))
+
+
+def ring_mixing(clients: int) -> Float[Array, "client client"]:
+    """Every client mixes with its two neighbours on a ring, one third each.
+
+    Args:
+        clients: How many, one or more.
+
+    Returns:
+        The mixing matrix. :func:`averaging_rounds` of it has ``clients // 2`` rounds.
+
+    Raises:
+        ValueError: If there is no client.
+    """
+    number = np.arange(_at_least_one(clients))
+    apart = np.abs(number[:, None] - number[None, :])
+    return metropolis_mixing((apart == 1) | (apart == clients - 1))
+
+
+def star_mixing(clients: int) -> Float[Array, "client client"]:
+    """Client 0 mixes with everyone, the others only with it.
+
+    Args:
+        clients: How many, one or more.
+
+    Returns:
+        The mixing matrix. :func:`averaging_rounds` of it has two rounds.
+
+    Raises:
+        ValueError: If there is no client.
+    """
+    links = np.zeros((_at_least_one(clients), clients), bool)
+    links[0] = links[:, 0] = True
+    return metropolis_mixing(links)
+
+
+def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client client"]:
+    """One matrix a level of a tree of equal groups, whose product is the exact average.
+
+    With ``sizes = (4, 3)``, twelve clients first average in three groups of four neighbours, then
+    each with its counterparts in the other groups.
+
+    Args:
+        sizes: Members of a group at each level, lowest level first; their product is the number
+            of clients.
+
+    Returns:
+        The mixing matrices in the order of use: as many rounds as levels.
+
+    Raises:
+        ValueError: If there is no level or a size is below one.
+
+    Example:
+        >>> hierarchical_mixing((2, 2))[0].tolist()[0]
+        [0.5, 0.5, 0.0, 0.0]
+    """
+    if not sizes or any(size < 1 for size in sizes):
+        raise ValueError(f"sizes must be one or more groups of one or more members, got {sizes}")
+    clients = int(np.prod(sizes))
+    matrices, below = [], 1
+    for size in sizes:
+        above = clients // (below * size)
+        level = np.kron(np.full((size, size), 1 / size), np.eye(below))
+        matrices.append(np.kron(np.eye(above), level))
+        below *= size
+    return jnp.asarray(np.stack(matrices))
+
+
+def averaging_rounds(
+    mixing: Float[ArrayLike, "client client"],
+) -> Float[Array, "round client client"]:
+    """Rounds on the links of a symmetric mixing matrix after which all hold the exact average.
+
+    One round ``(W - mu I) / (1 - mu)`` for each distinct eigenvalue ``mu`` below one removes that
+    eigenvalue's part of the disagreement: as many rounds as there are such eigenvalues. Made on
+    the host; beyond about thirty rounds rounding spoils the exactness.
+
+    Args:
+        mixing: Symmetric and doubly stochastic, of a connected graph.
+
+    Returns:
+        The matrices in the order of use, for :func:`gossip_step` one after the other.
+
+    Raises:
+        ValueError: If the matrix is not square, symmetric and doubly stochastic, or the graph is
+            not connected.
+
+    Example:
+        >>> averaging_rounds(star_mixing(5)).shape
+        (2, 5, 5)
+
+    Source: Sandryhaila, Kar and Moura, Finite-time distributed consensus through graph filters,
+    2014.
+    """
+    matrix = np.asarray(mixing, np.float64)
+    _require_doubly_stochastic(matrix)
+    if np.abs(matrix - matrix.T).max(initial=0) > 1e-6:
+        raise ValueError("mixing must be symmetric for exact rounds; mix with metropolis_mixing")
+    clients = len(matrix)
+    modes = np.sort(np.linalg.eigvalsh(matrix))
+    below = modes[modes < 1 - 1e-6]
+    if len(below) < clients - 1:
+        raise ValueError("the graph of mixing is not connected: some clients never hear of others")
+    distinct = below[np.append(True, np.diff(below) > 1e-6)] if len(below) else below
+    # Small eigenvalues first leaves no round that blows a part up before it is removed.
+    distinct = distinct[np.argsort(np.abs(distinct))]
+    identity = np.eye(clients)
+    rounds = [(matrix - mode * identity) / (1 - mode) for mode in distinct]
+    return jnp.asarray(np.stack(rounds) if rounds else identity[None])
+
+
+def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
+    """By how much a round shrinks the disagreement at least: ``|W - 1 1^T / n|``.
+
+    For a symmetric matrix the second largest magnitude of an eigenvalue. After ``k`` rounds the
+    distance of the clients from their mean is at most ``rate^k`` times what it was.
+
+    Args:
+        mixing: Doubly stochastic.
+
+    Returns:
+        From 0 (the exact average in one round) to 1 (not connected).
+
+    Raises:
+        ValueError: If the matrix is not square, or known and not doubly stochastic.
+
+    Example:
+        >>> round(float(mixing_rate(ring_mixing(4))), 4)
+        0.3333
+    """
+    mixing = _checked(mixing)
+    return jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
+
+
+def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggregate:
+    """One round: every client takes the weighted mean of its neighbours' updates.
+
+    ``X <- W X``. The mean over the clients stays as it is. What a client with a NaN or an
+    infinity would send stays with each receiver instead; that client itself takes the mean of
+    what its usable neighbours send, or keeps what it has where there is none.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        mixing: Rows and columns sum to one.
+
+    Returns:
+        All clients' new updates, stacked like the old ones, and which were usable before.
+
+    Raises:
+        ValueError: If shapes disagree, or a known ``mixing`` has rows or columns that do not sum
+            to one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> gossip_step(jnp.array([0.0, 3.0]), jnp.full((2, 2), 0.5)).value.tolist()
+        [1.5, 1.5]
+    """
+    clients = require_updates(updates, 1, "gossip needs")
+    mixing = _checked(mixing)
+    if mixing.shape[0] != clients:
+        raise ValueError(f"mixing must be of the {clients} clients, got shape {mixing.shape}")
+    kept = usable(updates)
+    heard = jnp.where(kept[None, :], mixing, 0)
+    missing = 1 - jnp.sum(heard, axis=1)
+    own = jnp.eye(clients, dtype=heard.dtype)
+    total = jnp.sum(heard, axis=1, keepdims=True)
+    healed = heard / jnp.where(total > 0, total, 1)
+    weights = jnp.where(kept[:, None], heard + missing[:, None] * own, healed)
+    deaf = ~kept & (total[:, 0] <= 0)
+
+    def mixed(leaf: Array, old: Array) -> Array:
+        flat = product(weights.astype(leaf.dtype), leaf.reshape(clients, -1)).reshape(leaf.shape)
+        return jnp.where(deaf.reshape((-1,) + (1,) * (leaf.ndim - 1)), old, flat)
+
+    return Aggregate(jax.tree.map(mixed, cleaned(updates, kept), updates), kept)
+
+
+def _at_least_one(clients: int) -> int:
+    if clients < 1:
+        raise ValueError(f"clients must be one or more, got {clients}")
+    return clients
+
+
+def _checked(mixing: ArrayLike) -> Array:
+    require_rank("mixing", mixing, 2, "client, client")
+    if jnp.shape(mixing)[0] != jnp.shape(mixing)[1]:
+        raise ValueError(f"mixing must be square, got shape {jnp.shape(mixing)}")
+    if known(mixing):
+        matrix = np.asarray(mixing, np.float64)
+        sums = np.append(matrix.sum(axis=0), matrix.sum(axis=1))
+        if not np.abs(sums - 1).max(initial=0) <= 1e-5:
+            raise ValueError(
+                f"rows and columns of mixing must sum to one, got {sums.min():.6g} to "
+                f"{sums.max():.6g}"
+            )
+    return floats(mixing)
+
+
+def _require_doubly_stochastic(matrix: np.ndarray) -> None:
+    _checked(matrix)
+    if np.min(matrix, initial=0) < -1e-9:
+        raise ValueError(f"mixing must not be negative, got {matrix.min():.6g}")

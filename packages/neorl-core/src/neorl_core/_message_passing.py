@@ -1,0 +1,190 @@
+"""Convolution, attention weights and pooling on padded graphs, by segment operations."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._graphs import (
+    PaddedGraph,
+    along_edges,
+    entered,
+    real_nodes,
+    require_edge_values,
+    sum_at_receivers,
+)
+from neorl_core._require import require_choice
+
+Reduction = Literal["sum", "mean", "max"]
+
+
+def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
+    """How many real edges enter each node.
+
+    Args:
+        graph: Any padded graph.
+
+    Returns:
+        Counts in the dtype of the features; zero for isolated nodes and for padding.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 0], [1, 1], node_count=3, edge_count=4)
+        >>> in_degrees(graph).tolist()
+        [0.0, 2.0, 0.0]
+    """
+    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, real_nodes(graph).dtype), graph)
+
+
+def graph_convolution(
+    graph: PaddedGraph,
+    weights: Float[Array, " edge"] | None = None,
+    *,
+    self_loops: bool = True,
+) -> Float[Array, "node feature"]:
+    """Symmetrically normalised sum over neighbours, ``D^{-1/2} (A + I) D^{-1/2} X``.
+
+    ``out_i = sum_{j -> i} w_ji x_j / sqrt(d_i d_j) + x_i / d_i`` with ``d`` the weight that enters
+    a node, its self-loop included. Multiply by a weight matrix before or after: both are linear.
+
+    Args:
+        graph: Any padded graph; an undirected one lists every edge both ways.
+        weights: Of the edges, not negative; all one if ``None``.
+        self_loops: Whether to add ``I``.
+
+    Returns:
+        New features. A node that nothing enters gets its own features with ``self_loops`` and
+        zero without; padding gets zero, and its content changes nothing.
+
+    Raises:
+        ValueError: If ``weights`` has not one number for each edge.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import pad_graph
+        >>> pair = pad_graph(jnp.array([[1.0], [3.0]]), [0, 1], [1, 0], node_count=2, edge_count=2)
+        >>> graph_convolution(pair).round(4).tolist()
+        [[2.0], [2.0]]
+
+    Source: Kipf and Welling, Semi-supervised classification with graph convolutional networks,
+    arXiv 1609.02907, equation 2.
+    """
+    features = real_nodes(graph)
+    strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
+    strength = require_edge_values("weights", strength, graph).astype(features.dtype)
+    strength = jnp.where(graph.edge_mask, strength, 0)
+    degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
+    # The double where keeps the gradient of isolated nodes finite.
+    joined = degree > 0
+    scale = jnp.where(joined, jax.lax.rsqrt(jnp.where(joined, degree, 1)), 0)
+    scaled = features * scale[:, None]
+    total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)
+    result = (total + scaled if self_loops else total) * scale[:, None]
+    return jnp.where(graph.node_mask[:, None], result, 0)
+
+
+def edge_softmax(
+    scores: Float[Array, "edge *head"], graph: PaddedGraph
+) -> Float[Array, "edge *head"]:
+    """Attention weights: a softmax over the edges that enter each node.
+
+    Args:
+        scores: One row an edge, with any number of heads.
+        graph: Any padded graph.
+
+    Returns:
+        Weights that sum to one at every node that an edge enters; zero for padding.
+
+    Raises:
+        ValueError: If ``scores`` has not one row for each edge.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 1], [1, 1], node_count=2, edge_count=3)
+        >>> edge_softmax(jnp.array([2.0, 2.0, 9.0]), graph).tolist()
+        [0.5, 0.5, 0.0]
+
+    Source: Velickovic et al., Graph attention networks, arXiv 1710.10903, equation 3.
+    """
+    scores = require_edge_values("scores", scores, graph)
+    real = along_edges(graph.edge_mask, scores)
+    highest = jax.lax.stop_gradient(_max_at_receivers(scores, graph))[graph.receivers]
+    raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
+    total = sum_at_receivers(raised, graph)[graph.receivers]
+    return raised / jnp.where(real, total, 1)
+
+
+def pool_edges(
+    values: Float[Array, "edge *feature"], graph: PaddedGraph, *, reduction: Reduction = "sum"
+) -> Float[Array, "node *feature"]:
+    """What the edges bring to the nodes that they enter: sum, mean or maximum.
+
+    Args:
+        values: One row an edge.
+        graph: Any padded graph.
+        reduction: ``"sum"``, ``"mean"`` or ``"max"``.
+
+    Returns:
+        One row a node; zero where no edge enters.
+
+    Raises:
+        ValueError: If ``values`` has not one row for each edge or ``reduction`` is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 1], [1, 1], node_count=2, edge_count=3)
+        >>> pool_edges(jnp.array([1.0, 2.0, 9.0]), graph, reduction="mean").tolist()
+        [0.0, 1.5]
+    """
+    require_choice("reduction", reduction, ("sum", "mean", "max"))
+    values = require_edge_values("values", values, graph)
+    values = jnp.where(along_edges(graph.edge_mask, values), values, 0)
+    if reduction == "max":
+        return _max_at_receivers(values, graph)
+    total = sum_at_receivers(values, graph)
+    if reduction == "sum":
+        return total
+    count = jnp.maximum(in_degrees(graph), 1).astype(total.dtype)
+    return total / count.reshape(count.shape + (1,) * (total.ndim - 1))
+
+
+def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Array, " feature"]:
+    """One row of features for the whole graph: sum, mean or maximum over the real nodes.
+
+    Args:
+        graph: Any padded graph.
+        reduction: ``"sum"``, ``"mean"`` or ``"max"``.
+
+    Returns:
+        Shape ``(feature,)``; zero for a graph without nodes. The sum runs in the order of the
+        nodes, so padding leaves its bits alone.
+
+    Raises:
+        ValueError: If ``reduction`` is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import pad_graph
+        >>> graph = pad_graph(jnp.array([[1.0], [3.0]]), [], [], node_count=4, edge_count=1)
+        >>> pool_nodes(graph, reduction="mean").tolist()
+        [2.0]
+    """
+    require_choice("reduction", reduction, ("sum", "mean", "max"))
+    features = real_nodes(graph)
+    if reduction == "max":
+        highest = jnp.max(features, axis=0, where=graph.node_mask[:, None], initial=-jnp.inf)
+        return jnp.where(jnp.any(graph.node_mask), highest, 0)
+    group = jnp.where(graph.node_mask, 0, 1)
+    total = jax.ops.segment_sum(features, group, 1)[0]
+    if reduction == "sum":
+        return total
+    return total / jnp.maximum(jnp.sum(graph.node_mask), 1).astype(total.dtype)
+
+
+def _max_at_receivers(values: Array, graph: PaddedGraph) -> Array:
+    highest = jax.ops.segment_max(values, entered(graph), graph.node_mask.shape[0])
+    return jnp.where(jnp.isneginf(highest), 0, highest)

@@ -1,0 +1,417 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from scipy import optimize
+
+from neorl_core import (
+    Aggregate,
+    bulyan,
+    centred_clipping,
+    clip_update,
+    coordinate_median,
+    geometric_median,
+    gossip_step,
+    krum,
+    metropolis_mixing,
+    mixing_rate,
+    multi_krum,
+    private_mean,
+    ring_mixing,
+    trimmed_mean,
+    weighted_mean,
+)
+from neorl_core.testing import ROWS as DRAWS
+from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, reals, rows, simplex
+
+CLIENTS, FAULTY = 7, 1
+# Whole numbers have exact distances and medians: what ties does so in every precision.
+WHOLE = st.integers(-9, 9).map(float)
+KEY = jax.random.key(0)
+
+
+def stack(matrix):
+    """A tree of two leaves from the three coordinates of every client."""
+    return {"b": matrix[..., 0], "w": matrix[..., 1:]}
+
+
+def matrix_of(tree):
+    return np.concatenate([tree["b"][..., None], tree["w"]], axis=-1)
+
+
+@st.composite
+def updates_with_faults(draw, elements=WHOLE):
+    """Seven clients, in each row up to one of them with something that is not finite."""
+    matrix = draw(rows(CLIENTS, 3, elements=elements))
+    for row in range(DRAWS):
+        client = draw(st.integers(0, 2 * CLIENTS))
+        if client < CLIENTS:
+            matrix[row, client, draw(st.integers(0, 2))] = draw(st.sampled_from([np.nan, np.inf]))
+    return stack(matrix)
+
+
+UPDATES = updates_with_faults()
+
+
+def kept_of(matrix):
+    return np.isfinite(matrix).all(axis=-1)
+
+
+def aggregate(matrix, rule):
+    kept = kept_of(matrix)
+    return Aggregate(stack(rule(matrix[kept], FAULTY - (~kept).sum())), kept)
+
+
+def mean_by_numpy(updates, weights):
+    matrix = matrix_of(updates)
+    kept = kept_of(matrix)
+    return Aggregate(stack(np.average(matrix[kept], axis=0, weights=weights[kept])), kept)
+
+
+def median_by_numpy(updates):
+    return aggregate(matrix_of(updates), lambda kept, _: np.median(kept, axis=0))
+
+
+def trimmed_by_numpy(updates, *, faulty):
+    def rule(kept, bad):
+        return np.sort(kept, axis=0)[bad : len(kept) - bad].mean(axis=0)
+
+    return aggregate(matrix_of(updates), rule)
+
+
+def krum_scores(clients, bad):
+    squared = ((clients[:, None] - clients[None, :]) ** 2).sum(axis=-1)
+    neighbours = max(len(clients) - bad - 2, 1)
+    others = [np.sort(np.delete(squared[i], i))[:neighbours] for i in range(len(clients))]
+    return np.asarray([near.sum() for near in others])
+
+
+def krum_by_numpy(updates, *, faulty, selected=1):
+    def rule(kept, bad):
+        best = np.argsort(krum_scores(kept, bad), kind="stable")[:selected]
+        return kept[best].mean(axis=0)
+
+    return aggregate(matrix_of(updates), rule)
+
+
+def bulyan_by_numpy(updates, *, faulty):
+    def rule(kept, bad):
+        left, chosen = list(range(len(kept))), []
+        while len(chosen) < len(kept) - 2 * bad:
+            scores = krum_scores(kept[left], bad) if len(left) > 1 else np.zeros(1)
+            chosen.append(left.pop(int(np.argmin(scores))))
+        picked = kept[sorted(chosen)]
+        near = np.argsort(np.abs(picked - np.median(picked, axis=0)), axis=0, kind="stable")
+        beta = len(chosen) - 2 * bad
+        return np.take_along_axis(picked, near[:beta], axis=0).mean(axis=0)
+
+    return aggregate(matrix_of(updates), rule)
+
+
+def geometric_by_search(updates):
+    def rule(kept, _):
+        def cost(point):
+            return np.sum(np.linalg.norm(kept - point, axis=1))
+
+        start = np.median(kept, axis=0)
+        found = optimize.minimize(cost, start, method="Nelder-Mead", options={"xatol": 1e-6}).x
+        return min([found, *kept], key=cost)
+
+    return aggregate(matrix_of(updates), rule)
+
+
+def no_point_is_nearer(updates):
+    """The sum of distances is no larger than at SciPy's minimum, whichever minimum that is."""
+    ours = mapped(geometric_median, updates)
+    for row in range(DRAWS):
+        matrix = matrix_of(updates)[row].astype(np.float64)
+        kept = matrix[kept_of(matrix)]
+
+        def cost(point, kept=kept):
+            return np.sum(np.linalg.norm(kept - point, axis=1))
+
+        tree = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), ours.value)
+        theirs = matrix_of(geometric_by_search(stack(matrix)).value)
+        assert cost(matrix_of(tree)) <= cost(theirs) * (1 + 1e-4) + 1e-4
+
+
+def clipping_by_loop(updates, centre, *, radius, iterations):
+    matrix, middle = matrix_of(updates), matrix_of(centre)
+    kept = kept_of(matrix)
+    for _ in range(iterations):
+        pulls = matrix[kept] - middle
+        lengths = np.linalg.norm(pulls, axis=1)
+        cut = np.minimum(1, radius / np.where(lengths > 0, lengths, 1))
+        middle = middle + (cut[:, None] * pulls).mean(axis=0)
+    return Aggregate(stack(middle), kept)
+
+
+def no_step_is_longer_than_the_radius(updates, centre, *, radius, iterations):
+    moved = mapped(centred_clipping, updates, centre, radius=radius, iterations=1)
+    step = matrix_of(jax.tree.map(np.asarray, moved.value)) - matrix_of(centre)
+    assert np.all(np.linalg.norm(step, axis=1) <= radius * (1 + 1e-4))
+
+
+def clipped_by_norm(update, *, limit):
+    vector = matrix_of(update)
+    return stack(vector * min(1, limit / max(np.linalg.norm(vector), 1e-30)))
+
+
+def clipping_twice_changes_nothing(update, *, limit):
+    once = mapped(clip_update, update, limit=limit)
+    assert_close(mapped(clip_update, once, limit=limit), once, atol=1e-5)
+
+
+def private_without_noise(updates, key, *, limit, noise):
+    matrix = matrix_of(updates)
+    kept = kept_of(matrix)
+    cut = [matrix_of(clipped_by_norm(stack(one), limit=limit)) for one in matrix[kept]]
+    return Aggregate(stack(np.mean(cut, axis=0)), kept)
+
+
+def noise_grows_with_its_multiplier(updates, key, *, limit, noise):
+    plain, single, double = (
+        matrix_of(mapped(private_mean, updates, key, limit=limit, noise=level).value)
+        for level in (0.0, 0.5, 1.0)
+    )
+    assert_close(double - plain, 2 * (single - plain), atol=1e-4)
+
+
+def gossip_by_numpy(updates, mixing):
+    matrix = matrix_of(updates)
+    kept = kept_of(matrix)
+    mixed = matrix.copy()
+    for i in range(CLIENTS):
+        heard = np.flatnonzero(kept)
+        total = np.sum(mixing[i, heard][:, None] * matrix[heard], axis=0)
+        silent = 1 - mixing[i, heard].sum()
+        mixed[i] = total + silent * matrix[i] if kept[i] else total / (1 - silent)
+    return Aggregate(stack(mixed), kept)
+
+
+def the_mean_of_the_usable_stays(updates, mixing):
+    mixed = mapped(gossip_step, updates, mixing)
+    for row in range(DRAWS):
+        before, after = matrix_of(updates)[row], matrix_of(mixed.value)[row]
+        kept = kept_of(before)
+        assert_close(after[kept].mean(axis=0), before[kept].mean(axis=0), atol=1e-5)
+
+
+def rate_by_eigenvalues(mixing):
+    return np.sort(np.abs(np.linalg.eigvalsh(mixing)))[-2]
+
+
+def lazier_is_slower(mixing):
+    lazy = (mixing + np.eye(CLIENTS, dtype=np.float32)[None]) / 2
+    slower = np.asarray(mapped(mixing_rate, lazy))
+    eigenvalues = np.linalg.eigvalsh(mixing.astype(np.float64))[:, -2]
+    assert_close(slower, (1 + eigenvalues) / 2, atol=1e-5)
+
+
+def moves_with_the_clients(function):
+    def law(updates, *rest, **options):
+        moved = jax.tree.map(lambda leaf: leaf + np.float32(5), updates)
+        plain = mapped(function, updates, *rest, **options)
+        other = mapped(function, moved, *rest, **options)
+        expected = jax.tree.map(lambda leaf: np.asarray(leaf) + 5, plain.value)
+        assert_close(other.value, expected, atol=1e-5)
+        np.testing.assert_array_equal(other.kept, plain.kept)
+
+    return law
+
+
+def ignores_the_order_of_the_clients(function):
+    def law(updates, **options):
+        backwards = jax.tree.map(lambda leaf: leaf[:, ::-1], updates)
+        plain = mapped(function, updates, **options)
+        assert_close(mapped(function, backwards, **options).value, plain.value, atol=1e-5)
+
+    return law
+
+
+def refusals(least, *rest, **options):
+    few = jnp.ones((least - 1, 2))
+    bad = [
+        Refusal("no array", ((), *rest), options),
+        Refusal("along its first axis", ((jnp.ones(least), jnp.ones(least + 1)), *rest), options),
+        Refusal("along its first axis", (jnp.ones(()), *rest), options),
+        Refusal("of floats", (jnp.ones(least, int), *rest), options),
+        Refusal(f"{least} clients or more", (few, *rest), options),
+    ]
+    if "faulty" in options:
+        bad.append(Refusal("faulty", (jnp.ones(9), *rest), {**options, "faulty": -1}))
+    return bad
+
+
+@st.composite
+def mixings(draw):
+    """Metropolis matrices of a ring and some chords."""
+    matrices = []
+    for _ in range(DRAWS):
+        links = np.asarray(ring_mixing(CLIENTS)) > 0
+        chords = draw(st.lists(st.tuples(*[st.integers(0, CLIENTS - 1)] * 2), max_size=3))
+        for i, j in chords:
+            links[i, j] = links[j, i] = True
+        matrices.append(np.asarray(metropolis_mixing(links)))
+    return np.stack(matrices)
+
+
+WEIGHTS = simplex(CLIENTS)
+SAME = stack(np.full((CLIENTS, 3), 2.0))
+CENTRE = rows(3, elements=WHOLE).map(stack)
+
+ROWS = [
+    Row(
+        weighted_mean,
+        sample=st.tuples(updates_with_faults(reals()), WEIGHTS),
+        oracle=mean_by_numpy,
+        laws=[moves_with_the_clients(weighted_mean)],
+        edges=[Edge((SAME, np.ones(CLIENTS)))],
+        refuses=[*refusals(1, None), Refusal("weights", (jnp.ones(3), jnp.ones(2)))],
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+    Row(
+        coordinate_median,
+        sample=st.tuples(UPDATES),
+        oracle=median_by_numpy,
+        laws=[
+            moves_with_the_clients(coordinate_median),
+            ignores_the_order_of_the_clients(coordinate_median),
+        ],
+        edges=[Edge((SAME,))],
+        refuses=refusals(1),
+    ),
+    Row(
+        trimmed_mean,
+        sample=st.tuples(UPDATES),
+        options={"faulty": FAULTY},
+        oracle=trimmed_by_numpy,
+        laws=[moves_with_the_clients(trimmed_mean), ignores_the_order_of_the_clients(trimmed_mean)],
+        edges=[Edge((SAME,), {"faulty": FAULTY})],
+        refuses=refusals(3, faulty=1),
+    ),
+    Row(
+        krum,
+        sample=st.tuples(UPDATES),
+        options={"faulty": FAULTY},
+        oracle=krum_by_numpy,
+        laws=[moves_with_the_clients(krum)],
+        edges=[Edge((SAME,), {"faulty": FAULTY})],
+        refuses=refusals(5, faulty=1),
+        differentiable=False,
+    ),
+    Row(
+        multi_krum,
+        sample=st.tuples(UPDATES),
+        options={"faulty": FAULTY, "selected": 4},
+        oracle=krum_by_numpy,
+        laws=[moves_with_the_clients(multi_krum)],
+        refuses=[
+            *refusals(5, faulty=1, selected=1),
+            Refusal("selected", (jnp.ones(5),), {"faulty": 1, "selected": 0}),
+            Refusal("selected", (jnp.ones(5),), {"faulty": 1, "selected": 6}),
+        ],
+        differentiable=False,
+    ),
+    Row(
+        bulyan,
+        sample=st.tuples(UPDATES),
+        options={"faulty": FAULTY},
+        oracle=bulyan_by_numpy,
+        laws=[moves_with_the_clients(bulyan)],
+        edges=[Edge((SAME,), {"faulty": FAULTY})],
+        refuses=refusals(7, faulty=1),
+        differentiable=False,
+        atol=1e-5,
+    ),
+    Row(
+        geometric_median,
+        sample=st.tuples(UPDATES),
+        oracle=None,
+        laws=[no_point_is_nearer],
+        edges=[Edge((SAME,))],
+        refuses=[*refusals(1), Refusal("iterations", (jnp.ones(3),), {"iterations": 0})],
+        differentiable=False,
+        exempt={"oracle": "a minimum may be flat: the law compares what is minimised"},
+        rtol=1e-3,
+        atol=1e-3,
+    ),
+    Row(
+        centred_clipping,
+        sample=st.tuples(UPDATES, CENTRE),
+        options={"radius": 3.0, "iterations": 2},
+        oracle=clipping_by_loop,
+        laws=[no_step_is_longer_than_the_radius],
+        edges=[Edge((SAME, stack(np.full(3, 2.0))), {"radius": 3.0, "iterations": 2})],
+        refuses=[
+            *refusals(1, jnp.ones(2), radius=1.0),
+            Refusal("structure", (jnp.ones(3), {"a": jnp.ones(())}), {"radius": 1.0}),
+            Refusal("one shape", (jnp.ones(3), jnp.ones(2)), {"radius": 1.0}),
+            Refusal("radius", (jnp.ones(3), jnp.ones(())), {"radius": 0.0}),
+            Refusal("iterations", (jnp.ones(3), jnp.ones(())), {"radius": 1.0, "iterations": 0}),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+    Row(
+        clip_update,
+        sample=st.tuples(rows(3).map(stack)),
+        options=reals(0.5, 100).map(lambda limit: {"limit": float(limit)}),
+        oracle=clipped_by_norm,
+        laws=[clipping_twice_changes_nothing],
+        edges=[
+            Edge((stack(np.zeros(3)),), {"limit": 1.0}),
+            Edge((stack(np.full(3, 1e30)),), {"limit": 1.0}),
+        ],
+        refuses=[
+            Refusal("no array", ((),), {"limit": 1.0}),
+            Refusal("limit", (jnp.ones(2),), {"limit": 0.0}),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+    Row(
+        private_mean,
+        sample=st.tuples(UPDATES, keys()),
+        options={"limit": 4.0, "noise": 0.0},
+        oracle=private_without_noise,
+        laws=[noise_grows_with_its_multiplier],
+        refuses=[
+            *refusals(1, KEY, limit=1.0, noise=1.0),
+            Refusal("limit", (jnp.ones(2), KEY), {"limit": -1.0, "noise": 1.0}),
+            Refusal("noise", (jnp.ones(2), KEY), {"limit": 1.0, "noise": -1.0}),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+    ),
+    Row(
+        gossip_step,
+        sample=st.tuples(UPDATES, mixings()),
+        oracle=gossip_by_numpy,
+        laws=[the_mean_of_the_usable_stays],
+        refuses=[
+            *refusals(1, jnp.eye(1)),
+            Refusal("of the 3 clients", (jnp.ones(3), jnp.eye(2))),
+            Refusal("square", (jnp.ones(3), jnp.ones((3, 2)))),
+            Refusal("(client, client)", (jnp.ones(3), jnp.ones(3))),
+            Refusal("sum to one", (jnp.ones(2), jnp.asarray([[1.0, 0.0], [1.0, 0.0]]))),
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        mixing_rate,
+        sample=st.tuples(mixings()),
+        oracle=rate_by_eigenvalues,
+        laws=[lazier_is_slower],
+        refuses=[
+            Refusal("square", (jnp.ones((3, 2)),)),
+            Refusal("sum to one", (jnp.full((2, 2), 0.6),)),
+        ],
+        differentiable=False,
+        atol=1e-5,
+        dtypes=("float32", "float64"),
+    ),
+]

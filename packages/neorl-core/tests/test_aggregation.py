@@ -1,0 +1,208 @@
+"""What faulty clients can do to each rule, at its bound and one beyond.
+
+Honest updates scatter around a truth; ``spread`` is the largest distance of one of them from
+their mean. A rule holds if its result stays within a stated multiple of the spread.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import (
+    Aggregate,
+    bulyan,
+    centred_clipping,
+    clip_update,
+    coordinate_median,
+    geometric_median,
+    krum,
+    multi_krum,
+    private_mean,
+    trimmed_mean,
+    weighted_mean,
+)
+
+CLIENTS, COORDINATES = 15, 40
+RNG = np.random.default_rng(3)
+HONEST = (1.0 + 0.3 * RNG.normal(size=(CLIENTS, COORDINATES))).astype(np.float32)
+
+ATTACKS = {
+    "sign flipped and larger": lambda row: -10 * row,
+    "times 1e30": lambda row: 1e30 * row,
+    "one point far away": lambda row: np.full_like(row, -50),
+    "nan": lambda row: np.where(np.arange(row.size) == 0, np.nan, row),
+    "infinite": lambda row: np.where(np.arange(row.size) == 1, -np.inf, row),
+}
+
+# Rule, clients it may lose of fifteen, and the multiple of the spread that it stays within.
+RULES = {
+    "median": (coordinate_median, 7, 2.0),
+    "trimmed": (functools.partial(trimmed_mean, faulty=7), 7, 2.0),
+    "krum": (functools.partial(krum, faulty=6), 6, 1.0),
+    "multi-krum": (functools.partial(multi_krum, faulty=6, selected=9), 6, 0.7),
+    "bulyan": (functools.partial(bulyan, faulty=3), 3, 0.7),
+    "geometric": (geometric_median, 7, 2.0),
+}
+
+
+def attacked(faulty, attack):
+    updates = HONEST.copy()
+    for client in range(faulty):
+        updates[client] = attack(HONEST[client])
+    return {"w": updates[:, 1:].reshape(CLIENTS, -1, 3), "b": updates[:, 0]}
+
+
+def error(result, faulty):
+    """Distance from the mean of the honest, in units of their spread."""
+    honest = HONEST[faulty:].astype(np.float64)
+    mean = honest.mean(axis=0)
+    spread = np.linalg.norm(honest - mean, axis=1).max()
+    value = np.append(np.asarray(result.value["b"]), np.asarray(result.value["w"]).ravel())
+    return np.linalg.norm(value.astype(np.float64) - mean) / spread
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_at_its_bound_a_rule_stays_within_the_honest_spread(name):
+    rule, bound, multiple = RULES[name]
+    rule = jax.jit(rule)
+    for attack in ATTACKS.values():
+        result = rule(attacked(bound, attack))
+        assert isinstance(result, Aggregate)
+        assert error(result, bound) <= multiple, attack
+        left_out = np.flatnonzero(~np.asarray(result.kept))
+        finite = np.isfinite(attack(HONEST[0])).all()
+        assert left_out.tolist() == ([] if finite else list(range(bound)))
+
+
+@pytest.mark.parametrize("name", ["median", "trimmed", "geometric"])
+def test_with_one_more_than_half_of_them_a_point_far_away_wins(name):
+    rule, bound, _ = RULES[name]
+    assert error(rule(attacked(bound + 1, ATTACKS["one point far away"])), bound + 1) > 20
+
+
+def test_with_one_more_averaging_the_rest_takes_a_faulty_client_in():
+    """Multi-Krum averages ``n - f`` clients; of ``f + 1`` faulty ones it must take one."""
+    assert error(RULES["multi-krum"][0](attacked(7, ATTACKS["one point far away"])), 7) > 5
+
+
+def test_krum_and_bulyan_bear_one_more_that_is_far_away_but_not_a_majority_of_neighbours():
+    """Krum asks for ``n - f - 2 = 7`` near neighbours: seven that agree have only six, eight do.
+
+    So the bound is sharp against clients that hide among the honest, not against far ones. Bulyan
+    picks ``n - 2 f = 9`` clients with ``n - f - 2 = 10`` neighbours at first: four or five far
+    ones are never among them, eleven of fifteen are.
+    """
+    far = ATTACKS["one point far away"]
+    assert error(RULES["krum"][0](attacked(7, far)), 7) <= 1
+    assert error(RULES["krum"][0](attacked(8, far)), 8) > 20
+    assert error(RULES["bulyan"][0](attacked(4, far)), 4) <= 0.7
+    assert error(RULES["bulyan"][0](attacked(11, far)), 11) > 20
+
+
+def test_a_plain_mean_falls_to_one_client():
+    assert error(weighted_mean(attacked(1, ATTACKS["one point far away"])), 1) > 5
+
+
+def test_clipping_gives_a_faulty_client_no_more_than_its_share():
+    """``f`` clients move the centre by at most ``f radius / n`` a step more than honest ones."""
+    start = {"w": np.ones((13, 3), np.float32), "b": np.float32(1)}
+    radius = float(np.linalg.norm(HONEST - 1, axis=1).max())
+    honest = centred_clipping(attacked(0, None), start, radius=radius, iterations=1)
+    for faulty in (1, 3, 7, 14):
+        for name in ("sign flipped and larger", "times 1e30", "one point far away"):
+            result = centred_clipping(
+                attacked(faulty, ATTACKS[name]), start, radius=radius, iterations=1
+            )
+            moved = jax.tree.map(lambda a, b: np.asarray(a - b), result.value, honest.value)
+            distance = np.linalg.norm(np.append(moved["b"], moved["w"].ravel()))
+            assert distance <= 2 * faulty * radius / CLIENTS * 1.001
+
+
+def test_no_faulty_client_and_no_caution_is_the_mean():
+    mean = weighted_mean(HONEST).value
+    np.testing.assert_allclose(trimmed_mean(HONEST, faulty=0).value, mean, rtol=1e-5)
+    everyone = multi_krum(HONEST, faulty=0, selected=CLIENTS).value
+    np.testing.assert_allclose(everyone, mean, rtol=1e-5)
+    np.testing.assert_allclose(bulyan(HONEST, faulty=0).value, mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_order_of_the_clients_does_not_matter(name):
+    rule, order = RULES[name][0], RNG.permutation(CLIENTS)
+    here, there = rule({"x": HONEST}), rule({"x": HONEST[order]})
+    np.testing.assert_allclose(there.value["x"], here.value["x"], rtol=1e-4)
+
+
+def test_the_geometric_median_turns_with_the_coordinates():
+    turn = np.linalg.qr(RNG.normal(size=(COORDINATES, COORDINATES)))[0].astype(np.float32)
+    turned = geometric_median(HONEST @ turn).value
+    np.testing.assert_allclose(turned, geometric_median(HONEST).value @ turn, atol=1e-4)
+
+
+def test_the_geometric_median_rests_on_a_client_that_outweighs_the_others():
+    corners = jnp.asarray([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [-4.0, -4.0], [0.0, 0.0]])
+    np.testing.assert_allclose(geometric_median(corners).value, [0, 0], atol=1e-6)
+
+
+def test_distances_late_in_training_do_not_cancel():
+    """Updates of size 1000 that differ by 1e-3: the expanded square would see only rounding."""
+    updates = (1000 + 1e-3 * RNG.normal(size=(9, 5))).astype(np.float32)
+    exact = updates.astype(np.float64)
+    squared = ((exact[:, None] - exact[None]) ** 2).sum(axis=-1)
+    scores = np.sort(squared, axis=1)[:, 1:6].sum(axis=1)
+    np.testing.assert_array_equal(krum(updates, faulty=2).value, updates[scores.argmin()])
+
+
+def test_when_no_client_is_usable_the_result_says_so():
+    nothing = jnp.full((7, 2), jnp.nan)
+    centre = jnp.ones(2)
+    rules = (
+        weighted_mean,
+        coordinate_median,
+        functools.partial(trimmed_mean, faulty=1),
+        functools.partial(krum, faulty=1),
+        functools.partial(bulyan, faulty=1),
+        geometric_median,
+        functools.partial(private_mean, key=jax.random.key(0), limit=1.0, noise=1.0),
+    )
+    for rule in rules:
+        result = rule(nothing)
+        assert np.isnan(result.value).all(), rule
+        assert not np.any(result.kept)
+    assert centred_clipping(nothing, centre, radius=1.0).value.tolist() == [1, 1]
+
+
+def test_the_noise_of_the_private_mean_has_the_stated_size():
+    updates = jnp.zeros((10, 20_000)).at[3, 0].set(jnp.inf)
+    result = private_mean(updates, jax.random.key(1), limit=2.0, noise=1.5)
+    assert np.std(result.value) == pytest.approx(1.5 * 2 / 9, rel=0.03)
+    assert abs(np.mean(result.value)) < 0.01
+    other = private_mean(updates, jax.random.key(2), limit=2.0, noise=1.5)
+    assert abs(np.corrcoef(result.value, other.value)[0, 1]) < 0.05
+    tree = private_mean(
+        {"a": jnp.zeros((3, 50)), "b": jnp.zeros((3, 50))}, jax.random.key(1), limit=1.0, noise=1.0
+    )
+    assert not np.array_equal(tree.value["a"], tree.value["b"])
+
+
+def test_clipping_keeps_the_direction():
+    update = {"a": jnp.asarray([3.0, 0.0]), "b": jnp.asarray(4.0)}
+    cut = clip_update(update, limit=2.5)
+    np.testing.assert_allclose(cut["a"], [1.5, 0], rtol=1e-6)
+    np.testing.assert_allclose(cut["b"], 2.0, rtol=1e-6)
+    assert np.isnan(clip_update(jnp.asarray([jnp.nan, 1.0]), limit=1.0)).any()
+
+
+def test_leaves_keep_their_own_dtype():
+    updates = {"a": jnp.ones((7, 2), jnp.bfloat16), "b": jnp.ones((7, 3), jnp.float32)}
+    for rule in (
+        weighted_mean,
+        coordinate_median,
+        functools.partial(bulyan, faulty=1),
+        geometric_median,
+    ):
+        value = rule(updates).value
+        assert (value["a"].dtype, value["b"].dtype) == (jnp.bfloat16, jnp.float32)

@@ -1,0 +1,139 @@
+"""Gossip: contraction at the stated rate, and exact averages after the stated rounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import (
+    averaging_rounds,
+    gossip_step,
+    hierarchical_mixing,
+    metropolis_mixing,
+    mixing_rate,
+    ring_mixing,
+    star_mixing,
+)
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def after(updates, rounds):
+    for mixing in rounds:
+        updates = gossip_step(updates, mixing).value
+    return updates
+
+
+def random_links(clients):
+    links = RNG.random((clients, clients)) < 0.3
+    ring = np.asarray(ring_mixing(clients)) > 0
+    return links | links.T | ring
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [ring_mixing(16), star_mixing(7), metropolis_mixing(random_links(12))],
+    ids=["ring", "star", "random"],
+)
+def test_disagreement_shrinks_at_the_stated_rate_and_the_mean_stays(mixing):
+    clients = mixing.shape[0]
+    mixing = jnp.asarray(mixing, jnp.float64)
+    updates = RNG.normal(size=(clients, 50))
+    mean = updates.mean(axis=0)
+    rate = float(mixing_rate(mixing))
+    assert rate < 1
+    start = np.linalg.norm(updates - mean)
+    current = {"x": updates}
+    for k in range(1, 41):
+        current = gossip_step(current, mixing).value
+        left = np.linalg.norm(np.asarray(current["x"]) - mean)
+        assert left <= rate**k * start * (1 + 1e-5) + 1e-6
+        np.testing.assert_allclose(np.mean(current["x"], axis=0), mean, atol=1e-6)
+    # The bound is met by the slowest mode.
+    slowest = np.linalg.eigh(np.asarray(mixing))[1]
+    modes = np.abs(np.linalg.eigvalsh(np.asarray(mixing)))
+    mode = slowest[:, np.argsort(modes)[-2]][:, None]
+    once = np.linalg.norm(gossip_step(mode, mixing).value) / np.linalg.norm(mode)
+    np.testing.assert_allclose(once, rate, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        *[(averaging_rounds(ring_mixing(n)), n // 2) for n in (2, 3, 8, 15, 24)],
+        *[(averaging_rounds(star_mixing(n)), 2) for n in (3, 9)],
+        (hierarchical_mixing((4, 3)), 2),
+        (hierarchical_mixing((2, 3, 2)), 3),
+        (hierarchical_mixing((5,)), 1),
+        (averaging_rounds(np.full((4, 4), 0.25)), 1),
+        (averaging_rounds(np.ones((1, 1))), 1),
+    ],
+)
+def test_the_average_is_exact_after_the_stated_rounds(rounds, expected):
+    assert len(rounds) == expected
+    clients = rounds.shape[1]
+    updates = {"w": RNG.normal(size=(clients, 3, 2)), "b": RNG.normal(size=clients)}
+    result = after(updates, rounds)
+    for name, leaf in updates.items():
+        expected_leaf = np.broadcast_to(leaf.mean(axis=0), leaf.shape)
+        np.testing.assert_allclose(result[name], expected_leaf, atol=2e-5)
+
+
+def test_links_are_those_of_the_graph():
+    ring = np.asarray(ring_mixing(6))
+    assert ((ring > 0).sum(axis=1) == 3).all()
+    np.testing.assert_allclose(ring[0, [0, 1, 5]], 1 / 3, rtol=1e-6)
+    star = np.asarray(star_mixing(5))
+    assert not np.any(star[1:, 1:][~np.eye(4, dtype=bool)])
+    np.testing.assert_allclose(star[0], 0.2, rtol=1e-6)
+    assert np.asarray(ring_mixing(1)).tolist() == [[1.0]]
+    assert np.asarray(star_mixing(1)).tolist() == [[1.0]]
+    for rounds in (averaging_rounds(ring_mixing(8)), averaging_rounds(star_mixing(8))):
+        links = np.asarray(ring_mixing(8) if len(rounds) == 4 else star_mixing(8)) > 0
+        assert not np.any(np.abs(np.asarray(rounds))[:, ~links] > 1e-9)
+    groups = np.asarray(hierarchical_mixing((4, 3)))
+    assert set(np.flatnonzero(groups[0, 5])) == {4, 5, 6, 7}
+    assert set(np.flatnonzero(groups[1, 5])) == {1, 5, 9}
+
+
+def test_a_deaf_and_a_broken_client():
+    """A broken client sends nothing and takes what its neighbours send; one alone keeps its own."""
+    updates = jnp.asarray([[1.0], [jnp.nan], [4.0]])
+    mixing = jnp.asarray([[0.5, 0.5, 0.0], [0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])
+    result = gossip_step(updates, mixing)
+    assert result.kept.tolist() == [True, False, True]
+    np.testing.assert_allclose(result.value, [[1.0], [2.0], [4.0]], rtol=1e-12)
+    alone = gossip_step(updates, jnp.eye(3))
+    np.testing.assert_array_equal(alone.value, updates)
+
+
+def test_a_graph_in_two_parts_never_agrees():
+    halves = np.kron(np.eye(2), np.full((2, 2), 0.5))
+    np.testing.assert_allclose(mixing_rate(halves), 1.0)
+    with pytest.raises(ValueError, match="not connected"):
+        averaging_rounds(halves)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ring_mixing(0), "one or more"),
+        (lambda: star_mixing(0), "one or more"),
+        (lambda: hierarchical_mixing(()), "sizes"),
+        (lambda: hierarchical_mixing((3, 0)), "sizes"),
+        (lambda: metropolis_mixing(np.ones((2, 3), bool)), "square and symmetric"),
+        (lambda: metropolis_mixing(np.triu(np.ones((3, 3), bool))), "square and symmetric"),
+        (lambda: averaging_rounds(np.full((2, 2), 0.6)), "sum to one"),
+        (lambda: averaging_rounds(np.asarray([[1.5, -0.5], [-0.5, 1.5]])), "not be negative"),
+        (lambda: averaging_rounds(np.roll(np.eye(3), 1, axis=0)), "symmetric"),
+    ],
+)
+def test_misuse_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
