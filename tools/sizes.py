@@ -4,7 +4,7 @@ Usage:
     python tools/sizes.py           exit 1 and name what is over the budget
     python tools/sizes.py --table   print the figures of every package as well
 
-Budgets: a file has at most 400 lines, a function (docstring aside) at most 50, and at most 5 % of
+Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, aside), a function (docstring aside) at most 50, and at most 5 % of
 all windows of six code lines (comments, docstrings, imports and blank lines aside) stand in more
 than one file.
 """
@@ -78,7 +78,7 @@ def faults(root: Path) -> list[str]:
     found = []
     for file in [*source_files(root), *test_files(root)]:
         lines = len(file.read_text().splitlines())
-        if lines > FILE_LINES:
+        if lines > FILE_LINES and file.name != "__init__.py":
             found.append(f"{file.relative_to(root)}: {lines} lines, at most {FILE_LINES}")
     for file in source_files(root):
         for name, first, lines in functions(ast.parse(file.read_text())):
