@@ -4,9 +4,9 @@ Usage:
     python tools/sizes.py           exit 1 and name what is over the budget
     python tools/sizes.py --table   print the figures of every package as well
 
-Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, aside), a function (docstring aside) at most 50, and at most 5 % of
-all windows of six code lines (comments, docstrings, imports and blank lines aside) stand in more
-than one file.
+Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, aside), a function
+(docstring aside) at most 50, and at most 5 % of all windows of six code lines (comments,
+docstrings, imports and blank lines aside) stand in more than one file.
 """
 
 import argparse
