@@ -3,15 +3,24 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from neorl_train._evaluate_files import read_evaluation, read_verdict
 from neorl_train._evaluate_results import Evaluation
 from neorl_train._evaluate_tables import PolicyRow, ResultTables
 from neorl_train._report import REPORT
-from neorl_train._report._numbers import DASH, decimals, interval, percent, signed, with_interval
+from neorl_train._report._numbers import (
+    DASH,
+    decimals,
+    fixed,
+    interval,
+    percent,
+    signed,
+    with_interval,
+)
 from neorl_train._verdict import DEPLOY, REFUSE, Verdict
 
+WIDTH = 120
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
@@ -30,10 +39,10 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
 
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     out = stream or sys.stdout
-    width = None if out.isatty() else max(shutil.get_terminal_size((120, 40)).columns, 120)
+    width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
     console = Console(file=out, highlight=False, width=width)
     console.print()
-    console.print(_table(evaluation))
+    console.print(_table(evaluation, wide=console.width >= WIDTH))
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
@@ -57,7 +66,7 @@ def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
     ]
 
 
-def _table(evaluation: Evaluation) -> object:
+def _table(evaluation: Evaluation, *, wide: bool) -> object:
     from rich import box
     from rich.table import Table
 
@@ -72,16 +81,18 @@ def _table(evaluation: Evaluation) -> object:
         pad_edge=False,
     )
     table.add_column("policy", no_wrap=True)
-    table.add_column(f"return, {tables.reward_unit}", justify="right", no_wrap=True)
+    numbers: Any = {"justify": "right", "no_wrap": wide}
+    table.add_column(f"return\n{tables.reward_unit}", **numbers)
     if simulated:
-        table.add_column(f"gain over PID {tables.reference}", justify="right", no_wrap=True)
+        table.add_column(f"gain over\nPID {tables.reference}", **numbers)
     for channel in tables.spec.cost:
-        limit = f"{channel.name}, {channel.unit}\nlimit {channel.limit:g} per {channel.per}"
-        table.add_column(limit, justify="right", no_wrap=True)
-        table.add_column("episodes\nabove", justify="right", no_wrap=True)
+        limit = f"limit {channel.limit:g} per {channel.per}"
+        table.add_column(f"{channel.name}, {channel.unit}\n{limit}", **numbers)
+    if tables.spec.n_cost:
+        table.add_column("a limit\nbroken in", **numbers)
     if simulated:
-        table.add_column("trips", justify="right", no_wrap=True)
-        table.add_column("guard", justify="right", no_wrap=True)
+        table.add_column("trips\n", **numbers)
+        table.add_column("guard\nacts", **numbers)
     rows = chosen_rows(tables)
     digits = decimals(row.returns for row in rows)
     for row in rows:
@@ -92,13 +103,15 @@ def _table(evaluation: Evaluation) -> object:
 def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     names = {"classical": f"PID {row.name}", "learner": f"{row.name} + guard"}
     simulated, gain = bool(tables.environment), row.difference
-    cells = [names.get(row.role, row.name), with_interval(row.returns, digits)]
+    mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
+    cells = [names.get(row.role, row.name), mean]
     if simulated:
         paired = "" if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
         cells.append(DASH if row.name == tables.reference else paired or DASH)
     for cell in row.costs:
         cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
-        cells.append(str(cell.violations))
+    if row.costs:
+        cells.append(f"{round((1 - row.satisfied.value) * row.n_episodes)}/{row.n_episodes}")
     if simulated:
         cells.append(DASH if row.trips is None else str(row.n_trips))
         cells.append(percent(row.filtered + row.fallback) if row.guarded else DASH)

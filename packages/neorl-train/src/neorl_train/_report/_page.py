@@ -13,6 +13,8 @@ from neorl_train._report._inputs import Inputs, read_inputs
 from neorl_train._report._verdict_section import clause_table, headline, tiles
 
 REPORT = "report.html"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The browser itself refuses whatever is not in the page."""
 
 
 def write_report(run: Path) -> Path:
@@ -53,6 +55,7 @@ def page(inputs: Inputs) -> str:
     head = joined(
         [
             Html('<meta charset="utf-8">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
             Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),

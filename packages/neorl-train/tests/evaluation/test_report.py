@@ -1,0 +1,273 @@
+import dataclasses
+import html.parser
+import json
+import re
+import subprocess
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import ConstantPolicy
+from neorl_core.testing import browser
+from neorl_envs import collect_log
+from neorl_safety import action_constraints, constraints_to_dict
+from neorl_train import _figures
+from neorl_train._errors import BadInputError
+from neorl_train._evaluate_files import write_evaluation
+from neorl_train._evaluate_offline import evaluate_offline
+from neorl_train._report import write_report
+from neorl_train._report._html import Group, Html, tag
+from neorl_train._verdict import verdict
+
+pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
+
+VOID = {"meta", "link", "rect", "line", "circle", "path", "use", "br"}
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a test asks for, and checks that every element is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.headings, self.tables = [], [], [], [], []
+        self.words, self.pictures, self.styles = [], 0, []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, name, attributes):
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        self.links += [given[key] for key in ("href", "src", "xlink:href") if key in given]
+        self.pictures += name == "svg"
+        if name == "table":
+            self.tables.append("")
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.handle_starttag(name, attributes)
+        if name not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, name):
+        if name not in VOID:
+            assert self.open.pop() == name
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.open and self.open[-1] in ("h1", "h2", "h3"):
+            self.headings.append(data)
+        if "table" in self.open:
+            self.tables[-1] += f"{data} "
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def probes():
+    rng = np.random.default_rng(0)
+    for step in (100, 200, 300):
+        for seed in (0, 1):
+            metrics = {
+                "plant_return": float(rng.normal(-5)),
+                "plant_cost_load": float(rng.uniform(1, 9)),
+                "held_out_distance": float(rng.uniform(0.01, 0.1)),
+            }
+            line = {"kind": "probe", "algorithm": "good", "seed": seed, "step": step}
+            yield {**line, "time": 0.0, "metrics": metrics}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, noisy, toy):
+    """A finished run of the scalar plant."""
+    path = tmp_path_factory.mktemp("runs") / "0007"
+    path.mkdir()
+    write_evaluation(path, noisy.evaluation, noisy.verdict)
+    limits = constraints_to_dict(action_constraints(toy.Line().spec, [0.5]))
+    (path / "constraints.json").write_text(json.dumps(limits))
+    (path / "config.toml").write_text('[data]\nsource = "<Line>"\n')
+    (path / "run.json").write_text(
+        json.dumps({"schema": 1, "id": "abc", "seeds": [0, 1], "versions": {"jax": "0.10"}})
+    )
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in probes()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return Page(write_report(run).read_text())
+
+
+def test_it_leans_on_nothing_outside(run, page):
+    text = (run / "report.html").read_text()
+    assert "<script" not in text
+    assert "@import" not in text
+    outside = [link for link in page.links if not link.startswith(("#", "data:"))]
+    assert outside == []
+    assert re.findall(r"url\((?!#)", text) == []
+    assert "default-src 'none'" in text
+    inside = {link[1:] for link in page.links if link.startswith("#")}
+    assert inside <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids)), "an identifier stands twice"
+
+
+def test_the_verdict_comes_first_with_its_clauses(page, noisy):
+    assert page.headings[0] == "May good-0 run Line-v0?"
+    assert page.headings[1] == "Why"
+    before = page.text[: page.text.index("Why Why") if "Why Why" in page.text else 2000]
+    assert noisy.verdict.sentence in page.text
+    assert "deploy" in before
+    for clause in noisy.verdict.clauses:
+        assert clause.name in page.tables[0]
+        assert clause.unit in page.tables[0]
+    for words in ("A typical episode", "Return against cost", "Who acts", "Learning curves"):
+        assert any(words in heading for heading in page.headings)
+
+
+def test_every_table_of_results_has_the_classical_controllers(page):
+    results = [table for table in page.tables if "good-0" in table or "good (2)" in table]
+    assert len(results) == 5, "returns, endings, two costs, pooled seeds"
+    assert all("PID steady" in table for table in results)
+    assert all("%" in table or "EUR" in table or "m" in table for table in results)
+
+
+def test_pictures_follow_the_colours_of_the_page(run):
+    text = (run / "report.html").read_text()
+    assert text.count("<figure") >= 5
+    assert "var(--c0)" in text
+    assert "var(--limit)" in text
+    pictures = "".join(re.findall(r"<figure.*?</figure>", text, flags=re.DOTALL))
+    for colour in (_figures.INK, _figures.MUTED, _figures.GRID, _figures.LIMIT, _figures.PID):
+        assert colour not in pictures
+    titles = re.findall(r"<title id=[^>]*>([^<]+)</title>", pictures)
+    assert len(titles) == text.count("<figure")
+
+
+def test_the_same_run_gives_the_same_page(run):
+    first = (run / "report.html").read_bytes()
+    assert write_report(run).read_bytes() == first
+
+
+def test_without_matplotlib_the_numbers_remain(run, monkeypatch):
+    monkeypatch.setattr(_figures, "installed", lambda: False)
+    text = write_report(run).read_text()
+    page = Page(text)
+    assert 'pip install "neorl-train[report]"' in page.text
+    assert "<figure" not in text
+    assert len(page.tables) >= 7
+    monkeypatch.undo()
+    write_report(run)
+
+
+def test_what_others_wrote_is_escaped(run, page):
+    assert "<Line>" not in (run / "report.html").read_text()
+    assert '"<Line>"' in page.text
+    assert tag("p", "<b>", class_="a", aria_label='"').text == (
+        '<p class="a" aria-label="&quot;">&lt;b&gt;</p>'
+    )
+    assert tag("p", Html("<b></b>")).text == "<p><b></b></p>"
+    assert Group("x").title == "x"
+
+
+def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):
+    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    page = Page(write_report(tmp_path).read_text())
+    assert "Nothing was recorded" in page.text
+
+
+def test_a_damaged_run_is_named(tmp_path, run, noisy):
+    with pytest.raises(BadInputError, match=r"evaluation\.json: no such file"):
+        write_report(tmp_path)
+    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(BadInputError, match=r"run\.json: damaged"):
+        write_report(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory, noisy, toy):
+    """A run on a log alone, of somebody else's data."""
+
+    path = tmp_path_factory.mktemp("logged")
+    plant = toy.Line()
+    log = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
+    name = {"name": "DMSD-train", "attribution": "Somebody, CC-BY", "provenance": {}}
+    name["provenance"] = {"format": "NeoRL-2 npz"}
+    log = dataclasses.replace(log, attributes=name)
+    found = evaluate_offline(
+        {"iql-0": ConstantPolicy(jnp.zeros(1))},
+        dataset=log,
+        held_out=log,
+        training=log.transitions,
+        candidate="iql-0",
+    )
+    write_evaluation(path, found, verdict(found.tables))
+    return path
+
+
+def test_a_log_alone_is_reported_with_its_owner(logged):
+    page = Page(write_report(logged).read_text())
+    assert "cannot tell" in page.text
+    assert "no simulator" in page.text
+    assert "Third-party data: Somebody, CC-BY." in page.text
+    assert "By the formula of NeoRL-2 DMSD" in page.text
+    distances = next(table for table in page.tables if "Variance explained" in table)
+    assert "linear feedback" in distances
+
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+
+
+def visit(path, tmp_path, *flags):
+    command = [browser(), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags]
+    return subprocess.run(
+        [*command, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it(run, page, tmp_path, scheme):
+    from matplotlib.image import imread
+
+    shot = tmp_path / "shot.png"
+    dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
+    seen = visit(
+        run / "report.html",
+        tmp_path,
+        f"--screenshot={shot}",
+        "--window-size=1280,3000",
+        *dark,
+    )
+    assert "CONSOLE" not in seen.stderr, "the page's policy refuses and reports outside requests"
+    pixels = imread(shot)[..., :3]
+    assert pixels.shape[:2] == (3000, 1280)
+    background = pixels[5, 5]
+    assert (background.mean() < 0.2) == (scheme == "dark")
+    inked = (np.abs(pixels - background).max(axis=-1) > 0.1).mean(axis=1)
+    assert (inked.reshape(30, 100).max(axis=1) > 0.02).mean() > 0.9, "mostly blank"
+
+
+@pytest.mark.slow
+def test_a_browser_understands_it(run, page, tmp_path):
+    seen = visit(run / "report.html", tmp_path, "--dump-dom")
+    shown = Page(seen.stdout[seen.stdout.index("<html") :])
+    assert [h for h in shown.headings if h.strip()] == [h for h in page.headings if h.strip()]
+    assert shown.pictures == page.pictures
+    assert "CONSOLE" not in seen.stderr
