@@ -42,6 +42,7 @@ def test_a_specification_gives_box_actuator_range_and_names(spec):
         ({"high": [math.inf, 320.0]}, "'valve'.*high must be finite"),
         ({"high": [1e300, 320.0]}, "'valve'.*high must be finite in float32"),
         ({"high": [100.0, 330.0]}, "'jacket'.*leaves the actuator range 280.0 to 320.0"),
+        ({"low": [-1.0, 280.0]}, "'valve'.*leaves the actuator range 0.0 to 100.0"),
     ],
 )
 def test_bad_limits_are_refused_by_channel(spec, arguments, message):
