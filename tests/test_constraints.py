@@ -9,6 +9,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import bounds
+import constraints
+
 # What an environment may hold besides its requirements.
 UNMANAGED = {"pip", "setuptools", "wheel", "uv", "hatch"}
 
@@ -27,6 +30,20 @@ def test_every_distribution_has_one_version_on_each_python(
     names = [pin.name for pin in pins if pin.marker is None or pin.marker.evaluate(python)]
     assert len(names) == len({*names})
     assert {"jax", "jaxlib", "numpy", "equinox", "hatchling", "pytest", "ruff"} <= {*names}
+
+
+def test_every_requirement_is_pinned_within_its_bounds(
+    pins: list[Requirement], checkout: Path
+) -> None:
+    wanted = [Requirement(line) for line in constraints.environment_requirements()]
+    for package in bounds.packages(checkout).values():
+        wanted += [line for _, line in package.requirements if not line.name.startswith("neorl-")]
+    for requirement in wanted:
+        mine = [pin for pin in pins if canonicalize_name(pin.name) == requirement.name]
+        assert mine, f"{requirement} is not in tools/constraints.txt: hatch run constraints:update"
+        for pin in mine:
+            version = str(pin.specifier).removeprefix("==")
+            assert requirement.specifier.contains(version, prereleases=True), (requirement, pin)
 
 
 def test_pins_are_exact_and_name_no_index(pins: list[Requirement], checkout: Path) -> None:
