@@ -40,7 +40,7 @@ class TrainingConfig:
 
     algorithms: tuple[str, ...] = ("bc", "td3_bc", "iql")
     seeds: tuple[int, ...] = (0, 1, 2, 3)
-    updates: int = 40_000
+    updates: int = 30_000
     block: int = 500
 
 
@@ -113,13 +113,27 @@ class Config:
 
 DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "bc": {"hidden": (64, 64), "batch_size": 128},
-    "td3_bc": {"hidden": (64, 64), "batch_size": 128, "alpha": 0.5, "discount": 0.97},
-    "iql": {"hidden": (64, 64), "batch_size": 128, "advantage_scale": "std", "temperature": 1.0},
+    "td3_bc": {
+        "hidden": (64, 64),
+        "batch_size": 128,
+        "alpha": 0.5,
+        "critic_learning_rate": 1e-3,
+        "target_rate": 0.02,
+    },
+    "iql": {
+        "hidden": (64, 64),
+        "batch_size": 128,
+        "advantage_scale": "std",
+        "value_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "target_rate": 0.02,
+        "decay_updates": 30_000,
+    },
 }
 """Where the defaults of a run differ from those of the algorithms, which are the papers'."""
 
 DEMO_PENALTY: dict[str, dict[str, float]] = {
-    "ChemicalReactor-v0": {"temperature": 0.5, "pressure": 0.5},
+    "ChemicalReactor-v0": {"temperature": 1.25, "pressure": 1.25},
 }
 """Declared penalties per unit of cost, by environment: the default where none is configured."""
 
