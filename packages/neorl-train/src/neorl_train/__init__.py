@@ -17,6 +17,13 @@ from neorl_train._config import validate as validate
 from neorl_train._config_file import load_toml as load_toml
 from neorl_train._errors import BadInputError as BadInputError
 from neorl_train._errors import InterruptedRunError as InterruptedRunError
+from neorl_train._evaluate import evaluate as evaluate
+from neorl_train._evaluate_files import read_evaluation as read_evaluation
+from neorl_train._evaluate_files import read_verdict as read_verdict
+from neorl_train._evaluate_files import write_evaluation as write_evaluation
+from neorl_train._evaluate_offline import evaluate_offline as evaluate_offline
+from neorl_train._evaluate_results import Evaluation as Evaluation
+from neorl_train._evaluate_tables import ResultTables as ResultTables
 from neorl_train._experience import Experience as Experience
 from neorl_train._experience import experience as experience
 from neorl_train._job import resume as resume
@@ -37,6 +44,8 @@ from neorl_train._training import Plan as Plan
 from neorl_train._training import Trained as Trained
 from neorl_train._training import Watcher as Watcher
 from neorl_train._training import train as train
+from neorl_train._verdict import Verdict as Verdict
+from neorl_train._verdict import verdict as verdict
 
 __all__ = [
     "PROGRAM_FORM",
@@ -45,6 +54,7 @@ __all__ = [
     "Checkpoints",
     "Config",
     "DataConfig",
+    "Evaluation",
     "EvaluationConfig",
     "Experience",
     "InterruptedRunError",
@@ -53,22 +63,28 @@ __all__ = [
     "Records",
     "Reporter",
     "Restored",
+    "ResultTables",
     "RunDirectory",
     "SeedLanes",
     "Timings",
     "Trained",
     "TrainingConfig",
     "TrainingData",
+    "Verdict",
     "Watcher",
     "complete_steps",
     "config_hash",
     "config_to_dict",
     "config_type",
+    "evaluate",
+    "evaluate_offline",
     "experience",
     "load_toml",
     "prepare_process",
     "read_config",
+    "read_evaluation",
     "read_records",
+    "read_verdict",
     "resume",
     "run_keys",
     "start",
@@ -76,4 +92,6 @@ __all__ = [
     "train_block",
     "tree_digest",
     "validate",
+    "verdict",
+    "write_evaluation",
 ]

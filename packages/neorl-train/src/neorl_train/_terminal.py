@@ -20,7 +20,7 @@ from neorl_train._report._numbers import (
 )
 from neorl_train._verdict import DEPLOY, REFUSE, Verdict
 
-WIDTH = 120
+WIDTH = 118  # columns of a terminal that shows every number on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
@@ -79,6 +79,7 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
     numbers: Any = {"justify": "right", "no_wrap": wide}

@@ -191,7 +191,6 @@ def test_a_damaged_run_is_named(tmp_path, run, noisy):
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory, noisy, toy):
     """A run on a log alone, of somebody else's data."""
-
     path = tmp_path_factory.mktemp("logged")
     plant = toy.Line()
     log = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)

@@ -5,7 +5,7 @@ from html import escape
 from neorl_train._intervals import Estimate
 from neorl_train._report._html import Column, Content, Html, joined, table, tag
 from neorl_train._report._inputs import Inputs
-from neorl_train._report._numbers import decimals, fixed, interval, percent, signed
+from neorl_train._report._numbers import decimals, fixed, interval, listed, percent, signed
 from neorl_train._verdict import DEPLOY, REFUSE, Clause, Verdict
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
@@ -38,9 +38,11 @@ def clause_table(verdict: Verdict) -> Html:
         Column("Interval and limit", align="left"),
         Column("Holds", align="left"),
     ]
+    multiples = [c.unit for c in verdict.clauses if c.unit[:1].isdigit() and c.unit != "1"]
     return table(
-        "The verdict holds only if every clause does. Compared is the end of the interval that "
-        "must keep the limit.",
+        "To deploy, every clause must hold. Compared is the end of the interval that must keep the "
+        "limit."
+        + (f" Costs in {listed(multiples)} are counted in multiples of it." if multiples else ""),
         columns,
         [_row(clause) for clause in verdict.clauses],
     )
