@@ -1,0 +1,130 @@
+"""Numbers of other libraries, stored by the scripts in ``tools/oracles``."""
+
+import functools
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import (
+    LoggedTrajectories,
+    bulyan,
+    coordinate_median,
+    doubly_robust_return,
+    empirical_bernstein_interval,
+    interquartile_mean,
+    krum,
+    median_task_mean,
+    multi_krum,
+    optimality_gap,
+    pdis_return,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap_interval,
+    student_interval,
+    tis_return,
+    trimmed_mean,
+    weighted_doubly_robust,
+    weighted_mean,
+    wis,
+    wpdis,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+def stored(name):
+    return json.loads((FIXTURES / f"{name}.json").read_text())
+
+
+def aggregates(scores):
+    return jnp.stack(
+        [
+            interquartile_mean(scores),
+            median_task_mean(scores),
+            jnp.mean(scores),
+            optimality_gap(scores),
+        ]
+    )
+
+
+def test_rliable():
+    record = stored("rliable")
+    first, second = np.asarray(record["first"]), np.asarray(record["second"])
+    interval = stratified_bootstrap_interval(
+        first, jax.random.key(0), statistic=aggregates, resamples=20_000
+    )
+    np.testing.assert_allclose(interval.estimate, record["points"], rtol=1e-12)
+    # Two draws of 20 000: the ends agree to a few thousandths of the width.
+    theirs = np.asarray(record["intervals"])
+    width = theirs[1] - theirs[0]
+    assert np.all(np.abs(np.stack(interval[1:]) - theirs) < 0.03 * width)
+    np.testing.assert_allclose(
+        performance_profile(first, np.asarray(record["thresholds"])), record["profile"], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        probability_of_improvement(first, second),
+        record["probability_of_improvement"],
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("name", ["tis", "pdis", "doubly_robust"])
+def test_scope_rl_returns(name):
+    record = stored("scope_rl")
+    function = {"tis": tis_return, "pdis": pdis_return, "doubly_robust": doubly_robust_return}
+    single = functools.partial(function[name], discount=record["discount"])
+    values = jax.vmap(single)(logged(record))
+    np.testing.assert_allclose(jnp.mean(values), record["values"][name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", [wis, wpdis, weighted_doubly_robust])
+def test_scope_rl_weighted_estimates(function):
+    """SCOPE-RL adds 1e-10 to its denominators."""
+    record = stored("scope_rl")
+    value = function(logged(record), discount=record["discount"])
+    np.testing.assert_allclose(value, record["values"][function.__name__], rtol=1e-8)
+
+
+def logged(record):
+    names = ("log_ratio", "reward", "q_value", "value")
+    log_ratio, reward, q_value, value = (jnp.asarray(record[name]) for name in names)
+    return LoggedTrajectories(log_ratio, reward, None, q_value, value)
+
+
+def test_scope_rl_intervals():
+    record = stored("scope_rl")
+    samples, level = np.asarray(record["samples"]), 1 - 2 * record["alpha"]
+    bernstein = empirical_bernstein_interval(samples, low=0.0, high=samples.max(), level=level)
+    np.testing.assert_allclose(bernstein, record["intervals"]["empirical_bernstein"], rtol=1e-12)
+    student = student_interval(samples, level=level)
+    np.testing.assert_allclose(student, record["intervals"]["student"], rtol=1e-10)
+
+
+def test_flower():
+    record = stored("flower")
+    updates = {name: np.asarray(record[name]) for name in ("weight", "bias")}
+    faulty, selected = record["faulty"], record["selected"]
+    ours = {
+        "weighted_mean": weighted_mean(updates, np.asarray(record["rows"], float)),
+        "coordinate_median": coordinate_median(updates),
+        "trimmed_mean": trimmed_mean(updates, faulty=faulty),
+        "krum": krum(updates, faulty=faulty),
+        "multi_krum": multi_krum(updates, faulty=faulty, selected=selected),
+        "bulyan": bulyan(updates, faulty=faulty),
+    }
+    assert ours.keys() == record["results"].keys()
+    for name, result in ours.items():
+        for leaf, expected in record["results"][name].items():
+            np.testing.assert_allclose(
+                result.value[leaf], expected, rtol=1e-11, atol=1e-13, err_msg=f"{name} {leaf}"
+            )
