@@ -1,8 +1,6 @@
 import doctest
 import importlib
 import pkgutil
-import re
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -69,14 +67,6 @@ def test_the_public_face() -> None:
     assert sorted(names) == sorted(set(names))
     for name in names:
         assert getattr(neorl_envs, name).__doc__
-
-
-README = Path(__file__).parents[1] / "README.md"
-
-
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL))
-def test_examples_of_the_readme_run(block: str) -> None:
-    exec(compile(block, "README.md", "exec"), {})
 
 
 def test_examples_in_docstrings_run() -> None:

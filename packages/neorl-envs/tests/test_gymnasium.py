@@ -146,9 +146,9 @@ def test_the_vector_shell_resets_in_the_same_step_and_keeps_the_last_observation
 
 def test_vector_seeds() -> None:
     def some(seed: int) -> np.ndarray:
-        env = gymnasium.make_vec(NAME, num_envs=8)
+        env = gymnasium.make_vec(NAME, num_envs=64)
         obs, _ = env.reset(seed=seed)
-        return np.concatenate([obs, env.step(np.zeros((8, 3), np.float32))[0]])
+        return np.concatenate([obs, env.step(np.zeros((64, 3), np.float32))[0]])
 
     np.testing.assert_array_equal(some(3), some(3))
     assert (some(3) != some(4)).any()

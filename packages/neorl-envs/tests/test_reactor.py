@@ -48,6 +48,7 @@ def test_it_keeps_the_environment_contract(env: ChemicalReactor) -> None:
     assert env.spec.horizon == 300
     assert hash(env) == hash(ChemicalReactor())
     assert env == ChemicalReactor()
+    assert env != ChemicalReactor(horizon=200)
     assert env.action_rates() == pytest.approx((120.0, 0.08, 0.08))
     assert env.reference in env.tunings()
     assert set(env.bands()) <= {channel.name for channel in env.spec.obs}
@@ -238,6 +239,10 @@ def test_bad_arguments_are_refused_before_tracing(env: ChemicalReactor) -> None:
         env.default_params("dirty")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"spread must be in \[0, 1\), got 1.5"):
         env.sample_params(jax.random.key(0), spread=1.5)
+    with pytest.raises(ValueError, match="horizon must be at least one step, got 0"):
+        ChemicalReactor(horizon=0)
+    with pytest.raises(ValueError, match=r"substeps must be at least 24, .* unstable; got 10"):
+        ChemicalReactor(substeps=10)
     params = env.default_params()
     state, _ = env.reset(params, jax.random.key(0))
     with pytest.raises(ValueError, match=r"shape \(3,\), got \(2,\)"):

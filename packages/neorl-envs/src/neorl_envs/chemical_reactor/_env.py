@@ -37,6 +37,7 @@ from neorl_envs.chemical_reactor._tunings import REFERENCE, SETTINGS, tuning
 DT = 50.0  # s
 HOURS = DT / 3600
 HORIZON = 300
+STABLE_SUBSTEPS = 24
 
 
 class State(NamedTuple):
@@ -72,6 +73,16 @@ class ChemicalReactor(eqx.Module):
     name: ClassVar[str] = "ChemicalReactor-v0"
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
+
+    def __check_init__(self) -> None:
+        """Refuses a horizon below one step and an integration that would be unstable."""
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least one step, got {self.horizon}")
+        if self.substeps < STABLE_SUBSTEPS:
+            raise ValueError(
+                f"substeps must be at least {STABLE_SUBSTEPS}, or the integration of a "
+                f"{DT:g} s period is unstable; got {self.substeps}"
+            )
 
     @property
     def spec(self) -> Spec:
