@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
@@ -154,7 +155,7 @@ def _chunk(
     environment: Environment, policy: Policy, key: PRNGKeyArray, chunk: Int[np.ndarray, " start"]
 ) -> Rollout:
     padded = np.resize(chunk, STARTS_AT_ONCE)
-    rows = jax.device_get(rollouts(environment, policy, key, padded))
+    rows = jax.device_get(rollouts(environment, policy, key, jnp.asarray(padded)))
     return jax.tree.map(lambda column: column[: len(chunk)], rows)
 
 
