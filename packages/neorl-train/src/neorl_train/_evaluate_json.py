@@ -108,7 +108,7 @@ def _scalar(kind: Any, plain: Any, where: str) -> Any:
         number = _numbers(plain)
         _expect(isinstance(number, int | float) and plain is not True, where, "a number", plain)
         return float(number)
-    _expect(type(plain) is kind, where, f"a {kind.__name__}", plain)
+    _expect(type(plain) is kind, where, f"{kind.__name__}", plain)
     return plain
 
 

@@ -36,6 +36,7 @@ class Line(eqx.Module):
     trip: float = eqx.field(static=True, default=math.inf)
     peak_limit: float = eqx.field(static=True, default=2.0)
     sum_limit: float = eqx.field(static=True, default=30.0)
+    costs: int = eqx.field(static=True, default=2)
 
     name: ClassVar[str] = "Line-v0"
     reference: ClassVar[str] = "steady"
@@ -49,7 +50,7 @@ class Line(eqx.Module):
             cost=(
                 CostChannel("load", "m", self.sum_limit, "episode"),
                 CostChannel("peak", "m", self.peak_limit, "step"),
-            ),
+            )[: self.costs],
             dt=60.0,
             horizon=self.horizon,
         )
@@ -99,7 +100,7 @@ class Line(eqx.Module):
             obs=level[None],
             final_obs=level[None],
             reward=-level,
-            cost=jnp.maximum(jnp.stack([level, level]), 0),
+            cost=jnp.maximum(jnp.full((self.costs,), level), 0),
             applied=applied,
             terminated=terminated,
             truncated=(time + 1 >= self.horizon) & ~terminated,

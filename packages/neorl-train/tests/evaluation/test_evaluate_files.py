@@ -84,7 +84,11 @@ def broken(run, name, edit):
         ),
         (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows: expected a list"),
         (TRACES, lambda c: c.pop("traces"), "traces: expected a list, got None"),
-        (TRACES, lambda c: c["traces"][0].update(start=1.5), "traces[0].start: expected a int"),
+        (
+            TRACES,
+            lambda c: c["traces"][0].update(start=1.5),
+            "traces[0].start: expected int, got 1.5",
+        ),
     ],
 )
 def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):

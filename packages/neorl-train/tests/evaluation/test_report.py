@@ -1,5 +1,6 @@
 import dataclasses
 import html.parser
+import io
 import json
 import re
 import subprocess
@@ -19,6 +20,7 @@ from neorl_train._evaluate_files import write_evaluation
 from neorl_train._evaluate_offline import evaluate_offline
 from neorl_train._report import write_report
 from neorl_train._report._html import Group, Html, tag
+from neorl_train._terminal import print_summary
 from neorl_train._verdict import verdict
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
@@ -216,6 +218,18 @@ def test_a_log_alone_is_reported_with_its_owner(logged):
     assert "By the formula of NeoRL-2 DMSD" in page.text
     distances = next(table for table in page.tables if "Variance explained" in table)
     assert "linear feedback" in distances
+
+
+def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
+    plant = toy.Line(costs=0)
+    found = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0")
+    said = verdict(found.tables)
+    assert said.answer == "deploy"
+    assert [clause.name for clause in said.clauses] == ["return"]
+    write_evaluation(tmp_path, found, said)
+    page = Page(write_report(tmp_path).read_text())
+    assert "No policy caused any cost." in page.text
+    print_summary(tmp_path, io.StringIO())
 
 
 FLAGS = (
