@@ -90,7 +90,7 @@ track_dependencies = false
 use_git_change_detection = false
 timeout_multiplier = 8.0
 timeout_constant = 20.0
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore", "-k", "not the_table and not elsewhere"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore", "-k", "not the_table and not named"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]

@@ -43,6 +43,20 @@ def oracle(
         AssertionError: If a row differs from the reference.
     """
     result = everywhere(fn, *rows, rtol=rtol, atol=atol, **options)
+    rows_match(result, reference, rows, options, rtol=rtol, atol=atol)
+    return result
+
+
+def rows_match(
+    result: Any,
+    reference: Callable[..., Any],
+    rows: tuple,
+    options: dict[str, Any],
+    *,
+    rtol: float,
+    atol: float,
+) -> None:
+    """Every row of a stacked result equals the reference of that row."""
     exact = to_numpy(as_rows(rows))
     scale = magnitude(exact, result)
     for index in range(row_count(result)):
@@ -55,7 +69,6 @@ def oracle(
             scale=scale,
             message=f"row {index} differs from the oracle",
         )
-    return result
 
 
 def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options: Any) -> None:
