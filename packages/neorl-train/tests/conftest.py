@@ -75,6 +75,9 @@ class Notes:
     def compiling(self):
         self.compiled += 1
 
+    def running(self):
+        assert self.compiled
+
     def block(self, step, metrics):
         self.blocks.append((step, metrics))
 

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from neorl_agents import ALGORITHMS
+from neorl_train import _job
 from neorl_train._arguments import config_of, read_config
 from neorl_train._errors import BadInputError
 from neorl_train._progress import Reporter
@@ -12,11 +14,8 @@ from neorl_train._timings import Timings
 
 def run(arguments: list[str]) -> None:
     """``neorl-train run``."""
-    timings = Timings()
+    timings = Timings.since_start("start of Python, imports")
     words, quiet, table = _flags(arguments)
-    with timings.stage("imports"):
-        from neorl_agents import ALGORITHMS
-        from neorl_train import _job
     with timings.stage("configuration"):
         config = read_config(words, ALGORITHMS)
     reporter = Reporter(quiet=quiet)
@@ -25,13 +24,10 @@ def run(arguments: list[str]) -> None:
 
 def resume(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
-    timings = Timings()
+    timings = Timings.since_start("start of Python, imports")
     words, quiet, table = _flags(arguments)
     found = _the_run("resume", words, "Continues an interrupted run to the same bits.")
     found.record()
-    with timings.stage("imports"):
-        from neorl_agents import ALGORITHMS
-        from neorl_train import _job
     config = config_of(found.config, ALGORITHMS)
     reporter = Reporter(quiet=quiet)
     _finished(_job.resume(found, config, reporter, timings), timings, table)

@@ -31,6 +31,11 @@ class Timings:
     stages: list[tuple[str, float]] = dataclasses.field(default_factory=list)
     moments: dict[str, float] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def since_start(cls, name: str) -> "Timings":
+        """With all that went before, since the process started, as first stage."""
+        return cls([(name, process_seconds())])
+
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Counts the time within under ``name``."""

@@ -44,7 +44,10 @@ class Watcher(Protocol):
         ...
 
     def compiling(self) -> None:
-        """The program of a block is about to be compiled."""
+        """States are ready; the program of a block is about to be compiled."""
+
+    def running(self) -> None:
+        """It is compiled; the first block is about to run."""
 
     def block(self, step: int, metrics: list[dict[str, float]]) -> None:
         """The block that ended at ``step`` is done: mean metrics of every seed."""
@@ -147,6 +150,7 @@ class _Loop:
         if step < self.plan.updates:
             self.watcher.compiling()
             self.lanes.compile(self.plan.block // self.per_update)
+            self.watcher.running()
         return step
 
     def run(self, step: int, stop: Callable[[], bool]) -> Trained:

@@ -4,12 +4,13 @@ import time
 from functools import partial
 from typing import Any
 
+from neorl_train._checkpoint import import_ahead
 from neorl_train._progress import Reporter
 from neorl_train._records import Records, read_records
 from neorl_train._timings import Timings
 from neorl_train._tracking import Tracker
 
-FIRST_BLOCK = "end of the first block"
+READY, COMPILED, FIRST_BLOCK = "states ready", "compiled", "end of the first block"
 
 
 class RunWatcher:
@@ -58,7 +59,12 @@ class RunWatcher:
 
     def compiling(self) -> None:
         """Shows it."""
+        self._timings.mark(READY)
         self._reporter.stage(f"compiling {self._algorithm}")
+
+    def running(self) -> None:
+        """Notes the time."""
+        self._timings.mark(COMPILED)
 
     def block(self, step: int, metrics: list[dict[str, float]]) -> None:
         """Records a block and shows the loss that comes first in the alphabet."""
@@ -66,6 +72,7 @@ class RunWatcher:
         self._write("block", step, metrics)
         if not self._showing:
             self._showing = True
+            import_ahead()
             seeds = len(self._seeds)
             name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
             self._reporter.stage(
