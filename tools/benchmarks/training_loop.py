@@ -123,10 +123,9 @@ def _library_run(
         "id": "x", "config_hash": "", "program_form": "", "dataset": {"content_hash": ""}
     }  # fmt: skip
     run = create_run(folder, dump_toml(config), record)
-    columns = {k: v[:2000] for k, v in data.rows._asdict().items() if v is not None}
-    held_out = dataset_from_columns(
-        data.spec, **{k: columns[k] for k in columns if k != "next_action"}
-    )
+    names = ("obs", "action", "reward", "cost", "next_obs", "terminated", "truncated")
+    some = {name: getattr(data.rows, name)[:2000] for name in names}
+    held_out = dataset_from_columns(data.spec, **some)
     key = jax.random.key(9)
     probe = PolicyProbe(held_out, make("ChemicalReactor-v0"), key=key, starts=8)
     records, tracker = Records(run.metrics), MlflowTracker(run)

@@ -88,7 +88,7 @@ class Notes:
         self.saved.append(step)
 
 
-def line_log(n_cost: int = 0, episodes: int = 6, length: int = 20) -> Dataset:
+def line_log(n_cost: int = 0, episodes: int = 20, length: int = 6) -> Dataset:
     rng = np.random.default_rng(3)
     rows = episodes * length
     obs = rng.normal(size=(rows + 1, 2)).astype(np.float32)

@@ -183,8 +183,12 @@ def test_a_log_without_a_trip_is_valid_and_said(here, capsys, make_log):
     _check_files(here / "runs" / "0001", environment=False)
 
 
-def test_a_log_of_one_episode_cannot_be_split(here, capsys, make_log):
-    write_dataset(here / "log.h5", make_log(episodes=1))
+@pytest.mark.parametrize(
+    ("episodes", "message"),
+    [(1, "log.h5: 1 episodes are too few"), (8, "of 8 episodes is 1; .* from 0.25 to 0.75")],
+)
+def test_a_log_that_cannot_be_split_is_refused(here, capsys, make_log, episodes, message):
+    write_dataset(here / "log.h5", make_log(episodes=episodes))
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    assert "at least two episodes" in capsys.readouterr().err
-    assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
+    assert re.search(message, capsys.readouterr().err)
+    assert not (here / "runs").exists()

@@ -159,6 +159,26 @@ def read_log(path: Path) -> Dataset:
         raise BadInputError(one_line(error)) from error
 
 
+def check_split(config: Config, dataset: Dataset) -> None:
+    """Refuses a log of which fewer than two episodes would be held out, or trained on.
+
+    Raises:
+        BadInputError: Saying which share would do.
+    """
+    n = dataset.n_episodes
+    held_out = n - min(max(round((1 - config.data.held_out) * n), 1), n - 1)
+    if n < 4:
+        raise BadInputError(
+            f"{config.data.source}: {n} episodes are too few; two must be left to train on and two "
+            "to hold out"
+        )
+    if not 2 <= held_out <= n - 2:
+        raise BadInputError(
+            f"data.held_out = {config.data.held_out} of {n} episodes is {held_out}; at least two "
+            f"must be held out and two left, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
+        )
+
+
 def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> Experience:
     """Splits a log and takes the declared penalties off the reward of the training part.
 
@@ -171,6 +191,7 @@ def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> E
         BadInputError: If the log cannot be split, or every row of the training part is masked.
     """
     _, key = data_keys(config)
+    check_split(config, dataset)
     try:
         part, held_out = split_episodes(dataset, 1 - config.data.held_out, key)
         part = _penalised(part, list(penalty.values()))

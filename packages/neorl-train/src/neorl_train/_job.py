@@ -16,7 +16,7 @@ from neorl_envs import Dataset
 from neorl_train._config import Config, config_hash, config_to_dict, validate
 from neorl_train._config_file import dump_toml
 from neorl_train._errors import BadInputError, InterruptedRunError, one_line
-from neorl_train._experience import declared_penalty, is_environment, plant, read_log
+from neorl_train._experience import check_split, declared_penalty, is_environment, plant, read_log
 from neorl_train._files import one_line_when_full
 from neorl_train._interrupt import StopSignal
 from neorl_train._lanes import PROGRAM_FORM
@@ -89,6 +89,8 @@ def _resolved(config: Config) -> tuple[Config, Dataset | None]:
     dataset = None if is_environment(source) else read_log(Path(source))
     spec = plant(source).spec if dataset is None else dataset.spec
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
+    if dataset is not None:
+        check_split(config, dataset)
     return dataclasses.replace(config, penalty=penalty), dataset
 
 
