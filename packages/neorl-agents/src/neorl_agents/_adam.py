@@ -1,31 +1,49 @@
 """One step of Adam, with the learning rate as data."""
 
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
-import optax
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 Parameters = TypeVar("Parameters")
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
-def init_adam(parameters: Parameters) -> optax.ScaleByAdamState:
-    """Zero moments for ``parameters``, and a step count of zero."""
-    return optax.scale_by_adam(BETA_1, BETA_2, EPSILON).init(parameters)
+class Moments(NamedTuple):
+    """What Adam remembers.
+
+    Attributes:
+        step: Number of steps taken.
+        mean: Moving average of the gradient, a PyTree like the parameters.
+        square: Moving average of its square, likewise.
+    """
+
+    step: Int[Array, ""]
+    mean: Any
+    square: Any
+
+
+def init_adam(parameters: Any) -> Moments:
+    """Zero moments for ``parameters``, and no step taken."""
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    return Moments(jnp.zeros((), jnp.int32), zeros, zeros)
 
 
 def adam(
     parameters: Parameters,
-    moments: optax.ScaleByAdamState,
+    moments: Moments,
     gradient: Parameters,
     learning_rate: float | Float[Array, ""],
-) -> tuple[Parameters, optax.ScaleByAdamState]:
+) -> tuple[Parameters, Moments]:
     """``parameters`` one step down ``gradient``.
 
-    The rate is an argument of the step, not of the optimiser: it may be traced, scheduled or
-    swept without another program.
+    ``m' = b1 m + (1 - b1) g``, ``v' = b2 v + (1 - b2) g^2``,
+    ``p' = p - rate (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + e)`` with ``b1 = 0.9``,
+    ``b2 = 0.999``, ``e = 1e-8``; computed in the order of the end of section 2 of the paper, with
+    the corrections drawn into the scalars. The rate is an argument of the step, not of an
+    optimiser: it may be traced, scheduled or swept without another program.
 
     Args:
         parameters: A PyTree of arrays.
@@ -38,8 +56,21 @@ def adam(
 
     Source: Kingma and Ba, Adam: a method for stochastic optimization, arXiv 1412.6980.
     """
-    direction, moments = optax.scale_by_adam(BETA_1, BETA_2, EPSILON).update(gradient, moments)
-    moved = jax.tree.map(
-        lambda p, d: (p - learning_rate * d).astype(p.dtype), parameters, direction
-    )
-    return moved, moments
+    step = moments.step + 1
+    t = step.astype(jnp.float32)
+    correction = jnp.sqrt(1 - BETA_2**t)
+    rate = learning_rate * correction / (1 - BETA_1**t)
+    floor = EPSILON * correction
+
+    def averaged(m: Array, g: Array) -> Array:
+        return BETA_1 * m + (1 - BETA_1) * g
+
+    def squared(v: Array, g: Array) -> Array:
+        return BETA_2 * v + (1 - BETA_2) * jnp.square(g)
+
+    def moved(p: Array, m: Array, v: Array) -> Array:
+        return (p - rate * m / (jnp.sqrt(v) + floor)).astype(p.dtype)
+
+    mean = jax.tree.map(averaged, moments.mean, gradient)
+    square = jax.tree.map(squared, moments.square, gradient)
+    return jax.tree.map(moved, parameters, mean, square), Moments(step, mean, square)

@@ -6,10 +6,9 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents._adam import adam, init_adam
+from neorl_agents._adam import Moments, adam, init_adam
 from neorl_agents._algorithm import Metrics
 from neorl_agents._checks import require_count, require_number, require_widths
 from neorl_agents._mlp import MLP, init_mlp, tanh
@@ -22,7 +21,7 @@ class BCState(eqx.Module):
     """The training state of :class:`BC`."""
 
     actor: MLP
-    moments: optax.ScaleByAdamState
+    moments: Moments
     scaling: Scaling
 
 

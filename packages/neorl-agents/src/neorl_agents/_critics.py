@@ -59,7 +59,7 @@ def critic_loss(
         The loss, and the mean value over members and rows.
     """
     q = q_values(critics, rows.obs, rows.action)
-    errors = jnp.sum(jnp.square(q - target), axis=0)
+    errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
     return masked_mean(errors, rows.mask), masked_mean(jnp.mean(q, axis=0), rows.mask)
 
 

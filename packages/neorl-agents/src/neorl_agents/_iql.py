@@ -7,10 +7,9 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents._adam import adam, init_adam
+from neorl_agents._adam import Moments, adam, init_adam
 from neorl_agents._algorithm import Metrics
 from neorl_agents._checks import require_choice, require_count, require_number, require_widths
 from neorl_agents._critics import critic_loss, init_critics, q_values
@@ -48,9 +47,9 @@ class IQLState(eqx.Module):
     critics: MLP
     target_critics: MLP
     actor: GaussianActor
-    value_moments: optax.ScaleByAdamState
-    critic_moments: optax.ScaleByAdamState
-    actor_moments: optax.ScaleByAdamState
+    value_moments: Moments
+    critic_moments: Moments
+    actor_moments: Moments
     scaling: Scaling
 
 
@@ -147,15 +146,15 @@ class IQL(eqx.Module):
         before = state.value
         state, value_loss = self.value_step(state, rows, q)
         value = state.value if self.variant == "original" else before
-        advantage = q - _values(value, rows.obs)
-        state, actor_loss = self.actor_step(state, rows, advantage)
-        state, loss, mean_q = self.critic_step(state, rows, _values(value, rows.next_obs))
+        v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
+        state, actor_loss = self.actor_step(state, rows, q - v)
+        state, loss, mean_q = self.critic_step(state, rows, next_v)
         metrics = {
             "value_loss": value_loss,
             "actor_loss": actor_loss,
             "critic_loss": loss,
             "q": mean_q,
-            "advantage": masked_mean(advantage, rows.mask),
+            "advantage": masked_mean(q - v, rows.mask),
         }
         return state, metrics
 
@@ -179,7 +178,7 @@ class IQL(eqx.Module):
         loss, gradient = jax.value_and_grad(_actor_loss)(
             state.actor, rows, weights, LOG_STD_RANGE[self.variant]
         )
-        rate = self.actor_learning_rate * self._decay(state.actor_moments.count)
+        rate = self.actor_learning_rate * self._decay(state.actor_moments.step)
         actor, moments = adam(state.actor, state.actor_moments, gradient, rate)
         return replace(state, actor=actor, actor_moments=moments), loss
 
@@ -252,7 +251,7 @@ def _actor_loss(
     weights: Float[Array, " batch"],
     log_std_range: tuple[float, float],
 ) -> Float[Array, ""]:
-    log_std = jnp.clip(actor.log_std, *log_std_range)
+    log_std = jnp.clip(actor.log_std, *log_std_range)[None, :]
     log_density = diagonal_gaussian_log_density(rows.action, actor.mean(rows.obs), log_std)
     return -masked_mean(weights * log_density, rows.mask)
 

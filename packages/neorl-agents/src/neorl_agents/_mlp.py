@@ -137,7 +137,7 @@ def _orthogonal(widths: Sequence[int], key: PRNGKeyArray) -> tuple[tuple, tuple]
         draw = numbers[start : start + rows * columns].astype(jnp.float32)
         tall = draw.reshape(max(rows, columns), min(rows, columns))
         q, r = jnp.linalg.qr(tall)
-        q = q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)
+        q = q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0)[None, :]
         weights.append(math.sqrt(2) * (q if rows >= columns else q.T))
         start += rows * columns
     return tuple(weights), tuple(jnp.zeros(columns, jnp.float32) for _, columns in shapes)

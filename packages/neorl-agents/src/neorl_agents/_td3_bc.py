@@ -7,10 +7,9 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents._adam import adam, init_adam
+from neorl_agents._adam import Moments, adam, init_adam
 from neorl_agents._algorithm import Metrics
 from neorl_agents._checks import require_choice, require_count, require_number, require_widths
 from neorl_agents._critics import critic_loss, first_q_value, init_critics, q_values
@@ -36,8 +35,8 @@ class TD3BCState(eqx.Module):
     critics: MLP
     target_actor: MLP
     target_critics: MLP
-    actor_moments: optax.ScaleByAdamState
-    critic_moments: optax.ScaleByAdamState
+    actor_moments: Moments
+    critic_moments: Moments
     scaling: Scaling
 
 
@@ -115,12 +114,11 @@ class TD3BC(eqx.Module):
     ) -> tuple[TD3BCState, Metrics]:
         """``policy_delay`` critic steps, one actor step, one step of the targets."""
         rows = scaled(state.scaling, batch)
-        noise = self.noise_std * jax.random.normal(key, rows.action.shape, rows.action.dtype)
-        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
+        targets = self.critic_targets(state, rows, key)
         losses, values = [], []
         for i in range(self.policy_delay):
             row = jax.tree.map(partial(_take, i), rows)
-            state, loss, value = self.critic_step(state, row, noise[i])
+            state, loss, value = self.critic_step(state, row, targets[i])
             losses.append(loss)
             values.append(value)
         state, actor_metrics = self.actor_step(state, row)
@@ -130,30 +128,50 @@ class TD3BC(eqx.Module):
         }
         return state, critic_metrics | actor_metrics
 
+    def critic_targets(
+        self, state: TD3BCState, rows: Transition, key: PRNGKeyArray
+    ) -> Float[Array, "step batch"]:
+        """What the critics regress on, for all critic steps of an update at once.
+
+        The target networks stand still between two actor steps, so one wide pass does for all.
+
+        Args:
+            state: Whose target networks are asked.
+            rows: Scaled units, leading axes ``(policy_delay, batch_size)``.
+            key: Of the smoothing noise.
+
+        Returns:
+            The targets, in the scale of the critics.
+        """
+        shape = rows.reward.shape
+        flat = jax.tree.map(_merged, rows)
+        noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
+        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
+        next_action = jnp.clip(state.target_actor(flat.next_obs) + noise, -1, 1)
+        next_q = q_values(state.target_critics, flat.next_obs, next_action)
+        targets = clipped_double_td_target(
+            flat.reward, next_q, flat.terminated, discount=self.discount
+        )
+        return targets.reshape(shape)
+
     def critic_step(
-        self, state: TD3BCState, rows: Transition, noise: Float[Array, "batch act"]
+        self, state: TD3BCState, rows: Transition, target: Float[Array, " batch"]
     ) -> tuple[TD3BCState, Float[Array, ""], Float[Array, ""]]:
         """One gradient step of the critics; actor and targets stay as they are.
 
         Args:
             state: Before the step.
             rows: One batch in scaled units.
-            noise: Smoothing noise on the target's action, already clipped.
+            target: Of every row.
 
         Returns:
             The state, the loss and the mean value.
         """
-        next_action = jnp.clip(state.target_actor(rows.next_obs) + noise, -1, 1)
-        next_q = q_values(state.target_critics, rows.next_obs, next_action)
-        target = clipped_double_td_target(
-            rows.reward, next_q, rows.terminated, discount=self.discount
-        )
         (loss, value), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
             state.critics, rows, target
         )
-        critics, moments = adam(
-            state.critics, state.critic_moments, gradient, self.critic_learning_rate
-        )
+        rate = self.critic_learning_rate
+        critics, moments = adam(state.critics, state.critic_moments, gradient, rate)
         return replace(state, critics=critics, critic_moments=moments), loss, value
 
     def actor_step(self, state: TD3BCState, rows: Transition) -> tuple[TD3BCState, Metrics]:
@@ -200,3 +218,7 @@ def _actor_loss(
 
 def _take(i: int, x: Array) -> Array:
     return x[i]
+
+
+def _merged(x: Array) -> Array:
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
