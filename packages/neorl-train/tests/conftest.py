@@ -19,6 +19,12 @@ def pytest_configure() -> None:
     climate()
 
 
+@pytest.fixture(autouse=True)
+def _process_left_alone(monkeypatch):
+    """Commands that run inside the test process do not change its switches."""
+    monkeypatch.setattr("neorl_train._cli.prepare_process", lambda: None)
+
+
 class LineState(eqx.Module):
     weight: Float[Array, "obs act"]
     multiplier: Float[Array, " cost"]

@@ -67,7 +67,16 @@ def _check_files(run, environment):
 
 @pytest.mark.slow
 def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
-    words = ["run", *QUICK, "--data.steps", "1500", "--evaluation.starts", "4"]
+    words = [
+        "run",
+        *QUICK,
+        "--data.steps",
+        "1500",
+        "--data.held-out",
+        "0.25",
+        "--evaluation.starts",
+        "4",
+    ]
     assert main(words) == 0
     run = here / "runs" / "0001"
     _check_files(run, environment=True)
