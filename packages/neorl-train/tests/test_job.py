@@ -103,10 +103,14 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert capsys.readouterr().out.rstrip().endswith(str(run / "report.html"))
 
 
+@pytest.fixture(params=["DMSD-high-20000-val.npz", "Simglucose-high-20000-val.npz"])
+def foreign(request):
+    return shared_data("neorl2", request.param)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["DMSD-high-20000-val.npz", "Simglucose-high-20000-val.npz"])
-def test_third_party_data_ends_in_cannot_tell(here, capsys, name):
-    path = shared_data("neorl2", name)
+def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
+    path = foreign
     assert main(["run", *QUICK, "--data.source", str(path)]) == 0
     run = here / "runs" / "0001"
     _check_files(run, environment=False)
