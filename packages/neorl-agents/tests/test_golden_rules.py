@@ -1,0 +1,363 @@
+"""The golden rules of the algorithms' definitions, one test each."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from neorl_agents import BC, IQL, TD3BC
+from neorl_core import (
+    Channel,
+    DataStatistics,
+    FieldStatistics,
+    Spec,
+    Transition,
+    as_arrays,
+)
+from neorl_core.testing import assert_close
+
+KEY = jax.random.key(0)
+
+
+def first(tree):
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def unit_rows(state, batch):
+    """The first batch in the learner's units, by hand."""
+    scaling, rows = state.scaling, first(batch)
+    action = (rows.action - scaling.action.offset[None]) / scaling.action.scale[None]
+    return rows._replace(
+        obs=(rows.obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
+        next_obs=(rows.next_obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
+        action=jnp.clip(action, -1 + 1e-5, 1 - 1e-5),
+    )
+
+
+def scaled_critics(state, factor):
+    """A state whose critics give ``factor`` times the value."""
+    critics = state.critics
+    weights = (*critics.weights[:-1], factor * critics.weights[-1])
+    biases = (*critics.biases[:-1], factor * critics.biases[-1])
+    return replace(state, critics=replace(critics, weights=weights, biases=biases))
+
+
+@pytest.fixture(scope="module")
+def td3(problem, few):
+    algorithm = TD3BC(**few)
+    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    return as_arrays(algorithm), state, unit_rows(state, problem.batch(algorithm))
+
+
+@pytest.fixture(scope="module")
+def iql(problem, few):
+    algorithm = IQL(**few)
+    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    return as_arrays(algorithm), state, unit_rows(state, problem.batch(algorithm))
+
+
+@jax.jit
+def actor_step(algorithm, state, rows, *rest):
+    return algorithm.actor_step(state, rows, *rest)
+
+
+@jax.jit
+def critic_step(algorithm, state, rows, target):
+    return algorithm.critic_step(state, rows, target)
+
+
+@jax.jit
+def critic_targets(algorithm, state, rows, key):
+    return algorithm.critic_targets(state, rows, key)
+
+
+@jax.jit
+def update(algorithm, state, batch, key):
+    return algorithm.update(state, batch, key)
+
+
+def pair(rows):
+    return jax.tree.map(lambda column: jnp.stack([column, column]), rows)
+
+
+class TestBC:
+    def test_loss_is_the_mean_over_rows_and_channels(self, problem, few):
+        algorithm = BC(**few)
+        state = algorithm.init(problem.spec, problem.statistics, KEY)
+        batch = problem.batch(algorithm)
+        _, metrics = update(as_arrays(algorithm), state, batch, KEY)
+        policy = algorithm.policy(state)
+        box = problem.spec.action
+        low, high = np.array([c.low for c in box]), np.array([c.high for c in box])
+        mine = np.stack([np.asarray(policy((), obs)[1], np.float64) for obs in batch.obs[0]])
+        error = 2 * (mine - np.asarray(batch.action[0], np.float64)) / (high - low)
+        np.testing.assert_allclose(metrics["actor_loss"], np.mean(error**2), rtol=1e-4)
+
+    def test_learns_saturated_actions_up_to_the_margin(self, problem, few):
+        algorithm = BC(learning_rate=1e-2, **few)
+        state = algorithm.init(problem.spec, problem.statistics, KEY)
+        batch = problem.batch(algorithm)
+        high = jnp.asarray([channel.high for channel in problem.spec.action])
+        batch = batch._replace(action=jnp.broadcast_to(high, batch.action.shape))
+        for _ in range(100):
+            state, metrics = update(as_arrays(algorithm), state, batch, KEY)
+        assert metrics["actor_loss"] < 1e-3
+        _, action = algorithm.policy(state)((), batch.obs[0, 0])
+        assert np.all(action <= high)
+
+
+class TestTD3BC:
+    def test_actor_step_does_not_feel_the_scale_of_the_value(self, td3):
+        algorithm, state, rows = td3
+        one, _ = actor_step(algorithm, state, rows)
+        other, _ = actor_step(algorithm, scaled_critics(state, 16.0), rows)
+        assert_close(one.actor, other.actor, rtol=1e-5)
+
+    def test_alpha_zero_is_behaviour_cloning(self, td3, problem, few):
+        algorithm, state, _ = td3
+        bc = BC(**few)
+        start = bc.init(problem.spec, problem.statistics, KEY)
+        start = replace(start, actor=state.actor)
+        expected, theirs = update(as_arrays(bc), start, problem.batch(bc), KEY)
+        cloned, metrics = actor_step(
+            replace(algorithm, alpha=jnp.zeros(())), state, bc_rows(state, problem.batch(bc))
+        )
+        assert_close(cloned.actor, expected.actor, rtol=1e-6)
+        assert_close(metrics["actor_loss"], theirs["actor_loss"], rtol=1e-6)
+
+    def test_noise_is_clipped(self, td3):
+        algorithm, state, rows = td3
+        rows = pair(rows)
+        loud = replace(algorithm, noise_std=jnp.asarray(1e6), noise_clip=jnp.zeros(()))
+        quiet = replace(algorithm, noise_std=jnp.zeros(()))
+        assert_close(
+            critic_targets(loud, state, rows, KEY), critic_targets(quiet, state, rows, KEY)
+        )
+
+    def test_smoothed_action_stays_in_the_box(self, td3):
+        algorithm, state, rows = td3
+        far = replace(algorithm, noise_std=jnp.asarray(1e6), noise_clip=jnp.asarray(1e3))
+        targets = critic_targets(far, state, pair(rows), KEY)
+        corners = [
+            jnp.full_like(rows.action, 1.0).at[:, 1].set(sign) * overall
+            for sign in (1.0, -1.0)
+            for overall in (1.0, -1.0)
+        ]
+        possible = [value_of(state.target_critics, rows.next_obs, action) for action in corners]
+        y = [rows.reward + 0.99 * jnp.where(rows.terminated, 0, q) for q in possible]
+        nearest = np.min(np.abs(np.stack(y)[:, None] - np.asarray(targets)[None]), axis=0)
+        assert nearest.max() < 1e-4
+
+    def test_critic_steps_leave_actor_and_targets_to_the_bit(self, td3):
+        algorithm, state, rows = td3
+        new = state
+        for _ in range(2):
+            new, _, _ = critic_step(algorithm, new, rows, rows.reward)
+        for name in ("actor", "target_actor", "target_critics", "actor_moments", "scaling"):
+            pairs = zip(
+                jax.tree.leaves(getattr(new, name)),
+                jax.tree.leaves(getattr(state, name)),
+                strict=True,
+            )
+            assert all(np.array_equal(a, b) for a, b in pairs), name
+        assert not np.array_equal(new.critics.weights[0], state.critics.weights[0])
+
+    def test_targets_move_by_the_rate_on_the_actor_step(self, td3):
+        algorithm, state, rows = td3
+        apart, _, _ = critic_step(algorithm, state, rows, rows.reward)
+        new, _ = actor_step(algorithm, apart, rows)
+        expected = jax.tree.map(lambda t, o: 0.995 * t + 0.005 * o, apart.target_actor, new.actor)
+        assert_close(new.target_actor, expected)
+        expected = jax.tree.map(
+            lambda t, o: 0.995 * t + 0.005 * o, apart.target_critics, apart.critics
+        )
+        assert_close(new.target_critics, expected)
+
+    def test_termination_stops_the_bootstrap_and_truncation_does_not(self, td3):
+        algorithm, state, rows = td3
+        rows = pair(rows)._replace(terminated=jnp.ones((2, 32), bool))
+        np.testing.assert_array_equal(critic_targets(algorithm, state, rows, KEY), rows.reward)
+        ended = rows._replace(
+            terminated=jnp.zeros((2, 32), bool), truncated=jnp.ones((2, 32), bool)
+        )
+        going = ended._replace(truncated=jnp.zeros((2, 32), bool))
+        targets = critic_targets(algorithm, state, ended, KEY)
+        np.testing.assert_array_equal(targets, critic_targets(algorithm, state, going, KEY))
+        assert np.all(targets != rows.reward)
+
+
+def bc_rows(state, batch):
+    rows = first(batch)
+    scaling = state.scaling
+    action = (rows.action - scaling.action.offset[None]) / scaling.action.scale[None]
+    zeros = jnp.zeros(len(action))
+    return rows._replace(
+        obs=(rows.obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
+        action=jnp.clip(action, -1 + 1e-5, 1 - 1e-5),
+        reward=zeros,
+        next_obs=rows.obs,
+        terminated=zeros > 1,
+    )
+
+
+def value_of(critics, obs, action):
+    """The least of the twins, one row and one network at a time."""
+    inputs = jnp.concatenate([obs, action], axis=1)
+    values = [jax.tree.map(lambda leaf, i=i: leaf[i], critics)(inputs)[:, 0] for i in range(2)]
+    return jnp.minimum(*values)
+
+
+class TestIQL:
+    def test_value_reaches_the_expectile(self, problem, few):
+        """On one state with eight values, the value network finds scipy's root."""
+        algorithm = IQL(expectile=0.8, value_learning_rate=3e-3, **few)
+        state = algorithm.init(problem.spec, problem.statistics, KEY)
+        q = jnp.asarray(np.random.default_rng(0).normal(size=32), jnp.float32)
+        rows = unit_rows(state, problem.batch(algorithm))
+        rows = rows._replace(obs=jnp.ones_like(rows.obs))
+
+        def imbalance(v):
+            difference = np.asarray(q, np.float64) - v
+            return np.sum(np.where(difference > 0, 0.8, 0.2) * difference)
+
+        def step(algorithm, state, _):
+            return algorithm.value_step(state, rows, q)
+
+        run = jax.jit(lambda a, s: jax.lax.scan(partial(step, a), s, None, length=1000))
+        state, _ = run(as_arrays(algorithm), state)
+        root = scipy.optimize.brentq(imbalance, -5, 5)
+        np.testing.assert_allclose(state.value(rows.obs[:1])[0, 0], root, atol=2e-3)
+
+    def test_scaling_advantage_and_temperature_together_changes_nothing(self, iql):
+        algorithm, state, rows = iql
+        advantage = jnp.linspace(-1, 1, 32)
+        one, _ = actor_step(algorithm, state, rows, advantage)
+        colder = replace(algorithm, temperature=algorithm.temperature / 8)
+        other, _ = actor_step(colder, state, rows, 8 * advantage)
+        assert_close(one.actor, other.actor, rtol=1e-6)
+
+    def test_advantage_over_its_deviation_does_not_feel_the_scale(self, iql, few):
+        algorithm, state, rows = iql
+        relative = as_arrays(IQL(advantage_scale="std", **few))
+        advantage = jnp.linspace(-1, 3, 32)
+        one, loss = actor_step(relative, state, rows, advantage)
+        other, _ = actor_step(relative, state, rows, 64 * advantage)
+        assert_close(one.actor, other.actor, rtol=1e-5)
+        _, by_hand = actor_step(algorithm, state, rows, advantage / jnp.std(advantage))
+        assert_close(loss, by_hand, rtol=1e-5)
+
+    def test_zero_temperature_is_plain_regression(self, iql):
+        algorithm, state, rows = iql
+        plain = replace(algorithm, temperature=jnp.zeros(()))
+        one, loss = actor_step(plain, state, rows, jnp.linspace(-9, 9, 32))
+        other, _ = actor_step(plain, state, rows, jnp.zeros(32))
+        assert_close(one.actor, other.actor)
+        error = np.asarray(rows.action, np.float64) - np.asarray(state.actor.mean(rows.obs))
+        density = np.sum(-(error**2) / 2 - np.log(2 * np.pi) / 2, axis=1)
+        np.testing.assert_allclose(loss, -density.mean(), rtol=1e-5)
+
+    def test_weights_stop_at_the_ceiling(self, iql):
+        algorithm, state, rows = iql
+        _, at = actor_step(algorithm, state, rows, jnp.full(32, np.log(100.0) / 3 + 1e-3))
+        _, beyond = actor_step(algorithm, state, rows, jnp.full(32, 1e6))
+        np.testing.assert_array_equal(at, beyond)
+
+    def test_actor_rate_falls_along_half_a_cosine(self, iql):
+        algorithm, state, rows = iql
+        decaying = replace(algorithm, decay_updates=jnp.asarray(10, jnp.int32))
+        advantage = jnp.zeros(32)
+        for done, share in ((0, 1.0), (5, 0.5), (10, 0.0), (20, 0.0)):
+            at = replace(state, actor_moments=state.actor_moments._replace(step=jnp.int32(done)))
+            full, _ = actor_step(algorithm, at, rows, advantage)
+            less, _ = actor_step(decaying, at, rows, advantage)
+            moved = full.actor.log_std - at.actor.log_std
+            expected = at.actor.log_std + share * moved
+            np.testing.assert_allclose(less.actor.log_std, expected, atol=1e-9)
+
+    def test_explores_with_its_own_deviation_and_acts_with_the_mean(self, iql, problem, few):
+        _, state, _ = iql
+        plain = IQL(**few)
+        obs = problem.log.obs[0]
+        _, mean = plain.policy(state)((), obs)
+        narrow = replace(state, actor=replace(state.actor, log_std=jnp.full(2, -5.0)))
+        keys = jax.random.split(KEY, 500)
+        actions = jax.vmap(lambda key: plain.explore(narrow)((), obs, key)[1])(keys)
+        half = np.array([(c.high - c.low) / 2 for c in problem.spec.action])
+        spread = np.std((actions - mean[None]) / half[None], axis=0)
+        np.testing.assert_allclose(spread, np.exp(-5), rtol=0.15)
+
+    def test_corl_takes_the_advantage_before_the_value_step(self, problem, few):
+        fast = {"value_learning_rate": 0.1, **few}
+        metrics = {}
+        for variant in ("original", "corl"):
+            algorithm = IQL(variant=variant, **fast)
+            state = IQL(**fast).init(problem.spec, problem.statistics, KEY)
+            batch = problem.batch(algorithm)
+            _, metrics[variant] = update(as_arrays(algorithm), state, batch, KEY)
+        rows = unit_rows(state, batch)
+        q = value_of(state.target_critics, rows.obs, rows.action)
+        before = jnp.mean(q - state.value(rows.obs)[:, 0])
+        np.testing.assert_allclose(metrics["corl"]["advantage"], before, rtol=1e-4)
+        assert abs(metrics["original"]["advantage"] - before) > 1e-3
+
+
+def chain(ends: str) -> tuple[Spec, Transition, DataStatistics, np.ndarray]:
+    """Three states in a row, rewards 1, 2, 4, discount 0.9; the last step ends or goes on.
+
+    Where it goes on it stays in the last state, so the value there is ``4 / (1 - 0.9)``.
+    """
+    states = np.eye(3, dtype=np.float32)
+    rows = 96
+    index = np.arange(rows) % 3
+    action = np.random.default_rng(0).uniform(-0.9, 0.9, size=(rows, 1)).astype(np.float32)
+    reward = np.array([1.0, 2.0, 4.0], np.float32)
+    last = index == 2
+    log = Transition(
+        obs=states[index],
+        action=action,
+        reward=reward[index],
+        cost=None,
+        next_obs=states[np.minimum(index + 1, 2)],
+        next_action=None,
+        terminated=last if ends == "terminated" else np.zeros(rows, bool),
+        truncated=last if ends == "truncated" else np.zeros(rows, bool),
+        mask=None,
+    )
+    channels = tuple(Channel(f"s{i}", "1", 0.0, 1.0) for i in range(3))
+    spec = Spec(obs=channels, action=(Channel("u", "1", -1.0, 1.0),), cost=(), dt=1.0, horizon=3)
+    one = np.float32(1)
+    scalar = FieldStatistics(one, one, one, one, one)
+    obs = FieldStatistics(one, states.mean(0), states.std(0), states.min(0), states.max(0))
+    end = 4.0 if ends == "terminated" else 40.0
+    exact = np.array([1 + 0.9 * (2 + 0.9 * end), 2 + 0.9 * end, end])
+    return spec, log, DataStatistics(obs, scalar, scalar, scalar, scalar, scalar), exact
+
+
+@pytest.mark.parametrize("ends", ["terminated", "truncated"])
+@pytest.mark.parametrize("kind", ["iql", "td3_bc"])
+def test_values_of_a_chain_are_exact(kind, ends):
+    """No action matters here, so every expectile and every policy has the same values."""
+    spec, log, statistics, exact = chain(ends)
+    common = {"hidden": (32, 32), "batch_size": 96, "discount": 0.9, "target_rate": 0.1}
+    if kind == "iql":
+        algorithm = IQL(value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
+    else:
+        algorithm = TD3BC(critic_learning_rate=3e-3, **common)
+    state = algorithm.init(spec, statistics, KEY)
+    shape = (algorithm.batches_per_update, 96)
+    batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[1:])), log)
+
+    def step(algorithm, state, key):
+        return algorithm.update(state, batch, key)
+
+    keys = jax.random.split(KEY, 1500)
+    state, _ = jax.jit(lambda a, s, keys: jax.lax.scan(partial(step, a), s, keys))(
+        as_arrays(algorithm), state, keys
+    )
+    obs = (log.obs[:3] - state.scaling.obs.offset[None]) / state.scaling.obs.scale[None]
+    got = value_of(state.critics, obs, jnp.asarray(log.action[:3]))
+    np.testing.assert_allclose(got, exact, rtol=0.02)
