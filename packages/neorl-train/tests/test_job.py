@@ -120,7 +120,7 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     record = _read(run, "run.json")["dataset"]
     assert record["file"] == str(path)
     assert record["rows"] == read_dataset(path).n_rows
-    assert "cannot tell" in capsys.readouterr().out
+    assert "CANNOT TELL" in capsys.readouterr().out
 
 
 def _columns(path, **changes):
