@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import chex
 import pytest
+
+from neorl_agents import load_policy
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +31,7 @@ def test_verdict_and_tables_are_complete(finished: Path) -> None:
     seen = {(row["name"], row["guarded"]) for row in tables["rows"]}
     learners = [f"{name}-{seed}" for name in ("bc", "td3_bc", "iql") for seed in (0, 1)]
     learned = {(name, guarded) for name in learners for guarded in (False, True)}
-    assert learned | {("106/1500", False), ("the log", False)} <= seen
+    assert learned | {("106/1500", False), ("log", False)} <= seen
 
 
 def test_policies_differ_by_seed_and_algorithm(finished: Path) -> None:
@@ -49,18 +52,19 @@ def test_export_and_replay_say_what_they_did(workplace: Path, outputs: dict[str,
 def test_it_succeeds_twice(
     command, workplace: Path, small: tuple[str, ...], finished: Path
 ) -> None:
-    before = {path.name: path.read_bytes() for path in (finished / "policies").iterdir()}
     command("neorl-train", "run", *small, "--training.algorithms=iql", cwd=workplace)
     second = workplace / "runs" / "0002"
     assert (second / "report.html").is_file()
     # The same configuration gives the same policies, to the bit.
     for seed in (0, 1):
         name = f"iql-{seed}.safetensors"
-        assert (second / "policies" / name).read_bytes() == before[name]
+        once, again = (load_policy(run / "policies" / name) for run in (finished, second))
+        chex.assert_trees_all_equal(once.policy, again.policy)
     command("neorl-deploy", "export", cwd=workplace)
     command("neorl-deploy", "replay", cwd=workplace)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of its database layer
 def test_records_reach_the_tracking_database(finished: Path) -> None:
     pytest.importorskip("mlflow", reason="the extra neorl-train[mlflow] is not installed")
     from mlflow import MlflowClient

@@ -109,23 +109,14 @@ def _library_run(
 
     from neorl_envs import dataset_from_columns, make
     from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, train
-    from neorl_train._config_file import dump_toml
     from neorl_train._probe import PolicyProbe
     from neorl_train._run_directory import create_run
     from neorl_train._tracking import MlflowTracker
     from neorl_train._watch import RunWatcher
 
     seeds = tuple(range(arguments.seeds))
-    config = {
-        "data": {}, "penalty": {}, "training": {"algorithms": [name]}, "algorithms": {name: {}}
-    }  # fmt: skip
-    record = {
-        "id": "x", "config_hash": "", "program_form": "", "dataset": {"content_hash": ""}
-    }  # fmt: skip
-    run = create_run(folder, dump_toml(config), record)
-    names = ("obs", "action", "reward", "cost", "next_obs", "terminated", "truncated")
-    some = {name: getattr(data.rows, name)[:2000] for name in names}
-    held_out = dataset_from_columns(data.spec, **some)
+    run = create_run(folder, *_described(name))
+    held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
     key = jax.random.key(9)
     probe = PolicyProbe(held_out, make("ChemicalReactor-v0"), key=key, starts=8)
     records, tracker = Records(run.metrics), MlflowTracker(run)
@@ -161,6 +152,22 @@ def _library_run(
     trouble = tracker.finish()
     assert not trouble, trouble
     return arguments.updates * len(seeds) / (time.perf_counter() - watcher.begun)
+
+
+def _first_rows(rows: Any) -> dict[str, Any]:
+    names = ("obs", "action", "reward", "cost", "next_obs", "terminated", "truncated")
+    return {name: getattr(rows, name)[:2000] for name in names}
+
+
+def _described(name: str) -> tuple[str, dict[str, Any]]:
+    """The least configuration and record that a run directory and the tracker read."""
+    from neorl_train._config_file import dump_toml
+
+    training, algorithms = {"algorithms": [name]}, {name: {}}
+    config = {"data": {}, "penalty": {}, "training": training, "algorithms": algorithms}
+    dataset = {"content_hash": ""}
+    record = {"id": "x", "config_hash": "", "program_form": "", "dataset": dataset}
+    return dump_toml(config), record
 
 
 def _report(cases: dict[str, Any]) -> int:
