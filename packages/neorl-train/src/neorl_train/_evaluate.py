@@ -31,7 +31,7 @@ from neorl_train._evaluate_traces import Trace, select_starts, trace_of
 from neorl_train._intervals import LEVEL
 
 N_STARTS = 128
-STARTS_AT_ONCE = 64
+STARTS_AT_ONCE = 128
 BEHAVIOUR = "logged behaviour"
 
 

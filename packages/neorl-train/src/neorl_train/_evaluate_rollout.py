@@ -53,15 +53,15 @@ class Start(NamedTuple):
         params: Drawn parameters of the plant.
         state: Its initial state.
         obs: The first observation.
-        noise: Disturbances and measurement errors of every step, with time as first axis.
-        keys: One key a step for policies that are random, shape ``(time,)``.
+        noise_keys: Decide disturbances and measurement errors of every step, shape ``(time,)``.
+        policy_keys: For policies that are random, shape ``(time,)``.
     """
 
     params: Any
     state: Any
     obs: Float[Array, "*start obs"]
-    noise: Any
-    keys: PRNGKeyArray
+    noise_keys: PRNGKeyArray
+    policy_keys: PRNGKeyArray
 
 
 class _Episode(NamedTuple):
@@ -84,7 +84,7 @@ def rollouts(
     After each step the policy is told by ``sent`` what the plant received.
 
     Args:
-        environment: A PyTree with ``sample_params``, ``sample_noise`` and ``step_with_noise``.
+        environment: A PyTree with ``sample_params(key)``.
         policy: In physical units, guarded or not, with array leaves.
         key: Of the whole set of starts.
         indices: Numbers of the starts.
@@ -109,10 +109,9 @@ def _start(environment: Any, key: PRNGKeyArray, index: Int[Array, ""]) -> Start:
     params = environment.sample_params(plant)
     state, obs = environment.reset(params, reset)
     horizon = environment.spec.horizon
-    errors = jax.vmap(environment.sample_noise, in_axes=(None, 0))(
-        params, jax.random.split(noise, horizon)
+    return Start(
+        params, state, obs, jax.random.split(noise, horizon), jax.random.split(acting, horizon)
     )
-    return Start(params, state, obs, errors, jax.random.split(acting, horizon))
 
 
 @jax.jit
@@ -123,15 +122,15 @@ def _acted(environment: Environment, policy: Policy, starts: Start) -> Rollout:
 def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
     carry, alive = policy.initial_carry(), jnp.ones((), jnp.bool_)
     begin = _Episode(environment, policy, start.params, start.state, carry, start.obs, alive)
-    _, rows = jax.lax.scan(_step, begin, (start.noise, start.keys))
+    _, rows = jax.lax.scan(_step, begin, (start.noise_keys, start.policy_keys))
     return Rollout(start.obs, *rows)
 
 
-def _step(now: _Episode, drawn: tuple[Any, PRNGKeyArray]) -> tuple[_Episode, tuple]:
-    noise, key = drawn
-    carry, action = now.policy(now.carry, now.obs, key)
+def _step(now: _Episode, keys: tuple[PRNGKeyArray, PRNGKeyArray]) -> tuple[_Episode, tuple]:
+    for_noise, for_policy = keys
+    carry, action = now.policy(now.carry, now.obs, for_policy)
     report = _report(carry, action)
-    state, step = now.environment.step_with_noise(now.params, now.state, action, noise)
+    state, step = now.environment.step(now.params, now.state, action, for_noise)
     carry = now.policy.sent(carry, step.applied)
     success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
     rows = (

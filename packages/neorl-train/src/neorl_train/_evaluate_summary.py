@@ -1,6 +1,6 @@
 """From raw results to tables: every mean with its interval, paired where the starts are common."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def policy_rows(
 
 
 def pooled_rows(
-    results: Sequence[PolicyResult], spec: Spec, *, against: Iterable[PolicyResult]
+    results: Sequence[PolicyResult], spec: Spec, *, against: Sequence[PolicyResult]
 ) -> tuple[PooledRow, ...]:
     """All seeds of every learner, guarded and not, against other policies on the common starts.
 
@@ -59,7 +59,17 @@ def pooled_rows(
     for result in results:
         if result.role == "learner":
             groups.setdefault((result.group, result.guarded), []).append(result)
-    return tuple(_pooled(seeds, other, spec) for seeds in groups.values() for other in against)
+    pairs = [(seeds, other) for seeds in groups.values() for other in against]
+    columns: dict[Hashable, np.ndarray] = {}
+    differences = []
+    for i, (seeds, other) in enumerate(pairs):
+        differences.append(_compare(columns, i, seeds, other))
+        _compare_costs(columns, i, seeds, other, spec)
+    means = _estimated(columns) if columns else {}
+    return tuple(
+        _pooled(i, seeds, other, spec, differences[i], means)
+        for i, (seeds, other) in enumerate(pairs)
+    )
 
 
 def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
@@ -133,27 +143,54 @@ def _cells(
     )
 
 
-def _pooled(seeds: Sequence[PolicyResult], other: PolicyResult, spec: Spec) -> PooledRow:
+def _compare(
+    columns: dict[Hashable, np.ndarray], i: int, seeds: Sequence[PolicyResult], other: PolicyResult
+) -> np.ndarray:
+    """Adds what has to be estimated; returns the differences in return, ``(seed, start)``."""
     differences = np.stack([seed.episodes.returns - other.episodes.returns for seed in seeds])
-    columns: dict[Hashable, np.ndarray] = {"return": differences.mean(axis=0)}
-    columns.update({("seed", s): differences[s] for s in range(len(seeds))})
+    columns[i, "return"] = differences.mean(axis=0)
+    columns.update({(i, "seed", s): row for s, row in enumerate(differences)})
+    return differences
+
+
+def _compare_costs(
+    columns: dict[Hashable, np.ndarray],
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+) -> None:
     for j in range(spec.n_cost):
         ours = np.mean([limited(seed.episodes, spec, j) for seed in seeds], axis=0)
         theirs = limited(other.episodes, spec, j)
-        columns.update({("ours", j): ours, ("theirs", j): theirs, ("less", j): ours - theirs})
-    means = _estimated(columns)
+        columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
+        columns[i, "less", j] = ours - theirs
+
+
+def _pooled(
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+    differences: np.ndarray,
+    means: dict[Hashable, Estimate],
+) -> PooledRow:
     return PooledRow(
         group=seeds[0].group,
         guarded=seeds[0].guarded,
         seeds=tuple(seed.name for seed in seeds),
         against=other.name,
         against_role=other.role,
-        difference=means["return"],
+        difference=means[i, "return"],
         fresh_seeds=crossed_estimate(differences) if len(seeds) > 1 else None,
-        each_seed=tuple(means["seed", s] for s in range(len(seeds))),
+        each_seed=tuple(means[i, "seed", s] for s in range(len(seeds))),
         costs=tuple(
             PooledCost(
-                channel.name, channel.unit, means["ours", j], means["theirs", j], means["less", j]
+                name=channel.name,
+                unit=channel.unit,
+                ours=means[i, "ours", j],
+                theirs=means[i, "theirs", j],
+                difference=means[i, "less", j],
             )
             for j, channel in enumerate(spec.cost)
         ),

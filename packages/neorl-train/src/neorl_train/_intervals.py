@@ -19,7 +19,7 @@ from neorl_core import (
 
 LEVEL = 0.95
 RESAMPLES = 4000
-COLUMNS_AT_ONCE = 32  # tables of any width run the same two programs
+COLUMNS_AT_ONCE = 16  # tables of any width run the same two programs
 _SEED = 20_260_101
 
 

@@ -85,16 +85,10 @@ class Line(eqx.Module):
         level = 1.0 + jax.random.uniform(key)
         return (level, jnp.zeros((), jnp.int32)), level[None]
 
-    def sample_noise(self, params, key):
-        return self.noise * jax.random.normal(key)
-
     def step(self, params, state, action, key):
-        return self.step_with_noise(params, state, action, self.sample_noise(params, key))
-
-    def step_with_noise(self, params, state, action, noise):
         level, time = state
         applied = jnp.clip(action, -HIGH, HIGH)
-        level = params.pole * level + applied[0] + noise
+        level = params.pole * level + applied[0] + self.noise * jax.random.normal(key)
         terminated = level > self.trip
         step = Step(
             obs=level[None],
