@@ -113,20 +113,28 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
             f"{path} has schema {header.get('schema')!r}, this version reads {SCHEMA}; "
             "use the version of neorl-agents that wrote it"
         )
-    kind = header["kind"]
+    kind = header.get("kind")
     if kind not in KINDS:
         raise ArtefactError(f"{path} holds a policy of kind {kind!r}; known are {', '.join(KINDS)}")
+    try:
+        spec = spec_from_dict(header["spec"])
+        template = abstract_policy(kind, spec, header["static"])
+        described, metadata = dict(header["arrays"]), dict(header["metadata"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtefactError(f"{path} has a malformed header: {reason}") from error
+    for name in ("probe/obs", "probe/actions", *described):
+        if name not in arrays:
+            raise ArtefactError(f"{path}: array {name} is missing")
     for name, array in arrays.items():
-        if header["arrays"].get(name) != _fingerprint(array):
+        if described.get(name) != _fingerprint(array):
             raise ArtefactError(f"{path}: array {name} is not what its header describes")
-    spec = spec_from_dict(header["spec"])
-    policy = _filled(path, abstract_policy(kind, spec, header["static"]), arrays)
     return PolicyArtefact(
-        policy=policy,
+        policy=_filled(path, template, arrays),
         spec=spec,
         probe_obs=arrays["probe/obs"],
         probe_actions=arrays["probe/actions"],
-        metadata=header["metadata"],
+        metadata=metadata,
         kind=kind,
         digest=digest,
     )
