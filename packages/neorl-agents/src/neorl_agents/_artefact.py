@@ -149,7 +149,7 @@ def policy_actions(
     def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
         return policy(policy.initial_carry(), one, None)[1]
 
-    return jax.vmap(act)(obs)
+    return jax.vmap(act)(jnp.asarray(obs))
 
 
 def _checked_probes(probes: np.ndarray, spec: Spec) -> np.ndarray:

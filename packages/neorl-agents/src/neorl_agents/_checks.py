@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 
 def require(owner: Any, field: str, fine: bool, expected: str) -> None:
@@ -35,7 +36,7 @@ def require_number(
     expected = _interval(low, high, open_low, open_high)
     for field in fields:
         value = getattr(owner, field)
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             continue
         require(owner, field, _is_numeric(value), f"a number {expected}")
         x = np.asarray(value)
@@ -48,7 +49,7 @@ def require_count(owner: Any, *fields: str, least: int = 1) -> None:
     """Refuses ``fields`` that are not whole numbers of at least ``least``."""
     for field in fields:
         value = getattr(owner, field)
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             continue
         whole = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
         fine = bool(whole and np.all(np.asarray(value) >= least))

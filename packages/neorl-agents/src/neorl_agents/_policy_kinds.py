@@ -78,11 +78,27 @@ def _pid_static(policy: PID) -> dict[str, Any]:
 
 
 def _pid_template(spec: Spec, static: dict[str, Any]) -> PID:
-    indices = {name: tuple(int(i) for i in values) for name, values in static.items()}
-    loop, override = jnp.zeros(len(indices["measured"])), jnp.zeros(len(indices["override_output"]))
-    loops = dict.fromkeys(("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high"), loop)
-    overrides = dict.fromkeys(("override_below", "override_cap"), override)
-    return PID(**loops, **overrides, dt=jnp.zeros(()), **indices)
+    measured, output, below = (
+        tuple(int(i) for i in static[name])
+        for name in ("measured", "override_output", "override_measured")
+    )
+    loop, override = jnp.zeros(len(measured)), jnp.zeros(len(output))
+    return PID(
+        kp=loop,
+        ki=loop,
+        kd=loop,
+        tau=loop,
+        setpoint=loop,
+        bias=loop,
+        low=loop,
+        high=loop,
+        dt=jnp.zeros(()),
+        override_below=override,
+        override_cap=override,
+        measured=measured,
+        override_output=output,
+        override_measured=below,
+    )
 
 
 def _constant_static(policy: ConstantPolicy) -> dict[str, Any]:
