@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_train import BadInputError, Checkpoints, tree_digest
+from neorl_agents import TD3BC
+from neorl_train import BadInputError, Checkpoints, SeedLanes, tree_digest
+from neorl_train._manifest import make_manifest
 
 
 def _tree(seed=0):
@@ -252,3 +254,23 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
     assert found.returncode == 0, found.stderr
     assert found.stdout == "full\n"
     assert found.stderr == ""
+
+
+def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):
+    """Parameters, targets, optimiser with its step, normaliser, keys: for every seed."""
+    lanes = SeedLanes(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
+    leaves = make_manifest(lanes.snapshot(), {})["leaves"]
+    for part in (
+        "state.actor.",
+        "state.critics.",
+        "state.target_actor.",
+        "state.target_critics.",
+        "state.actor_moments.count",
+        "state.critic_moments.mu.",
+        "state.critic_moments.nu.",
+        "state.scaling.obs.offset",
+        "state.scaling.reward",
+        "key",
+    ):
+        assert any(name.startswith(part) for name in leaves), part
+    assert {leaf["shape"][0] for leaf in leaves.values()} == {2}
