@@ -6,6 +6,7 @@ from neorl_train._intervals import Estimate
 from neorl_train._report import write_report
 from neorl_train._report._numbers import (
     decimals,
+    finest,
     fixed,
     listed,
     percent,
@@ -50,6 +51,8 @@ def test_numbers_have_as_many_digits_as_they_deserve():
     assert decimals([Estimate(0, 0.0, 0.31)]) == 2
     assert decimals([Estimate(0, 0.0, 31.0)]) == 0
     assert decimals([None, Estimate(1, 1, 1)]) == 0
+    assert finest([Estimate(0, 0.0, 31.0), Estimate(0, 0.0, 0.06), Estimate(1, 1, 1)]) == 2
+    assert finest([Estimate(0, 0.0, 1e-9)]) == 2
     assert fixed(-0.001, 2) == "0.00"
     assert fixed(-1.25, 1) == "\N{MINUS SIGN}1.2"
     assert fixed(float("nan"), 1) == "not a number"

@@ -10,15 +10,23 @@ MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
     """Digits after the point that a column of estimates deserves: two digits of a usual width."""
-    widths = sorted(
-        one.high - one.low
-        for one in estimates
-        if one is not None and one.high > one.low and math.isfinite(one.high - one.low)
-    )
-    if not widths:
-        return 0
-    usual = widths[len(widths) // 2]
-    return min(max(1 - math.floor(math.log10(usual)), 0), most)
+    widths = _widths(estimates)
+    return _digits(widths[len(widths) // 2], 2, most) if widths else 0
+
+
+def finest(estimates: Iterable[Estimate | None], *, most: int = 2) -> int:
+    """Digits that a column of very different estimates needs: one digit of the least width."""
+    widths = _widths(estimates)
+    return _digits(widths[0], 1, most) if widths else 0
+
+
+def _widths(estimates: Iterable[Estimate | None]) -> list[float]:
+    widths = [one.high - one.low for one in estimates if one is not None]
+    return sorted(width for width in widths if width > 0 and math.isfinite(width))
+
+
+def _digits(width: float, significant: int, most: int) -> int:
+    return min(max(significant - 1 - math.floor(math.log10(width)), 0), most)
 
 
 def fixed(value: float, digits: int) -> str:

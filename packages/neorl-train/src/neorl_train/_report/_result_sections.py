@@ -8,6 +8,7 @@ from neorl_train._report._inputs import Inputs
 from neorl_train._report._numbers import (
     DASH,
     decimals,
+    finest,
     fixed,
     interval,
     percent,
@@ -144,7 +145,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
         Column("Steps", "with a cost" if per_episode else "above the limit"),
     ]
     cells = [row.costs[position] for row in tables.rows]
-    digits = decimals((cell.limited for cell in cells), most=3)
+    digits = finest(cell.limited for cell in cells)
     rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
         f"Cost {channel.name}: limit {channel.limit:g} ({channel.unit}) per {channel.per}. The "
