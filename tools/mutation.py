@@ -77,6 +77,76 @@ GROUPS = {
         ("feedback",),
         ("test_pid", "test_channels"),
     ),
+    "statistics": Group(
+        (
+            "_bootstrap",
+            "_intervals",
+            "_moments",
+            "_multiple_tests",
+            "_normalised_score",
+            "_paired_tests",
+            "_proportions",
+            "_quantile_functions",
+            "_ranks",
+            "_score_aggregates",
+        ),
+        (
+            "bootstrap",
+            "intervals",
+            "moments",
+            "paired_tests",
+            "quantile_functions",
+            "ranks",
+            "score_aggregates",
+        ),
+        ("test_statistics",),
+    ),
+    "sampling": Group(
+        (
+            "_episode_rows",
+            "_history",
+            "_permutation",
+            "_priority_tree",
+            "_ring_buffer",
+            "_sampling",
+        ),
+        ("replay", "sampling"),
+        ("test_replay", "test_sampling"),
+    ),
+    "estimators": Group(
+        ("_doubly_robust", "_importance_sampling", "_magic", "_marginalised", "_simplex"),
+        ("off_policy",),
+        ("test_off_policy",),
+    ),
+    "bounds": Group(
+        ("_concentration", "_conformal", "_tail_risk"),
+        ("bounds",),
+        ("test_conformal", "test_off_policy"),
+    ),
+    "linear control": Group(
+        (
+            "_identification",
+            "_linear_checks",
+            "_riccati",
+            "_stability",
+            "_zero_order_hold",
+        ),
+        ("linear_systems",),
+        ("test_control",),
+    ),
+    "graphs": Group(("_graphs", "_message_passing"), ("graphs",), ("test_graphs",)),
+    "aggregation": Group(
+        (
+            "_client_updates",
+            "_coordinate_rules",
+            "_gossip",
+            "_krum",
+            "_private_mean",
+            "_robust_centres",
+        ),
+        ("aggregation",),
+        ("test_aggregation", "test_gossip"),
+    ),
 }
 
 SETTINGS = """
@@ -90,7 +160,8 @@ track_dependencies = false
 use_git_change_detection = false
 timeout_multiplier = 8.0
 timeout_constant = 20.0
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore", "-k", "not the_table and not named"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
+    "-k", "not the_table and not named"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]

@@ -20,6 +20,7 @@ from neorl_core import (
     lq_regulator,
     observable,
     spectral_radius,
+    student_interval,
     zero_order_hold,
 )
 
@@ -103,6 +104,33 @@ def test_the_kalman_filter_has_the_error_it_states():
     driven = process + MASSES @ gain @ noise @ gain.T @ MASSES.T
     stationary = discrete_lyapunov(closed, driven)
     np.testing.assert_allclose(estimator.covariance, stationary, rtol=1e-8)
+
+
+def test_intervals_cover_the_value_of_a_linear_quadratic_task():
+    """Noisy masses under a linear policy: the expected discounted cost is known in closed form."""
+    discount, steps, noise, datasets, size = 0.9, 60, 0.2, 400, 24
+    weight = jnp.diag(jnp.asarray([1.0, 1.0, 0.1, 0.1]))
+    gain = lq_regulator(MASSES, FORCES, weight, jnp.eye(2)).gain
+    closed = jnp.asarray(MASSES - FORCES @ np.asarray(gain))
+    cost = weight + gain.T @ gain
+    # V(x) = x^T X x + c, where X is worth a horizon without end and the tail is below 0.2 %.
+    worth = discrete_lyapunov(discount**0.5 * closed.T, cost)
+    truth = 4 * worth[0, 0] + discount / (1 - discount) * noise**2 * jnp.trace(worth)
+
+    def cost_of_one(key):
+        shocks = noise * jax.random.normal(key, (steps, 4))
+
+        def step(state, shock):
+            return closed @ state + shock, state @ cost @ state
+
+        _, costs = jax.lax.scan(step, jnp.asarray([2.0, 0, 0, 0]), shocks)
+        return jnp.sum(discount ** jnp.arange(float(steps)) * costs)
+
+    keys = jax.random.split(jax.random.key(2), (datasets, size))
+    costs = jax.jit(jax.vmap(jax.vmap(cost_of_one)))(keys)
+    intervals = jax.vmap(lambda sample: student_interval(sample, level=0.9))(costs)
+    covered = np.mean((intervals.low <= truth) & (truth <= intervals.high))
+    assert abs(covered - 0.9) <= 3 * np.sqrt(0.09 / datasets)
 
 
 def test_under_jit_what_has_no_solution_is_nan():

@@ -104,11 +104,13 @@ def one_log(key, size, bias=0.0):
 def test_unbiased_estimates_are_unbiased():
     data = many(jax.random.key(0), 400, 100)
     biased_model = many(jax.random.key(1), 400, 100, 0.3)
+    wrong_ratios = data._replace(log_ratio=0.5 * data.log_ratio)
     returns = {
         "tis": (tis_return, data),
         "pdis": (pdis_return, data),
         "dr": (doubly_robust_return, data),
         "dr, wrong model": (doubly_robust_return, biased_model),
+        "dr, wrong ratios": (doubly_robust_return, wrong_ratios),
     }
     spreads = {}
     for name, (estimate, sample) in returns.items():
@@ -176,6 +178,15 @@ def test_weights_of_nothing_are_reported():
     assert effective_sample_size(jnp.zeros((0, 2))).tolist() == [0, 0]
     huge = LoggedTrajectories(jnp.asarray([[2000.0], [1999.0]]), jnp.asarray([[1.0], [0.0]]))
     np.testing.assert_allclose(wis(huge, discount=1.0), 1 / (1 + np.exp(-1)), rtol=1e-12)
+
+
+def test_a_weighted_estimate_has_a_bootstrap_interval_over_trajectories():
+    data = one_log(jax.random.key(4), 80)
+    estimate = functools.partial(wis, discount=DISCOUNT)
+    interval = bootstrap_interval(data, jax.random.key(12), statistic=estimate, resamples=200)
+    np.testing.assert_allclose(interval.estimate, estimate(data), rtol=1e-12)
+    assert interval.low < interval.estimate < interval.high
+    assert interval.low < TRUTH < interval.high
 
 
 # The discounted occupancy, by linear algebra: what marginalised estimates rest on.

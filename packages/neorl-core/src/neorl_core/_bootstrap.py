@@ -49,6 +49,8 @@ def bootstrap_replicates(
         ValueError: If there is no sample, first axes differ, or ``resamples`` is below one.
 
     Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> draws = bootstrap_replicates(jnp.ones(5), jax.random.key(0), resamples=3)
         >>> draws.tolist()
         [1.0, 1.0, 1.0]
@@ -91,6 +93,8 @@ def bootstrap_interval(
             (0, 1), ``resamples`` is below one or ``method`` is unknown.
 
     Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> returns = jnp.array([3.0, 5.0, 4.0, 6.0])
         >>> interval = bootstrap_interval(returns, jax.random.key(0))
         >>> bool(interval.low < 4.5) and bool(interval.high > 4.5)

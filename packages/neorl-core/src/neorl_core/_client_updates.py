@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 
 class Aggregate(NamedTuple):
@@ -80,7 +80,7 @@ def per_client(values: Array, leaf: Array) -> Array:
     return values.reshape(values.shape + (1,) * (jnp.ndim(leaf) - 1))
 
 
-def averaged(updates: Any, weights: Float[Array, " client"]) -> Any:
+def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
     """``sum_i w_i u_i / sum_i w_i``; NaN where the weights sum to zero."""
 
     def mean(leaf: Array) -> Array:

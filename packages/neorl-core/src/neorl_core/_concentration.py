@@ -78,6 +78,12 @@ def empirical_bernstein_interval(
     Raises:
         ValueError: As :func:`hoeffding_interval`, and if there are fewer than two samples.
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> same = empirical_bernstein_interval(jnp.full(1001, 0.5), low=0.0, high=1.0, level=0.9)
+        >>> round(float(same.low), 4)
+        0.4914
+
     Source: Maurer and Pontil, Empirical Bernstein bounds and sample variance penalization, arXiv
     0907.3740, theorem 4.
     """
@@ -110,6 +116,12 @@ def hcope_lower_bound(
         ValueError: If there are fewer than two samples, a known one is negative, or a
             hyperparameter is out of range.
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> returns = jnp.ones(1001).at[0].set(1e6)
+        >>> round(float(hcope_lower_bound(returns, threshold=2.0)), 2)
+        0.98
+
     Source: Thomas, Theocharous and Ghavamzadeh, High-confidence off-policy evaluation, AAAI 2015,
     theorem 1 with one threshold.
     """
@@ -141,6 +153,12 @@ def hcope_threshold(
     Raises:
         ValueError: If there are fewer than two samples, a known one is negative, or a
             hyperparameter is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> held_out = jnp.array([0.5, 1.0, 0.8, 400.0])
+        >>> float(hcope_threshold(held_out, size=10))
+        0.5
 
     Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
     """

@@ -78,6 +78,12 @@ def weighted_conformal_quantile(
         ValueError: If shapes differ, there is not one axis, a known weight is negative, or
             ``alpha`` is outside (0, 1).
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> scores, weights = jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 0.0, 9.0])
+        >>> float(weighted_conformal_quantile(scores, weights, 1.0, alpha=0.2))
+        3.0
+
     Source: Tibshirani et al., Conformal prediction under covariate shift, arXiv 1904.06019;
     Taufiq et al., Conformal off-policy prediction in contextual bandits, arXiv 2206.04405.
     """

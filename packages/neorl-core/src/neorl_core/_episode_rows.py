@@ -27,6 +27,7 @@ def episode_first_rows(
         ValueError: If the shapes differ or there is not one axis.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> ends = jnp.array([False, True, False, False])
         >>> episode_first_rows(ends, jnp.zeros(4, bool)).tolist()
         [0, 0, 2, 2]

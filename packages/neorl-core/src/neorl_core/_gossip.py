@@ -53,6 +53,10 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
 
     Raises:
         ValueError: If there is no client.
+
+    Example:
+        >>> ring_mixing(4).round(2).tolist()[0]
+        [0.32999998331069946, 0.32999998331069946, 0.0, 0.32999998331069946]
     """
     number = np.arange(_at_least_one(clients))
     apart = np.abs(number[:, None] - number[None, :])
@@ -70,6 +74,10 @@ def star_mixing(clients: int) -> Float[Array, "client client"]:
 
     Raises:
         ValueError: If there is no client.
+
+    Example:
+        >>> star_mixing(4).tolist()[1]
+        [0.25, 0.75, 0.0, 0.0]
     """
     links = np.zeros((_at_least_one(clients), clients), bool)
     links[0] = links[:, 0] = True

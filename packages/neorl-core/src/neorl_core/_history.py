@@ -30,6 +30,10 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
 
     Raises:
         ValueError: If ``length`` is below one.
+
+    Example:
+        >>> history_window(0.0, length=2).values.shape
+        (2,)
     """
     if length < 1:
         raise ValueError(f"length must be one step or more, got {length}")
@@ -94,6 +98,10 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
 
     Raises:
         ValueError: If ``delay`` is negative.
+
+    Example:
+        >>> delay_line(0.5, delay=2).values.tolist()
+        [0.5, 0.5]
     """
     if delay < 0:
         raise ValueError(f"delay must not be negative, got {delay} steps")

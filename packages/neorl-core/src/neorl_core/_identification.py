@@ -63,6 +63,14 @@ def identify_linear(
         ValueError: If shapes disagree, a delay is negative, there are not as many delays as
             inputs, or ``ridge`` is negative.
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> obs = jnp.array([[1.0], [0.0], [2.0], [1.0]])
+        >>> action, ends = jnp.array([[0.0], [1.0], [1.0], [3.0]]), jnp.zeros(4, bool)
+        >>> model = identify_linear(obs, action, 0.5 * obs + 2.0 * action, ends, ends)
+        >>> round(float(model.a[0, 0]), 3), round(float(model.b[0, 0]), 3)
+        (0.5, 2.0)
+
     Source: Ljung, System identification: theory for the user, 1999, chapter 7.
     """
     columns = _columns(obs, action, next_obs)
@@ -102,6 +110,14 @@ def delay_residuals(
 
     Raises:
         ValueError: If shapes disagree, or ``longest`` or ``ridge`` is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> action, ends = jnp.array([[0.0], [1.0], [0.0], [3.0], [1.0]]), jnp.zeros(5, bool)
+        >>> obs = jnp.zeros((5, 1))
+        >>> left = delay_residuals(obs, action, jnp.roll(action, 1, axis=0), ends, ends, longest=1)
+        >>> int(jnp.argmin(left[:, 0]))
+        1
     """
     columns = _columns(obs, action, next_obs)
     require_positive("ridge", ridge, or_zero=True)

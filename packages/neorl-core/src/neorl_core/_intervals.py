@@ -53,6 +53,7 @@ def student_interval(
         ValueError: If there are fewer than two samples or ``level`` is outside (0, 1).
 
     Example:
+        >>> import jax.numpy as jnp
         >>> interval = student_interval(jnp.array([1.0, 2.0, 3.0]))
         >>> round(float(interval.low), 2), round(float(interval.high), 2)
         (-0.48, 4.48)
@@ -92,6 +93,7 @@ def paired_difference_interval(
             (0, 1).
 
     Example:
+        >>> import jax.numpy as jnp
         >>> better = paired_difference_interval(jnp.array([2.0, 3.1, 4.0]), jnp.array([1.0, 2, 3]))
         >>> bool(better.low > 0)
         True

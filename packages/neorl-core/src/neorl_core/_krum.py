@@ -103,6 +103,12 @@ def bulyan(updates: Any, *, faulty: int) -> Aggregate:
         ValueError: If there are too few clients, leaves disagree about their number, or
             ``faulty`` is negative.
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> updates = jnp.array([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 1e30])
+        >>> float(bulyan(updates, faulty=1).value)
+        1.6666666269302368
+
     Source: El Mhamdi, Guerraoui and Rouault, The hidden vulnerability of distributed learning in
     Byzantium, arXiv 1802.07927.
     """

@@ -45,7 +45,7 @@ def td_lambda_returns(
 
     Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 12.20.
     """
-    stopped = jnp.zeros(jnp.shape(terminated), jnp.bool_)
+    stopped = jnp.zeros_like(terminated)
     return segment_td_lambda_returns(
         reward, next_value, terminated, stopped, discount=discount, decay=decay
     )
@@ -129,7 +129,7 @@ def generalised_advantages(
     Source: Schulman et al., High-dimensional continuous control using generalized advantage
     estimation, arXiv 1506.02438, equation 16.
     """
-    stopped = jnp.zeros(jnp.shape(terminated), jnp.bool_)
+    stopped = jnp.zeros_like(terminated)
     return segment_generalised_advantages(
         reward, value, next_value, terminated, stopped, discount=discount, decay=decay
     )

@@ -58,6 +58,14 @@ def magic(
         ValueError: If shapes differ, there are not two axes, fewer than two trajectories or no
             step, the model's values are missing, or a hyperparameter is out of range.
 
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> one, left = jnp.ones((4, 2)), jnp.tile(jnp.array([2.0, 1.0]), (4, 1))
+        >>> log = LoggedTrajectories(0 * one, one, None, q_value=left, value=left)
+        >>> round(float(magic(log, jax.random.key(0), discount=1.0).estimate), 4)
+        2.0
+
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 6 and algorithm 1.
     """

@@ -78,6 +78,13 @@ def marginalised_doubly_robust(
         ValueError: If shapes differ, there is no start or no sample, or ``discount`` is outside
             [0, 1).
 
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, ended = jnp.ones(1), jnp.array([True])
+        >>> log = one, 3 * one, 2 * one, one, ended
+        >>> float(marginalised_doubly_robust(5 * one, *log, discount=0.5))
+        7.0
+
     Source: Kallus and Uehara, Efficiently breaking the curse of horizon in off-policy evaluation
     with double reinforcement learning, arXiv 1909.05850.
     """

@@ -23,7 +23,12 @@ class Moments(NamedTuple):
 
 
 def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
-    """The moments of no sample: neutral under :func:`merge_moments`."""
+    """The moments of no sample: neutral under :func:`merge_moments`.
+
+    Example:
+        >>> float(empty_moments().count)
+        0.0
+    """
     zero = jnp.zeros(shape, dtype)
     return Moments(zero, zero, zero)
 
@@ -45,6 +50,7 @@ def sample_moments(
         ValueError: If ``samples`` has no axis or ``mask`` is not of its length.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(variance(sample_moments(jnp.array([1.0, 3.0]))))
         1.0
     """
@@ -79,6 +85,11 @@ def update_moments(
 
     Raises:
         ValueError: If the shapes differ.
+
+    Example:
+        >>> moments = update_moments(update_moments(empty_moments(), 1.0), 3.0)
+        >>> float(moments.mean), float(moments.m2)
+        (2.0, 2.0)
     """
     sample = jnp.asarray(sample, moments.mean.dtype)
     if sample.shape != moments.mean.shape:
@@ -106,6 +117,13 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
 
     Raises:
         ValueError: If the shapes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, two = (sample_moments(jnp.array(part)) for part in ([1.0], [3.0, 5.0]))
+        >>> both = merge_moments(one, two)
+        >>> float(both.count), float(both.mean)
+        (3.0, 3.0)
     """
     if first.mean.shape != second.mean.shape:
         raise ValueError(
@@ -130,6 +148,11 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
 
     Raises:
         ValueError: If ``ddof`` is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(variance(sample_moments(jnp.array([1.0, 3.0])), ddof=1))
+        2.0
     """
     if ddof < 0:
         raise ValueError(f"ddof must be 0 or more, got {ddof}")

@@ -26,6 +26,7 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
         ValueError: If there is not one axis or a known value is outside [0, 1].
 
     Example:
+        >>> import jax.numpy as jnp
         >>> [round(float(p), 3) for p in holm(jnp.array([0.01, 0.04, 0.03]))]
         [0.03, 0.06, 0.06]
     """

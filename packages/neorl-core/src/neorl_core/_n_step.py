@@ -44,7 +44,7 @@ def n_step_returns(
 
     Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 7.1.
     """
-    stopped = jnp.zeros(jnp.shape(terminated), jnp.bool_)
+    stopped = jnp.zeros_like(terminated)
     return segment_n_step_returns(reward, next_value, terminated, stopped, n=n, discount=discount)
 
 

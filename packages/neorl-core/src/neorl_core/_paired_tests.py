@@ -55,6 +55,7 @@ def paired_t_test(
             unknown.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> result = paired_t_test(jnp.array([2.0, 3.0, 4.1]), jnp.array([1.0, 2.1, 3.0]))
         >>> bool(result.p_value < 0.01)
         True
@@ -96,6 +97,7 @@ def wilcoxon_test(
         ValueError: If the shapes differ, there is no pair, or ``alternative`` is unknown.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> result = wilcoxon_test(jnp.arange(1.0, 6.0), jnp.zeros(5), alternative="greater")
         >>> float(result.p_value)
         0.03125
@@ -141,6 +143,8 @@ def sign_flip_test(
             ``alternative`` is unknown.
 
     Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> result = sign_flip_test(jnp.arange(1.0, 5.0), jnp.zeros(4), jax.random.key(0))
         >>> float(result.p_value)
         0.125

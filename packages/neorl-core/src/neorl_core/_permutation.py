@@ -30,6 +30,8 @@ def shuffled_position(
         ValueError: If ``n`` is out of range.
 
     Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> sorted(shuffled_position(jax.random.key(0), jnp.arange(5), n=5).tolist())
         [0, 1, 2, 3, 4]
 

@@ -46,6 +46,10 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
 
     Raises:
         ValueError: If ``capacity`` is below one.
+
+    Example:
+        >>> priority_tree(3).sums.shape
+        (8,)
     """
     if capacity < 1:
         raise ValueError(f"capacity must be one item or more, got {capacity}")
@@ -72,6 +76,7 @@ def set_priorities(
         ValueError: If the two have not one axis of one length.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> tree = set_priorities(priority_tree(4), jnp.array([1, 3]), jnp.array([1.0, 3.0]))
         >>> float(tree.sums[1])
         4.0
@@ -112,6 +117,13 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
     Raises:
         ValueError: If ``batch`` is below one.
 
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> tree = set_priorities(priority_tree(3), jnp.array([0, 2]), jnp.array([1.0, 1.0]))
+        >>> sample_priorities(tree, jax.random.key(0), batch=2).items.tolist()
+        [0, 2]
+
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
     require_positive("batch", batch)
@@ -147,6 +159,7 @@ def priority_weights(
         ValueError: If there is not one axis, or a known ``size`` or ``exponent`` is out of range.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> priority_weights(jnp.array([0.5, 0.25]), size=4, exponent=1.0).tolist()
         [0.5, 1.0]
 

@@ -69,6 +69,13 @@ def private_mean(
         ValueError: If there is no client, leaves disagree about their number, or a known
             hyperparameter is out of range.
 
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> updates = jnp.array([[3.0, 0.0], [1.0, 0.0]])
+        >>> private_mean(updates, jax.random.key(0), limit=1.0, noise=0.0).value.tolist()
+        [1.0, 0.0]
+
     Source: McMahan et al., Learning differentially private recurrent language models, arXiv
     1710.06963, algorithm 1 with a fixed number of clients.
     """

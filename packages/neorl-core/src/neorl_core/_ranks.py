@@ -20,6 +20,7 @@ def midranks(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
         ValueError: If ``values`` has not one axis.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> midranks(jnp.array([10.0, 30.0, 10.0])).tolist()
         [1.5, 3.0, 1.5]
     """
@@ -48,6 +49,7 @@ def rank_correlation(
         ValueError: If the shapes differ or there are fewer than two items.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([4.0, 5.0, 60.0])))
         1.0
     """
@@ -81,6 +83,7 @@ def regret_at_k(
         ValueError: If the shapes differ or ``k`` is outside its range.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(regret_at_k(jnp.array([3.0, 1.0]), jnp.array([10.0, 12.0]), k=1))
         2.0
     """

@@ -36,6 +36,7 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         ValueError: If ``capacity`` is below one.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> buffer = ring_push(ring_buffer(0.0, capacity=2), jnp.array([1.0, 2.0, 3.0]))
         >>> ring_order(buffer).tolist(), buffer.rows.tolist()
         ([1, 0], [3.0, 2.0])
@@ -59,6 +60,11 @@ def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
 
     Raises:
         ValueError: If structure, shapes or dtypes differ from those of the example.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ring_push(ring_buffer(0.0, capacity=2), jnp.array([1.0, 2.0, 3.0])).rows.tolist()
+        [3.0, 2.0]
     """
     held, capacity = jax.tree.leaves(buffer.rows), _capacity(buffer)
     _check_rows(buffer.rows, rows)
@@ -80,6 +86,11 @@ def ring_order(buffer: RingBuffer) -> Int[Array, " slot"]:
 
     Returns:
         int32, as long as the capacity.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ring_order(ring_push(ring_buffer(0.0, capacity=3), jnp.ones(2))).tolist()
+        [0, 1, -1]
     """
     capacity = _capacity(buffer)
     age = jnp.arange(capacity, dtype=jnp.int32)
@@ -102,6 +113,14 @@ def ring_sample(
 
     Raises:
         ValueError: If ``batch`` is negative.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> buffer = ring_push(ring_buffer(0.0, capacity=9), jnp.array([5.0]))
+        >>> rows, slots = ring_sample(buffer, jax.random.key(0), batch=2)
+        >>> rows.tolist(), slots.tolist()
+        ([5.0, 5.0], [0, 0])
     """
     if batch < 0:
         raise ValueError(f"batch must not be negative, got {batch}")

@@ -28,6 +28,8 @@ def batch_indices(
         ValueError: If ``n`` is not from 1 to 2^31 - 1 or ``batch`` is negative.
 
     Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
         >>> rows = batch_indices(jax.random.key(0), 7, 100, 4)
         >>> rows.shape, bool(jnp.all((rows >= 0) & (rows < 100)))
         ((4,), True)
@@ -57,6 +59,7 @@ def epoch_indices(
         ValueError: If ``n`` is not from 1 to 2^31 - 1 or ``batch`` not from 1 to ``n``.
 
     Example:
+        >>> import jax
         >>> first = epoch_indices(jax.random.key(0), 0, 4, 2)
         >>> second = epoch_indices(jax.random.key(0), 1, 4, 2)
         >>> sorted(first.tolist() + second.tolist())

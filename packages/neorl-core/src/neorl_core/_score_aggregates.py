@@ -34,6 +34,7 @@ def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
         ValueError: If there is no score.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(interquartile_mean(jnp.array([0.0, 1.0, 3.0, 1000.0])))
         2.0
 
@@ -60,6 +61,7 @@ def median_task_mean(scores: Float[ArrayLike, "run task"]) -> Float[Array, ""]:
         ValueError: If ``scores`` has not two axes or is empty.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(median_task_mean(jnp.array([[1.0, 5.0, 90.0], [3.0, 5.0, 70.0]])))
         5.0
     """
@@ -81,6 +83,7 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
         ValueError: If there is no score.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(optimality_gap(jnp.array([0.5, 7.0])))
         0.25
     """
@@ -107,6 +110,7 @@ def probability_of_improvement(
         ValueError: If the tasks disagree or an array is empty or has not two axes.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> float(probability_of_improvement(jnp.array([[1.0], [2.0]]), jnp.array([[1.0]])))
         0.75
     """
@@ -135,6 +139,7 @@ def performance_profile(
         ValueError: If there is no score or ``thresholds`` has not one axis.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> performance_profile(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0, 2.0])).tolist()
         [1.0, 0.5, 0.0]
     """
@@ -171,6 +176,7 @@ def stratified_bootstrap_interval(
             ``level`` is outside (0, 1) or ``resamples`` is below one.
 
     Example:
+        >>> import jax
         >>> scores = jax.random.uniform(jax.random.key(0), (10, 3))
         >>> interval = stratified_bootstrap_interval(scores, jax.random.key(1))
         >>> bool(interval.low < interval.estimate) and bool(interval.estimate < interval.high)

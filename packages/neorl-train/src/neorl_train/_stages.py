@@ -13,7 +13,7 @@ from neorl_train._artefacts import (
     write_frame,
     write_policies,
 )
-from neorl_train._checkpoint import Checkpoints, import_ahead
+from neorl_train._checkpoint import Checkpoints
 from neorl_train._config import Config, config_hash, config_to_dict, hyperparameters
 from neorl_train._errors import BadInputError
 from neorl_train._experience import (
@@ -117,7 +117,6 @@ def _train_all(
     job: Job, found: Experience, environment: Any, tracker: Tracker
 ) -> dict[str, Policy]:
     """Trains every algorithm in turn; policies by ``algorithm-seed``."""
-    import_ahead()
     config = job.config
     key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
     probe = PolicyProbe(found.held_out, environment, key=key, starts=config.evaluation.curve_starts)
