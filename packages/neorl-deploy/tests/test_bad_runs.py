@@ -133,8 +133,8 @@ def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
 
 
 def test_an_unknown_platform_is_refused(run_directory):
-    refused(run_directory, "cannot export for abacus: choose of cpu", platforms=("abacus",))
-    refused(run_directory, "cannot export for tpu: .* cpu among them", platforms=("tpu",))
+    refused(run_directory, "cannot export for abacus: choose from cpu", platforms=("abacus",))
+    refused(run_directory, "cannot export for tpu: .* cpu must be among them", platforms=("tpu",))
 
 
 def test_a_program_that_does_not_run_elsewhere_is_not_written(bundle):

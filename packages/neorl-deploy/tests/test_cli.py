@@ -79,6 +79,32 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path, monkeypatch, capsys, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["xport"], "did you mean export?"),
+        (["export", "--plaforms", "cpu"], "did you mean --platforms?"),
+        (["verify"], "BUNDLE"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_mistyped_word_is_one_line_with_the_nearest_name(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("neorl-deploy: ")
+    assert error.count("\n") == 1
+
+
+def test_the_version_is_said(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("neorl-deploy 0.")
+
+
 def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, tmp_path, capsys):
     place = tmp_path / "none" / "replay.json"
     log = str(finished_run / "dataset.h5")

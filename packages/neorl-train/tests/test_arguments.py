@@ -40,6 +40,10 @@ def test_options_override_the_file(tmp_path):
         (["--algorithms.iql.variant", "x"], "'x' for argument '--algorithms.iql.variant'"),
         (["--data.source", "a", "b"], "unexpected word 'b'"),
         (["nowhere.toml"], "nowhere.toml: no such configuration file"),
+        (["--training.updates", "1e5"], "--training.updates must be a whole number, got '1e5'"),
+        (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
+        (["--penalty", "a"], "--penalty takes pairs of a cost and a number"),
+        (["--no-tracking"], "did you mean --output.no-tracking"),
     ],
 )
 def test_a_mistake_is_one_line(words, message, capsys):
@@ -67,10 +71,25 @@ def test_the_overview_names_every_command(capsys):
     assert all(f"\n  {name}" in said for name in NAMES)
 
 
+def test_a_folder_of_runs_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    assert main(["run", "--output.directory", "taken"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot make the folder taken: File exists; choose another with --output.dir" in said
+    assert said.count("\n") == 1
+
+
+def test_the_version_is_said(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("neorl-train 0.")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
+        (["run", "--training.algorithms", "bc"], "choose one of training.algorithms with --eval"),
         (["resume"], "resume takes one run directory, got 0 arguments"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["resume", "nowhere"], "nowhere: no such run directory"),

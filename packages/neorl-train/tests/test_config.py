@@ -139,7 +139,7 @@ def test_a_missing_file_is_named(tmp_path):
         (
             "evaluation",
             {"candidate": "cql"},
-            "unknown evaluation.candidate 'cql'; did you mean 'iql'",
+            "evaluation.candidate is 'cql', which is not trained; choose one of training.algor",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
             assert said == ["stopping at the end of this block; once more to stop at once"]
             with pytest.raises(InterruptedRunError):
                 signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(InterruptedRunError, match="signal 15"):
+        with pytest.raises(InterruptedRunError, match="SIGTERM"):
             stop.check()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

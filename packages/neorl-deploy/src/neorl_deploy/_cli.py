@@ -1,12 +1,16 @@
 """The command: every process-wide switch is set here, and nowhere else."""
 
 import argparse
+import difflib
 import json
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
 
 from neorl_deploy._bundle import Bundle, read_bundle
 from neorl_deploy._errors import DeployError, NotDeployable
@@ -48,12 +52,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with the nearest name to a mistyped one."""
+
+    def error(self, message: str) -> NoReturn:
+        words = {*self._option_string_actions}
+        for action in self._subparsers._group_actions if self._subparsers else []:
+            words.update(action.choices or ())
+            for sub in getattr(action, "choices", {}).values():
+                words.update(sub._option_string_actions)
+        near = [
+            f"; did you mean {found[0]}?"
+            for word in message.replace("'", " ").split()
+            if (found := difflib.get_close_matches(word, words, n=1)) and word not in words
+        ]
+        hint = "".join(near[:1]) if "required" not in message else ""
+        self.exit(2, f"neorl-deploy: {message}{hint}; see `{self.prog} --help`\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="neorl-deploy",
         description="Seal a trained policy behind its guard, verify it, and run it in shadow.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"neorl-deploy {metadata.version('neorl-deploy')}"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     export = _command(commands, "export", _export, "seal the candidate of a finished run")
@@ -70,7 +95,12 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "log", nargs="?", type=Path, metavar="LOG", help="dataset file, .h5 or .npz"
     )
-    replay.add_argument("--json", type=Path, help="figures (default replay.json beside the bundle)")
+    replay.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="where the figures go (default replay.json beside the bundle)",
+    )
     verify = _command(commands, "verify", _verify, "check every byte of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     verify.add_argument(
@@ -83,7 +113,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--require-deploy",
             action="store_true",
-            help='exit 3 unless the verdict is "deploy"; export then writes nothing',
+            help='exit 3 unless the verdict is "deploy"'
+            + ("; then writes nothing" if command is export else ""),
         )
     for command in (replay, verify, inspect):
         command.add_argument(
@@ -125,7 +156,7 @@ def _export(options: argparse.Namespace) -> int:
     )
     _say(bundle_lines(bundle))
     _say(verdict_lines(bundle))
-    print(f"Next: neorl-deploy replay {bundle.path}")
+    print(f"Next: {_prefix()} replay {shlex.quote(str(bundle.path))}")
     return 0
 
 
@@ -144,6 +175,9 @@ def _replay(options: argparse.Namespace) -> int:
     figures = options.json or report_path(path)
     _write_json(figures, result.report)
     print(f"Figures as JSON: {figures}")
+    report = path.resolve().parent / "report.html"
+    if report.is_file():
+        print(f"Report of the run: {report}")
     return 0
 
 
@@ -198,6 +232,13 @@ def _prepare_jax() -> None:
     except ImportError:
         return
     jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+def _prefix() -> str:
+    """How the user called this program."""
+    environment = os.environ.get("HATCH_ENV_ACTIVE")
+    which = "" if environment == "default" else f"{environment}:"
+    return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -82,8 +82,8 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
 
     if "cpu" not in platforms or not set(platforms) <= set(PLATFORMS):
         raise DeployError(
-            f"cannot export for {', '.join(platforms)}: choose of {', '.join(PLATFORMS)}, cpu "
-            "among them, where parity is shown"
+            f"cannot export for {', '.join(platforms)}: choose from {', '.join(PLATFORMS)}; cpu "
+            "must be among them, for parity is checked on it"
         )
     named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
     leaves = [leaf for _, leaf in named]

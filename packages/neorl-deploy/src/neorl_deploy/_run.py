@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +65,17 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
     """
     if not path.is_dir():
         raise DeployError(f"{path} is no run directory; make one with `neorl-train run`")
-    documents = {
-        name: finite(read_json(path / f"{name}.json"))
-        for name in ("run", "verdict", "evaluation", "constraints")
-    }
-    for name, document in documents.items():
+    documents = {}
+    for name in ("run", "verdict", "evaluation", "constraints"):
+        document = finite(read_json(path / f"{name}.json"))
         if not isinstance(document, dict):
             raise DeployError(f"{path / name}.json holds no JSON object; the run is damaged")
-    if documents["run"].get("status") != FINISHED:
-        raise DeployError(
-            f"{path} is {documents['run'].get('status') or 'of unknown status'}, not finished; "
-            f"continue it with `neorl-train resume {path}`"
-        )
+        if name == "run" and document.get("status") != FINISHED:
+            raise DeployError(
+                f"{path} is {document.get('status') or 'of unknown status'}, not finished; "
+                f"continue it with `neorl-train resume {shlex.quote(str(path))}`"
+            )
+        documents[name] = document
     verdict = documents["verdict"]
     if verdict.get("verdict") not in VERDICTS:
         raise DeployError(

@@ -86,14 +86,17 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     if log["attribution"]:
         yield f"  {log['attribution']}"
     yield "Difference of the bundle's action to the logged one"
-    yield f"  {'channel':<20} {'mean':>11} {'mean size':>11} {'95 %':>11} {'largest':>11}  unit"
+    titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % below", "largest"))
+    yield f"  {'channel':<20} {titles}  unit"
     for name, row in report["difference"].items():
-        figures = " ".join(f"{row[k]:>11.4g}" for k in ("mean", "mean_size", "p95", "max"))
+        figures = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
         yield f"  {name:<20} {figures}  {row['unit']} (range {row['range']:g})"
     yield (
         f"The filter changed {active['changed']:.1%} of the steps; the fallback acted in "
         f"{active['fallback']:.1%}"
     )
+    yield "  In shadow each step starts from the logged action, so the limit on the rate of change"
+    yield "  acts wherever policy and log differ: in the loop it acts less often."
     for name, share in active["flags"].items():
         if share:
             yield f"  {name:<24} {share:>7.2%} of the steps"
@@ -101,7 +104,8 @@ def replay_lines(replay: Replay) -> Iterator[str]:
         limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
         if limits:
             shares = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
-            yield f"  {name:<24} {shares}; moved by at most {row['moved_max']:.4g} {row['unit']}"
+            most = f"{_plain(row['moved_max'])} {row['unit']}"
+            yield f"  {name:<24} {shares}; moved by at most {most}"
     seen = report["observations"]
     yield (
         f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
@@ -110,6 +114,12 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     for name, share in seen["out_of_range_channels"].items():
         yield f"  {name:<24} {share:>7.2%}"
     yield from _trend_lines(replay)
+
+
+def _plain(value: float) -> str:
+    """Four significant digits without an exponent, as far as people read them."""
+    text = f"{value:.4g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
 
 
 def _trend_lines(replay: Replay) -> Iterator[str]:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ examples:
   neorl-train run
   neorl-train run --training.algorithms iql --training.seeds 0 1
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
-  neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --no-tracking
+  neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
 
 more flags: --quiet (no progress), --timings (a table of where the time went)
 """
+PAIRS = r"\1 takes pairs of a cost and a number, such as \1 temperature 1.25"
 
 
 def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
@@ -84,8 +86,21 @@ def _first_message(said: str) -> str:
             parts[-1].append(body)
     boxed = "╭" in said
     chosen = parts[0] if boxed or len(parts) == 1 else parts[1]
-    message = " ".join(" ".join(chosen).split())
+    message = _plain(" ".join(" ".join(chosen).split()))
     return f"{message or 'the options cannot be read'}; see `neorl-train run --help`"
+
+
+def _plain(message: str) -> str:
+    """Without the names of Python's functions."""
+    for said, kind in (
+        (r"invalid literal for int\(\) with base 10:", "a whole number"),
+        (r"could not convert string to float:", "a number"),
+    ):
+        message = re.sub(
+            rf"Error parsing (--\S+): {said} (.*)", rf"\1 must be {kind}, got \2", message
+        )
+    message = re.sub(r"Error parsing (--\S+): Failed to parse key-value pairs!", PAIRS, message)
+    return message.removesuffix(".")
 
 
 def _unknown_option(word: str, config: Config) -> BadInputError:
@@ -105,5 +120,8 @@ def _names(section: Any, prefix: str) -> Iterator[str]:
         value, name = getattr(section, field.name), f"{prefix}{field.name}".replace("_", "-")
         if dataclasses.is_dataclass(value):
             yield from _names(value, f"{name}.")
+        elif isinstance(value, bool):
+            section_name, _, last = name.rpartition(".")
+            yield from (name, f"{section_name}.no-{last}")
         else:
             yield name

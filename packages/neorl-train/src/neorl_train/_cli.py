@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 
 from neorl_train._errors import BadInputError, InterruptedRunError, one_line, unknown_name
 from neorl_train._process import prepare_process
 
 DONE, BAD_INPUT = 0, 2
 
-HELP = """usage: neorl-train COMMAND [ARGUMENTS] [--help]
+HELP = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 
 Trains policies on logged data, judges them, and says whether one may be deployed.
 
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(HELP, end="")
         return DONE
+    if given[0] == "--version":
+        print(f"neorl-train {metadata.version('neorl-train')}")
+        return DONE
     try:
         if given[0] not in NAMES:
             raise unknown_name("command", given[0], NAMES)
@@ -80,4 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return DONE
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        reason = error.strerror or one_line(error)
+        print(f"neorl-train: {where}{reason}; check the place and its permissions", file=sys.stderr)
+        return BAD_INPUT
     return DONE

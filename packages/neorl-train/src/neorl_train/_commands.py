@@ -56,8 +56,10 @@ def inspect(arguments: list[str]) -> None:
 def list_all(arguments: list[str]) -> None:
     """``neorl-train list [RUNS]``."""
     if arguments[:1] in (["-h"], ["--help"]) or len(arguments) > 1:
-        print("usage: neorl-train list [RUNS]\n\nNames the environments, the algorithms, and the ")
-        print("runs in the folder RUNS (default: runs).\n\nexample:\n  neorl-train list runs")
+        print("usage: neorl-train list [RUNS]\n\nNames the environments, the algorithms,")
+        print(
+            "and the runs in the folder RUNS (default: runs).\n\nexample:\n  neorl-train list runs"
+        )
         return
     from neorl_train._inspect import describe_all
 

@@ -209,7 +209,11 @@ def validate(config: Config) -> None:
         _validate_algorithm(name, hyperparameters(config, name), training.block)
     _validate_counts(config)
     if config.evaluation.candidate not in training.algorithms:
-        raise unknown_name("evaluation.candidate", config.evaluation.candidate, training.algorithms)
+        raise BadInputError(
+            f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "
+            "choose one of training.algorithms with --evaluation.candidate: "
+            f"{', '.join(training.algorithms)}"
+        )
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,

@@ -1,7 +1,10 @@
 """Errors that end a command with one line, and the nearest name to a mistyped one."""
 
 import difflib
+import signal
 from collections.abc import Iterable
+
+_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class BadInputError(ValueError):
@@ -17,7 +20,7 @@ class InterruptedRunError(Exception):
     """
 
     def __init__(self, signal_number: int, resume: str = "") -> None:
-        super().__init__(f"stopped by signal {signal_number}")
+        super().__init__(f"stopped by {_NAMES.get(signal_number, f'signal {signal_number}')}")
         self.signal_number = signal_number
         self.resume = resume
 

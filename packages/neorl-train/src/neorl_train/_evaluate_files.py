@@ -141,4 +141,6 @@ def _naming(path: Path, reader: Callable[..., Thing], *content: dict[str, Any]) 
     try:
         return reader(*content)
     except BadInputError as error:
-        raise BadInputError(f"{path}: {error}; evaluate the run again") from None
+        raise BadInputError(
+            f"{path}: {error}; `neorl-train resume` evaluates the run again"
+        ) from None

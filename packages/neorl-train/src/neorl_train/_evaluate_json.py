@@ -131,7 +131,7 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
         raise BadInputError(f"{path}: no such file; resume the run, it was not evaluated") from None
     except (OSError, ValueError) as error:
         raise BadInputError(
-            f"{path}: damaged ({one_line(error)}); evaluate the run again"
+            f"{path}: damaged ({one_line(error)}); `neorl-train resume` evaluates the run again"
         ) from None
     found = content.get("schema") if isinstance(content, dict) else None
     if found != schema:

@@ -30,7 +30,7 @@ def describe_run(run: RunDirectory) -> str:
         f"run         {run.path}",
         f"status      {_status(record)}",
         f"started     {record['started']}",
-        f"program     {record['program_form']}; {record['devices']} devices",
+        f"program     {record['program_form']}; devices: {record['devices']}",
         f"versions    {', '.join(f'{name} {v}' for name, v in record['versions'].items())}",
         f"config      {record['config_hash']}",
     ]
@@ -124,4 +124,4 @@ def _verdict(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().split("\n")[0]
+    return (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")

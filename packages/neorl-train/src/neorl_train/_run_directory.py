@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_train._errors import BadInputError
-from neorl_train._files import write_json, write_text
+from neorl_train._files import is_full_disk, write_json, write_text
 
 SCHEMA = 1
 CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run.lock"
@@ -119,9 +119,18 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
         The new directory. Two commands at once get two numbers.
 
     Raises:
-        OSError: If it cannot be written.
+        BadInputError: If the folder of all runs cannot be made.
+        OSError: If the run directory cannot be written.
     """
-    runs.mkdir(parents=True, exist_ok=True)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if is_full_disk(error):
+            raise
+        raise BadInputError(
+            f"cannot make the folder {runs}: {error.strerror}; "
+            "choose another with --output.directory"
+        ) from error
     number = 1 + max((int(path.name) for path in numbered(runs)), default=0)
     while True:
         path = runs.absolute() / f"{number:04d}"

@@ -18,7 +18,7 @@ from neorl_train._report._numbers import (
     signed,
     with_interval,
 )
-from neorl_train._verdict import DEPLOY, REFUSE, Verdict
+from neorl_train._verdict import DEPLOY, REFUSE, Verdict, exceeded, quantity
 
 WIDTH = 118  # columns of a terminal that shows every number on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
@@ -48,9 +48,13 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     console.print()
     style = _COLOURS.get(verdict.answer, "bold yellow")
     console.print(Text(verdict.answer.upper(), style=style), end="  ")
-    console.print(Text(verdict.sentence), soft_wrap=True)
+    told = verdict.sentence.partition(": ")[0] if verdict.clauses else verdict.sentence
+    console.print(Text(told), soft_wrap=True)
     for line in clause_lines(verdict):
         console.print(line, markup=False, soft_wrap=True)
+    if verdict.clauses:
+        for line in exceeded(evaluation.tables):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     console.print(last, markup=False, soft_wrap=True)
@@ -102,7 +106,11 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
 
 
 def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
-    names = {"classical": f"PID {row.name}", "learner": f"{row.name} + guard"}
+    names = {
+        "classical": f"PID {row.name}",
+        "learner": f"{row.name} + guard",
+        "log": "recorded log",
+    }
     simulated, gain = bool(tables.environment), row.difference
     mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
     cells = [names.get(row.role, row.name), mean]
@@ -131,7 +139,8 @@ def pooled_lines(tables: ResultTables) -> list[str]:
                 f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
                 f"{tables.reward_unit}"
                 + "".join(
-                    f", {cost.name} at most {cost.ours.high:.3g} (theirs {cost.theirs.high:.3g})"
+                    f", {cost.name} at most {quantity(cost.ours.high, cost.unit)} (theirs "
+                    f"{quantity(cost.theirs.high, cost.unit)})"
                     for cost in row.costs
                 )
             )

@@ -148,7 +148,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         bound = cell.largest
     holds = bound <= cell.limit
     found = "is within" if holds else "is not within"
-    what = "worst step" if per_step else "upper bound"
+    what = "worst step of the" if per_step else "upper bound of the mean"
     bounded, limit = quantity(bound, cell.unit), quantity(cell.limit, cell.unit)
     return Clause(
         name=cell.name,
@@ -163,7 +163,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         limit=cell.limit,
         unit=cell.unit,
         holds=holds,
-        sentence=f"the {what} of the cost {cell.name}, {bounded}, {found} the limit of {limit} per "
+        sentence=f"the {what} cost {cell.name}, {bounded}, {found} the limit of {limit} per "
         f"{cell.per}",
     )
 
@@ -171,7 +171,29 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
 def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
     what = "may be deployed" if answer == DEPLOY else "should not be deployed"
     why = "; ".join(clause.sentence for clause in telling)
-    return f"{tables.candidate} behind its guard {what}: {why}."
+    return " ".join([f"{tables.candidate} behind its guard {what}: {why}.", *exceeded(tables)])
+
+
+def exceeded(tables: ResultTables) -> list[str]:
+    """What a clause on a mean does not show: single episodes of the candidate over their limit.
+
+    Args:
+        tables: Of one evaluation in a simulator.
+
+    Returns:
+        One sentence for each such cost, with the count of the reference.
+    """
+    row = tables.row(tables.candidate, guarded=True)
+    beside = [r for r in tables.rows if r.name == tables.reference and not r.guarded]
+    found = []
+    for i, cell in enumerate(row.costs):
+        if cell.violations:
+            theirs = f"; PID {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
+            found.append(
+                f"Its cost {cell.name} was over the limit in {cell.violations} of "
+                f"{row.n_episodes} single episodes{theirs}."
+            )
+    return found
 
 
 def quantity(value: float, unit: str) -> str:

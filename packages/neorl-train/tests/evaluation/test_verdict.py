@@ -87,6 +87,19 @@ def test_deploy_when_the_return_is_above_and_every_cost_within():
     assert "1 EUR, is above 0" in found.sentence
 
 
+def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_the_reference():
+    fine = tables(*FINE)
+    ours = fine.rows[0]
+    broken = dataclasses.replace(ours.costs[0], violations=19)
+    row = dataclasses.replace(ours, costs=(broken, ours.costs[1]))
+    reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
+    found = verdict(dataclasses.replace(fine, rows=(row, reference)))
+    assert found.answer == "deploy"
+    told = "Its cost band was over the limit in 19 of 100 single episodes; PID PID: 0."
+    assert found.sentence.endswith(told)
+    assert "single episodes" not in verdict(fine).sentence
+
+
 @pytest.mark.parametrize(
     ("change", "named", "words"),
     [

@@ -2,6 +2,7 @@
 
 from html import escape
 
+from neorl_train._evaluate_tables import ResultTables
 from neorl_train._intervals import Estimate
 from neorl_train._report._html import Column, Content, Html, joined, table, tag
 from neorl_train._report._inputs import Inputs
@@ -101,6 +102,11 @@ def clause_picture(clause: Clause) -> Html:
     )
 
 
+def _reference_kept(tables: ResultTables) -> str:
+    rows = [row for row in tables.rows if row.name == tables.reference and not row.guarded]
+    return f"; PID {tables.reference}: {percent(rows[0].satisfied.value)}" if rows else ""
+
+
 def tiles(inputs: Inputs) -> Html:
     """The four numbers that an engineer asks for first."""
     tables = inputs.evaluation.tables
@@ -118,12 +124,17 @@ def tiles(inputs: Inputs) -> Html:
             percent(row.satisfied.value),
             f"of {row.n_episodes} episodes kept every limit, 95 % interval "
             f"[{percent(row.satisfied.low)}, {percent(row.satisfied.high)}]"
-            + ("" if broken else "; none was broken"),
+            + ("" if broken else "; none was broken")
+            + _reference_kept(tables),
         ),
         (
             str(row.n_trips),
             f"trips in {row.n_episodes} episodes"
-            + (f"; at most {percent(row.trips.high)} with 95 % confidence" if row.trips else ""),
+            + (
+                f", 95 % interval [{percent(row.trips.low)}, {percent(row.trips.high)}]"
+                if row.trips
+                else ""
+            ),
         ),
         (
             percent(row.filtered + row.fallback),
