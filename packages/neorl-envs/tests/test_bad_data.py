@@ -38,6 +38,11 @@ def test_files_that_are_no_dataset(tmp_path: Path, case: str) -> None:
     refused(path, message)
 
 
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "log.npz", obs=np.array([None, "x"], dtype=object))
+    refused(tmp_path / "log.npz", "it holds Python objects; save numbers")
+
+
 def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     refused(tmp_path / "folder", "cannot read it: Is a directory")

@@ -94,6 +94,7 @@ BAD = {
     "number": (["generate", "--out", "x.h5", "--steps", "ten"], "--steps: invalid literal"),
     "steps": (["generate", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
     "spread": (["generate", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
+    "seed": (["generate", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
     "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
     "required": (["generate"], "--out"),
     "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),
@@ -114,6 +115,17 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert seen.err.startswith("neorl-envs: ")
     assert seen.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("neorl-envs 0.")
+
+
+def test_a_closed_pipe_is_no_error(toy_npz: Path) -> None:
+    command = f"{sys.executable} -m neorl_envs inspect {toy_npz} | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:

@@ -77,9 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"neorl-deploy {metadata.version('neorl-deploy')}"
-    )
+    version = f"neorl-deploy {metadata.version('neorl-deploy')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     export = _command(commands, "export", _export, "seal the candidate of a finished run")
     export.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run directory")

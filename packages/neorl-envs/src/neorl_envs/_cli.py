@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from neorl_envs._report import dataset_report
 from neorl_envs._report_text import report_text
 
 DONE, BAD_INPUT = 0, 2
-HELP = """usage: neorl-envs COMMAND [ARGUMENTS] [--help]
+HELP = """usage: neorl-envs COMMAND [ARGUMENTS] [--help] [--version]
 
 Simulated plants, their logs, and what a log holds.
 
@@ -38,7 +39,7 @@ examples:
   neorl-envs inspect log.h5
   neorl-envs inspect log.h5 --json > report.json
 
-exit codes: 0 done, 2 bad input (one line says what to do)
+exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C
 """
 
 
@@ -92,16 +93,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name; those of the process by default.
 
     Returns:
-        0 done, 2 bad input.
+        0 done, 2 bad input, 130 stopped by Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print(HELP, end="")
         return DONE
+    if given[0] == "--version":
+        print(f"neorl-envs {metadata.version('neorl-envs')}")
+        return DONE
     try:
         command = _parsed(given[0], given[1:])
         _prepare_process()
         _run(command)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("neorl-envs: stopped", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         print(f"neorl-envs: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
@@ -170,6 +179,8 @@ def _generate(command: Generate) -> None:
     env = make(command.environment)
     if not command.out.parent.is_dir():
         raise ValueError(f"{command.out}: no folder {command.out.parent}; create it first")
+    if not 0 <= command.seed < 2**31:
+        raise ValueError(f"seed must be from 0 to 2^31 - 1, got {command.seed}")
     key = jax.random.key(command.seed)
     dataset = collect_log(env, n_steps=command.steps, key=key, spread=command.spread)
     write_dataset(command.out, dataset)

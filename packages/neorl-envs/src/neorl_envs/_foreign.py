@@ -113,9 +113,11 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
             return {key: archive[key] for key in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        pickled = "allow_pickle" in reason
+        advice = "save numbers" if pickled else "the file is truncated or damaged, copy it again"
+        reason = "it holds Python objects" if pickled else f"cannot read it: {reason}"
         raise DatasetError(
-            f"{path}: expected a complete .npz of plain arrays, cannot read it: {reason}; the "
-            "file is truncated or damaged, copy it again"
+            f"{path}: expected a complete .npz of plain arrays, {reason}; {advice}"
         ) from error
 
 

@@ -51,7 +51,8 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
             )
     raise DatasetError(
         f"{path}: expected an HDF5 dataset file or a NeoRL-2 .npz, got a file that starts with "
-        f"{magic!r}; generate one with `neorl-envs generate`"
+        f"{magic!r}; a table (CSV, Parquet, text) is converted once with "
+        "neorl_envs.dataset_from_columns and write_dataset"
     )
 
 

@@ -4,7 +4,7 @@ import difflib
 import signal
 from collections.abc import Iterable
 
-_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+_NAMES = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
 
 
 class BadInputError(ValueError):
