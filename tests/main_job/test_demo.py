@@ -47,6 +47,9 @@ def test_export_and_replay_say_what_they_did(workplace: Path, outputs: dict[str,
     assert json.loads((bundles[0] / "manifest.json").read_text())["parity"]["worst"] <= 1e-6
     for channel in ("feed", "T_in_M", "T_in_EK"):
         assert channel in outputs["replay"]
+    last = outputs["replay"].strip().splitlines()[-1]
+    assert last.startswith("Report of the run: ")
+    assert last.endswith("report.html")
 
 
 def test_it_succeeds_twice(
