@@ -129,7 +129,7 @@ def test_intervals_cover_the_value_of_a_linear_quadratic_task():
     keys = jax.random.split(jax.random.key(2), (datasets, size))
     costs = jax.jit(jax.vmap(jax.vmap(cost_of_one)))(keys)
     intervals = jax.vmap(lambda sample: student_interval(sample, level=0.9))(costs)
-    covered = np.mean((intervals.low <= truth) & (truth <= intervals.high))
+    covered = np.mean(np.asarray((intervals.low <= truth) & (truth <= intervals.high)))
     assert abs(covered - 0.9) <= 3 * np.sqrt(0.09 / datasets)
 
 

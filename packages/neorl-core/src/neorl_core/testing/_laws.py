@@ -72,7 +72,7 @@ def rows_match(
 
 
 def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options: Any) -> None:
-    """A second call with other values of equal shapes uses the program of the first.
+    """A second call with other values of equal shapes uses the trace of the first.
 
     Args:
         fn: A function of one sample.
@@ -92,8 +92,8 @@ def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options:
         return fn(*args, **options, **dict(static))
 
     compiled = jax.jit(counted)
-    compiled(first, traced)
-    compiled(second, jax.tree.map(lambda leaf: leaf * 0.999, traced))
+    compiled.eval_shape(first, traced)
+    compiled.eval_shape(second, jax.tree.map(lambda leaf: leaf * 0.999, traced))
     assert len(traces) == 1, f"{_name(fn)} was traced {len(traces)} times for equal shapes"
 
 
