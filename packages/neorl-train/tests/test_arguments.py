@@ -92,6 +92,8 @@ def test_the_version_is_said(capsys):
         (["run", "--training.algorithms", "bc"], "choose one of training.algorithms with --eval"),
         (["resume"], "resume takes one run directory, got 0 arguments"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
+        (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
+        (["track", "--helpp"], "unknown option '--helpp' of track"),
         (["resume", "nowhere"], "nowhere: no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),

@@ -61,6 +61,7 @@ def list_all(arguments: list[str]) -> None:
             "and the runs in the folder RUNS (default: runs).\n\nexample:\n  neorl-train list runs"
         )
         return
+    _no_options("list", arguments)
     from neorl_train._inspect import describe_all
 
     print(describe_all(Path(arguments[0] if arguments else "runs")))
@@ -95,11 +96,20 @@ def _flags(arguments: list[str]) -> tuple[list[str], bool, bool]:
     return left, "--quiet" in arguments, "--timings" in arguments
 
 
+def _no_options(command: str, words: list[str]) -> None:
+    for word in words:
+        if word.startswith("-"):
+            raise BadInputError(
+                f"unknown option {word!r} of {command}; see `neorl-train {command} --help`"
+            )
+
+
 def _the_run(command: str, words: list[str], what: str) -> RunDirectory:
     if "-h" in words or "--help" in words:
         print(f"usage: neorl-train {command} RUN\n\n{what}\n")
         print(f"example:\n  neorl-train {command} runs/0001")
         sys.exit(0)
+    _no_options(command, words)
     if len(words) != 1:
         raise BadInputError(
             f"{command} takes one run directory, got {len(words)} arguments; "

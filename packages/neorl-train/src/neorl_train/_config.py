@@ -95,6 +95,7 @@ class Config:
     Attributes:
         data: Where the experience comes from.
         penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
+            Empty takes the plant's own, which ChemicalReactor-v0 has; a file with costs needs it.
         training: What is trained, and for how long.
         evaluation: Evaluation in the simulator.
         checkpoints: How often the state is written.
