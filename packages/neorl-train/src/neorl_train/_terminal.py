@@ -42,6 +42,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
     console = Console(file=out, highlight=False, width=width)
     console.print()
+    console.print(_title(evaluation), markup=False, soft_wrap=True)
     console.print(_table(evaluation, wide=console.width >= WIDTH))
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
@@ -70,17 +71,19 @@ def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
     ]
 
 
+def _title(evaluation: Evaluation) -> str:
+    tables = evaluation.tables
+    where = f"{tables.n_starts} common starts" if tables.environment else "its episodes"
+    return f"{tables.environment or evaluation.source.name}, {where}: mean [95 % interval]"
+
+
 def _table(evaluation: Evaluation, *, wide: bool) -> object:
     from rich import box
     from rich.table import Table
 
     tables = evaluation.tables
     simulated = bool(tables.environment)
-    where = f"{tables.n_starts} common starts" if simulated else "its episodes"
-    name = tables.environment or evaluation.source.name
     table = Table(
-        title=f"{name}, {where}: mean [95 % interval]",
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),

@@ -33,7 +33,7 @@ def clause_table(verdict: Verdict) -> Html:
         Column("Clause", align="left"),
         Column("Estimate"),
         Column("95 % interval"),
-        Column("Compared", align="left"),
+        Column("Must hold", align="left"),
         Column("Limit"),
         Column("Unit", align="left"),
         Column("Interval and limit", align="left"),
@@ -41,8 +41,7 @@ def clause_table(verdict: Verdict) -> Html:
     ]
     multiples = [c.unit for c in verdict.clauses if c.unit[:1].isdigit() and c.unit != "1"]
     return table(
-        "To deploy, every clause must hold. Compared is the end of the interval that must keep the "
-        "limit."
+        "To deploy, every clause must hold: the end of the interval that counts against the limit."
         + (f" Costs in {listed(multiples)} are counted in multiples of it." if multiples else ""),
         columns,
         [_row(clause) for clause in verdict.clauses],
