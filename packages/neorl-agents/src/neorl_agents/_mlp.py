@@ -60,7 +60,30 @@ class MLP(eqx.Module):
 
 
 def _affine(x: Array, weight: Array, bias: Array) -> Array:
-    return x @ weight + jnp.reshape(bias, (1,) * (x.ndim - 1) + bias.shape)
+    product = _batch_product if x.ndim == 2 else jnp.matmul
+    return product(x, weight) + jnp.reshape(bias, (1,) * (x.ndim - 1) + bias.shape)
+
+
+@jax.custom_vjp
+def _batch_product(x: Array, weight: Array) -> Array:
+    """``x @ weight``, whose gradient transposes ``x`` in memory before it multiplies.
+
+    Left to itself, XLA folds that transposition into the product, and a CPU's product of a
+    transposed left operand is slow for small matrices. Reverse mode only.
+    """
+    return x @ weight
+
+
+def _batch_product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ weight, (x, weight)
+
+
+def _batch_product_backward(operands: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+    x, weight = operands
+    return cotangent @ weight.T, jax.lax.optimization_barrier(x.T) @ cotangent
+
+
+_batch_product.defvjp(_batch_product_forward, _batch_product_backward)
 
 
 def init_mlp(
