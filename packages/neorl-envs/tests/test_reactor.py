@@ -183,7 +183,7 @@ def test_the_terminal_state_is_charged_too(env: ChemicalReactor) -> None:
     assert bool(cold.terminated)
     violation = -float(cold.info.band_margin)
     assert violation > 1
-    assert float(cold.cost[0]) == pytest.approx(violation / 2, rel=1e-5)
+    assert float(cold.cost[0]) == pytest.approx(violation * 50 / 60, rel=1e-5)
     assert float(cold.cost[1]) == 0.0
 
 
@@ -194,10 +194,10 @@ def test_costs_are_the_published_formulas(env: ChemicalReactor, worlds: Any) -> 
     info, cost = jax.tree.map(np.asarray, answer.info), np.asarray(answer.cost)
     T_R, T_adiab = 365.15 - info.band_margin, info.adiabatic_temperature  # above the set point
     above = T_R > 363.15
-    expected = np.maximum(np.maximum(np.abs(T_R - 363.15) - 2, T_adiab - 382.15), 0) / 2
+    expected = np.maximum(np.maximum(np.abs(T_R - 363.15) - 2, T_adiab - 382.15), 0) * 50 / 60
     np.testing.assert_allclose(cost[above, 0], expected[above], atol=1e-4)
     P = 3.5 - info.pressure_margin
-    np.testing.assert_allclose(cost[:, 1], np.maximum(P - 3.5, 0) / 0.5, atol=1e-5)
+    np.testing.assert_allclose(cost[:, 1], np.maximum(P - 3.5, 0), atol=1e-5)
     assert (cost[:, 1] > 0).any()
 
 

@@ -27,7 +27,7 @@ examples:
 
 more flags: --quiet (no progress), --timings (a table of where the time went)
 """
-PAIRS = r"\1 takes pairs of a cost and a number, such as \1 temperature 1.25"
+PAIRS = r"\1 takes pairs of a cost and a number, such as \1 temperature 0.75"
 
 
 def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:

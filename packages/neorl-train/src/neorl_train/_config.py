@@ -134,7 +134,7 @@ DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 """Where the defaults of a run differ from those of the algorithms, which are the papers'."""
 
 DEMO_PENALTY: dict[str, dict[str, float]] = {
-    "ChemicalReactor-v0": {"temperature": 1.25, "pressure": 1.25},
+    "ChemicalReactor-v0": {"temperature": 0.75, "pressure": 2.5},
 }
 """Declared penalties per unit of cost, by environment: the default where none is configured."""
 

@@ -26,6 +26,7 @@ from neorl_envs.chemical_reactor._objective import (
 from neorl_envs.chemical_reactor._observe import OBS, Noise, observe, sample_noise
 from neorl_envs.chemical_reactor._operation import operator_plan
 from neorl_envs.chemical_reactor._parameters import (
+    DT,
     Parameters,
     Plant,
     Preset,
@@ -34,7 +35,6 @@ from neorl_envs.chemical_reactor._parameters import (
 )
 from neorl_envs.chemical_reactor._tunings import REFERENCE, SETTINGS, tuning
 
-DT = 50.0  # s
 HOURS = DT / 3600
 HORIZON = 300
 STABLE_SUBSTEPS = 24

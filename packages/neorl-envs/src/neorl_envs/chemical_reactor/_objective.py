@@ -7,13 +7,12 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core import CostChannel
 from neorl_envs.chemical_reactor._observe import adiabatic_temperature, pressure
-from neorl_envs.chemical_reactor._parameters import Parameters, Plant, Scalar
+from neorl_envs.chemical_reactor._parameters import DT, Parameters, Plant, Scalar
 
 SETPOINT = 363.15  # K
 BAND = 2.0  # K, to each side of the set point
 ADIABATIC_LIMIT = 382.15  # K
 PRESSURE_LIMIT = 3.5  # bar, soft
-PRESSURE_SCALE = 0.5  # bar
 RELIEF_PRESSURE = 5.0  # bar, trip
 TRIP_TEMPERATURE = 403.15  # K, trip
 PRODUCT_TARGET = 20_680.0  # kg of polymer
@@ -22,8 +21,8 @@ STEP_PRICE = 0.1
 TRIP_PRICE = 100.0
 
 COSTS = (
-    CostChannel("temperature", "2 K", 12.0, "episode"),
-    CostChannel("pressure", "0.5 bar", 0.0, "step"),
+    CostChannel("temperature", "K min", 20.0, "episode"),
+    CostChannel("pressure", "bar", 0.0, "step"),
 )
 
 
@@ -68,14 +67,13 @@ def inspect(parameters: Parameters, plant: Plant) -> Info:
 
 
 def costs(info: Info) -> Float[Array, " cost"]:
-    """Violations of the soft limits: temperature in units of 2 K, pressure in units of 0.5 bar.
+    """Violations of the soft limits in one step: temperature in K min, pressure in bar.
 
-    ``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) / 2 K`` and
-    ``c_P = max(P - 3.5 bar, 0) / 0.5 bar``.
+    ``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt`` and
+    ``c_P = max(P - 3.5 bar, 0)``.
     """
-    temperature = jnp.maximum(-info.band_margin, -info.adiabatic_margin) / BAND
-    overpressure = -info.pressure_margin / PRESSURE_SCALE
-    return jnp.maximum(jnp.stack([temperature, overpressure]), 0)
+    temperature = jnp.maximum(-info.band_margin, -info.adiabatic_margin) * (DT / 60)
+    return jnp.maximum(jnp.stack([temperature, -info.pressure_margin]), 0)
 
 
 def reward(before: Plant, after: Plant, info: Info) -> Scalar:

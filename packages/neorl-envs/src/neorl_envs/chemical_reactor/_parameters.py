@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 Preset = Literal["plant", "clean"]
 Scalar: TypeAlias = Float[Array, ""]
+DT = 50.0  # s, the control period
 
 
 class Plant(NamedTuple):
