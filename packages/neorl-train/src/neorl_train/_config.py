@@ -71,7 +71,7 @@ class CheckpointConfig:
         keep: Number of checkpoints kept for each algorithm.
     """
 
-    interval: int = 10_000
+    interval: int = 5_000
     keep: int = 2
 
 
