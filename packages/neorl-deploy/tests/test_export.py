@@ -31,6 +31,10 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
     assert summary["rows"][0]["returns"] == {"value": 1.0, "low": None}
     whole = json.loads((exported / "evaluation.json").read_text())
     assert whole["results"][0]["returns"] == list(range(200))
+    assert (
+        f'"returns": {json.dumps(list(range(200)), separators=(",", ":"))}'
+        in (exported / "evaluation.json").read_text()
+    ), "a row of numbers takes one line"
     names = [entry.name for entry in bundle.manifest.carry]
     assert {".previous", ".report.flags", ".fallback.integral"} <= set(names)
     assert bundle.manifest.flag_names(1 | 1 << 9) == ("request_nonfinite", "fallback_used")

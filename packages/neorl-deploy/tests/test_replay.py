@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy import DeployError, read_bundle, read_log, replay
+from neorl_deploy._text import replay_lines
 from neorl_deploy._trend import trend, typical_episode
 
 
@@ -47,6 +48,7 @@ def test_the_figures_are_those_of_the_rows(replayed, log):
         "episodes": 5,
         "rows_skipped": 0,
         "learned_from": False,
+        "named_by_run": False,
     }
     assert report["filter"]["flags"]["previous_unknown"] == 5 / 200
     active = (replayed.shadow.flags & 1 << 11) != 0
@@ -54,6 +56,18 @@ def test_the_figures_are_those_of_the_rows(replayed, log):
     assert report["filter"]["fallback"] == 0
     assert report["finite"]
     json.dumps(report, allow_nan=False)
+
+
+def test_an_archive_without_a_hash_is_not_said_to_be_new(exported, log):
+    bundle = read_bundle(exported)
+    archive = dataclasses.replace(log, content_hash="", source="/data/plant.npz")
+    found = replay(bundle, archive)
+    assert found.report["log"]["learned_from"] is None
+    assert "Whether the policy learned from this log is not known" in "\n".join(replay_lines(found))
+    bundle.manifest.document["provenance"]["record"] = {"dataset": {"file": archive.source}}
+    named = replay(bundle, archive)
+    assert named.report["log"]["named_by_run"]
+    assert "The run names this file as the log" in "\n".join(replay_lines(named))
 
 
 def test_every_action_is_within_the_rate_of_the_logged_one(replayed, log):

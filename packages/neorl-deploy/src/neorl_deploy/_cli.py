@@ -167,11 +167,12 @@ def _replay(options: argparse.Namespace) -> int:
     from neorl_deploy._text import replay_lines, verdict_lines
 
     path = options.bundle or newest_bundle(Path("runs"))
+    figures = options.json or report_path(path)
+    _require_writable(figures)
     bundle = _read(path, options)
     result = replay(bundle, read_log(options.log or log_of(path)))
     _say(verdict_lines(bundle))
     _say(replay_lines(result))
-    figures = options.json or report_path(path)
     _write_json(figures, result.report)
     print(f"Figures as JSON: {figures}")
     report = path.resolve().parent / "report.html"
@@ -238,6 +239,19 @@ def _prefix() -> str:
     environment = os.environ.get("HATCH_ENV_ACTIVE")
     which = "" if environment == "default" else f"{environment}:"
     return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
+
+
+def _require_writable(path: Path) -> None:
+    """Refuses a place for the figures before a minute is spent on them."""
+    reason = ""
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK):
+        reason = "permission denied"
+    if reason:
+        raise DeployError(f"cannot write {path}: {reason}; choose a place with --json")
 
 
 def _write_json(path: Path, value: object) -> None:

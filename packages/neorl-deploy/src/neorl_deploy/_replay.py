@@ -11,6 +11,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy._log_file import Log
 from neorl_deploy._manifest import ChannelEntry, Manifest
 from neorl_deploy._replay_program import Shadow, shadow
+from neorl_deploy._run import named_dataset
 
 Report = dict[str, Any]
 NAMED_AT_MOST = 4
@@ -113,7 +114,7 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
             "rows": len(log.obs),
             "episodes": len(log.starts),
             "rows_skipped": int((~counted).sum()),
-            "learned_from": log.content_hash == manifest.document["provenance"]["data_hash"],
+            **_origin(manifest, log),
         },
         "difference": {
             channel.name: _differences(
@@ -125,6 +126,15 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
         "observations": _observations(manifest.obs, log.obs[counted]),
         "finite": bool(np.isfinite(would.action).all()),
     }
+
+
+def _origin(manifest: Manifest, log: Log) -> Report:
+    """Whether the policy learned from this log: ``None`` where the log has no hash to tell by."""
+    provenance = manifest.document["provenance"]
+    known = log.content_hash == provenance["data_hash"] if log.content_hash else None
+    named = named_dataset(provenance.get("record"))
+    same = named is not None and Path(named).resolve() == Path(log.source).resolve()
+    return {"learned_from": known, "named_by_run": same}
 
 
 def _filter_activity(manifest: Manifest, would: Shadow) -> Report:

@@ -135,7 +135,7 @@ def log_of(bundle: Path) -> Path:
     if (run / "dataset.h5").is_file():
         return run / "dataset.h5"
     if (run / "run.json").is_file():
-        named = _named_dataset(read_json(run / "run.json"))
+        named = named_dataset(read_json(run / "run.json"))
         if named is not None:
             found = Path(named) if Path(named).is_absolute() else run / named
             if found.is_file():
@@ -232,7 +232,8 @@ def _artefact(run: Path, name: Any) -> Path:
     return path
 
 
-def _named_dataset(record: Any) -> str | None:
+def named_dataset(record: Any) -> str | None:
+    """The file that a run's record names as its log; ``None`` where it names none."""
     dataset = record.get("dataset") if isinstance(record, dict) else None
     if isinstance(dataset, dict):
         dataset = dataset.get("path") or dataset.get("file")

@@ -83,6 +83,11 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     )
     if log["learned_from"]:
         yield "  This is the log that the policy learned from."
+    elif log["learned_from"] is None:
+        named = "The run names this file as the log that the policy learned from"
+        open_ = "Whether the policy learned from this log is not known"
+        yield f"  {named if log['named_by_run'] else open_}: an .npz has no content"
+        yield "  hash by which to check it."
     if log["attribution"]:
         yield f"  {log['attribution']}"
     yield "Difference of the bundle's action to the logged one"
