@@ -37,7 +37,8 @@ per instance would retrace every compiled function that sees it."""
 class MLP(eqx.Module):
     """Affine layers with an activation between them and another behind the last.
 
-    An ensemble is the same module with a leading axis on every leaf; see :func:`ensemble`.
+    An ensemble is the same module with a leading axis on every leaf; see :func:`ensemble`. Inputs
+    with one batch axis are differentiable in reverse mode only; others in both modes.
 
     Attributes:
         weights: One matrix per layer, shape ``(in, out)``.
