@@ -102,7 +102,10 @@ def test_the_version_is_said(capsys):
             ["run", "--penalty", "presure", "1"],
             "cost in penalty 'presure'; did you mean 'pressure'",
         ),
-        (["run", "--algorithms.iql.expectile", "3"], r"IQL.expectile must be in \(0, 1\), got 3"),
+        (
+            ["run", "--algorithms.iql.expectile", "3"],
+            "algorithms.iql.expectile must be in .* got 3",
+        ),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line(words, message, capsys, tmp_path, monkeypatch):

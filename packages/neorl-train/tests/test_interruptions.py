@@ -205,6 +205,7 @@ def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight):
 def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     run = folder / "damaged" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)
+    (run / "verdict.json").unlink()
     newest = max((run / "checkpoints" / "iql").iterdir(), key=lambda path: int(path.name))
     largest = max(newest.rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
     data = bytearray(largest.read_bytes())
@@ -212,6 +213,23 @@ def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     largest.write_bytes(bytes(data))
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
     assert f"checkpoint iql/{newest.name} is damaged" in err
+    assert _result(run) == straight
+
+
+def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight):
+    run = folder / "finished" / "0001"
+    shutil.copytree(folder / "straight" / "0001", run)
+    times = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    out, err = _finish(_start(folder, "resume", str(run)))
+    assert err.splitlines() == [f"run {run} is finished and its results are whole: nothing to do"]
+    assert f"report: {run / 'report.html'}" in out
+    assert f"neorl-deploy export {run}" in out
+    assert times == {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    for name in ("evaluation.json", "report.html", "policies/iql-1.safetensors"):
+        whole = (run / name).read_bytes()
+        (run / name).write_bytes(whole[: len(whole) // 2])
+        _finish(_start(folder, "resume", str(run), "--quiet"))
+        assert len((run / name).read_bytes()) > len(whole) // 2
     assert _result(run) == straight
 
 
@@ -224,6 +242,7 @@ def test_a_changed_configuration_or_log_is_refused(folder, straight):
     assert err.startswith("neorl-train: ")
     assert "was changed since the run began" in err
     assert err.count("\n") == 1
+    (run / "verdict.json").unlink()
     other = folder / "other.h5"
     (run / "config.toml").write_text(text)
     record = json.loads((run / "run.json").read_text())

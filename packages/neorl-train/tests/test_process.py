@@ -81,7 +81,7 @@ def test_progress_in_plain_lines(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("neorl_train._progress.PLAIN_INTERVAL", 0.0)
     reporter = Reporter(stream)
-    reporter.stage("training iql", total=200, done=100, unit="updates")
+    reporter.stage("training iql", total=200, done=100, unit="updates/s over 4 seeds")
     time.sleep(0.01)
     reporter.update(150, "loss 0.5")
     reporter.stage("evaluating")
@@ -89,7 +89,7 @@ def test_progress_in_plain_lines(monkeypatch):
     lines = stream.getvalue().splitlines()
     assert lines[0] == "training iql ..."
     assert lines[1].startswith("training iql  75%  ")
-    assert "updates/s" in lines[1]
+    assert "updates/s over 4 seeds  " in lines[1]
     assert lines[1].endswith(" s left  loss 0.5")
     assert lines[2].startswith("training iql  done in 0.0 s")
     assert lines[4].endswith("s  8 starts")

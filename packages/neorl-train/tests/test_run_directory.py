@@ -10,7 +10,7 @@ import pytest
 
 from neorl_train import BadInputError, RunDirectory
 from neorl_train._files import require_room, write_json, write_text
-from neorl_train._inspect import describe_all
+from neorl_train._inspect import describe_all, describe_run
 from neorl_train._run_directory import create_run, locked, numbered
 
 
@@ -102,6 +102,17 @@ def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
         run.record()
     assert "\n" not in str(error.value)
     assert "0001  " in describe_all(tmp_path / "runs")
+
+
+def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
+    record = {"started": "", "program_form": "", "devices": 1, "versions": {}, "config_hash": ""}
+    run.update_record(**record, algorithms=["iql"], seeds=[0])
+    monkeypatch.setattr("neorl_train._inspect.complete_steps", lambda folder: [2000, 4000])
+    line = {"kind": "block", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
+    run.metrics.write_text(json.dumps(line) + "\n")
+    assert "cut short" not in describe_run(run)
+    run.metrics.write_text("")
+    assert "metrics.jsonl ends before the checkpoint at 4000" in describe_run(run)
 
 
 def test_no_directory_at_all(tmp_path):

@@ -187,13 +187,18 @@ def test_trouble_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch)
     if mlflow_installed():
 
         def broken(_):
-            raise RuntimeError("database is\nlocked")
+            raise RuntimeError(
+                "database is\nlocked [SQL: SELECT 1]\n"
+                "(Background on this error at: https://sqlalche.me/e/20/e3q8)"
+            )
 
         monkeypatch.setattr("neorl_train._mlflow.MlflowCopy", broken)
     tracker = MlflowTracker(run)
     tracker.follow()
     said = tracker.finish()
     assert said.startswith("tracking stopped (")
+    assert "https://" not in said
+    assert not mlflow_installed() or "(database is locked)" in said
     assert said.endswith(f"`neorl-train track {run.path}` writes them later")
     assert "\n" not in said
 

@@ -1,5 +1,7 @@
 """What each subcommand does."""
 
+import importlib.util
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from neorl_train import _job
 from neorl_train._arguments import config_of, read_config
 from neorl_train._errors import BadInputError
 from neorl_train._progress import Reporter
-from neorl_train._run_directory import RunDirectory
+from neorl_train._run_directory import RunDirectory, command_prefix
 from neorl_train._timings import Timings
 
 
@@ -31,6 +33,10 @@ def resume(arguments: list[str]) -> None:
     config = config_of(found.config, ALGORITHMS)
     reporter = Reporter(quiet=quiet)
     _finished(_job.resume(found, config, reporter, timings), timings, table)
+    if importlib.util.find_spec("neorl_deploy") is not None:
+        deploy = command_prefix("neorl-deploy")
+        print(f"Next: {deploy} export {shlex.quote(words[0])}")
+        print(f"      {deploy} replay {shlex.quote(str(Path(words[0]) / 'policy.bundle'))}")
 
 
 def report(arguments: list[str]) -> None:

@@ -226,7 +226,8 @@ def _validate_algorithm(name: str, algorithm: Any, block: int) -> None:
     try:
         algorithm.validate()
     except ValueError as error:
-        raise BadInputError(f"algorithms.{name}: {error}") from error
+        fault = str(error).removeprefix(f"{type(algorithm).__name__}.")
+        raise BadInputError(f"algorithms.{name}.{fault}") from error
     per_update = algorithm.batches_per_update
     _require(
         block % per_update == 0,

@@ -100,6 +100,11 @@ def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
             f"{name:<11} update {reached.get(name, 0)}; {saved}; "
             f"{policies} of {len(record['seeds'])} policies"
         )
+        if steps and reached.get(name, 0) < max(steps):
+            found.append(
+                f"            {run.metrics.name} ends before the checkpoint at {max(steps)}: it "
+                "was cut short, and learning curves lack what is gone"
+            )
     return found
 
 

@@ -24,6 +24,7 @@ from neorl_train._progress import Reporter
 from neorl_train._run_directory import RunDirectory, create_run, locked
 from neorl_train._stages import Job, all_stages
 from neorl_train._timings import Timings
+from neorl_train._whole import is_whole
 
 RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
 
@@ -55,6 +56,9 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
 def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     """Continues a job where its last checkpoints left it, to the same bits.
 
+    A finished run whose results are whole is left as it is; where one of them is missing or
+    damaged, the run is evaluated again.
+
     Args:
         run: Its directory.
         config: Read from that directory.
@@ -74,6 +78,9 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "
             "it; restore the file, or start a new run with the changed one"
         )
+    if is_whole(run):
+        reporter.say(f"run {run.path} is finished and its results are whole: nothing to do")
+        return run
     present = metadata.version("jax")
     if record["versions"]["jax"] != present:
         reporter.say(

@@ -38,7 +38,7 @@ class Reporter:
             name: What is going on.
             total: How much there is to do; zero where that is not known.
             done: How much of it is done already.
-            unit: What is counted.
+            unit: Of the pace, such as ``"updates/s"``.
         """
         self.end()
         self._name, self._unit, self._total = name, unit, total
@@ -90,7 +90,7 @@ class Reporter:
             return ""
         rate = gained / elapsed
         left = max(self._total - done, 0) / rate
-        return f"{rate:,.0f} {self._unit}/s  {left:.0f} s left"
+        return f"{rate:,.0f} {self._unit}  {left:.0f} s left"
 
 
 def _live_bar(stream: TextIO, *, known: bool) -> Any:

@@ -95,16 +95,16 @@ class RunDirectory:
         return f"{command_prefix()} resume {shlex.quote(str(self.path))}"
 
 
-def command_prefix() -> str:
-    """How this program is called from the user's shell, as far as that can be known."""
+def command_prefix(program: str = "neorl-train") -> str:
+    """How a program is called from the user's shell, as far as that can be known."""
     environment = os.environ.get("HATCH_ENV_ACTIVE")
     if environment:
         which = "" if environment == "default" else f"{environment}:"
-        return f"python -m hatch run {which}neorl-train"
-    found = shutil.which("neorl-train")
+        return f"python -m hatch run {which}{program}"
+    found = shutil.which(program)
     if found and Path(found).parent == Path(sys.executable).parent:
-        return "neorl-train"
-    return f"{shlex.quote(sys.executable)} -m neorl_train"
+        return program
+    return f"{shlex.quote(sys.executable)} -m {program.replace('-', '_')}"
 
 
 def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:

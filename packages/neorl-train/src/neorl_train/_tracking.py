@@ -1,6 +1,7 @@
 """Trackers follow the records of a run; the records themselves are the truth."""
 
 import importlib.util
+import re
 import threading
 from typing import Protocol
 
@@ -75,9 +76,15 @@ class MlflowTracker:
             copy.update()
         except Exception as error:
             self._trouble = (
-                f"tracking stopped ({one_line(error)[:200]}); the records are complete: "
+                f"tracking stopped ({_reason(error)}); the records are complete: "
                 f"`neorl-train track {self._run.path}` writes them later"
             )
+
+
+def _reason(error: Exception) -> str:
+    """What the database said, without its statement and the address of its manual."""
+    said = re.sub(r"\s*\(Background on this error at: \S+\)", "", one_line(error))
+    return said.partition(" [SQL:")[0][:200]
 
 
 def mlflow_installed() -> bool:

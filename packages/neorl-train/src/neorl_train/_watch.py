@@ -75,8 +75,9 @@ class RunWatcher:
             import_ahead()
             seeds = len(self._seeds)
             name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
+            pace = f"updates/s over {seeds} seeds" if seeds > 1 else "updates/s"
             self._reporter.stage(
-                name, total=self._updates * seeds, done=self._begun * seeds, unit="updates"
+                name, total=self._updates * seeds, done=self._begun * seeds, unit=pace
             )
         name = next(iter(sorted(metrics[0])))
         mean = sum(one[name] for one in metrics) / len(metrics)
