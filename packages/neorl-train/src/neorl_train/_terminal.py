@@ -1,5 +1,6 @@
 """The results in short, for the terminal."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, TextIO
 from neorl_train._evaluate_files import read_evaluation, read_verdict
 from neorl_train._evaluate_results import Evaluation
 from neorl_train._evaluate_tables import PolicyRow, ResultTables
+from neorl_train._legend import legend
 from neorl_train._report import REPORT
 from neorl_train._report._numbers import (
     DASH,
@@ -20,7 +22,7 @@ from neorl_train._report._numbers import (
 )
 from neorl_train._verdict import DEPLOY, REFUSE, Verdict, exceeded, quantity
 
-WIDTH = 118  # columns of a terminal that shows every number on one line
+WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
 
 
@@ -42,8 +44,12 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
     console = Console(file=out, highlight=False, width=width)
     console.print()
-    console.print(_title(evaluation), markup=False, soft_wrap=True)
-    console.print(_table(evaluation, wide=console.width >= WIDTH))
+    wide = console.width >= WIDTH
+    console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
+    console.print(_table(evaluation, wide=wide))
+    explained, _ = legend(evaluation.tables.environment)
+    if explained:
+        console.print(explained, markup=False, soft_wrap=True)
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
@@ -71,10 +77,11 @@ def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
     ]
 
 
-def _title(evaluation: Evaluation) -> str:
+def _title(evaluation: Evaluation, *, wide: bool) -> str:
     tables = evaluation.tables
+    shown = "mean [95 % interval]" if wide else "means; the report has their intervals"
     where = f"{tables.n_starts} common starts" if tables.environment else "its episodes"
-    return f"{tables.environment or evaluation.source.name}, {where}: mean [95 % interval]"
+    return f"{tables.environment or evaluation.source.name}, {where}: {shown}"
 
 
 def _table(evaluation: Evaluation, *, wide: bool) -> object:
@@ -94,8 +101,9 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
     if simulated:
         table.add_column(f"gain over\nPID {tables.reference}", **numbers)
     for channel in tables.spec.cost:
+        unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
         limit = f"limit {channel.limit:g} per {channel.per}"
-        table.add_column(f"{channel.name}, {channel.unit}\n{limit}", **numbers)
+        table.add_column(f"{channel.name}, {unit}\n{limit}", **numbers)
     if tables.spec.n_cost:
         table.add_column("a limit\nbroken in", **numbers)
     if simulated:
@@ -104,7 +112,8 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
     rows = chosen_rows(tables)
     digits = decimals(row.returns for row in rows)
     for row in rows:
-        table.add_row(*_cells(row, tables, digits))
+        cells = _cells(row, tables, digits)
+        table.add_row(*(cells if wide else [re.split(r"\s\[", cell)[0] for cell in cells]))
     return table
 
 

@@ -214,6 +214,7 @@ def test_a_log_alone_is_reported_with_its_owner(logged):
     page = Page(write_report(logged).read_text())
     assert "cannot tell" in page.text
     assert "no simulator" in page.text
+    assert "May iql-0 run the plant that DMSD-train was recorded on?" in page.text
     assert "Third-party data: Somebody, CC-BY." in page.text
     assert "By the formula of NeoRL-2 DMSD" in page.text
     distances = next(table for table in page.tables if "Variance explained" in table)

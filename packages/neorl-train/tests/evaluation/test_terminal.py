@@ -1,8 +1,10 @@
 import dataclasses
 import io
 
+from neorl_envs import make
 from neorl_train._evaluate_files import write_evaluation
 from neorl_train._intervals import Estimate
+from neorl_train._legend import legend
 from neorl_train._report import write_report
 from neorl_train._report._numbers import (
     decimals,
@@ -36,6 +38,32 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     assert sum(line.startswith("  ok ") for line in lines) == 3
     assert "\x1b" not in text, "no colour where nobody sees it"
     assert "\N{HORIZONTAL ELLIPSIS}" not in text, "nothing is cut"
+
+
+def test_a_narrow_terminal_shows_whole_numbers_without_intervals(tmp_path, noisy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    print_summary(tmp_path, stream)
+    table, *_ = stream.getvalue().partition("good, 2 seeds")
+    assert "the report has their intervals" in table
+    assert "[" not in table
+    assert "\N{HORIZONTAL ELLIPSIS}" not in table
+    assert all(len(line) <= 80 for line in table.splitlines())
+    rows = [line for line in table.splitlines() if "good-0 + guard" in line]
+    assert len(rows) == 1
+    assert rows[0].rstrip().endswith("%")
+
+
+def test_the_reactor_explains_its_points_and_channels():
+    points, channels = legend("ChemicalReactor-v0")
+    assert points.startswith("points: 100 for a finished batch")
+    spec = make("ChemicalReactor-v0").spec
+    named = [c.name for c in (*spec.obs, *spec.action) if c.name != "batch_time"]
+    assert all(name in channels.replace(",", "").replace(";", "").split() for name in named)
+    assert legend("Line-v0") == ("", "")
 
 
 def test_a_refusal_names_the_clause(tmp_path, noisy):

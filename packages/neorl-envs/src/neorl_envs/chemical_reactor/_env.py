@@ -73,6 +73,18 @@ class ChemicalReactor(eqx.Module):
     name: ClassVar[str] = "ChemicalReactor-v0"
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
+    legend: ClassVar[str] = (
+        "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
+        "PID 106/1500: set point of the adiabatic temperature 106 \N{DEGREE SIGN}C, gain of the "
+        "feed 1500 kg/h per K"
+    )
+    channel_legend: ClassVar[str] = (
+        "Measured: T_R reactor, T_S its wall, T_M jacket, T_EK reactor contents in the external "
+        "heat exchanger, T_AWT coolant of that exchanger; m_W, m_A_hat and m_P water, monomer "
+        "and polymer in the reactor; m_acc what was fed so far; T_adiab_hat the temperature that "
+        "a total loss of cooling would lead to, estimated; P pressure. Manipulated: feed, T_in_M "
+        "and T_in_EK inlet temperatures of jacket and exchanger."
+    )
 
     def __check_init__(self) -> None:
         """Refuses a horizon below one step and an integration that would be unstable."""

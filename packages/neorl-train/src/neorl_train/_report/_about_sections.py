@@ -41,8 +41,12 @@ def what_it_says(inputs: Inputs) -> Html:
             "Without a simulator no policy was run, so nothing is known of its return or of its "
             "costs: only what the log holds, and how far each policy's actions are from it."
         )
+    limits = inputs.constraints.get("constraints", [])
+    rated = any(one.get("kind") == "rate" for one in limits)
+    kept = "range and rate of change" if rated or not limits else "the range"
+    unset = "" if rated or not limits else " No limit on the rate of change is set."
     says += [
-        "The guard keeps range and rate of change of every action, whatever the policy asks for. "
+        f"The guard keeps {kept} of every action, whatever the policy asks for.{unset} "
         "It does not keep temperatures, pressures or any other state within limits.",
         "This is supervisory control. It is no protection layer and no part of a safety "
         "instrumented system, which must stay independent of it.",
@@ -53,10 +57,12 @@ def what_it_says(inputs: Inputs) -> Html:
 def data_facts(inputs: Inputs) -> Html:
     """The log: size, origin, excitation."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
+    # A channel without a unit comes from a format that states neither units nor a period.
+    assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
     facts = [
         ("Log", source.name),
         ("Size", f"{source.rows:,} rows in {source.episodes:,} episodes".replace(",", "\u2009")),
-        ("Period", f"{spec.dt:g} s, at most {spec.horizon} steps an episode"),
+        ("Period", f"{spec.dt:g} s{assumed}, at most {spec.horizon} steps an episode"),
         ("Channels", f"{spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} costs"),
         ("Content hash", source.content_hash),
     ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from neorl_train import _figures
 from neorl_train._files import write_text
+from neorl_train._legend import legend
 from neorl_train._report import _about_sections as about
 from neorl_train._report import _picture_sections as pictures
 from neorl_train._report import _result_sections as results
@@ -68,7 +69,7 @@ def page(inputs: Inputs) -> str:
             tag(
                 "header",
                 tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
-                tag("h1", f"May {inputs.verdict.candidate} run {name}?"),
+                tag("h1", _question(inputs, name)),
                 headline(inputs),
                 contents,
             ),
@@ -79,6 +80,14 @@ def page(inputs: Inputs) -> str:
         '<!doctype html>\n<html lang="en">\n'
         f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
     )
+
+
+def _question(inputs: Inputs, name: str) -> str:
+    """A plant is run; of a log alone one can only ask about the plant behind it."""
+    candidate = inputs.verdict.candidate
+    if inputs.simulated:
+        return f"May {candidate} run {name}?"
+    return f"May {candidate} run the plant that {name} was recorded on?"
 
 
 def _style() -> str:
@@ -104,6 +113,11 @@ def _why(inputs: Inputs) -> Html:
     parts = []
     if inputs.simulated:
         parts += [tiles(inputs), clause_table(inputs.verdict)]
+        parts += [
+            paragraph(f"{said[0].upper()}{said[1:].rstrip('.')}.", class_="note")
+            for said in legend(inputs.evaluation.tables.environment)
+            if said
+        ]
     else:
         parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
         parts.append(results.score_line(inputs))
