@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import ConstantPolicy
+from neorl_core import Channel, ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety import action_constraints, constraints_to_dict
@@ -19,7 +19,9 @@ from neorl_train._errors import BadInputError
 from neorl_train._evaluate_files import write_evaluation
 from neorl_train._evaluate_offline import evaluate_offline
 from neorl_train._report import write_report
+from neorl_train._report._about_sections import data_facts, what_it_says
 from neorl_train._report._html import Group, Html, tag
+from neorl_train._report._inputs import read_inputs
 from neorl_train._terminal import print_summary
 from neorl_train._verdict import verdict
 
@@ -219,6 +221,23 @@ def test_a_log_alone_is_reported_with_its_owner(logged):
     assert "By the formula of NeoRL-2 DMSD" in page.text
     distances = next(table for table in page.tables if "Variance explained" in table)
     assert "linear feedback" in distances
+
+
+def test_what_a_log_does_not_say_is_not_claimed(logged):
+    inputs = read_inputs(logged)
+    assert "assumed" not in data_facts(inputs).text
+    tables = inputs.evaluation.tables
+    unknown = dataclasses.replace(tables.spec, obs=(Channel("obs_0", "?", 0.0, 1.0),))
+    tables = dataclasses.replace(tables, spec=unknown)
+    foreign = dataclasses.replace(
+        inputs,
+        evaluation=dataclasses.replace(inputs.evaluation, tables=tables),
+        constraints={"constraints": [{"kind": "box", "channel": "valve", "low": 0, "high": 1}]},
+    )
+    assert "60 s (assumed: the file does not say)" in data_facts(foreign).text
+    said = what_it_says(foreign).text
+    assert "The guard keeps the range of every action" in said
+    assert "No limit on the rate of change is set." in said
 
 
 def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
