@@ -75,7 +75,7 @@ def test_records_reach_the_tracking_database(finished: Path) -> None:
     client = MlflowClient(f"sqlite:///{finished.parent / 'mlflow.db'}")
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     runs = client.search_runs(experiments)
-    iql = [run for run in runs if run.data.tags.get("algorithm") == "iql"]
+    iql = [run for run in runs if run.data.tags.get("neorl.algorithm") == "iql"]
     assert len(iql) >= 2
     recorded = json.loads((finished / "run.json").read_text())
     for run in iql:
