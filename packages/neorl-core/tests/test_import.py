@@ -43,7 +43,7 @@ def test_importing_makes_no_arrays_and_starts_no_backend():
 
 @pytest.mark.slow
 def test_importing_costs_at_most_a_fifth_more_than_importing_jax():
-    """Median of seven alternating processes, warm file cache; processor time, as others work too."""
+    """Median of seven alternating processes, warm file cache; in processor time."""
     python(TIMED.format("neorl_core"))
     times = {"jax": [], "neorl_core": []}
     for _ in range(7):
