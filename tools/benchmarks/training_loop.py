@@ -6,8 +6,8 @@ compiled until its last checkpoint and its last record in MLflow are on the disk
 records of every block, a checkpoint and an evaluation of every policy on 8 starts of the reactor
 and on held-out rows every ``--interval`` updates. A round of the peer is the same number of
 updates of the same learners by a bare scan, queued on the same devices. Both live in one process
-and take turns; the first round of each is dropped, for it imports and compiles. Sampling is
-inside the timing of both. Run it alone:
+and take turns; the first round of each is dropped, for it imports, compiles and makes the MLflow
+database. Sampling is inside the timing of both. Run it alone:
 
     python tools/benchmarks/training_loop.py
     python tools/benchmarks/training_loop.py --seeds 1 --algorithms iql --rounds 7
@@ -74,15 +74,16 @@ def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         bare_scan(algorithm, data, devices[seed % len(devices)], seed, BLOCK) for seed in seeds
     ]
     rates: dict[str, list[float]] = {"bare": [], "library": []}
-    for number in range(arguments.rounds + 1):
-        found = {
-            "bare": _bare_round(peers, arguments),
-            "library": _library_round(name, algorithm, data, arguments),
-        }
-        print(name, number, {who: f"{rate:.0f}/s" for who, rate in found.items()}, flush=True)
-        if number:
-            for who, rate in found.items():
-                rates[who].append(rate)
+    with tempfile.TemporaryDirectory() as runs:
+        for number in range(arguments.rounds + 1):
+            found = {
+                "bare": _bare_round(peers, arguments),
+                "library": _library_round(Path(runs), name, algorithm, data, arguments),
+            }
+            print(name, number, {who: f"{rate:.0f}/s" for who, rate in found.items()}, flush=True)
+            if number:
+                for who, rate in found.items():
+                    rates[who].append(rate)
     both = {who: summary(of) for who, of in rates.items()}
     return {**both, "ratio": both["library"]["median"] / both["bare"]["median"]}
 
@@ -97,9 +98,11 @@ def _bare_round(peers: list[Any], arguments: argparse.Namespace) -> float:
     return arguments.updates * len(peers) / (time.perf_counter() - begun)
 
 
-def _library_round(name: str, algorithm: Any, data: Any, arguments: argparse.Namespace) -> float:
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        return _library_run(Path(folder), name, algorithm, data, arguments)
+def _library_round(
+    runs: Path, name: str, algorithm: Any, data: Any, arguments: argparse.Namespace
+) -> float:
+    with contextlib.redirect_stderr(io.StringIO()):
+        return _library_run(runs, name, algorithm, data, arguments)
 
 
 def _library_run(
