@@ -19,7 +19,7 @@ from neorl_train._probe import PolicyProbe
 from neorl_train._tracking import NoTracker
 from neorl_train._watch import RunWatcher
 
-UPDATES, BLOCK = 120_000, 1000
+UPDATES, BLOCK = 160_000, 1000
 LEARNER = BC(hidden=(64, 64), batch_size=64)
 
 
