@@ -32,7 +32,7 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
     whole = json.loads((exported / "evaluation.json").read_text())
     assert whole["results"][0]["returns"] == list(range(200))
     assert (
-        f'"returns": {json.dumps(list(range(200)), separators=(",", ":"))}'
+        f'"returns":{json.dumps(list(range(200)), separators=(",", ":"))}'
         in (exported / "evaluation.json").read_text()
     ), "a row of numbers takes one line"
     names = [entry.name for entry in bundle.manifest.carry]

@@ -31,7 +31,7 @@ from neorl_deploy._program import OUTPUTS, Exported, Reference, export_programs
 from neorl_deploy._run import Run, data_hash, evaluation_summary, read_run, trimmed
 from neorl_deploy._runtime import SELF_TEST_TOLERANCE
 from neorl_deploy._signature import Signer
-from neorl_deploy._strict_json import dump_canonical, dump_rows
+from neorl_deploy._strict_json import dump_canonical, dump_compact
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
@@ -98,7 +98,7 @@ def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
         files_of.PROBES: probe_archive(sections),
         files_of.CONSTRAINTS: dump_canonical(run.constraints),
         files_of.VERDICT: dump_canonical(run.verdict),
-        files_of.EVALUATION: dump_rows(run.evaluation),
+        files_of.EVALUATION: dump_compact(run.evaluation),
     }
     manifest = _manifest(run, candidate, fallback, exported)
     if signer is not None:

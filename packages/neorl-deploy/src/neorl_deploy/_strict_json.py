@@ -13,24 +13,12 @@ def dump_canonical(value: Any) -> bytes:
     return f"{text}\n".encode()
 
 
-def dump_rows(value: Any) -> bytes:
-    """As :func:`dump_canonical`, but a list that holds no object or list takes one line."""
-    return f"{_rows(value, '')}\n".encode()
-
-
-def _rows(value: Any, indent: str) -> str:
-    inner = f"{indent}  "
-    if isinstance(value, dict) and value:
-        entries = [f"{_plain(str(name))}: {_rows(value[name], inner)}" for name in sorted(value)]
-        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
-        entries = [_rows(entry, inner) for entry in value]
-        return "[\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}]"
-    return _plain(value)
-
-
-def _plain(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+def dump_compact(value: Any) -> bytes:
+    """As :func:`dump_canonical`, but on one line: for long tables of numbers."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
+    return f"{text}\n".encode()
 
 
 def parse_strict(data: bytes, source: str) -> Any:

@@ -7,7 +7,6 @@ from typing import Literal
 from neorl_train._evaluate_tables import CostCell, PolicyRow, ResultTables
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
-TIMES = "\N{MULTIPLICATION SIGN}"
 RULE = "return above the reference and every cost within its limit, by 95 % bounds"
 
 Answer = Literal["deploy", "do not deploy", "cannot tell"]
@@ -197,10 +196,8 @@ def exceeded(tables: ResultTables) -> list[str]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with its unit; a multiple of a scale such as ``2 K`` shows the product."""
-    if unit[:1].isdigit():
-        return number(value) if unit == "1" or value == 0 else f"{number(value)} {TIMES} {unit}"
-    return f"{number(value)} {unit}"
+    """A number with its unit; ``1`` is the unit of pure numbers and is not shown."""
+    return number(value) if unit == "1" else f"{number(value)} {unit}"
 
 
 def number(value: float) -> str:

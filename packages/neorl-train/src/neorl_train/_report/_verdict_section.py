@@ -6,7 +6,7 @@ from neorl_train._evaluate_tables import ResultTables
 from neorl_train._intervals import Estimate
 from neorl_train._report._html import Column, Content, Html, joined, table, tag
 from neorl_train._report._inputs import Inputs
-from neorl_train._report._numbers import decimals, fixed, interval, listed, percent, signed
+from neorl_train._report._numbers import decimals, fixed, interval, percent, signed
 from neorl_train._verdict import DEPLOY, REFUSE, Clause, Verdict
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
@@ -39,10 +39,8 @@ def clause_table(verdict: Verdict) -> Html:
         Column("Interval and limit", align="left"),
         Column("Holds", align="left"),
     ]
-    multiples = [c.unit for c in verdict.clauses if c.unit[:1].isdigit() and c.unit != "1"]
     return table(
-        "To deploy, every clause must hold: the end of the interval that counts against the limit."
-        + (f" Costs in {listed(multiples)} are counted in multiples of it." if multiples else ""),
+        "To deploy, every clause must hold: the end of the interval that counts against the limit.",
         columns,
         [_row(clause) for clause in verdict.clauses],
     )
