@@ -33,12 +33,12 @@ FORBIDDEN = {
 
 
 def modules(folder: Path) -> list[str]:
-    """Every module of a package that needs no extra, entry points aside."""
+    """Every module of a package that needs no extra."""
     optional = [root for roots in extras(folder).values() for root in roots]
     source = folder / "src"
     files = (file.relative_to(source) for file in sorted(source.rglob("*.py")))
     dotted = [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
-    return [name for name in dotted if not below(name, optional) and "__main__" not in name]
+    return [name for name in dotted if not below(name, optional)]
 
 
 @pytest.mark.parametrize("name", sorted(FORBIDDEN))

@@ -194,6 +194,19 @@ def test_modules_below_an_extra() -> None:
     assert not check_isolated.below("neorl_core.testing_x", ["neorl_core.testing"])
 
 
+def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{check_isolated.PROBE}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="leaves broken", capture_output=True, text=True
+    )
+    first, second, last = done.stdout.splitlines()
+    assert first == "leaves\tSystemExit: 0"
+    assert second.startswith("broken\tModuleNotFoundError:")
+    assert last == "done"
+
+
 @pytest.mark.parametrize(
     "tool", sorted(Path(bounds.__file__).parent.glob("*.py")), ids=lambda p: p.stem
 )

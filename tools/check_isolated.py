@@ -29,8 +29,10 @@ import importlib, sys
 for name in sys.stdin.read().split():
     try:
         importlib.import_module(name)
-    except Exception as error:
-        print(f"{name}\\t{type(error).__name__}: {error}")
+    except BaseException as error:  # a module may call sys.exit, and the rest must still be tried
+        why = str(error).splitlines()
+        print(f"{name}\\t{type(error).__name__}: {why[0] if why else ''}")
+print("done")
 """
 
 
@@ -73,7 +75,10 @@ def import_failures(requirement: str, wheels: Path, names: list[str], place: Pat
     done = subprocess.run(
         probe, check=True, cwd=place, input="\n".join(names), capture_output=True, text=True
     )
-    return dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+    lines = done.stdout.splitlines()
+    if lines[-1:] != ["done"]:
+        raise RuntimeError(f"the probe of {requirement} ended early, after: {lines[-3:]}")
+    return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
 
 def check(folder: Path, wheels: Path, scratch: Path) -> list[str]:

@@ -159,7 +159,7 @@ preload_modules_file = "preload.txt"
 track_dependencies = false
 use_git_change_detection = false
 timeout_multiplier = 8.0
-timeout_constant = 20.0
+timeout_constant = 60.0
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
     "-k", "not the_table and not named"]
 pytest_add_cli_args_test_selection = {tests}
