@@ -19,7 +19,7 @@ def edac_diversity(gradients: Float[Array, "ens act"]) -> Float[Array, ""]:
         gradients: ``g_i``, the gradient of critic ``i`` in the action.
 
     Returns:
-        Scalar. A gradient that is zero is orthogonal to all others.
+        Scalar. A gradient with no component beyond 1e-10 counts as zero, orthogonal to all others.
 
     Raises:
         ValueError: If there are fewer than two critics or the rank is not two.

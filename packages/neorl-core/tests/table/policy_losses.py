@@ -80,7 +80,7 @@ def cosines_by_loops(gradients):
     for i, first in enumerate(gradients):
         for j, second in enumerate(gradients):
             sizes = np.sqrt(np.sum(first**2)) * np.sqrt(np.sum(second**2))
-            if i != j and np.max(np.abs(first)) > 1e-10 and np.max(np.abs(second)) > 1e-10:
+            if i != j and min(np.max(np.abs(first)), np.max(np.abs(second))) > np.float32(1e-10):
                 total += np.sum(first * second) / sizes
     return total / (len(gradients) - 1)
 
