@@ -51,6 +51,8 @@ def small_case(name: str) -> tuple[Any, Any]:
 def bare_scan(algorithm: Any, data: Any, device: Any, seed: int, block: int) -> Callable[[], Any]:
     """The peer: a scan over the same update, rows drawn and gathered once a block; nothing else.
 
+    What an update returns is computed: its state and its metrics. The metrics are thrown away.
+
     Args:
         algorithm: With plain numbers.
         data: What it is trained on.
@@ -75,7 +77,7 @@ def bare_scan(algorithm: Any, data: Any, device: Any, seed: int, block: int) -> 
     compiled = jax.jit(run, donate_argnums=1)
 
     def work() -> Any:
-        held[0] = compiled(hyper, held[0], rows, jax.device_put(next(order), device))
+        held[0], _ = compiled(hyper, held[0], rows, jax.device_put(next(order), device))
         return held[0]
 
     return work
@@ -88,9 +90,7 @@ def _bare_block(algorithm: Any, state: Any, rows: Any, key: Any, *, shape: tuple
     index = jax.random.randint(index_key, shape, 0, ROWS)
     batches = jax.tree.map(lambda column: column[index], rows)
     keys = jax.random.split(update_key, shape[0])
-    return jax.lax.scan(lambda s, xs: (algorithm.update(s, *xs)[0], None), state, (batches, keys))[
-        0
-    ]
+    return jax.lax.scan(lambda s, xs: algorithm.update(s, *xs), state, (batches, keys))
 
 
 def summary(rounds: Sequence[float]) -> dict[str, Any]:
