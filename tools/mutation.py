@@ -196,7 +196,8 @@ def mutmut(folder: Path, *arguments: str, capture: bool = False) -> str:
         "NEORL_HYPOTHESIS_PROFILE": "mutation",
         "JAX_COMPILATION_CACHE_DIR": str(WORK / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0",
     }
     command = [sys.executable, "-m", "mutmut", *arguments]
     if capture:
