@@ -60,7 +60,10 @@ def test_a_package_is_complete(checkout: Path, name: str) -> None:
     for entry in ("README.md", "CHANGELOG.md", "LICENSE", f"src/{module}/py.typed"):
         assert (folder / entry).is_file(), entry
     assert list((folder / "tests").glob("test_*.py")), "no tests"
-    assert (folder / "LICENSE").read_text() == (checkout / "LICENSE").read_text()
+    licence = (folder / "LICENSE").read_text()
+    assert licence == (checkout / "LICENSE").read_text()
+    assert "Apache License" in licence
+    assert "Copyright the neorl contributors" in licence
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["name"] == folder.name
     assert project["requires-python"] == ">=3.11"
