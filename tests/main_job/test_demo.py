@@ -19,6 +19,13 @@ def test_the_last_line_says_where_the_report_lies(finished: Path, outputs: dict[
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_the_commands_cannot_reach_another_machine(command, tmp_path: Path) -> None:
+    """The guard of these tests would notice."""
+    line = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=2)"
+    refused = command("python", "-c", line, cwd=tmp_path, code=1)
+    assert "OutboundConnectionError" in refused.stderr
+
+
 def test_verdict_and_tables_are_complete(finished: Path) -> None:
     verdict = json.loads((finished / "verdict.json").read_text())
     assert verdict["verdict"] in {"deploy", "do not deploy"}

@@ -9,12 +9,12 @@ import pytest
 from neorl_deploy._cli import main
 
 
-def test_help_has_examples(capsys):
-    for arguments in (["--help"], *([name, "--help"] for name in ("export", "replay", "verify"))):
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        assert stop.value.code == 0
-        assert "neorl-deploy" in capsys.readouterr().out.split("examples:")[1]
+@pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])
+def test_help_has_examples(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert f"neorl-deploy {command}" in capsys.readouterr().out.split("examples:")[1]
 
 
 def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):

@@ -78,10 +78,11 @@ def test_generate_inspect_and_list(
     assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
     assert main([]) == 0
     assert "examples:" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        main(["generate", "--help"])
-    assert stop.value.code == 0
-    assert "example: neorl-envs generate" in capsys.readouterr().out.replace("\n", " ")
+    for command in ("generate", "inspect", "list"):
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0
+        assert f"example: neorl-envs {command}" in capsys.readouterr().out.replace("\n", " ")
 
 
 BAD = {

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from neorl_agents import ALGORITHMS
+from neorl_envs import make
 from neorl_train import (
     BadInputError,
     config_hash,
@@ -14,6 +15,7 @@ from neorl_train import (
     load_toml,
     validate,
 )
+from neorl_train._config import DEMO_PENALTY
 from neorl_train._config_file import dump_toml
 
 DEFAULT = config_type(ALGORITHMS)()
@@ -34,6 +36,17 @@ def test_the_defaults_are_valid_and_complete():
     plain = config_to_dict(DEFAULT)
     assert set(plain["algorithms"]) == set(DEFAULT.training.algorithms)
     assert all(value is not None for section in plain.values() for value in section.values())
+
+
+def test_the_defaults_are_those_of_a_real_job():
+    assert DEFAULT.data.steps >= 100_000
+    assert set(DEFAULT.training.algorithms) == {"bc", "td3_bc", "iql"}
+    assert len(DEFAULT.training.seeds) >= 4
+    assert DEFAULT.evaluation.starts >= 100
+    assert DEFAULT.output.tracking
+    costs = {channel.name for channel in make(DEFAULT.data.source).spec.cost}
+    assert set(DEMO_PENALTY[DEFAULT.data.source]) == costs
+    assert all(price > 0 for price in DEMO_PENALTY[DEFAULT.data.source].values())
 
 
 def test_what_was_written_is_read_back(load):
