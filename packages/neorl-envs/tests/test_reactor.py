@@ -58,17 +58,48 @@ def test_it_keeps_the_environment_contract(env: ChemicalReactor) -> None:
     assert all(isinstance(leaf, jax.Array) and not leaf.weak_type for leaf in leaves)
 
 
-def test_single_jit_vmap_and_scan_agree_from_equal_states(worlds: Any) -> None:
+def test_single_jit_and_a_thousand_at_once_agree_from_equal_states(worlds: Any) -> None:
     params, state, action, keys = worlds
     rows = [jax.tree.map(lambda leaf: leaf[:3], each) for each in (params, state, action)]
     noise = jax.vmap(ENV.sample_noise)(rows[0], keys[:3])
     # Eager, jit, vmap and jit of vmap on the same three worlds.
     new, _ = everywhere(one_step, *rows, noise)
-    # A thousand worlds at once against the same three.
-    many, _ = STEP_WORLDS(params, state, action, keys)
-    for name in new.plant._fields:
-        alone, together = getattr(new.plant, name), getattr(many.plant, name)[:3]
-        np.testing.assert_allclose(alone, together, rtol=1e-5, err_msg=name)
+    # A thousand worlds at once against every eighth alone.
+    many = jax.tree.map(np.asarray, STEP_WORLDS(params, state, action, keys)[0])
+    assert_same_plant(new, jax.tree.map(lambda leaf: leaf[:3], many))
+    hosted = jax.tree.map(np.asarray, (params, state, action))
+    chosen = range(0, WORLDS, 8)
+    alone = [STEP(*jax.tree.map(lambda leaf: leaf[i], hosted), keys[i])[0] for i in chosen]  # noqa: B023
+    alone = jax.tree.map(lambda *leaves: np.stack(leaves), *alone)
+    assert_same_plant(alone, jax.tree.map(lambda leaf: leaf[::8], many))
+
+
+def assert_same_plant(ours: State, theirs: State) -> None:
+    for name in ours.plant._fields:
+        mine, other = getattr(ours.plant, name), getattr(theirs.plant, name)
+        np.testing.assert_allclose(mine, other, rtol=1e-5, err_msg=name)
+
+
+def test_every_step_of_a_scan_is_the_single_step_from_its_state(worlds: Any) -> None:
+    params, state, _, keys = worlds
+    params, state = jax.tree.map(lambda leaf: leaf[5], (params, state))
+    low, high = np.float32(lows(ENV.spec.action)), np.float32(highs(ENV.spec.action))
+    part = np.random.default_rng(4).uniform(size=(50, 3)).astype(np.float32)
+    actions, keys = jnp.asarray(low + (high - low) * part), keys[:50]
+
+    def step(state: State, row: Any) -> Any:
+        state, answer = ENV.step(params, state, *row)
+        return state, (state, answer)
+
+    scanned = jax.jit(lambda state, rows: jax.lax.scan(step, state, rows)[1])
+    states, answers = jax.tree.map(np.asarray, scanned(state, (actions, keys)))
+    for t in range(50):
+        new, answer = STEP(params, state, actions[t], keys[t])
+        state, expected = jax.tree.map(lambda leaf: leaf[t], (states, answers))  # noqa: B023
+        assert_same_plant(new, state)
+        np.testing.assert_allclose(answer.obs, expected.obs, rtol=1e-5)
+        np.testing.assert_allclose(answer.applied, expected.applied, rtol=1e-6)
+        assert bool(answer.terminated) == expected.terminated
 
 
 def test_same_key_gives_the_same_bits(env: ChemicalReactor, worlds: Any) -> None:
