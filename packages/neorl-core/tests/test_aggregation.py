@@ -30,6 +30,7 @@ RNG = np.random.default_rng(3)
 HONEST = (1.0 + 0.3 * RNG.normal(size=(CLIENTS, COORDINATES))).astype(np.float32)
 
 ATTACKS = {
+    "sign flipped": lambda row: -row,
     "sign flipped and larger": lambda row: -10 * row,
     "times 1e30": lambda row: 1e30 * row,
     "one point far away": lambda row: np.full_like(row, -50),
@@ -77,6 +78,39 @@ def test_at_its_bound_a_rule_stays_within_the_honest_spread(name):
         assert left_out.tolist() == ([] if finite else list(range(bound)))
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_one_more_that_is_not_finite_breaks_no_rule(name):
+    """Why ``f + 1`` does not break here: such a client is seen, left out, and counted as faulty."""
+    rule, bound, multiple = RULES[name]
+    rule = jax.jit(rule)
+    for attack in ("nan", "infinite"):
+        for faulty in (bound + 1, CLIENTS - 4):
+            result = rule(attacked(faulty, ATTACKS[attack]))
+            assert np.flatnonzero(~np.asarray(result.kept)).tolist() == list(range(faulty))
+            assert error(result, faulty) <= max(multiple, 1.0), (attack, faulty)
+
+
+@pytest.mark.parametrize("name", ["median", "trimmed", "geometric"])
+def test_with_one_more_than_half_of_them_flipping_or_blowing_up_wins(name):
+    rule, bound, _ = RULES[name]
+    rule = jax.jit(rule)
+    for attack in ("sign flipped and larger", "times 1e30"):
+        assert error(rule(attacked(bound + 1, ATTACKS[attack])), bound + 1) > 2, attack
+
+
+@pytest.mark.parametrize("name", ["krum", "multi-krum", "bulyan"])
+def test_rules_that_choose_by_distance_bear_one_more_that_is_alone(name):
+    """Why ``f + 1`` does not break Krum and Bulyan here: these do not even agree with each other.
+
+    Multi-Krum averages ``n - f`` clients, so one of ``f + 1`` faulty ones is among them.
+    """
+    rule, bound, multiple = RULES[name]
+    rule = jax.jit(rule)
+    for attack in ("sign flipped and larger", "times 1e30"):
+        result = error(rule(attacked(bound + 1, ATTACKS[attack])), bound + 1)
+        assert result > 0.9 if name == "multi-krum" else result <= max(multiple, 1.0), attack
+
+
 @pytest.mark.parametrize("name", ["median", "trimmed", "geometric"])
 def test_with_one_more_than_half_of_them_a_point_far_away_wins(name):
     rule, bound, _ = RULES[name]
@@ -103,7 +137,10 @@ def test_krum_and_bulyan_bear_one_more_that_is_far_away_but_not_a_majority_of_ne
 
 
 def test_a_plain_mean_falls_to_one_client():
+    """It bears none: the bound is zero. Only what is not finite is left out, as everywhere."""
     assert error(weighted_mean(attacked(1, ATTACKS["one point far away"])), 1) > 5
+    assert error(weighted_mean(attacked(1, ATTACKS["times 1e30"])), 1) > 1e20
+    assert error(weighted_mean(attacked(1, ATTACKS["nan"])), 1) < 1e-5
 
 
 def test_clipping_gives_a_faulty_client_no_more_than_its_share():
@@ -119,6 +156,22 @@ def test_clipping_gives_a_faulty_client_no_more_than_its_share():
             moved = jax.tree.map(lambda a, b: np.asarray(a - b), result.value, honest.value)
             distance = np.linalg.norm(np.append(moved["b"], moved["w"].ravel()))
             assert distance <= 2 * faulty * radius / CLIENTS * 1.001
+
+
+def test_clipping_leaves_out_what_is_not_finite():
+    """The rest is averaged as if it were all: no client of ``f`` or ``f + 1`` moves it at all."""
+    start = {"w": np.ones((13, 3), np.float32), "b": np.float32(1)}
+    clip = jax.jit(functools.partial(centred_clipping, radius=1.0, iterations=3))
+    for faulty in (7, 8):
+        alone = jax.tree.map(lambda leaf, n=faulty: leaf[n:], attacked(0, None))
+        expected = clip(alone, start)
+        for name in ("nan", "infinite"):
+            result = clip(attacked(faulty, ATTACKS[name]), start)
+            assert int(np.sum(result.kept)) == CLIENTS - faulty
+            for leaf in ("w", "b"):
+                np.testing.assert_allclose(
+                    result.value[leaf], expected.value[leaf], rtol=1e-5, atol=1e-6
+                )
 
 
 def test_no_faulty_client_and_no_caution_is_the_mean():

@@ -1,7 +1,8 @@
 """The golden rules of offline RL that concern formulas, by their number in the survey.
 
 4.2 TD3+BC, 4.3 implicit Q-learning, 4.4 CQL and Cal-QL, 4.5 ReBRAC, 4.7 EDAC, 4.10 safe RL. The
-rules of 4.11 (off-policy evaluation) are tested with the estimators.
+rules of 4.11 (off-policy evaluation) are the tests named ``test_4_11_…`` beside the estimators, in
+``test_off_policy.py``, and of a linear-quadratic task in ``test_control.py``.
 """
 
 import functools
