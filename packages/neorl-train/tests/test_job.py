@@ -8,12 +8,13 @@ import h5py
 import numpy as np
 import pytest
 
-from neorl_agents import load_policy
+from neorl_agents import ALGORITHMS, load_policy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety import constraints_from_dict
-from neorl_train import read_records
+from neorl_train import config_type, read_records
 from neorl_train._cli import main
+from neorl_train._experience import collected_log, whole_log
 
 QUICK = [
     "--training.algorithms", "bc", "iql",
@@ -101,6 +102,30 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert "2 of 2 policies" in capsys.readouterr().out
     assert main(["report", "runs/0001"]) == 0
     assert capsys.readouterr().out.rstrip().endswith(str(run / "report.html"))
+
+
+def test_a_damaged_log_of_an_environment_is_collected_again(here, monkeypatch, make_log):
+    calls, said = [], []
+
+    def collect(env, *, n_steps, key):
+        calls.append(n_steps)
+        return make_log()
+
+    monkeypatch.setattr("neorl_train._experience.collect_log", collect)
+    config = config_type(ALGORITHMS)()
+    first, second = here / "first.h5", here / "second.h5"
+    collected_log(config, first, said.append)
+    whole = whole_log(config, first, said.append).content_hash
+    assert (len(calls), said) == (1, [])
+    _truncate(first)  # in place: the cached log is the same file
+    collected_log(config, second, said.append)
+    assert len(calls) == 1
+    assert whole_log(config, second, said.append).content_hash == whole
+    assert len(calls) == 2
+    assert any("damaged" in line and line.endswith("collecting it again") for line in said)
+    collected_log(config, here / "third.h5", said.append)
+    assert read_dataset(here / "third.h5").content_hash == whole
+    assert len(calls) == 2
 
 
 @pytest.fixture(params=["DMSD-high-20000-val.npz", "Simglucose-high-20000-val.npz"])

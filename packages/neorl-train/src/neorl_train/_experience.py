@@ -112,8 +112,7 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
     """
     if run_dataset.exists():
         return
-    name = _cache_name(config)
-    cached = Path(config.output.directory) / CACHE / f"{name}.h5"
+    cached = _cached_log(config)
     if not cached.exists():
         cached.parent.mkdir(parents=True, exist_ok=True)
         env = make(config.data.source)
@@ -130,8 +129,31 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
     os.replace(partial_copy, run_dataset)
 
 
-def _cache_name(config: Config) -> str:
-    """A digest of all that the log is a function of, the code included."""
+def whole_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
+    """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
+
+    Args:
+        config: Whose source is an environment.
+        run_dataset: Where :func:`collected_log` put it.
+        say: Told in one line that it was damaged.
+
+    Raises:
+        BadInputError: If the new one cannot be read either.
+        OSError: If it cannot be written.
+    """
+    try:
+        return read_log(run_dataset)
+    except BadInputError as error:
+        say(f"{one_line(error)}: collecting it again")
+    # The same file under two names: the next run would meet the damage too.
+    for damaged in (run_dataset, _cached_log(config)):
+        damaged.unlink(missing_ok=True)
+    collected_log(config, run_dataset, say)
+    return read_log(run_dataset)
+
+
+def _cached_log(config: Config) -> Path:
+    """Its name is a digest of all that the log is a function of, the code included."""
     code = hashlib.sha256()
     for package in ("neorl_core", "neorl_envs"):
         root = Path(str(resources.files(package)))
@@ -144,7 +166,8 @@ def _cache_name(config: Config) -> str:
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    return Path(config.output.directory) / CACHE / f"{name}.h5"
 
 
 def read_log(path: Path) -> Dataset:

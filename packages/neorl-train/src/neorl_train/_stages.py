@@ -1,6 +1,7 @@
 """The stages of the main job: log, training, policies, evaluation, verdict, report."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from neorl_train._experience import (
     log_file,
     plant,
     read_log,
+    whole_log,
 )
 from neorl_train._interrupt import StopSignal
 from neorl_train._probe import PolicyProbe
@@ -80,7 +82,7 @@ def _experience(job: Job) -> Experience:
             collected_log(config, run.dataset, job.reporter.say)
     job.reporter.stage(f"reading {path.name}")
     with job.timings.stage("read the log"):
-        dataset = job.dataset or read_log(path)
+        dataset = job.dataset or _read(job, path)
     known = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
     if known != dataset.content_hash:
         raise BadInputError(
@@ -102,6 +104,12 @@ def _experience(job: Job) -> Experience:
         found = experience(config, dataset, config.penalty)
     job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return found
+
+
+def _read(job: Job, path: Path) -> Dataset:
+    if is_environment(job.config.data.source):
+        return whole_log(job.config, path, job.reporter.say)
+    return read_log(path)
 
 
 def _tracker(job: Job) -> Tracker:
