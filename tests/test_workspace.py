@@ -87,6 +87,7 @@ def test_heavy_distributions_stay_where_they_belong(checkout: Path) -> None:
     }
     for (name, extra), names in needs.items():
         assert name == "neorl-train" or not names & heavy, f"{name}[{extra}]"
+    assert not [place for place, names in needs.items() if "flax" in names]
     assert needs["neorl-deploy", ""] == {"numpy"}
     assert needs["neorl-train", ""] & heavy == {"orbax-checkpoint"}
 
