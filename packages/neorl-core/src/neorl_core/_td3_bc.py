@@ -31,7 +31,7 @@ def td3_bc_policy_loss(
         alpha: Weight of the value, not negative.
 
     Returns:
-        Scalar. Where every ``q`` is zero the first term is zero.
+        Scalar. Where every ``q`` is zero the first term is zero, and so is its gradient.
 
     Raises:
         ValueError: If the shapes disagree, or a concrete ``alpha`` is negative.
@@ -47,7 +47,7 @@ def td3_bc_policy_loss(
         )
     require_positive("alpha", alpha, or_zero=True)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
-    tiny = jnp.finfo(q.dtype).tiny
-    value = masked_mean(q, mask) / jnp.maximum(size, tiny)
+    sized = size > jnp.finfo(q.dtype).tiny
+    value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
     distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
     return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)

@@ -99,6 +99,10 @@ def lambda_carries_no_gradient(q, action, logged_action, mask, *, alpha):
     assert_close(gradient_in_q(q, action, logged_action, mask, alpha), expected, rtol=1e-4)
 
 
+def no_value_is_no_pull(q, action, logged_action, mask, *, alpha):
+    assert not np.any(gradient_in_q(0 * q, action, logged_action, mask, alpha))
+
+
 def zero_alpha_is_cloning(q, action, logged_action, mask, *, alpha):
     cloning = mapped(td3_bc_policy_loss, q, action, logged_action, mask, alpha=0.0)
     other = mapped(td3_bc_policy_loss, q + 1, action, logged_action, mask, alpha=0.0)
@@ -160,10 +164,17 @@ ROWS = [
         ),
         options=reals(0.0, 5.0).map(lambda alpha: {"alpha": float(alpha)}),
         oracle=td3_bc_by_definition,
-        laws=[scale_of_q_is_free, lambda_carries_no_gradient, zero_alpha_is_cloning],
+        laws=[
+            scale_of_q_is_free,
+            lambda_carries_no_gradient,
+            no_value_is_no_pull,
+            zero_alpha_is_cloning,
+        ],
         edges=[
             Edge((*FAR, np.ones(BATCH, bool)), {"alpha": 2.5}),
             Edge((*FAR, np.zeros(BATCH, bool)), {"alpha": 2.5}),
+            Edge((np.zeros(BATCH), *FAR[1:], np.ones(BATCH, bool)), {"alpha": 100.0}),
+            Edge((np.zeros(0), *[np.zeros((0, ACT))] * 2, np.zeros(0, bool)), {"alpha": 2.5}),
         ],
         refuses=[
             Refusal(
