@@ -81,7 +81,7 @@ def bootstrap_interval(
         samples: An array or PyTree of arrays with independent samples along the first axis.
         key: Random key; equal keys give equal intervals.
         statistic: From the samples to an array; a named function, since it is static.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
         resamples: Number of bootstrap draws.
         method: ``"percentile"`` or ``"bca"``.
 
@@ -101,7 +101,7 @@ def bootstrap_interval(
         True
     """
     samples = _checked(samples, 2)
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_positive("resamples", resamples)
     require_choice("method", method, ("percentile", "bca"))
     return _interval(

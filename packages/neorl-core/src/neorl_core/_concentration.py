@@ -32,7 +32,7 @@ def hoeffding_interval(
         samples: Independent, one or more, each within the range.
         low: Least value that a sample can take.
         high: Largest value that a sample can take.
-        level: Least coverage, in (0, 1).
+        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
@@ -70,7 +70,7 @@ def empirical_bernstein_interval(
         samples: Independent, two or more, each within the range.
         low: Least value that a sample can take.
         high: Largest value that a sample can take.
-        level: Least coverage, in (0, 1).
+        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
@@ -107,7 +107,7 @@ def hcope_lower_bound(
         samples: Importance-weighted returns, independent, two or more, none negative: shift the
             rewards so that returns start at zero.
         threshold: ``c``, positive.
-        delta: Chance that the mean is lower, in (0, 1).
+        delta: Chance that the mean is lower, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The bound, in the units of the samples; NaN under ``jit`` where a sample is negative.
@@ -127,7 +127,7 @@ def hcope_lower_bound(
     """
     samples = _not_negative(samples)
     require_positive("threshold", threshold)
-    require_probability("delta", delta)
+    delta = require_probability("delta", delta)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
     width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
     bound = jnp.mean(cut) - _bernstein(cut, width, chance)
@@ -145,7 +145,7 @@ def hcope_threshold(
     Args:
         samples: Held out (about 5 %), two or more, none negative, used for nothing else.
         size: Number of samples that :func:`hcope_lower_bound` will see, two or more.
-        delta: Its chance of error, in (0, 1).
+        delta: Its chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         ``c``, positive; the smallest positive number where all held-out samples are zero.
@@ -163,7 +163,7 @@ def hcope_threshold(
     Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
     """
     samples = _not_negative(samples)
-    require_probability("delta", delta)
+    delta = require_probability("delta", delta)
     if size < 2:
         raise ValueError(f"size must be two samples or more, got {size}")
     cut = jnp.minimum(samples[None, :], samples[:, None])
@@ -172,7 +172,7 @@ def hcope_threshold(
     promised = jnp.mean(cut, axis=1) - spread - 7 * samples * log_term / (3 * (size - 1))
     promised = jnp.where(samples > 0, promised, -jnp.inf)
     best = jnp.maximum(samples[jnp.argmax(promised)], jnp.finfo(samples.dtype).tiny)
-    return jnp.where(jnp.all(samples >= 0), best, jnp.nan)
+    return jnp.where(jnp.all(samples >= 0) & ~jnp.isnan(log_term), best, jnp.nan)
 
 
 def _bounded(
@@ -180,7 +180,7 @@ def _bounded(
 ) -> tuple[Array, Array, Array]:
     require_rank("samples", samples, 1, "sample")
     require_length("samples", samples, least)
-    require_probability("level", level)
+    level = require_probability("level", level)
     if known((samples, low, high)):
         values = np.asarray(samples)
         if not np.all((values >= np.asarray(low)) & (values <= np.asarray(high))):

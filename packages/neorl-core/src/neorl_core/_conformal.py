@@ -24,7 +24,7 @@ def conformal_quantile(
 
     Args:
         scores: Of calibration episodes; may be of length zero.
-        alpha: Chance of error, in (0, 1).
+        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The quantile; infinite where ``n < 1 / alpha - 1``, NaN if a score is NaN.
@@ -40,14 +40,16 @@ def conformal_quantile(
     Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
     """
     require_rank("scores", scores, 1, "sample")
-    require_probability("alpha", alpha)
+    alpha = require_probability("alpha", alpha)
     scores = floats(scores)
     n = scores.shape[0]
     # Rounding may put (n + 1) alpha just below the whole number it stands for.
     slack = 1 + 4 * jnp.finfo(scores.dtype).eps
-    left_above = jnp.floor((n + 1) * jnp.asarray(alpha, scores.dtype) * slack).astype(jnp.int32)
+    above = (n + 1) * jnp.asarray(alpha, scores.dtype) * slack
+    left_above = jnp.floor(above).astype(jnp.int32)
     padded = jnp.append(jnp.sort(scores), jnp.asarray(jnp.inf, scores.dtype))
-    return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, padded[n - jnp.minimum(left_above, n)])
+    undefined = jnp.any(jnp.isnan(scores)) | jnp.isnan(above)
+    return jnp.where(undefined, jnp.nan, padded[n - jnp.clip(left_above, 0, n)])
 
 
 def weighted_conformal_quantile(
@@ -68,7 +70,7 @@ def weighted_conformal_quantile(
         scores: Of calibration episodes; may be of length zero.
         weights: Likelihood ratio of every one, not negative, up to a common factor.
         weight: Likelihood ratio of the case to come.
-        alpha: Chance of error, in (0, 1).
+        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The quantile; infinite where too little weight was seen, NaN under ``jit`` if a score is
@@ -89,7 +91,7 @@ def weighted_conformal_quantile(
     """
     require_rank("scores", scores, 1, "sample")
     require_same_shape("scores", scores, "weights", weights)
-    require_probability("alpha", alpha)
+    alpha = require_probability("alpha", alpha)
     if known((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))
         if not np.all(both >= 0):
@@ -102,7 +104,8 @@ def weighted_conformal_quantile(
     # What lies above each score, summed from above: exact where alpha is small.
     above = jnp.append(jnp.cumsum(mass[::-1])[::-1][1:], jnp.zeros(1, mass.dtype))
     beyond = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
-    enough = beyond <= jnp.asarray(alpha, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
+    allowed = jnp.asarray(alpha, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
+    enough = beyond <= allowed
     quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
     fine = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
-    return jnp.where(fine, quantile, jnp.nan)
+    return jnp.where(fine & ~jnp.isnan(allowed), quantile, jnp.nan)

@@ -25,7 +25,7 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
 
     Args:
         samples: One number for every pair, two rows and two columns or more.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The grand mean and its limits, scalars in the units of ``samples``.
@@ -42,7 +42,7 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     Biometrics Bulletin 2 (1946) 110; Searle, Casella and McCulloch, "Variance Components" (1992),
     chapter 4.
     """
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_rank("samples", samples, 2, "row column")
     samples = floats(samples)
     r, c = samples.shape

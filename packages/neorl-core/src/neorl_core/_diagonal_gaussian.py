@@ -38,7 +38,7 @@ def diagonal_gaussian_log_density(
         -1.8379
     """
     x = floats(x)
-    mean, log_std = _parameters(mean, log_std)
+    mean, log_std = gaussian_parameters(mean, log_std)
     if x.shape != mean.shape:
         raise ValueError(f"x and mean must have one shape, got {x.shape} and {mean.shape}")
     standardised = (x - mean) * jnp.exp(-log_std)
@@ -69,7 +69,7 @@ def diagonal_gaussian_sample(
         >>> diagonal_gaussian_sample(mean, jnp.full(2, -40.0), jax.random.key(0)).tolist()
         [1.0, 2.0]
     """
-    mean, log_std = _parameters(mean, log_std)
+    mean, log_std = gaussian_parameters(mean, log_std)
     return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
 
 
@@ -118,8 +118,8 @@ def diagonal_gaussian_kl(
         >>> float(diagonal_gaussian_kl(jnp.ones(1), zero, zero, zero))
         0.5
     """
-    mean, log_std = _parameters(mean, log_std)
-    other_mean, other_log_std = _parameters(other_mean, other_log_std)
+    mean, log_std = gaussian_parameters(mean, log_std)
+    other_mean, other_log_std = gaussian_parameters(other_mean, other_log_std)
     if other_mean.shape != mean.shape:
         raise ValueError(f"the means must have one shape, got {mean.shape}, {other_mean.shape}")
     gap = log_std - other_log_std
@@ -140,7 +140,8 @@ def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array,
     return floats(mean)
 
 
-def _parameters(mean: Array, log_std: Array) -> tuple[Array, Array]:
+def gaussian_parameters(mean: Array, log_std: Array) -> tuple[Array, Array]:
+    """Both as floats of the shape of the mean; refuses what does not broadcast to it."""
     mean, log_std = floats(mean), floats(log_std)
     if mean.ndim == 0 or jnp.broadcast_shapes(mean.shape, log_std.shape) != mean.shape:
         raise ValueError(

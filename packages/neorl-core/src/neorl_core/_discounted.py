@@ -22,7 +22,7 @@ def discounted_returns(
         reward: Of one episode.
         final_value: What follows the last step: zero where it terminated, the value of the last
             ``next_obs`` where it was truncated.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step.
@@ -40,7 +40,7 @@ def discounted_returns(
     """
     require_series(reward=reward)
     require_rank("final_value", final_value, 0, "")
-    require_probability("discount", discount, closed=True)
+    discount = require_probability("discount", discount, closed=True)
     reward = floats(reward)
     factor = like(discount, reward)
     offset = reward.at[-1].add(factor * like(final_value, reward))
@@ -65,7 +65,7 @@ def segment_discounted_returns(
         next_value: Value of each row's own ``next_obs``; read only where an episode is truncated.
         terminated: Where the plant ended the episode.
         truncated: Where the record ended.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.
@@ -82,7 +82,7 @@ def segment_discounted_returns(
         [1.5, 1.0, 5.0]
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    require_probability("discount", discount, closed=True)
+    discount = require_probability("discount", discount, closed=True)
     reward, next_value = floats(reward), floats(next_value)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))

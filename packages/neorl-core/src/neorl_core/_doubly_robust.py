@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._importance_sampling import LoggedTrajectories, checked, discounts, masked
+from neorl_core._importance_sampling import (
+    LoggedTrajectories,
+    checked,
+    checked_discount,
+    discounts,
+    masked,
+)
 from neorl_core._require import require_same_shape
 from neorl_core._time_series import like
 
@@ -21,14 +27,14 @@ def doubly_robust_return(
 
     Args:
         trajectory: One trajectory with ``q_value`` and ``value``.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        ``v_0``; zero without a step.
+        ``v_0``.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, the model's values are missing, or
-            ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there is not one axis of one step or more, the model's values
+            are missing, or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -42,7 +48,7 @@ def doubly_robust_return(
     """
     log_ratio, reward = checked(trajectory, 1, discount)
     q_value, value = model(trajectory)
-    discount = jnp.broadcast_to(like(discount, reward), reward.shape)
+    discount = jnp.broadcast_to(like(checked_discount(discount), reward), reward.shape)
     steps = (jnp.exp(log_ratio), reward, q_value, value, discount)
     result, _ = jax.lax.scan(_correct, jnp.zeros((), reward.dtype), steps, reverse=True)
     return result
@@ -63,14 +69,14 @@ def weighted_doubly_robust(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``, with ``q_value`` and ``value``.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if at some step every weight is zero.
 
     Raises:
-        ValueError: If shapes differ, there are not two axes or no trajectory, the model's values
-            are missing, or ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there are not two axes, no trajectory or no step, the model's
+            values are missing, or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp

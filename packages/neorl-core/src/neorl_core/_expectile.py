@@ -22,8 +22,7 @@ def expectile_loss(
     Args:
         target: What is regressed on, any shape.
         prediction: Same shape.
-        expectile: In (0, 1). Under ``jit`` it is not checked, and outside the result is the
-            formula's, which need not be convex.
+        expectile: In (0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:
         The loss of every element, same shape.
@@ -40,7 +39,7 @@ def expectile_loss(
     arXiv 2110.06169, equation 5.
     """
     require_same_shape("target", target, "prediction", prediction)
-    require_probability("expectile", expectile)
+    expectile = require_probability("expectile", expectile)
     difference = target - prediction
     weight = jnp.where(difference > 0, expectile, 1 - expectile).astype(difference.dtype)
     return weight * jnp.square(difference)

@@ -47,13 +47,14 @@ def tis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        Its weighted return; zero without a step, infinite where the product overflows.
+        Its weighted return; infinite where the product overflows.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, or ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there is not one axis of one step or more, or a concrete
+            ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -77,7 +78,7 @@ def pdis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         Its weighted return.
@@ -108,14 +109,14 @@ def wis(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if every weight is zero.
 
     Raises:
-        ValueError: If shapes differ, there are not two axes, there is no trajectory, or
-            ``discount`` is outside [0, 1].
+        ValueError: If shapes differ, there are not two axes, there is no trajectory or no step,
+            or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -137,7 +138,7 @@ def wpdis(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if at some step every weight is zero.
@@ -193,7 +194,7 @@ def checked(
     data: LoggedTrajectories, rank: int, discount: float | Array
 ) -> tuple[Float[Array, "*trajectory time"], Float[Array, "*trajectory time"]]:
     """The log ratios and rewards of a valid log, zero where masked."""
-    require_probability("discount", discount, closed=True)
+    checked_discount(discount)
     axes = "time" if rank == 1 else "trajectory, time"
     require_rank("log_ratio", data.log_ratio, rank, axes)
     require_same_shape("log_ratio", data.log_ratio, "reward", data.reward)
@@ -201,6 +202,11 @@ def checked(
         require_same_shape("log_ratio", data.log_ratio, "mask", data.mask)
     if rank > 1 and jnp.shape(data.log_ratio)[0] < 1:
         raise ValueError("a weighted estimate needs one trajectory or more, got none")
+    if jnp.shape(data.log_ratio)[-1] < 1:
+        raise ValueError(
+            f"a trajectory needs one step or more, got shape {jnp.shape(data.log_ratio)}; "
+            "leave out the trajectories that never began"
+        )
     return masked(data.log_ratio, data.mask), masked(data.reward, data.mask)
 
 
@@ -209,8 +215,15 @@ def masked(values: Array, mask: Array | None) -> Array:
     return floats(values) if mask is None else jnp.where(booleans(mask), floats(values), 0)
 
 
+def checked_discount(discount: float | Array) -> float | Array:
+    """The discount; NaN where it is traced and outside [0, 1]."""
+    return require_probability("discount", discount, closed=True)
+
+
 def discounts(discount: float | Array, reward: Array) -> Array:
     """``discount^t``, with as many axes as the rewards; ``0^0`` is 1."""
-    powers = jnp.cumprod(jnp.full(reward.shape[-1:], like(discount, reward)))
-    powers = jnp.concatenate([jnp.ones(1, reward.dtype), powers])[: reward.shape[-1]]
+    factor = like(checked_discount(discount), reward)
+    powers = jnp.cumprod(jnp.full(reward.shape[-1:], factor))
+    first = jnp.where(jnp.isnan(factor), factor, 1)
+    powers = jnp.concatenate([first[None], powers])[: reward.shape[-1]]
     return powers.reshape((1,) * (reward.ndim - 1) + powers.shape)

@@ -44,7 +44,7 @@ def student_interval(
 
     Args:
         samples: Independent samples along the first axis, two or more.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The mean and its limits, in the units of ``samples``.
@@ -58,7 +58,7 @@ def student_interval(
         >>> round(float(interval.low), 2), round(float(interval.high), 2)
         (-0.48, 4.48)
     """
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_length("samples", samples, 2)
     samples = floats(samples)
     n = samples.shape[0]
@@ -83,7 +83,7 @@ def paired_difference_interval(
     Args:
         first: Results along the first axis, two or more.
         second: Results of the same cases, same shape.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The mean difference and its limits.

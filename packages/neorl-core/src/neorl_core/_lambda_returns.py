@@ -25,9 +25,9 @@ def td_lambda_returns(
         reward: Of one episode.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Where the plant ended the episode.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
         decay: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
-            return. Not checked under ``jit``.
+            return. NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step. No gradient is stopped here.
@@ -70,8 +70,8 @@ def segment_td_lambda_returns(
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Where the plant ended the episode.
         truncated: Where the record ended.
-        discount: In [0, 1]; not checked under ``jit``.
-        decay: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.
@@ -79,10 +79,9 @@ def segment_td_lambda_returns(
     Raises:
         ValueError: As :func:`td_lambda_returns`.
     """
-    reward, next_value, terminated, ends = _checked(
+    reward, next_value, terminated, ends, factor, share = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
-    factor, share = like(discount, reward), like(decay, reward)
     weight = jnp.where(ends, jnp.ones_like(reward), 1 - share)
     offset = reward + factor * weight * bootstrap(next_value, terminated)
     return backward_recurrence(offset, factor * share, ends)
@@ -107,8 +106,8 @@ def generalised_advantages(
         value: Value of each ``obs``.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Where the plant ended the episode.
-        discount: In [0, 1]; not checked under ``jit``.
-        decay: The lambda of GAE, in [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The advantages, one per step. No gradient is stopped here.
@@ -153,8 +152,8 @@ def segment_generalised_advantages(
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
         terminated: Where the plant ended the episode.
         truncated: Where the record ended: the temporal difference bootstraps, the sum stops.
-        discount: In [0, 1]; not checked under ``jit``.
-        decay: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The advantages, one per row.
@@ -163,12 +162,11 @@ def segment_generalised_advantages(
         ValueError: As :func:`generalised_advantages`.
     """
     require_series(reward=reward, value=value)
-    reward, next_value, terminated, ends = _checked(
+    reward, next_value, terminated, ends, factor, share = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
-    factor = like(discount, reward)
     difference = reward + factor * bootstrap(next_value, terminated) - floats(value)
-    return backward_recurrence(difference, factor * like(decay, reward), ends)
+    return backward_recurrence(difference, factor * share, ends)
 
 
 def _checked(
@@ -178,10 +176,12 @@ def _checked(
     truncated: Array,
     discount: float | Array,
     decay: float | Array,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array, Array]:
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    require_probability("discount", discount, closed=True)
-    require_probability("decay", decay, closed=True)
+    discount = require_probability("discount", discount, closed=True)
+    decay = require_probability("decay", decay, closed=True)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
-    return floats(reward), floats(next_value), terminated, ends
+    reward = floats(reward)
+    factor, share = like(discount, reward), like(decay, reward)
+    return reward, floats(next_value), terminated, ends, factor, share

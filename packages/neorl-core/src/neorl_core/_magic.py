@@ -47,8 +47,8 @@ def magic(
     Args:
         trajectories: Shape ``(trajectory, time)``, two or more, with ``q_value`` and ``value``.
         key: Of the bootstrap over trajectories.
-        discount: In [0, 1]; not checked under ``jit``.
-        level: Of that interval; the paper takes one half.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        level: Of that interval, in (0, 1); the paper takes one half. NaN under ``jit`` outside.
         resamples: Number of bootstrap draws.
 
     Returns:
@@ -69,7 +69,7 @@ def magic(
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 6 and algorithm 1.
     """
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_positive("resamples", resamples)
     terms = _partial_terms(trajectories, discount)
     n = terms.shape[0]

@@ -1,9 +1,10 @@
 """Marginalised estimates: weights on states and actions instead of on whole pasts."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, require_length, require_probability
+from neorl_core._require import floats, known, require_length, require_probability
 from neorl_core._time_series import booleans, like, require_series
 
 
@@ -22,7 +23,7 @@ def marginalised_return(
     Args:
         density_ratio: ``zeta`` of every logged state and action, not negative.
         reward: Same shape.
-        discount: In [0, 1); not checked under ``jit``.
+        discount: In [0, 1); NaN results under ``jit`` where it is outside.
         normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
 
     Returns:
@@ -69,7 +70,7 @@ def marginalised_doubly_robust(
         q_value: ``Q(s, a)`` of the model.
         next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
         terminated: Where the plant ended the episode; a truncated row keeps its ``V(s')``.
-        discount: In [0, 1); not checked under ``jit``.
+        discount: In [0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimated discounted return from the initial states.
@@ -104,7 +105,8 @@ def marginalised_doubly_robust(
 
 
 def _rest(discount: float | Array, data: Array) -> Array:
-    require_probability("discount", discount, closed=True)
-    if isinstance(discount, float | int) and discount >= 1:
+    discount = require_probability("discount", discount, closed=True)
+    if known(discount) and np.any(np.asarray(discount) >= 1):
         raise ValueError(f"discount must be in [0, 1) for a discounted occupancy, got {discount}")
-    return 1 - like(discount, data)
+    rest = 1 - like(discount, data)
+    return jnp.where(rest > 0, rest, jnp.nan)

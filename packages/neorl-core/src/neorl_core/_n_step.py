@@ -27,7 +27,7 @@ def n_step_returns(
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Where the plant ended the episode.
         n: Number of steps, static, at least one.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step. No gradient is stopped here.
@@ -65,7 +65,7 @@ def segment_n_step_returns(
         terminated: Where the plant ended the episode.
         truncated: Where the record ended; the last row counts as truncated.
         n: Number of steps, static, at least one.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.
@@ -74,7 +74,7 @@ def segment_n_step_returns(
         ValueError: As :func:`n_step_returns`.
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    require_probability("discount", discount, closed=True)
+    discount = require_probability("discount", discount, closed=True)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"n must be a whole number of steps, at least 1, got {n!r}")
     reward = floats(reward)

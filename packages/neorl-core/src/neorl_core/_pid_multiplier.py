@@ -74,12 +74,13 @@ def pid_multiplier_step(
         kp: Proportional gain, multiplier units per cost unit, not negative.
         ki: Integral gain, per step, not negative.
         kd: Gain of the rising trend, not negative.
-        smoothing: Weight of the past in the exponential means, in [0, 1].
+        smoothing: Weight of the past in the exponential means, in [0, 1]; NaN results under
+            ``jit`` where it is outside.
         integral_ceiling: Largest integral part, positive.
         ceiling: Largest multiplier, positive.
 
     Returns:
-        The new state and the multiplier, scalar. Hyperparameters are not checked under ``jit``.
+        The new state and the multiplier, scalar. Gains and ceilings are not checked under ``jit``.
 
     Raises:
         ValueError: If a concrete gain is negative, a ceiling not positive or ``smoothing``
@@ -102,7 +103,7 @@ def pid_multiplier_step(
         require_positive(name, gain, or_zero=True)
     require_positive("integral_ceiling", integral_ceiling)
     require_positive("ceiling", ceiling)
-    require_probability("smoothing", smoothing, closed=True)
+    smoothing = require_probability("smoothing", smoothing, closed=True)
     cost = floats(cost)
     excess = cost - floats(limit)
     keep = like(smoothing, cost)

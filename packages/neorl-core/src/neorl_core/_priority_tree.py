@@ -150,7 +150,8 @@ def priority_weights(
     Args:
         probabilities: Of the drawn items, positive; a weight is 0 where one is 0.
         size: Number of items in the buffer.
-        exponent: 0 for no correction, 1 for a full one.
+        exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
+            outside [0, 1].
 
     Returns:
         In [0, 1], the largest 1.
@@ -167,10 +168,11 @@ def priority_weights(
     """
     require_rank("probabilities", probabilities, 1, "batch")
     require_positive("size", size)
-    require_probability("exponent", exponent, closed=True)
+    exponent = require_probability("exponent", exponent, closed=True)
     p = floats(probabilities)
     drawn = p > 0
     size, exponent = jnp.asarray(size, p.dtype), jnp.asarray(exponent, p.dtype)
     weights = jnp.where(drawn, (size * jnp.where(drawn, p, 1)) ** -exponent, 0)
+    weights = jnp.where(jnp.isnan(exponent), exponent, weights)  # For 1^NaN is 1.
     largest = jnp.max(weights, initial=0)
     return weights / jnp.where(largest > 0, largest, 1)

@@ -22,7 +22,7 @@ def wilson_interval(
     Args:
         successes: Counts, between zero and ``trials``.
         trials: Counts; with no trial the interval is [0, 1] and the estimate NaN.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
         The share and its limits; NaN under ``jit`` where a count is impossible.
@@ -57,7 +57,7 @@ def clopper_pearson_interval(
     Args:
         successes: Counts, between zero and ``trials``.
         trials: Counts; with no trial the interval is [0, 1] and the estimate NaN.
-        level: Least coverage of the two-sided interval, in (0, 1).
+        level: Least coverage of the two-sided interval, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The share and its limits; NaN under ``jit`` where a count is impossible.
@@ -80,14 +80,15 @@ def clopper_pearson_interval(
 
 
 def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
-    require_probability("level", level)
+    level = require_probability("level", level)
     if known((successes, trials)):
         k, n = np.asarray(successes), np.asarray(trials)
         if not np.all((k >= 0) & (k <= n)):
             raise ValueError(f"successes must be between 0 and trials, got {successes} of {trials}")
     k, n = jnp.broadcast_arrays(floats(successes), floats(trials))
     dtype = jnp.result_type(k, n)
-    return k.astype(dtype), n.astype(dtype), (1 - jnp.asarray(level, dtype)) / 2
+    tail = (1 - jnp.asarray(level, dtype)) / 2
+    return jnp.where(jnp.isnan(tail), tail, k.astype(dtype)), n.astype(dtype), tail
 
 
 def _masked(

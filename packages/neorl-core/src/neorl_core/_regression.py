@@ -80,7 +80,8 @@ def pinball_loss(
     Args:
         target: Any shape.
         prediction: Same shape.
-        level: In (0, 1), one for all elements or one for each. Under ``jit`` it is not checked.
+        level: In (0, 1), one for all elements or one for each; NaN results under ``jit`` where
+            it is outside.
 
     Returns:
         The loss of every element. At a tie its gradient is one of the two one-sided ones.
@@ -96,7 +97,7 @@ def pinball_loss(
     Source: Koenker and Bassett, Regression quantiles, 1978.
     """
     require_same_shape("target", target, "prediction", prediction)
-    require_probability("level", level)
+    level = require_probability("level", level)
     difference = floats(target) - floats(prediction)
     share = like(level, difference)
     return jnp.where(difference > 0, share * difference, (share - 1) * difference)
@@ -118,7 +119,7 @@ def quantile_huber_loss(
     Args:
         target: Samples of the return that follows, usually without gradient.
         prediction: The predicted quantiles.
-        level: Their levels, in (0, 1).
+        level: Their levels, in (0, 1); a NaN result under ``jit`` where one is outside.
         threshold: Where the quadratic becomes linear, in units of the target, positive.
 
     Returns:
@@ -142,7 +143,7 @@ def quantile_huber_loss(
             "target and prediction must have one axis each, got shapes "
             f"{jnp.shape(target)} and {jnp.shape(prediction)}; for a batch use jax.vmap"
         )
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_positive("threshold", threshold)
     target = floats(target)
     difference = target[None, :] - floats(prediction)[:, None]

@@ -33,7 +33,7 @@ def regularised_td_target(
         next_logged_action: The following action of the same episode; unread at an end.
         terminated: Shape of reward.
         truncated: Shape of reward.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
         weight: Price per squared distance, not negative; not checked under ``jit``.
 
     Returns:

@@ -22,15 +22,21 @@ def floats(value: ArrayLike) -> Array:
     return array.astype(jnp.result_type(float))
 
 
-def require_probability(name: str, value: ArrayLike, *, closed: bool = False) -> None:
-    """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``."""
-    if not known(value):
-        return
-    numbers = np.asarray(value)
+def require_probability(name: str, value: Any, *, closed: bool = False) -> Any:
+    """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``.
+
+    Returns:
+        The value. What is being traced cannot be refused: it becomes NaN where it is outside.
+    """
+    numbers = np.asarray(value) if known(value) else jnp.asarray(value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
+    if not known(value):
+        real = jnp.issubdtype(numbers.dtype, jnp.floating)
+        return jnp.where(inside, numbers if real else floats(numbers), jnp.nan)
     if not np.all(inside):
         ends = "[0, 1]" if closed else "(0, 1)"
         raise ValueError(f"{name} must be in {ends}, got {value}; give a share, not per cent")
+    return value
 
 
 def require_positive(name: str, value: ArrayLike, *, or_zero: bool = False) -> None:
@@ -41,14 +47,15 @@ def require_positive(name: str, value: ArrayLike, *, or_zero: bool = False) -> N
     fine = np.isfinite(numbers) & ((numbers >= 0) if or_zero else (numbers > 0))
     if not np.all(fine):
         kind = "not negative" if or_zero else "positive"
-        raise ValueError(f"{name} must be finite and {kind}, got {value}")
+        raise ValueError(f"{name} must be finite and {kind}, got {value}; check sign and unit")
 
 
 def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:
     """Refuses two arrays of different shapes."""
     if jnp.shape(a) != jnp.shape(b):
         raise ValueError(
-            f"{first} and {second} must have one shape, got {jnp.shape(a)} and {jnp.shape(b)}"
+            f"{first} and {second} must have one shape, got {jnp.shape(a)} and {jnp.shape(b)}; "
+            "index or reshape one of them, nothing is broadcast here"
         )
 
 
@@ -65,7 +72,8 @@ def require_length(name: str, value: ArrayLike, least: int) -> None:
     """Refuses an array whose first axis is missing or shorter than ``least``."""
     if jnp.ndim(value) < 1 or jnp.shape(value)[0] < least:
         raise ValueError(
-            f"{name} needs a first axis of length {least} or more, got shape {jnp.shape(value)}"
+            f"{name} needs a first axis of length {least} or more, got shape {jnp.shape(value)}; "
+            "check how it was sliced"
         )
 
 

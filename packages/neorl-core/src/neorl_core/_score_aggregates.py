@@ -165,7 +165,7 @@ def stratified_bootstrap_interval(
         scores: Shape ``(run, task)``: two runs or more.
         key: Random key; equal keys give equal intervals.
         statistic: From scores of this shape to an array; a named function, since it is static.
-        level: Coverage of the two-sided interval, in (0, 1).
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
         resamples: Number of bootstrap draws.
 
     Returns:
@@ -184,7 +184,7 @@ def stratified_bootstrap_interval(
     """
     scores = _by_run_and_task("scores", scores)
     require_length("scores", scores, 2)
-    require_probability("level", level)
+    level = require_probability("level", level)
     require_positive("resamples", resamples)
     return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
 

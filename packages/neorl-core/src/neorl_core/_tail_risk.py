@@ -1,10 +1,12 @@
 """Quantiles and tail means of returns, plain or importance-weighted."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._require import (
     floats,
+    known,
     require_length,
     require_probability,
     require_rank,
@@ -26,7 +28,7 @@ def weighted_quantile(
     Args:
         samples: For example returns of episodes, one or more.
         weights: Not negative; equal ones if ``None``.
-        probability: In [0, 1]; not checked under ``jit``.
+        probability: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The quantile, in the units of the samples; NaN if all weights are zero, one is negative,
@@ -42,14 +44,14 @@ def weighted_quantile(
 
     Source: Chandak et al., Universal off-policy evaluation, arXiv 2104.12820.
     """
-    require_probability("probability", probability, closed=True)
+    probability = require_probability("probability", probability, closed=True)
     ordered, shares = _distribution(samples, weights)
     reached = jnp.cumsum(shares)
     slack = 4 * ordered.shape[0] * jnp.finfo(shares.dtype).eps
     least = jnp.asarray(probability, shares.dtype) - slack
     enough = (reached >= least) & (shares > 0)
     index = jnp.where(jnp.any(enough), jnp.argmax(enough), ordered.shape[0] - 1)
-    return jnp.where(jnp.isnan(reached[-1]), jnp.nan, ordered[index])
+    return jnp.where(jnp.isnan(reached[-1] + least), jnp.nan, ordered[index])
 
 
 def conditional_value_at_risk(
@@ -66,7 +68,7 @@ def conditional_value_at_risk(
     Args:
         samples: For example returns of episodes, one or more.
         weights: Not negative; equal ones if ``None``.
-        share: In (0, 1]; not checked under ``jit``.
+        share: In (0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The tail mean, in the units of the samples; NaN if all weights are zero, one is negative,
@@ -82,8 +84,8 @@ def conditional_value_at_risk(
 
     Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk, 2000.
     """
-    require_probability("share", share, closed=True)
-    if isinstance(share, float | int) and share <= 0:
+    share = require_probability("share", share, closed=True)
+    if known(share) and np.any(np.asarray(share) <= 0):
         raise ValueError(f"share must be in (0, 1], got {share}")
     ordered, shares = _distribution(samples, weights)
     share = jnp.asarray(share, shares.dtype)

@@ -13,6 +13,7 @@ from neorl_core._diagonal_gaussian import (
     diagonal_gaussian_kl,
     diagonal_gaussian_log_density,
     diagonal_gaussian_sample,
+    gaussian_parameters,
 )
 from neorl_core._require import floats, require_probability
 from neorl_core._time_series import like
@@ -93,7 +94,7 @@ def tanh_gaussian_log_density(
         mean: Of the latent, same shape.
         log_std: Broadcasts against ``mean``.
         margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
-            is kept. Not checked under ``jit``.
+            is kept. NaN results under ``jit`` where it is outside.
 
     Returns:
         The log-density, without the last axis, finite with finite gradients.
@@ -107,7 +108,7 @@ def tanh_gaussian_log_density(
         >>> round(float(tanh_gaussian_log_density(zero, zero, zero)), 4)
         -0.9189
     """
-    require_probability("margin", margin)
+    margin = require_probability("margin", margin)
     action = floats(action)
     limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
     latent = jnp.arctanh(jnp.clip(action, -limit, limit))
@@ -130,13 +131,15 @@ def tanh_gaussian_entropy(
         The entropy, without the last axis, at most ``channel log 2``; absolute error below 1e-5
         a channel for ``log_std`` in [-10, 5].
 
+    Raises:
+        ValueError: If the shapes disagree.
+
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(tanh_gaussian_entropy(jnp.zeros(1), jnp.zeros(1))), 3)
         0.67
     """
-    mean = floats(mean)
-    log_std = jnp.broadcast_to(floats(log_std), mean.shape)
+    mean, log_std = gaussian_parameters(mean, log_std)
     std = jnp.exp(log_std)
     rest = _expected_softplus(mean, std, side=1.0) + _expected_softplus(mean, std, side=-1.0)
     slope = 2 * (LOG_TWO - _expected_size(mean, std) - rest)
@@ -159,6 +162,9 @@ def tanh_gaussian_kl(
 
     Returns:
         As :func:`diagonal_gaussian_kl`.
+
+    Raises:
+        ValueError: If the shapes disagree.
     """
     return diagonal_gaussian_kl(mean, log_std, other_mean, other_log_std)
 

@@ -22,7 +22,7 @@ def td_target(
         reward: Any shape.
         next_value: Value of the next observation, same shape.
         terminated: Same shape.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, same shape. No gradient is stopped here.
@@ -38,7 +38,7 @@ def td_target(
     """
     require_same_shape("reward", reward, "next_value", next_value)
     require_same_shape("reward", reward, "terminated", terminated)
-    require_probability("discount", discount, closed=True)
+    discount = require_probability("discount", discount, closed=True)
     follows = jnp.where(terminated, jnp.zeros_like(next_value), next_value)
     return reward + (discount * follows).astype(follows.dtype)
 
@@ -58,7 +58,7 @@ def clipped_double_td_target(
         reward: Any shape.
         next_values: One estimate per member along the first axis, each of the shape of reward.
         terminated: Shape of reward.
-        discount: In [0, 1]; not checked under ``jit``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, of the shape of reward.

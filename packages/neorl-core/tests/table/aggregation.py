@@ -258,6 +258,7 @@ def mixings(draw):
 
 WEIGHTS = simplex(CLIENTS)
 SAME = stack(np.full((CLIENTS, 3), 2.0))
+NOTHING = stack(np.zeros((CLIENTS, 3)))
 CENTRE = rows(3, elements=WHOLE).map(stack)
 
 ROWS = [
@@ -377,6 +378,10 @@ ROWS = [
         options={"limit": 4.0, "noise": 0.0},
         oracle=private_without_noise,
         laws=[noise_grows_with_its_multiplier],
+        edges=[
+            Edge((NOTHING, np.zeros(2, np.uint32)), {"limit": 4.0, "noise": 0.0}),
+            Edge((SAME, np.zeros(2, np.uint32)), {"limit": 12**0.5, "noise": 0.0}),
+        ],
         refuses=[
             *refusals(1, KEY, limit=1.0, noise=1.0),
             Refusal("limit", (jnp.ones(2), KEY), {"limit": -1.0, "noise": 1.0}),
@@ -390,6 +395,10 @@ ROWS = [
         sample=st.tuples(UPDATES, mixings()),
         oracle=gossip_by_numpy,
         laws=[the_mean_of_the_usable_stays],
+        edges=[
+            Edge((SAME, np.eye(CLIENTS))),
+            Edge((NOTHING, np.full((CLIENTS,) * 2, 1 / CLIENTS))),
+        ],
         refuses=[
             *refusals(1, jnp.eye(1)),
             Refusal("of the 3 clients", (jnp.ones(3), jnp.eye(2))),

@@ -212,7 +212,7 @@ ROWS = [
             Edge((np.zeros(0),), {"alpha": 0.5}),
             *[Edge((np.arange(float(n)),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
             *[Edge((np.arange(n - 1.0),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
-            Edge((np.arange(3.0),), {"alpha": 0.99999997}),
+            Edge((np.arange(3.0),), {"alpha": 0.9999999}),
         ],
         refuses=[
             Refusal("(sample)", (jnp.ones((2, 2)),)),

@@ -221,6 +221,7 @@ ROWS = [
         edges=[
             Edge((ZEROS, np.zeros((2, 7)), *[np.zeros((7, 2))] * 2, NO, NO), PRICED),
             Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PRICED),
+            Edge((ZEROS[:0], np.zeros((2, 0)), *[np.ones((0, 2))] * 2, NO[:0], NO[:0]), PRICED),
         ],
         refuses=[
             Refusal(

@@ -107,6 +107,8 @@ def densest_at_the_mode(mean):
     assert np.all(np.asarray(at_best) > np.asarray(off))
 
 
+RAW_KEY = np.zeros(2, np.uint32)
+
 ROWS = [
     Row(
         diagonal_gaussian_log_density,
@@ -131,6 +133,7 @@ ROWS = [
         oracle=None,
         exempt=NOT_A_FORMULA,
         laws=[sample_is_affine],
+        edges=[Edge((ZERO, np.full(CHANNELS, -80.0), RAW_KEY)), Edge((NOTHING, NOTHING, RAW_KEY))],
         refuses=[
             Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0))),
         ],

@@ -212,6 +212,13 @@ ROWS = [
         options=REDUCTIONS,
         oracle=edges_by_node,
         laws=[pooling_edges_follows_the_numbering],
+        edges=[
+            Edge(
+                (np.zeros((EDGES, 2)), EMPTY._replace(edge_mask=np.ones(EDGES, bool))),
+                {"reduction": word},
+            )
+            for word in ("sum", "mean", "max")
+        ],
         refuses=[
             Refusal("each of the 3 edges", (jnp.ones(2), ONE)),
             Refusal("sum, mean, max", (jnp.ones(3), ONE), {"reduction": "min"}),

@@ -306,6 +306,7 @@ ROWS = [
         sample=PROBLEM,
         oracle=regulator_by_scipy,
         laws=[the_closed_loop_is_stable],
+        edges=[Edge((0 * TWO, TWO, TWO, TWO)), Edge((ONE, ONE, ONE, ONE))],
         refuses=BAD_SHAPES,
         rtol=1e-3,
         atol=1e-4,
@@ -317,6 +318,7 @@ ROWS = [
         options={"horizon": 3},
         oracle=plan_by_least_squares,
         laws=[a_longer_horizon_ends_in_the_same_way],
+        edges=[Edge((0 * TWO, TWO, TWO, TWO, 0 * TWO), {"horizon": 2})],
         refuses=[
             *[Refusal(bad.match, (*bad.args, TWO), {"horizon": 1}) for bad in BAD_SHAPES],
             Refusal("terminal must have", (TWO, TWO, TWO, TWO, ONE), {"horizon": 1}),
@@ -332,6 +334,7 @@ ROWS = [
         sample=PROBLEM,
         oracle=filter_by_scipy,
         laws=[is_the_dual_of_the_regulator],
+        edges=[Edge((0 * TWO, TWO, TWO, TWO)), Edge((ONE, ONE, ONE, ONE))],
         refuses=[
             *BAD_SHAPES,
             Refusal("c must have", (TWO, ONE, TWO, TWO)),

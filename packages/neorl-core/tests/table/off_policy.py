@@ -253,13 +253,15 @@ def log_edges(*lead):
 
 def log_refusals(shape, words):
     good = LoggedTrajectories(*[jnp.ones(shape)] * 2, None, *[jnp.ones(shape)] * 2)
-    short = jnp.ones((*shape[:-1], 1))
+    short, none = jnp.ones((*shape[:-1], 1)), jnp.ones((*shape[:-1], 0))
+    nothing = LoggedTrajectories(*[none] * 2, None, *[none] * 2)
     return [
         Refusal(
             words, (good._replace(log_ratio=jnp.ones(()), reward=jnp.ones(())),), {"discount": 1.0}
         ),
         Refusal("log_ratio and reward", (good._replace(reward=short),), {"discount": 1.0}),
         Refusal("log_ratio and mask", (good._replace(mask=short > 0),), {"discount": 1.0}),
+        Refusal("one step or more", (nothing,), {"discount": 1.0}),
         Refusal("discount", (good,), {"discount": 1.5}),
     ]
 
@@ -413,7 +415,7 @@ ROWS = [
                 {"discount": 1.0},
             ),
             Refusal(
-                "two trajectories",
+                "one step or more",
                 (LoggedTrajectories(*[jnp.ones((2, 0))] * 2, None, *[jnp.ones((2, 0))] * 2), KEY),
                 {"discount": 1.0},
             ),
@@ -439,7 +441,11 @@ ROWS = [
         sample=st.tuples(rows(7, 2, elements=SMALL)),
         oracle=size_by_hand,
         laws=[a_constant_cancels],
-        edges=[Edge((np.zeros((4, 1)),)), Edge((np.full(3, 50.0),))],
+        edges=[
+            Edge((np.zeros((4, 1)),)),
+            Edge((np.full(3, 50.0),)),
+            Edge((np.zeros((3, 0)),)),
+        ],
         refuses=[Refusal("first axis", (jnp.ones(()),))],
         rtol=1e-4,
         dtypes=FLOATS,
@@ -452,6 +458,10 @@ ROWS = [
         ),
         oracle=marginal_by_hand,
         laws=[a_constant_reward_is_worth_its_sum],
+        edges=[
+            Edge((np.zeros(3), np.ones(3)), {"discount": 0.0, "normalise": False}),
+            Edge((np.full(3, 1e4), np.zeros(3)), {"discount": 0.5, "normalise": True}),
+        ],
         refuses=[
             Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"discount": 0.5}),
             Refusal("length 1", (jnp.ones(0), jnp.ones(0)), {"discount": 0.5}),
@@ -470,6 +480,7 @@ ROWS = [
         options=reals(0, 0.9375).map(lambda discount: {"discount": float(discount)}),
         oracle=double_by_hand,
         laws=[without_weights_it_is_the_model],
+        edges=[Edge((np.zeros(1), *[np.zeros(3)] * 4, np.ones(3, bool)), {"discount": 0.5})],
         refuses=[
             Refusal(
                 "length 1", (jnp.ones(0), *[jnp.ones(2)] * 4, jnp.zeros(2, bool)), {"discount": 0.5}

@@ -337,7 +337,10 @@ ROWS = [
         options=st.fixed_dictionaries({"size": st.just(64.0), "exponent": reals(0, 1).map(float)}),
         oracle=weights_by_hand,
         laws=[the_rarest_weighs_one],
-        edges=[Edge((np.full(3, 0.125),), {"size": 8.0, "exponent": 0.5})],
+        edges=[
+            Edge((np.full(3, 0.125),), {"size": 8.0, "exponent": 0.5}),
+            Edge((np.ones(1),), {"size": 1.0, "exponent": 1.0}),
+        ],
         refuses=[
             Refusal("(batch)", (jnp.asarray(1.0),), {"size": 1, "exponent": 1.0}),
             Refusal("size", (jnp.ones(1),), {"size": 0, "exponent": 1.0}),

@@ -122,12 +122,17 @@ def mirrored_divergence(mean, log_std, other_mean, other_log_std):
     assert_close(mapped(tanh_gaussian_kl, mean, log_std, mean, log_std), np.zeros(3))
 
 
+RAW_KEY = np.zeros(2, np.uint32)
+
 ROWS = [
     Row(
         tanh_gaussian_latent_log_density,
         sample=st.tuples(VALUE, VALUE, LOG_STD),
         oracle=latent_by_scipy,
         laws=[agrees_with_the_density_of_the_action],
+        refuses=[
+            Refusal("x and mean must have one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3)))
+        ],
         edges=[
             Edge((ZERO, ZERO, ZERO)),
             Edge((FAR, FAR, ZERO)),
@@ -145,6 +150,7 @@ ROWS = [
             Edge((ZERO, ZERO, ZERO)),
             Edge((np.ones(CHANNELS), ZERO, ZERO), {"margin": 0.25}),
             Edge((-np.ones(CHANNELS), FAR, ZERO), {"margin": 0.25}),
+            Edge((NOTHING, NOTHING, NOTHING)),
         ],
         refuses=[
             Refusal("margin must be in (0, 1)", (jnp.zeros(2),) * 3, {"margin": 0.0}),
@@ -159,6 +165,12 @@ ROWS = [
         oracle=None,
         exempt=NOT_A_FORMULA,
         laws=[draw_and_density_agree],
+        edges=[
+            Edge((ZERO, ZERO, RAW_KEY)),
+            Edge((FAR, ZERO, RAW_KEY)),
+            Edge((-FAR, np.full(CHANNELS, -20.0), RAW_KEY)),
+            Edge((NOTHING, NOTHING, RAW_KEY)),
+        ],
         refuses=[Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0)))],
         **LOOSE,
     ),
@@ -167,6 +179,7 @@ ROWS = [
         sample=st.tuples(VALUE, LOG_STD),
         oracle=entropy_by_quadrature,
         laws=[mirrored_and_bounded],
+        refuses=[Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2))))],
         edges=[
             Edge((ZERO, ZERO)),
             Edge((ZERO, np.full(CHANNELS, -10.0))),
@@ -181,6 +194,7 @@ ROWS = [
         sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
         oracle=kl_of_the_latents,
         laws=[mirrored_divergence],
+        refuses=[Refusal("means must have one shape", (*[jnp.ones(2)] * 2, *[jnp.ones(3)] * 2))],
         edges=[Edge((ZERO, ZERO, ZERO, ZERO))],
         **LOOSE,
     ),

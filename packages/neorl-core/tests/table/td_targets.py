@@ -86,7 +86,10 @@ ROWS = [
         options=DISCOUNTS,
         oracle=clipped_double_by_cases,
         laws=[order_of_members_is_free, equal_members_are_one],
-        edges=[Edge((np.zeros(3), np.zeros((2, 3)), ENDED), {"discount": 1.0})],
+        edges=[
+            Edge((np.zeros(3), np.zeros((2, 3)), ENDED), {"discount": 1.0}),
+            Edge((np.zeros(0), np.zeros((2, 0)), np.zeros(0, bool)), {"discount": 1.0}),
+        ],
         refuses=[
             Refusal("first axis", (jnp.ones(3), jnp.ones(3), ENDED), {"discount": 0.5}),
             Refusal("first axis", (jnp.ones(3), jnp.ones((0, 3)), ENDED), {"discount": 0.5}),
