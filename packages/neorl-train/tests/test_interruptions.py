@@ -137,12 +137,14 @@ def test_killed_at_twenty_moments(folder, straight):
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
     inside = 0
     for kill in range(KILLS):
-        shutil.rmtree(run / "unrelated", ignore_errors=True)
-        for left in run.glob("checkpoints/*/*.orbax-checkpoint-tmp"):
-            shutil.rmtree(left)
-        begun = _size(run / "metrics.jsonl")
+        begun, in_a_write = _size(run / "metrics.jsonl"), kill % 2 == 1
+        if in_a_write:
+            # What the kill before left would look like a write; the other half of the resumes
+            # meets what a killed write leaves.
+            for left in run.glob("checkpoints/*/*.orbax-checkpoint-tmp"):
+                shutil.rmtree(left)
         process = _start(folder, *words)
-        if kill % 2:
+        if in_a_write:
             _wait_for(process, lambda: _writing(run))
             time.sleep(rng.choice([0.0, 0.004, 0.02]))
         else:
@@ -151,10 +153,10 @@ def test_killed_at_twenty_moments(folder, straight):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "the run ended before it was killed"
-        inside += _writing(run)
+        inside += in_a_write and _writing(run)
         words = ["resume", str(run), "--quiet"]
     _finish(_start(folder, *words))
-    assert 4 <= inside <= KILLS - 4, f"{inside} of {KILLS} kills fell into a write"
+    assert inside >= 4, f"{inside} of {KILLS} kills fell into a write"
     assert _result(run) == straight
 
 
