@@ -11,6 +11,7 @@ import pytest
 from neorl_agents import load_policy, save_policy
 from neorl_core import ConstantPolicy
 from neorl_deploy import DeployError, ExportOptions, export_run, read_bundle
+from neorl_deploy._cli import main
 from neorl_deploy._export import prove_parity
 from neorl_deploy._run import log_of, newest_bundle, newest_run
 
@@ -156,6 +157,17 @@ sys.exit(main(["export", {str(run_directory)!r}]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "nothing was left behind" in done.stderr
+    assert sorted(run_directory.rglob("*")) == before
+
+
+def test_ctrl_c_leaves_nothing_behind(run_directory, monkeypatch, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("neorl_deploy._export.prove_parity", stopped)
+    before = sorted(run_directory.rglob("*"))
+    assert main(["export", str(run_directory)]) == 130
+    assert capsys.readouterr().err == "neorl-deploy: stopped; nothing was left behind\n"
     assert sorted(run_directory.rglob("*")) == before
 
 
