@@ -5,12 +5,12 @@ Usage:
     python tools/mutation.py --report           print the committed result
     python tools/mutation.py --show returns     print the survivors of a group, as differences
 
-mutmut changes one operator, number or argument of neorl-core at a time, and only the tests that
-reach the changed function run, with Hypothesis' ``mutation`` profile. Workers fork from a server
-that has imported JAX and never used it: forking a process in which JAX has threads dead-locks.
-The result, ``tools/mutants/results.json``, names every survivor. ``tools/mutants/equivalent.toml``
-lists the mutants that no test can kill, each with the reason; the score leaves them out. The
-target is 90 %. It takes about two seconds a mutant and core, so it is not part of ``.ci/run``.
+mutmut changes one operator, number or argument of neorl-core at a time and tells which tests reach
+the changed function; those run, with Hypothesis' ``mutation`` profile, in processes that live on
+from mutant to mutant (``tools/mutants/worker.py``). The result, ``tools/mutants/results.json``,
+names every survivor. ``tools/mutants/equivalent.toml`` lists the mutants that no test can kill,
+each with the reason; the score leaves them out. The target is 90 %. It takes about two seconds a
+mutant and core, so it is not part of ``.ci/run``; an interrupted group goes on with ``--resume``.
 
 Needs ``mutmut==3.8.1`` beside ``neorl-core[testing]``.
 """
@@ -21,6 +21,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,7 @@ CORE = ROOT / "packages" / "neorl-core"
 RECORDS = ROOT / "tools" / "mutants"
 WORK = ROOT / ".cache" / "mutation"
 TARGET = 0.9
+STATUSES = "statuses.jsonl"
 
 
 class Group(NamedTuple):
@@ -153,13 +155,8 @@ SETTINGS = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = {modules}
-process_isolation = "forkserver"
-forkserver_warmup = "import"
-preload_modules_file = "preload.txt"
 track_dependencies = false
 use_git_change_detection = false
-timeout_multiplier = 8.0
-timeout_constant = 60.0
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
     "-k", "not the_table and not named"]
 pytest_add_cli_args_test_selection = {tests}
@@ -168,7 +165,11 @@ pytest_add_cli_args_test_selection = {tests}
 addopts = "--import-mode=importlib"
 markers = ["slow: takes more than a few seconds"]
 """
-PRELOAD = ["jax", "jax.numpy", "jaxtyping", "numpy", "hypothesis.extra.numpy", "scipy.stats"]
+PATIENCE = (60.0, 10.0)
+"""Seconds that any mutant gets, and how often the time that its tests took before."""
+LIFETIME = 100
+"""Mutants that one process tries before it makes way for a new one."""
+CODES = {0: "survived", 1: "killed", 3: "killed"}
 
 
 def prepare(group: str) -> Path:
@@ -185,39 +186,133 @@ def prepare(group: str) -> Path:
         modules=json.dumps(files), tests=json.dumps([f"tests/{name}.py" for name in tests])
     )
     (folder / "pyproject.toml").write_text(settings)
-    (folder / "preload.txt").write_text("\n".join(PRELOAD))
+    mutmut(folder, "run", "none")
     return folder
 
 
-def mutmut(folder: Path, *arguments: str, capture: bool = False) -> str:
-    """Runs mutmut in ``folder``; what it prints is returned, or written to ``mutmut.log``."""
-    environment = {
+def variables() -> dict[str, str]:
+    """The environment of everything that runs tests."""
+    return {
         **os.environ,
         "NEORL_HYPOTHESIS_PROFILE": "mutation",
         "JAX_COMPILATION_CACHE_DIR": str(WORK / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": "src",
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0",
     }
+
+
+def mutmut(folder: Path, *arguments: str) -> str:
+    """What mutmut prints. ``run none`` makes the mutants, and times the tests of each function."""
     command = [sys.executable, "-m", "mutmut", *arguments]
-    if capture:
-        done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
-        return done.stdout
-    with (folder / "mutmut.log").open("w") as log:
-        subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=True)
-    return ""
+    done = subprocess.run(command, cwd=folder, env=variables(), text=True, capture_output=True)
+    if done.returncode and "nothing matches" not in done.stderr:
+        raise RuntimeError(f"mutmut {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def work(folder: Path) -> dict[str, tuple[float, list[str]]]:
+    """For every mutant the seconds that its tests took before, and the tests, fastest first."""
+    place = folder / "mutants"
+    seen = json.loads((place / "mutmut-stats.json").read_text())
+    found = {}
+    for file in sorted(place.rglob("*.meta")):
+        for name in json.loads(file.read_text())["exit_code_by_key"]:
+            tests = seen["tests_by_mangled_function_name"].get(name.partition("__mutmut_")[0], [])
+            seconds = seen["duration_by_test"]
+            tests = sorted(tests, key=lambda test: seconds[test])
+            found[name] = sum(seconds[test] for test in tests), tests
+    return dict(sorted(found.items(), key=lambda pair: pair[1][0]))
+
+
+class Worker:
+    """One process that runs the tests of one mutant after another."""
+
+    def __init__(self, folder: Path, tests: list[str]) -> None:
+        command = [sys.executable, str(RECORDS / "worker.py"), *tests]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, cwd=folder / "mutants", env=variables(), stdin=pipe, stdout=pipe, text=True
+        )
+        self.tried, self.late = 0, False
+        self.answer(PATIENCE[0] * 5)
+
+    def answer(self, seconds: float) -> str:
+        """The next line, or nothing if the process died or was killed for being late."""
+        alarm = threading.Timer(seconds, self.kill)
+        alarm.start()
+        line = self.process.stdout.readline()
+        alarm.cancel()
+        return line.strip()
+
+    def kill(self) -> None:
+        """Ends the process in the middle of a mutant."""
+        self.late = True
+        self.process.kill()
+
+    def judge(self, mutant: str, tests: list[str], seconds: float) -> str:
+        """What became of one mutant."""
+        self.tried += 1
+        self.process.stdin.write(json.dumps([mutant, *tests]) + "\n")
+        self.process.stdin.flush()
+        line = self.answer(PATIENCE[0] + PATIENCE[1] * seconds)
+        if line:
+            return CODES.get(int(line), f"exit code {line}")
+        return "timeout" if self.late else "crashed"
+
+    @property
+    def worn(self) -> bool:
+        """Whether it is time for a new process."""
+        return self.tried >= LIFETIME or self.process.poll() is not None
+
+
+def execute(folder: Path, workers: int) -> None:
+    """Judges every mutant that has no status yet, and prints how far it is."""
+    todo, done = work(folder), statuses(folder)
+    tests = sorted({test.partition("::")[0] for _, names in todo.values() for test in names})
+    queue = [name for name in reversed(todo) if name not in done]
+    lock, record = threading.Lock(), (folder / STATUSES).open("a")
+
+    def serve() -> None:
+        worker = None
+        while queue:
+            with lock:
+                name = queue.pop() if queue else ""
+            seconds, names = todo.get(name, (0, []))
+            if not names:
+                status = "no tests"
+            else:
+                if worker is None or worker.worn:
+                    worker = Worker(folder, tests)
+                status = worker.judge(name, names, seconds)
+            with lock:
+                done[name] = status
+                record.write(json.dumps([name, status]) + "\n")
+                record.flush()
+                killed = sum(one == "killed" for one in done.values())
+                print(f"\r{folder.name}: {len(done)} of {len(todo)}, {killed} killed", end="")
+                sys.stdout.flush()
+        if worker is not None:
+            worker.process.kill()
+
+    threads = [threading.Thread(target=serve) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print()
 
 
 def statuses(folder: Path) -> dict[str, str]:
-    """Mutant name to what became of it."""
-    lines = mutmut(folder, "results", "--all", "true", capture=True).splitlines()
-    pairs = [line.strip().rsplit(": ", 1) for line in lines if "__mutmut_" in line]
-    return {name: status for name, status in pairs}
+    """Mutant name to what became of it, so far."""
+    file = folder / STATUSES
+    return dict(map(json.loads, file.read_text().splitlines())) if file.exists() else {}
 
 
 def changed_lines(folder: Path, mutant: str) -> str:
     """What the mutant changes: the removed and the added lines, without file names."""
-    difference = mutmut(folder, "show", mutant, capture=True).splitlines()
+    difference = mutmut(folder, "show", mutant).splitlines()
     marks = [line for line in difference if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     return "\n".join(" ".join([line[0], line[1:].strip()]) for line in marks)
 
@@ -278,6 +373,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", action="store_true", help="print the committed result only")
     parser.add_argument("--show", action="store_true", help="print the survivors of the groups")
     parser.add_argument("--again", action="store_true", help="judge the last run again")
+    parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at once")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.groups) - set(GROUPS))
@@ -288,9 +384,10 @@ def main(arguments: list[str] | None = None) -> int:
     results = json.loads(record.read_text()) if record.exists() else {}
     if not (options.report or options.show):
         for group in groups:
-            folder = WORK / group if options.again else prepare(group)
+            kept = (WORK / group / STATUSES).exists() and (options.again or options.resume)
+            folder = WORK / group if kept else prepare(group)
             if not options.again:
-                mutmut(folder, "run", "--max-children", str(options.workers))
+                execute(folder, options.workers)
             results[group] = result_of(group, folder)
             record.write_text(
                 json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
