@@ -10,25 +10,28 @@ from neorl_core.testing import shared_data
 pytestmark = pytest.mark.slow
 
 FILES = {
-    "DMSD": "DMSD-high-100000-train.npz",
-    "Simglucose": "Simglucose-high-100000-train.npz",
+    "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes"),
+    "Simglucose": ("Simglucose-high-100000-train.npz", "100257 rows of 280 episodes"),
 }
+OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> None:
-    log = shared_data("neorl2", FILES[name])
+    file, size = FILES[name]
+    log = shared_data("neorl2", file)
     printed = command("neorl-train", "run", f"--data.source={log}", *small, cwd=tmp_path).stdout
     run = tmp_path / "runs" / "0001"
     verdict = json.loads((run / "verdict.json").read_text())
     assert verdict["verdict"] == "cannot tell"
     assert "simulator" in verdict["reason"]
     assert "cannot tell" in printed.lower()
-    page = (run / "report.html").read_text(encoding="utf-8")
-    assert "NeoRL" in page  # the attribution
+    assert OWNER in printed
+    assert OWNER in (run / "report.html").read_text(encoding="utf-8")
     command("neorl-deploy", "export", cwd=tmp_path)
     replayed = command("neorl-deploy", "replay", cwd=tmp_path).stdout
-    assert "100" in replayed
+    assert size in replayed
+    assert OWNER in replayed
     refused = command(
         "neorl-deploy", "export", "--require-deploy", "--out=gated.bundle", cwd=tmp_path, code=3
     )

@@ -145,7 +145,9 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     record = _read(run, "run.json")["dataset"]
     assert record["file"] == str(path)
     assert record["rows"] == read_dataset(path).n_rows
-    assert "CANNOT TELL" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "CANNOT TELL" in said
+    assert "data: NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0" in said
 
 
 def _columns(path, **changes):

@@ -48,8 +48,10 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
     console.print(_table(evaluation, wide=wide))
     explained, _ = legend(evaluation.tables.environment)
-    if explained:
-        console.print(explained, markup=False, soft_wrap=True)
+    owner = evaluation.source.attribution
+    for note in (explained, f"data: {owner}" if owner else ""):
+        if note:
+            console.print(note, markup=False, soft_wrap=True)
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
