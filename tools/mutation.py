@@ -37,119 +37,16 @@ STATUSES = "statuses.jsonl"
 class Group(NamedTuple):
     """Modules that are changed, and what is to notice: files of the table and of tests."""
 
-    modules: tuple[str, ...]
-    table: tuple[str, ...]
-    tests: tuple[str, ...] = ()
+    modules: list[str]
+    table: list[str]
+    tests: list[str]
 
 
-GROUPS = {
-    "returns": Group(
-        ("_discounted", "_lambda_returns", "_n_step", "_recurrence", "_time_series"),
-        ("returns",),
-    ),
-    "targets": Group(
-        ("_double_td", "_regularised_td", "_safety_targets", "_td", "_pid_multiplier"),
-        ("cost_targets", "multiplier", "td_targets"),
-        ("test_golden_rules",),
-    ),
-    "losses": Group(
-        (
-            "_cql",
-            "_edac",
-            "_expectile",
-            "_gaussian_nll",
-            "_gumbel",
-            "_policy_losses",
-            "_regression",
-        ),
-        ("conservative", "expectile", "likelihoods", "policy_losses", "regression"),
-    ),
-    "policy regression": Group(
-        ("_advantage_weights", "_masked_mean", "_penalty", "_polyak", "_td3_bc"),
-        ("masked_mean", "policy_regression"),
-        ("test_golden_rules",),
-    ),
-    "distributions": Group(
-        ("_categorical", "_diagonal_gaussian", "_tanh_gaussian"),
-        ("categorical", "diagonal_gaussian", "tanh_gaussian"),
-        ("test_distributions",),
-    ),
-    "feedback": Group(
-        ("_pid", "_limits", "_feedback_policies", "_simple_policies", "_scaling"),
-        ("feedback",),
-        ("test_pid", "test_channels"),
-    ),
-    "statistics": Group(
-        (
-            "_bootstrap",
-            "_intervals",
-            "_moments",
-            "_multiple_tests",
-            "_normalised_score",
-            "_paired_tests",
-            "_proportions",
-            "_quantile_functions",
-            "_ranks",
-            "_score_aggregates",
-        ),
-        (
-            "bootstrap",
-            "intervals",
-            "moments",
-            "paired_tests",
-            "quantile_functions",
-            "ranks",
-            "score_aggregates",
-        ),
-        ("test_statistics",),
-    ),
-    "sampling": Group(
-        (
-            "_episode_rows",
-            "_history",
-            "_permutation",
-            "_priority_tree",
-            "_ring_buffer",
-            "_sampling",
-        ),
-        ("replay", "sampling"),
-        ("test_replay", "test_sampling"),
-    ),
-    "estimators": Group(
-        ("_doubly_robust", "_importance_sampling", "_magic", "_marginalised", "_simplex"),
-        ("off_policy",),
-        ("test_off_policy",),
-    ),
-    "bounds": Group(
-        ("_concentration", "_conformal", "_tail_risk"),
-        ("bounds",),
-        ("test_conformal", "test_off_policy"),
-    ),
-    "linear control": Group(
-        (
-            "_identification",
-            "_linear_checks",
-            "_riccati",
-            "_stability",
-            "_zero_order_hold",
-        ),
-        ("linear_systems",),
-        ("test_control",),
-    ),
-    "graphs": Group(("_graphs", "_message_passing"), ("graphs",), ("test_graphs",)),
-    "aggregation": Group(
-        (
-            "_client_updates",
-            "_coordinate_rules",
-            "_gossip",
-            "_krum",
-            "_private_mean",
-            "_robust_centres",
-        ),
-        ("aggregation",),
-        ("test_aggregation", "test_gossip"),
-    ),
-}
+def groups() -> dict[str, Group]:
+    """The groups of ``tools/mutants/groups.toml`` by name."""
+    listed = tomllib.loads((RECORDS / "groups.toml").read_text())
+    return {name: Group(**row) for name, row in listed.items()}
+
 
 SETTINGS = """
 [tool.mutmut]
@@ -174,7 +71,7 @@ CODES = {0: "survived", 1: "killed", 3: "killed"}
 
 def prepare(group: str) -> Path:
     """A copy of the package with mutmut's settings for one group."""
-    chosen, folder = GROUPS[group], WORK / group
+    chosen, folder = groups()[group], WORK / group
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CORE / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests" / "table").mkdir(parents=True)
@@ -368,22 +265,23 @@ def show(survivors: list[dict]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs groups and updates the record; exit code 1 if a group misses the target."""
+    known = groups()
     parser = argparse.ArgumentParser(description="Count how often the tests notice broken code.")
-    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(GROUPS)}; all by default")
+    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(known)}; all by default")
     parser.add_argument("--report", action="store_true", help="print the committed result only")
     parser.add_argument("--show", action="store_true", help="print the survivors of the groups")
     parser.add_argument("--again", action="store_true", help="judge the last run again")
     parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at once")
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.groups) - set(GROUPS))
+    unknown = sorted(set(options.groups) - set(known))
     if unknown:
-        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
-    groups = options.groups or list(GROUPS)
+        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(known)}")
+    chosen = options.groups or list(known)
     record = RECORDS / "results.json"
     results = json.loads(record.read_text()) if record.exists() else {}
     if not (options.report or options.show):
-        for group in groups:
+        for group in chosen:
             kept = (WORK / group / STATUSES).exists() and (options.again or options.resume)
             folder = WORK / group if kept else prepare(group)
             if not options.again:
@@ -393,7 +291,7 @@ def main(arguments: list[str] | None = None) -> int:
                 json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
             )
     if options.show:
-        show([entry for group in groups for entry in results[group]["survivors"]])
+        show([entry for group in chosen for entry in results[group]["survivors"]])
     return 0 if report(results) else 1
 
 

@@ -106,7 +106,7 @@ def summary(rounds: Sequence[float]) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What the figures hang on."""
-    packages = ("jax", "jaxlib", "optax", "numpy", "orbax-checkpoint", "mlflow-skinny")
+    packages = ("jax", "jaxlib", "numpy", "orbax-checkpoint", "mlflow-skinny")
     return {
         "cores": len(os.sched_getaffinity(0)),
         "load_at_end": os.getloadavg()[0],

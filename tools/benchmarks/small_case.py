@@ -233,7 +233,7 @@ def _summary(rounds: dict[str, list[float]], core: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load_at_end": os.getloadavg()[0],
         "python": platform.python_version(),
-        "versions": {p: importlib.metadata.version(p) for p in ("jax", "jaxlib", "optax", "numpy")},
+        "versions": {p: importlib.metadata.version(p) for p in ("jax", "jaxlib", "numpy")},
         "contenders": contenders,
     }
 

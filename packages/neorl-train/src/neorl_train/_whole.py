@@ -7,6 +7,7 @@ from neorl_safety import constraints_from_dict
 from neorl_train._artefacts import CONSTRAINTS
 from neorl_train._errors import BadInputError
 from neorl_train._evaluate_files import read_evaluation, read_verdict
+from neorl_train._records import read_records
 from neorl_train._run_directory import RunDirectory
 
 REPORT, LAST_TAG = "report.html", "</html>"
@@ -19,8 +20,8 @@ def is_whole(run: RunDirectory) -> bool:
         run: Its directory.
 
     Returns:
-        False where it did not finish, or a policy, the constraints, the evaluation, the verdict
-        or the report is missing, damaged, or another than the record says.
+        False where it did not finish, or a policy, the constraints, the evaluation, the verdict,
+        the metrics or the report is missing, damaged, or another than the record says.
     """
     record = run.record()
     if record["status"] != "finished":
@@ -35,6 +36,8 @@ def is_whole(run: RunDirectory) -> bool:
                 path = run.policy(name, seed)
                 if load_policy(path).digest != record.get("policies", {}).get(path.name):
                     return False
+        for _line in read_records(run.metrics):
+            pass
         report = (run.path / REPORT).read_text(encoding="utf-8")
     except (BadInputError, ArtefactError, OSError, ValueError):
         return False
