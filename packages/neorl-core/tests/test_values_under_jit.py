@@ -1,4 +1,4 @@
-"""Shares outside their range, known only while the program runs: NaN, and never a silent clip.
+"""Values outside their range, known only while the program runs: NaN, and never a silent clip.
 
 Where they are known before tracing they are refused; ``refuses`` in the table tests that.
 """
@@ -24,6 +24,9 @@ ACTIONS = jnp.ones((5, 1))
 COUNTS = jnp.asarray([0.0, 1.0, 3.0])
 STATE = core.pid_multiplier_init(jnp.asarray(1.0), delay=1)
 SHARES = jnp.full(5, 0.5)
+COLUMN = SERIES[:, None]
+COLUMNS = (COLUMN, COLUMN[::-1] ** 2, COLUMN + 1, FLAGS, FLAGS)
+RING = core.pad_graph(COLUMN[:3], [0, 1, 2], [1, 2, 0], node_count=4, edge_count=5)
 
 
 def limits(function, *args, **options):
@@ -41,7 +44,8 @@ def of_magic(trajectories, **options):
 
 def multiplier(**options):
     one = jnp.asarray(1.0)
-    return core.pid_multiplier_step(STATE, one, one, kp=1.0, ki=1.0, kd=1.0, **options)[1]
+    gains = {"kp": 1.0, "ki": 1.0, "kd": 1.0, **options}
+    return core.pid_multiplier_step(STATE, one, one, **gains)[1]
 
 
 def of_levels(*, level):
@@ -164,3 +168,152 @@ def test_half_open_ranges_leave_out_their_open_end():
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def state_of_multiplier(*, ki):
+    one = jnp.asarray(1.0)
+    return core.pid_multiplier_step(STATE, one, one, kp=0.0, ki=ki, kd=0.0)[0].integral
+
+
+def mean(updates, **options):
+    return core.private_mean(updates, KEY, **{"limit": 1.0, "noise": 1.0, **options}).value
+
+
+def centre(*, radius):
+    return core.centred_clipping({"a": COLUMN, "b": SERIES}, FIRST, radius=radius).value
+
+
+def identified(**options):
+    model = core.identify_linear(*COLUMNS, **options)
+    return model.a, model.b, model.offset, model.residual
+
+
+def at_an_end(*, weight):
+    return core.regularised_td_target(
+        SERIES, PAIR, ACTIONS, 0 * ACTIONS, ~FLAGS, FLAGS, discount=0.5, weight=weight
+    )
+
+
+def scaled(**options):
+    return core.standardiser(SERIES, **{"std": SERIES, **options}).scale
+
+
+def of_clients(*, weight):
+    return core.weighted_mean(SERIES, jnp.ones(5).at[1].set(weight)).value
+
+
+def convolved(*, weight):
+    weights = jnp.full(5, weight).at[3:].set(-1.0)  # Padding may hold anything.
+    return core.graph_convolution(RING, weights)[:3]
+
+
+def priced(*, price):
+    return core.penalised_reward(SERIES, PAIR.T, jnp.ones(2).at[1].set(price))
+
+
+def of_masked_rows(**options):
+    return core.gumbel_loss(SERIES, -SERIES, FLAGS.at[0].set(True), **options)
+
+
+FIRST = {"a": COLUMN[0], "b": SERIES[0]}
+POSITIVE = {
+    "gumbel_loss": (of_masked_rows, "temperature", (), {}),
+    "gumbel_loss, ceiling": (of_masked_rows, "ceiling", (), {"temperature": 1.0}),
+    "cql_regulariser": (core.cql_regulariser, "temperature", (SERIES, PAIR.T), {}),
+    "cql_regulariser, corrected": (
+        core.cql_regulariser, "temperature", (SERIES, PAIR.T, PAIR.T), {},
+    ),
+    "advantage_weights": (core.advantage_weights, "ceiling", (SERIES - 3,), {"temperature": 1.0}),
+    "scaled_advantage": (core.scaled_advantage, "epsilon", (SERIES,), {}),
+    "huber_loss": (core.huber_loss, "threshold", (SERIES, -SERIES), {}),
+    "quantile_huber_loss": (
+        core.quantile_huber_loss, "threshold", (SERIES, -SERIES, SHARES), {},
+    ),
+    "ppo_clipped_loss": (core.ppo_clipped_loss, "clip", (SERIES, SERIES, SERIES - 3), {}),
+    "pid_multiplier_step, integral_ceiling": (multiplier, "integral_ceiling", (), {}),
+    "pid_multiplier_step, ceiling": (multiplier, "ceiling", (), {}),
+    "priority_weights": (core.priority_weights, "size", (SHARES,), {"exponent": 0.5}),
+    "priority_weights, exponent 0": (core.priority_weights, "size", (SHARES,), {"exponent": 0.0}),
+    "standardiser": (scaled, "epsilon", (), {}),
+    "hcope_lower_bound": (core.hcope_lower_bound, "threshold", (SERIES,), {}),
+    "beta_quantile": (core.beta_quantile, "a", (SHARES,), {"b": 2 * SHARES}),
+    "beta_quantile, b": (core.beta_quantile, "b", (SHARES,), {"a": 2 * SHARES}),
+    "student_quantile": (core.student_quantile, "degrees", (SHARES,), {}),
+    "limit_rate": (core.limit_rate, "dt", (SERIES, SERIES, SERIES), {}),
+    "zero_order_hold": (core.zero_order_hold, "dt", (-jnp.eye(2), jnp.ones((2, 1))), {}),
+    "clip_update, short": (core.clip_update, "limit", (FIRST,), {}),
+    "clip_update, long": (core.clip_update, "limit", (SERIES,), {}),
+    "private_mean": (mean, "limit", (PAIR,), {}),
+    "centred_clipping": (centre, "radius", (), {}),
+}  # fmt: skip
+OR_ZERO = {
+    "advantage_weights": (core.advantage_weights, "temperature", (SERIES - 3,), {}),
+    "pid_multiplier_step, kp": (multiplier, "kp", (), {}),
+    "pid_multiplier_step, ki": (multiplier, "ki", (), {}),
+    "pid_multiplier_step, ki in the state": (state_of_multiplier, "ki", (), {}),
+    "pid_multiplier_step, kd": (multiplier, "kd", (), {}),
+    "standardiser": (scaled, "std", (), {}),
+    "limit_rate": (core.limit_rate, "rate", (SERIES, SERIES), {"dt": 1.0}),
+    "regularised_td_target": (at_an_end, "weight", (), {}),
+    "td3_bc_policy_loss": (core.td3_bc_policy_loss, "alpha", (SERIES, ACTIONS, ACTIONS), {}),
+    "td3_bc_policy_loss of zeros": (
+        core.td3_bc_policy_loss, "alpha", (0 * SERIES, ACTIONS, ACTIONS), {},
+    ),
+    "private_mean": (mean, "noise", (PAIR,), {}),
+    "step_cost_limit": (core.step_cost_limit, "limit", (), {"horizon": 9}),
+    "discounted_cost_limit": (
+        core.discounted_cost_limit, "limit", (), {"horizon": 9, "discount": 0.5},
+    ),
+    "identify_linear": (identified, "ridge", (), {}),
+    "delay_residuals": (core.delay_residuals, "ridge", COLUMNS, {"longest": 1}),
+    "penalised_reward": (priced, "price", (), {}),
+    "weighted_mean": (of_clients, "weight", (), {}),
+    "graph_convolution": (convolved, "weight", (), {}),
+}  # fmt: skip
+ARRAYS = {("standardiser", "std"), ("limit_rate", "rate")}
+MAY_BE_INFINITE = {("limit_rate", "rate")}
+POSITIVE_CASES = {name: (False, case) for name, case in POSITIVE.items()} | {
+    f"{name} or zero": (True, case) for name, case in OR_ZERO.items()
+}
+
+
+@pytest.mark.parametrize("name", POSITIVE_CASES)
+def test_a_traced_number_outside_its_range_gives_nan(name):
+    or_zero, (function, option, args, rest) = POSITIVE_CASES[name]
+    kind = (name.removesuffix(" or zero"), option)
+
+    @jax.jit
+    def call(number):
+        number = jnp.full(5, number) if kind in ARRAYS else number
+        return function(*args, **rest, **{option: number})
+
+    outside = [-1.0, np.nan] + [0.0] * (not or_zero) + [np.inf] * (kind not in MAY_BE_INFINITE)
+    for number in outside:
+        for leaf in jax.tree.leaves(call(number)):
+            assert np.isnan(leaf).all(), number
+    for number in [1.0] + [0.0] * or_zero:
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(call(number)))
+
+
+def test_ends_that_cross_only_while_the_program_runs_give_nan():
+    box = jax.jit(core.project_box)(jnp.zeros(3), jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3))
+    assert np.isnan(box).tolist() == [False, True, False]
+    clamp = jax.jit(core.soft_clamp)
+    assert np.isnan(clamp(SERIES, 1.0, -1.0)).all()
+    assert np.isnan(clamp(SERIES, 1.0, 1.0)).all()
+    assert np.isfinite(clamp(SERIES, -1.0, 1.0)).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
+def test_a_traced_value_keeps_the_dtype_and_the_gradient(dtype):
+    """What judges the value neither widens the result nor puts NaN into its slope."""
+    data = SERIES.astype(dtype)
+
+    def loss(threshold):
+        return jnp.sum(core.huber_loss(data, -data, threshold=threshold))
+
+    value, slope = jax.jit(jax.value_and_grad(loss))(jnp.asarray(3.0, dtype))
+    assert value.dtype == slope.dtype == dtype
+    # d(t |d| - t^2 / 2) = |d| - t beyond it, 0 before: |d| is 2, 4, 6, 8, 10.
+    assert float(slope) == 16.0
+    assert jax.jit(loss)(3.0).dtype == jax.jit(loss)(3).dtype == dtype

@@ -18,9 +18,9 @@ def advantage_weights(
 
     Args:
         advantage: Any shape.
-        temperature: Inverse temperature, not negative; 0 gives plain regression. Not checked
-            under ``jit``.
-        ceiling: Largest weight, positive. Not checked under ``jit``.
+        temperature: Inverse temperature, not negative; 0 gives plain regression. NaN results
+            under ``jit`` where it is negative.
+        ceiling: Largest weight, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The weights, same shape, without gradient. Finite for every advantage that is not NaN.
@@ -37,8 +37,8 @@ def advantage_weights(
     Source: Peng et al., Advantage-weighted regression, arXiv 1910.00177; the ceiling as in
     implicit Q-learning, arXiv 2110.06169.
     """
-    require_positive("temperature", temperature, or_zero=True)
-    require_positive("ceiling", ceiling)
+    temperature = require_positive("temperature", temperature, or_zero=True)
+    ceiling = require_positive("ceiling", ceiling)
     exponent = jnp.minimum(temperature * advantage, jnp.log(ceiling))
     weights = jnp.minimum(jnp.exp(exponent), ceiling).astype(jnp.asarray(advantage).dtype)
     return jax.lax.stop_gradient(weights)
@@ -58,7 +58,8 @@ def scaled_advantage(
     Args:
         advantage: One batch.
         mask: Rows that count; all where ``None``.
-        epsilon: Floor of the standard deviation.
+        epsilon: Floor of the standard deviation, positive; NaN results under ``jit`` where it
+            is not.
 
     Returns:
         The scaled advantage, same shape, zero where ``mask`` is false. No gradient through the
@@ -67,7 +68,7 @@ def scaled_advantage(
     Raises:
         ValueError: If the shapes differ, or ``epsilon`` is not positive.
     """
-    require_positive("epsilon", epsilon)
+    epsilon = require_positive("epsilon", epsilon)
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
     counted = advantage if mask is None else jnp.where(mask, advantage, 0)

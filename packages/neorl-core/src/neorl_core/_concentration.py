@@ -106,7 +106,7 @@ def hcope_lower_bound(
     Args:
         samples: Importance-weighted returns, independent, two or more, none negative: shift the
             rewards so that returns start at zero.
-        threshold: ``c``, positive.
+        threshold: ``c``, positive; NaN under ``jit`` where it is not.
         delta: Chance that the mean is lower, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
@@ -126,7 +126,7 @@ def hcope_lower_bound(
     theorem 1 with one threshold.
     """
     samples = _not_negative(samples)
-    require_positive("threshold", threshold)
+    threshold = require_positive("threshold", threshold)
     delta = require_probability("delta", delta)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
     width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)

@@ -18,7 +18,7 @@ from neorl_core._client_updates import (
     still_faulty,
     usable,
 )
-from neorl_core._require import floats
+from neorl_core._require import floats, require_positive
 
 
 def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) -> Aggregate:
@@ -28,14 +28,15 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        weights: One a client, not negative, for example its number of rows; equal if ``None``.
+        weights: One a client, not negative, for example its number of rows; equal if ``None``. NaN
+            results under ``jit`` where one is negative.
 
     Returns:
         The mean over the clients with finite numbers, in each leaf's dtype.
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number, or ``weights`` has
-            another length.
+            another length or a known one is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,6 +51,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
     weights = jnp.ones(clients) if weights is None else floats(weights)
     if weights.shape != (clients,):
         raise ValueError(f"weights must have shape ({clients},), got {weights.shape}")
+    weights = require_positive("weights", weights, or_zero=True)
     kept = usable(updates)
     return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, weights, 0)), kept)
 

@@ -27,7 +27,7 @@ def cql_regulariser(
         q_samples: Its values of sampled actions, along a last axis.
         log_density: Log-density of each sample under what it was drawn from (``-act log 2`` for
             uniform actions in [-1, 1]); no gradient passes through it.
-        temperature: Positive.
+        temperature: Positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The term of every state, to be multiplied by a weight.
@@ -51,7 +51,7 @@ def cql_regulariser(
             "q_samples must have the shape of q_data and a last axis of samples, got "
             f"{q_samples.shape} for {q_data.shape}"
         )
-    require_positive("temperature", temperature)
+    temperature = require_positive("temperature", temperature)
     scale = like(temperature, q_data)
     if log_density is None:
         scores = jnp.concatenate([q_samples, q_data[..., None]], axis=-1)

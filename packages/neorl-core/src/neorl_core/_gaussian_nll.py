@@ -30,7 +30,7 @@ def soft_clamp(
 
     Returns:
         Same shape as ``x``, above ``low``; the upper end is exceeded by less than
-        ``softplus(low - high)``.
+        ``softplus(low - high)``. NaN under ``jit`` where the ends are not in order.
 
     Raises:
         ValueError: If concrete ends do not satisfy ``low < high``.
@@ -48,7 +48,10 @@ def soft_clamp(
     x = floats(x)
     below, above = like(low, x), like(high, x)
     upper = above - jax.nn.softplus(above - x)
-    return below + jax.nn.softplus(upper - below)
+    clamped = below + jax.nn.softplus(upper - below)
+    if known((low, high)):
+        return clamped
+    return jnp.where(jnp.asarray(low) < jnp.asarray(high), clamped, jnp.nan)
 
 
 def gaussian_nll(

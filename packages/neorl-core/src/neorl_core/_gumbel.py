@@ -30,14 +30,17 @@ def gumbel_loss(
         mask: Rows that count; all where ``None``. The others do not enter ``m`` and have loss
             zero.
         temperature: In units of the target, positive; the smaller, the nearer to the maximum.
-        ceiling: Largest exponent; beyond it a row has no gradient.
+            NaN results under ``jit`` where it is not positive.
+        ceiling: Largest exponent, positive; beyond it a row has no gradient. NaN results under
+            ``jit`` where it is not.
 
     Returns:
         The loss of every row. The scale ``exp(-m)`` depends on the batch: it acts like a step
         size that adapts, and losses of two batches do not compare.
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``temperature`` is not positive.
+        ValueError: If the shapes differ, or a concrete ``temperature`` or ``ceiling`` is not
+            positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,7 +51,8 @@ def gumbel_loss(
     as in the authors' code.
     """
     require_same_shape("target", target, "prediction", prediction)
-    require_positive("temperature", temperature)
+    temperature = require_positive("temperature", temperature)
+    ceiling = require_positive("ceiling", ceiling)
     difference = floats(target) - floats(prediction)
     if mask is not None:
         require_same_shape("target", target, "mask", mask)

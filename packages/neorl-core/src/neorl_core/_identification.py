@@ -54,7 +54,8 @@ def identify_linear(
         terminated: Where the plant ended an episode.
         truncated: Where the record ended one.
         delay: Dead time in steps, one for all inputs or one for each.
-        ridge: Relative strength of the penalty, not negative.
+        ridge: Relative strength of the penalty, not negative; NaN results under ``jit`` where it is
+            negative.
 
     Returns:
         The model. Not differentiable. NaN where no row enters.
@@ -75,7 +76,7 @@ def identify_linear(
     """
     columns = _columns(obs, action, next_obs)
     delays = _delays(delay, columns[1].shape[1])
-    require_positive("ridge", ridge, or_zero=True)
+    ridge = require_positive("ridge", ridge, or_zero=True)
     first = episode_first_rows(terminated, truncated)
     _require_rows(first, columns[0])
     return _fit(*columns, first, delays, max(delays, default=0), ridge)
@@ -120,7 +121,7 @@ def delay_residuals(
         1
     """
     columns = _columns(obs, action, next_obs)
-    require_positive("ridge", ridge, or_zero=True)
+    ridge = require_positive("ridge", ridge, or_zero=True)
     if longest < 0:
         raise ValueError(f"longest must not be negative, got {longest} steps")
     first = episode_first_rows(terminated, truncated)

@@ -21,7 +21,8 @@ def project_box(
         high: Upper ends, may be infinity.
 
     Returns:
-        The projection: idempotent, and no further apart than the points projected.
+        The projection: idempotent, and no further apart than the points projected. NaN under
+        ``jit`` where the ends cross.
 
     Raises:
         ValueError: If the shapes differ, or concrete ends cross.
@@ -36,7 +37,9 @@ def project_box(
     if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(f"low must not be above high, got {low} and {high}")
     x = floats(x)
-    return jnp.minimum(jnp.maximum(x, like(low, x)), like(high, x))
+    low, high = like(low, x), like(high, x)
+    nearest = jnp.minimum(jnp.maximum(x, low), high)
+    return jnp.where(low > high, jnp.nan, nearest)
 
 
 def limit_rate(
@@ -53,8 +56,9 @@ def limit_rate(
     Args:
         x: Where to.
         previous: Where from.
-        rate: Largest speed in units a second, not negative; infinity for no limit.
-        dt: Seconds, positive.
+        rate: Largest speed in units a second, not negative; infinity for no limit. NaN results
+            under ``jit`` where it is negative.
+        dt: Seconds, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The next point; ``x`` itself, to the bit, where it can be reached.
@@ -71,9 +75,10 @@ def limit_rate(
     """
     require_same_shape("x", x, "previous", previous)
     require_same_shape("x", x, "rate", rate)
-    require_positive("dt", dt)
+    dt = require_positive("dt", dt)
     if known(rate) and not np.all(np.asarray(rate) >= 0):
         raise ValueError(f"rate must not be negative, got {rate}")
     x, previous = floats(x), floats(previous)
-    reach = like(rate, x) * like(dt, x)
+    speed = like(rate, x)
+    reach = jnp.where(speed >= 0, speed, jnp.nan) * like(dt, x)
     return jnp.minimum(jnp.maximum(x, previous - reach), previous + reach)

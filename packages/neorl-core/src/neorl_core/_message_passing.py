@@ -14,7 +14,7 @@ from neorl_core._graphs import (
     require_edge_values,
     sum_at_receivers,
 )
-from neorl_core._require import require_choice
+from neorl_core._require import require_choice, require_positive
 
 Reduction = Literal["sum", "mean", "max"]
 
@@ -51,7 +51,8 @@ def graph_convolution(
 
     Args:
         graph: Any padded graph; an undirected one lists every edge both ways.
-        weights: Of the edges, not negative; all one if ``None``.
+        weights: Of the edges, not negative; all one if ``None``. NaN features under ``jit`` at the
+            node that a negative one enters and at those reached from there.
         self_loops: Whether to add ``I``.
 
     Returns:
@@ -59,7 +60,8 @@ def graph_convolution(
         zero without; padding gets zero, and its content changes nothing.
 
     Raises:
-        ValueError: If ``weights`` has not one number for each edge.
+        ValueError: If ``weights`` has not one number for each edge, or a known one of a real edge
+            is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -75,9 +77,10 @@ def graph_convolution(
     strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
     strength = require_edge_values("weights", strength, graph).astype(features.dtype)
     strength = jnp.where(graph.edge_mask, strength, 0)
+    strength = require_positive("weights", strength, or_zero=True)
     degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
     # The double where keeps the gradient of isolated nodes finite.
-    joined = degree > 0
+    joined = ~(degree <= 0)
     scale = jnp.where(joined, jax.lax.rsqrt(jnp.where(joined, degree, 1)), 0)
     scaled = features * scale[:, None]
     total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)

@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from neorl_core._require import require_positive
+
 
 def penalised_reward(
     reward: Float[Array, "*batch"],
@@ -16,13 +18,14 @@ def penalised_reward(
     Args:
         reward: Any shape.
         cost: The shape of reward and a last axis of cost channels, which may have length zero.
-        penalty: Reward per unit of each cost, not negative, shape ``(cost,)``.
+        penalty: Reward per unit of each cost, not negative, shape ``(cost,)``; NaN results
+            under ``jit`` where one is negative.
 
     Returns:
         The penalised reward, of the shape of ``reward``.
 
     Raises:
-        ValueError: If the shapes disagree.
+        ValueError: If the shapes disagree or a concrete ``penalty`` is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -34,5 +37,6 @@ def penalised_reward(
             "cost must have the shape of reward and one last axis as long as penalty, got "
             f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}"
         )
+    penalty = require_positive("penalty", penalty, or_zero=True)
     priced = jnp.matmul(cost, penalty, precision="highest")
     return reward - priced.astype(jnp.asarray(reward).dtype)

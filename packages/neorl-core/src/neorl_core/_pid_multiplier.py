@@ -74,13 +74,13 @@ def pid_multiplier_step(
         kp: Proportional gain, multiplier units per cost unit, not negative.
         ki: Integral gain, per step, not negative.
         kd: Gain of the rising trend, not negative.
-        smoothing: Weight of the past in the exponential means, in [0, 1]; NaN results under
-            ``jit`` where it is outside.
+        smoothing: Weight of the past in the exponential means, in [0, 1].
         integral_ceiling: Largest integral part, positive.
         ceiling: Largest multiplier, positive.
 
     Returns:
-        The new state and the multiplier, scalar. Gains and ceilings are not checked under ``jit``.
+        The new state and the multiplier, scalar; a NaN multiplier under ``jit`` where a gain, a
+        ceiling or ``smoothing`` is outside its range.
 
     Raises:
         ValueError: If a concrete gain is negative, a ceiling not positive or ``smoothing``
@@ -99,10 +99,11 @@ def pid_multiplier_step(
     Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
     Lagrangian methods, arXiv 2007.03964, algorithm 1.
     """
-    for name, gain in (("kp", kp), ("ki", ki), ("kd", kd)):
-        require_positive(name, gain, or_zero=True)
-    require_positive("integral_ceiling", integral_ceiling)
-    require_positive("ceiling", ceiling)
+    kp = require_positive("kp", kp, or_zero=True)
+    ki = require_positive("ki", ki, or_zero=True)
+    kd = require_positive("kd", kd, or_zero=True)
+    integral_ceiling = require_positive("integral_ceiling", integral_ceiling)
+    ceiling = require_positive("ceiling", ceiling)
     smoothing = require_probability("smoothing", smoothing, closed=True)
     cost = floats(cost)
     excess = cost - floats(limit)

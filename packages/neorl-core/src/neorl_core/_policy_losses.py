@@ -56,7 +56,8 @@ def ppo_clipped_loss(
         log_prob: Log-probability of each action under the policy that learns.
         old_log_prob: Under the policy that acted; no gradient passes through it.
         advantage: ``A``; no gradient passes through it.
-        clip: Half-width of the trusted interval of ratios, positive. Not checked under ``jit``.
+        clip: Half-width of the trusted interval of ratios, positive; NaN results under ``jit``
+            where it is not.
 
     Returns:
         The loss of every element. Where the advantage is negative it grows with the ratio without
@@ -76,7 +77,7 @@ def ppo_clipped_loss(
     """
     require_same_shape("log_prob", log_prob, "old_log_prob", old_log_prob)
     require_same_shape("log_prob", log_prob, "advantage", advantage)
-    require_positive("clip", clip)
+    clip = require_positive("clip", clip)
     log_prob = floats(log_prob)
     gain = jax.lax.stop_gradient(floats(advantage))
     ratio = jnp.exp(log_prob - jax.lax.stop_gradient(floats(old_log_prob)))

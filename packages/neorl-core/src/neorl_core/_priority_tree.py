@@ -149,7 +149,7 @@ def priority_weights(
 
     Args:
         probabilities: Of the drawn items, positive; a weight is 0 where one is 0.
-        size: Number of items in the buffer.
+        size: Number of items in the buffer, positive; NaN results under ``jit`` where it is not.
         exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
             outside [0, 1].
 
@@ -167,12 +167,13 @@ def priority_weights(
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, section 3.4.
     """
     require_rank("probabilities", probabilities, 1, "batch")
-    require_positive("size", size)
+    size = require_positive("size", size)
     exponent = require_probability("exponent", exponent, closed=True)
     p = floats(probabilities)
     drawn = p > 0
     size, exponent = jnp.asarray(size, p.dtype), jnp.asarray(exponent, p.dtype)
     weights = jnp.where(drawn, (size * jnp.where(drawn, p, 1)) ** -exponent, 0)
-    weights = jnp.where(jnp.isnan(exponent), exponent, weights)  # For 1^NaN is 1.
+    undefined = size + exponent  # For 1^NaN and NaN^0 are 1.
+    weights = jnp.where(jnp.isnan(undefined), undefined, weights)
     largest = jnp.max(weights, initial=0)
     return weights / jnp.where(largest > 0, largest, 1)

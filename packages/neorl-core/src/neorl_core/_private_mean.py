@@ -23,7 +23,7 @@ def clip_update(update: Any, *, limit: float | Float[Array, ""]) -> Any:
 
     Args:
         update: A PyTree of one client.
-        limit: Largest length, positive.
+        limit: Largest length, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The update, unchanged where it is short enough; NaN where it holds one.
@@ -38,7 +38,7 @@ def clip_update(update: Any, *, limit: float | Float[Array, ""]) -> Any:
         >>> clip_update(jnp.array([8.0, 0.0]), limit=2.0).tolist()
         [2.0, 0.0]
     """
-    require_positive("limit", limit)
+    limit = require_positive("limit", limit)
     stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], update)
     require_updates(stacked, 1, "clipping needs")
     return jax.tree.map(lambda leaf: leaf[0], _clipped(stacked, limit))
@@ -59,8 +59,10 @@ def private_mean(
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         key: Random key.
-        limit: Largest Euclidean length of an update, positive.
-        noise: Deviation of the noise in multiples of ``limit``, not negative.
+        limit: Largest Euclidean length of an update, positive; NaN results under ``jit``
+            where it is not.
+        noise: Deviation of the noise in multiples of ``limit``, not negative; NaN results under
+            ``jit`` where it is negative.
 
     Returns:
         The noisy mean over the clients with finite numbers.
@@ -80,8 +82,8 @@ def private_mean(
     1710.06963, algorithm 1 with a fixed number of clients.
     """
     require_updates(updates, 1, "a mean needs")
-    require_positive("limit", limit)
-    require_positive("noise", noise, or_zero=True)
+    limit = require_positive("limit", limit)
+    noise = require_positive("noise", noise, or_zero=True)
     kept = usable(updates)
     mean = averaged(_clipped(cleaned(updates, kept), limit), kept)
     leaves, structure = jax.tree.flatten(mean)
@@ -98,6 +100,7 @@ def _clipped(updates: Any, limit: float | Array) -> Any:
     length = distances(updates, nothing)
     limit = jnp.asarray(limit).astype(length.dtype)
     share = jnp.where(length > limit, limit / jnp.where(length > limit, length, 1), 1)
+    share = jnp.where(jnp.isnan(limit), limit, share)
     return jax.tree.map(
         lambda leaf: leaf * share.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1)),
         updates,

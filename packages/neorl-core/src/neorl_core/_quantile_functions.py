@@ -35,9 +35,9 @@ def beta_quantile(
         >>> round(float(beta_quantile(0.5, 2.0, 2.0)), 4)
         0.5
     """
-    require_probability("probability", probability, closed=True)
-    require_positive("a", a)
-    require_positive("b", b)
+    probability = require_probability("probability", probability, closed=True)
+    a = require_positive("a", a)
+    b = require_positive("b", b)
     p, a, b = jnp.broadcast_arrays(floats(probability), floats(a), floats(b))
     dtype = jnp.result_type(p, a, b)
     p, a, b = p.astype(dtype), a.astype(dtype), b.astype(dtype)
@@ -79,8 +79,8 @@ def student_quantile(
         >>> round(float(student_quantile(0.975, 9.0)), 3)
         2.262
     """
-    require_probability("probability", probability, closed=True)
-    require_positive("degrees", degrees)
+    probability = require_probability("probability", probability, closed=True)
+    degrees = require_positive("degrees", degrees)
     p, degrees = jnp.broadcast_arrays(floats(probability), floats(degrees))
     dtype = jnp.result_type(p, degrees)
     p, degrees = p.astype(dtype), degrees.astype(dtype)

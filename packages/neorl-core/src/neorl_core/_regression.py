@@ -45,8 +45,8 @@ def huber_loss(
     Args:
         target: Any shape.
         prediction: Same shape.
-        threshold: Where the quadratic becomes linear, in units of the target, positive. Under
-            ``jit`` it is not checked.
+        threshold: Where the quadratic becomes linear, in units of the target, positive; NaN
+            results under ``jit`` where it is not.
 
     Returns:
         The loss of every element.
@@ -62,7 +62,7 @@ def huber_loss(
     Source: Huber, Robust estimation of a location parameter, 1964.
     """
     require_same_shape("target", target, "prediction", prediction)
-    require_positive("threshold", threshold)
+    threshold = require_positive("threshold", threshold)
     return _huber(floats(target) - floats(prediction), threshold)
 
 
@@ -120,7 +120,8 @@ def quantile_huber_loss(
         target: Samples of the return that follows, usually without gradient.
         prediction: The predicted quantiles.
         level: Their levels, in (0, 1); a NaN result under ``jit`` where one is outside.
-        threshold: Where the quadratic becomes linear, in units of the target, positive.
+        threshold: Where the quadratic becomes linear, in units of the target, positive; a NaN
+            result under ``jit`` where it is not.
 
     Returns:
         Scalar; zero where there is no sample or no quantile.
@@ -144,7 +145,7 @@ def quantile_huber_loss(
             f"{jnp.shape(target)} and {jnp.shape(prediction)}; for a batch use jax.vmap"
         )
     level = require_probability("level", level)
-    require_positive("threshold", threshold)
+    threshold = require_positive("threshold", threshold)
     target = floats(target)
     difference = target[None, :] - floats(prediction)[:, None]
     share = like(level, difference)[:, None]

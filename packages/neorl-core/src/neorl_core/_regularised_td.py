@@ -34,7 +34,8 @@ def regularised_td_target(
         terminated: Shape of reward.
         truncated: Shape of reward.
         discount: In [0, 1]; NaN results under ``jit`` where it is outside.
-        weight: Price per squared distance, not negative; not checked under ``jit``.
+        weight: Price per squared distance, not negative; NaN results under ``jit`` where it is
+            negative.
 
     Returns:
         The target, of the shape of reward. No gradient is stopped here.
@@ -59,7 +60,7 @@ def regularised_td_target(
         "next_policy_action", next_policy_action, "next_logged_action", next_logged_action
     )
     require_same_shape("reward", reward, "truncated", truncated)
-    require_positive("weight", weight, or_zero=True)
+    weight = require_positive("weight", weight, or_zero=True)
     policy, log = floats(next_policy_action), floats(next_logged_action)
     if policy.shape[:-1] != jnp.shape(reward) or policy.ndim == 0:
         raise ValueError(
@@ -73,4 +74,6 @@ def regularised_td_target(
     values = floats(next_values)
     if values.ndim == price.ndim + 1:
         values = values - price[None]
-    return clipped_double_td_target(floats(reward), values, booleans(terminated), discount=discount)
+    # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
+    reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
+    return clipped_double_td_target(reward, values, booleans(terminated), discount=discount)

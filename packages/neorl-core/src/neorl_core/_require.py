@@ -31,23 +31,33 @@ def require_probability(name: str, value: Any, *, closed: bool = False) -> Any:
     numbers = np.asarray(value) if known(value) else jnp.asarray(value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
     if not known(value):
-        real = jnp.issubdtype(numbers.dtype, jnp.floating)
-        return jnp.where(inside, numbers if real else floats(numbers), jnp.nan)
+        return nan_unless(inside, numbers)
     if not np.all(inside):
         ends = "[0, 1]" if closed else "(0, 1)"
         raise ValueError(f"{name} must be in {ends}, got {value}; give a share, not per cent")
     return value
 
 
-def require_positive(name: str, value: ArrayLike, *, or_zero: bool = False) -> None:
-    """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite."""
+def require_positive(name: str, value: Any, *, or_zero: bool = False) -> Any:
+    """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite.
+
+    Returns:
+        The value. What is being traced cannot be refused: it becomes NaN where it is outside.
+    """
+    numbers = np.asarray(value) if known(value) else jnp.asarray(value)
+    fine = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
     if not known(value):
-        return
-    numbers = np.asarray(value)
-    fine = np.isfinite(numbers) & ((numbers >= 0) if or_zero else (numbers > 0))
+        return nan_unless(fine, numbers)
     if not np.all(fine):
         kind = "not negative" if or_zero else "positive"
         raise ValueError(f"{name} must be finite and {kind}, got {value}; check sign and unit")
+    return value
+
+
+def nan_unless(fine: Array, numbers: Array) -> Array:
+    """The numbers, NaN where ``fine`` is false; integers become floats, which can hold it."""
+    real = jnp.issubdtype(numbers.dtype, jnp.floating)
+    return jnp.where(fine, numbers if real else floats(numbers), jnp.nan)
 
 
 def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:

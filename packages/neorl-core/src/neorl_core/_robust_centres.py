@@ -92,7 +92,8 @@ def centred_clipping(
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         centre: Where to start: the last aggregate, like one client's update.
-        radius: Length that a difference is cut to, positive; the spread of honest clients.
+        radius: Length that a difference is cut to, positive; the spread of honest clients. NaN
+            results under ``jit`` where it is not positive.
         iterations: Number of steps.
 
     Returns:
@@ -112,7 +113,7 @@ def centred_clipping(
     arXiv 2012.10333.
     """
     require_updates(updates, 1, "clipping needs")
-    require_positive("radius", radius)
+    radius = require_positive("radius", radius)
     require_positive("iterations", iterations)
     _require_centre(updates, centre)
     kept = usable(updates)
@@ -128,7 +129,7 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
     radius = radius.astype(away.dtype)
     share = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
     share = share / jnp.maximum(how_many(kept), 1).astype(share.dtype)
-    share = jnp.where(kept, share, 0)
+    share = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, share, 0))
     moved = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, share), updates, centre)
     return (moved, updates, kept, radius), None
 

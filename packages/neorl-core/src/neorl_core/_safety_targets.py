@@ -91,7 +91,8 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
     ``limit / horizon``: what a mean over rows of ``w c`` is compared with.
 
     Args:
-        limit: Largest sum of costs over an episode, any shape, not negative.
+        limit: Largest sum of costs over an episode, any shape, not negative; NaN under ``jit``
+            where it is negative.
         horizon: Steps of an episode, static, at least one.
 
     Returns:
@@ -105,7 +106,7 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
         2.5
     """
     _require_horizon(horizon)
-    require_positive("limit", limit, or_zero=True)
+    limit = require_positive("limit", limit, or_zero=True)
     return floats(limit) / horizon
 
 
@@ -118,7 +119,8 @@ def discounted_cost_limit(
     that is spread evenly over the episode; ``limit`` itself for ``discount = 1``.
 
     Args:
-        limit: Largest undiscounted sum of costs over an episode, any shape, not negative.
+        limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
+            under ``jit`` where it is negative.
         horizon: Steps of an episode, static, at least one.
         discount: Of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
 

@@ -66,8 +66,9 @@ def standardiser(
 
     Args:
         mean: Per channel, physical units.
-        std: Per channel, physical units, not negative.
-        epsilon: Relative floor of the scale.
+        std: Per channel, physical units, not negative; a NaN scale under ``jit`` where it is
+            negative.
+        epsilon: Relative floor of the scale, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The map.
@@ -83,8 +84,8 @@ def standardiser(
         [1.0]
     """
     require_same_shape("mean", mean, "std", std)
-    require_positive("std", std, or_zero=True)
-    require_positive("epsilon", epsilon)
+    std = require_positive("std", std, or_zero=True)
+    epsilon = require_positive("epsilon", epsilon)
     return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))
 
 

@@ -28,7 +28,8 @@ def td3_bc_policy_loss(
         action: What the policy would do, in [-1, 1].
         logged_action: What the log did, in [-1, 1].
         mask: Rows that count; all where ``None``.
-        alpha: Weight of the value, not negative.
+        alpha: Weight of the value, not negative; a NaN result under ``jit`` where it is
+            negative.
 
     Returns:
         Scalar. Where every ``q`` is zero the first term is zero, and so is its gradient.
@@ -45,7 +46,7 @@ def td3_bc_policy_loss(
             "q must be one value for each row of action, got shapes "
             f"{jnp.shape(q)} and {jnp.shape(action)}"
         )
-    require_positive("alpha", alpha, or_zero=True)
+    alpha = require_positive("alpha", alpha, or_zero=True)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)

@@ -22,7 +22,7 @@ def zero_order_hold(
     Args:
         a: ``A``, per second.
         b: ``B``, per second and unit of the input.
-        dt: Period in seconds, positive.
+        dt: Period in seconds, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         ``(Ad, Bd)``. NaN if ``|A| dt`` exceeds about 10^5.
@@ -41,7 +41,7 @@ def zero_order_hold(
     a = require_square("a", a)
     n = a.shape[0]
     b = require_matrix("b", b, (n, None), "state, act")
-    require_positive("dt", dt)
+    dt = require_positive("dt", dt)
     inputs = b.shape[1]
     block = jnp.zeros((n + inputs, n + inputs), jnp.result_type(a, b))
     block = block.at[:n, :n].set(a).at[:n, n:].set(b) * jnp.asarray(dt).astype(block.dtype)

@@ -268,7 +268,11 @@ ROWS = [
         oracle=mean_by_numpy,
         laws=[moves_with_the_clients(weighted_mean)],
         edges=[Edge((SAME, np.ones(CLIENTS)))],
-        refuses=[*refusals(1, None), Refusal("weights", (jnp.ones(3), jnp.ones(2)))],
+        refuses=[
+            *refusals(1, None),
+            Refusal("weights", (jnp.ones(3), jnp.ones(2))),
+            Refusal("not negative", (jnp.ones(2), jnp.array([1.0, -1.0]))),
+        ],
         rtol=1e-4,
         atol=1e-5,
     ),

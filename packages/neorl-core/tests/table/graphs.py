@@ -195,6 +195,7 @@ ROWS = [
         refuses=[
             Refusal("each of the 3 edges", (ONE, jnp.ones(2))),
             Refusal("each of the 3 edges", (ONE, jnp.ones(()))),
+            Refusal("weights must be finite and not negative", (ONE, -jnp.ones(3))),
         ],
     ),
     Row(

@@ -122,6 +122,7 @@ ROWS = [
                 (jnp.ones(2), jnp.ones(3)),
                 {"temperature": 1.0},
             ),
+            Refusal("ceiling", (jnp.ones(2), jnp.ones(2)), {"temperature": 1.0, "ceiling": 0.0}),
             Refusal(
                 "target and mask must have one shape",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(3, bool)),

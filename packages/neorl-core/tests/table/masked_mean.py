@@ -73,6 +73,10 @@ ROWS = [
         refuses=[
             Refusal("last axis", (jnp.ones(3), jnp.ones((3, 2)), jnp.ones(3))),
             Refusal("last axis", (jnp.ones(3), jnp.ones(3), jnp.ones(()))),
+            Refusal(
+                "penalty must be finite and not negative",
+                (jnp.ones(3), jnp.ones((3, 2)), jnp.array([1.0, -1.0])),
+            ),
         ],
     ),
     Row(
