@@ -180,8 +180,10 @@ def execute(folder: Path, workers: int) -> None:
             if not names:
                 status = "no tests"
             else:
-                if worker is None or worker.worn:
-                    worker = Worker(folder, tests)
+                if worker is not None and worker.worn:
+                    worker.kill()
+                    worker = None
+                worker = worker or Worker(folder, tests)
                 status = worker.judge(name, names, seconds)
             with lock:
                 done[name] = status

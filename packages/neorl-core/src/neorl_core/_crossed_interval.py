@@ -13,15 +13,24 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     """Student's interval of the grand mean where rows and columns are both drawn at random.
 
     For ``samples[i, j] = mean + a_i + b_j + e_ij``: training seeds that all meet the same starts,
-    or judges that all see the same cases. With the mean squares of rows, columns and remainder,
+    or judges that all see the same cases. The mean squares of rows, columns and remainder estimate
+    the variance of the grand mean, ``(MS_row + MS_column - MS_rest) / (r c)``, and each way brings
+    Student's quantile of its own degrees of freedom, ``t_row`` of ``r - 1`` and ``t_column`` of
+    ``c - 1``:
 
-    ``var = (MS_row + MS_column - MS_rest) / (r c)``,
+    ``half width^2 = (t_row^2 MS_row + t_column^2 MS_column - min(t)^2 MS_rest) / (r c)``.
 
-    and the degrees of freedom of Satterthwaite, ``(r c var)^2 / sum(MS^2 / degrees)``, kept at or
-    above those of the smaller factor. A remainder above both mean squares counts as the smaller
-    of them, so the variance is never negative. Averaging the rows first and taking the columns as
-    the only samples speaks of these very rows; this interval speaks of fresh ones as well. Where
-    only one factor varies it is :func:`student_interval` of that factor's means.
+    Conservative: two independent mean squares so joined cover at least as often as they say,
+    however their variances compare (Banerjee); that the remainder, which both of them hold, may be
+    taken off once at the smaller quantile is tested by simulation. The coverage is nominal where
+    one factor prevails, and highest where the remainder does. One pooled number of degrees of
+    freedom (Satterthwaite) would be shorter and cover too rarely: 93 % for 95 % with 3 rows of 100
+    and equal spreads.
+
+    A remainder above both mean squares counts as the smaller of them, so the width is real.
+    Averaging the rows first and taking the columns as the only samples speaks of these very rows;
+    this interval speaks of fresh ones as well. Where only one factor varies it is
+    :func:`student_interval` of that factor's means.
 
     Args:
         samples: One number for every pair, two rows and two columns or more.
@@ -38,9 +47,9 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
         >>> float(interval.estimate)
         2.0
 
-    Source: Satterthwaite, "An approximate distribution of estimates of variance components",
-    Biometrics Bulletin 2 (1946) 110; Searle, Casella and McCulloch, "Variance Components" (1992),
-    chapter 4.
+    Source: Banerjee, "Approximate confidence interval for linear functions of means of k
+    populations when the population variances are not equal", Sankhya 22 (1960) 357; Searle, Casella
+    and McCulloch, "Variance Components" (1992), chapter 4.
     """
     level = require_probability("level", level)
     require_rank("samples", samples, 2, "row column")
@@ -54,13 +63,13 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     ms_row = c * jnp.sum((rows - mean) ** 2) / (r - 1)
     ms_column = r * jnp.sum((columns - mean) ** 2) / (c - 1)
     ms_rest = jnp.sum((samples - rows - columns + mean) ** 2) / ((r - 1) * (c - 1))
-    smaller = jnp.minimum(ms_row, ms_column)
-    total = ms_row + ms_column - jnp.minimum(ms_rest, smaller)
-    spread = ms_row**2 / (r - 1) + ms_column**2 / (c - 1) + ms_rest**2 / ((r - 1) * (c - 1))
-    varies = total > 0
-    degrees = jnp.where(varies, total**2 / jnp.where(varies, spread, 1), 1)
-    degrees = jnp.maximum(jax.lax.stop_gradient(degrees), min(r, c) - 1)
+    shared = jnp.minimum(ms_rest, jnp.minimum(ms_row, ms_column))
     upper = (1 + jnp.asarray(level, samples.dtype)) / 2
-    t = jax.lax.stop_gradient(student_quantile(upper, degrees))
-    error = jnp.where(varies, jnp.sqrt(jnp.where(varies, total, 1) / (r * c)), 0)
-    return Interval(mean, mean - t * error, mean + t * error)
+    degrees = jnp.asarray([r - 1, c - 1], samples.dtype)
+    t_row, t_column = jax.lax.stop_gradient(student_quantile(upper, degrees))
+    t_least = jnp.minimum(t_row, t_column)
+    square = t_row**2 * ms_row + t_column**2 * ms_column - t_least**2 * shared
+    # The double where keeps the gradient finite where nothing varies.
+    still = square <= 0
+    half = jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, square) / (r * c)))
+    return Interval(mean, mean - half, mean + half)

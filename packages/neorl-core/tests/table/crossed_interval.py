@@ -17,11 +17,9 @@ def anova(samples, *, level):
     squares = np.array([between_rows, between_columns, rest])
     degrees = np.array([r - 1, c - 1, (r - 1) * (c - 1)])
     a, b, e = squares / degrees
-    variance = (a + b - min(a, b, e)) / (r * c)
-    if variance == 0:
-        return Interval(*(samples.mean(),) * 3)
-    of = (r * c * variance) ** 2 / np.sum((squares / degrees) ** 2 / degrees)
-    half = scipy.stats.t.ppf((1 + level) / 2, max(of, min(r, c) - 1)) * np.sqrt(variance)
+    by_row, by_column = scipy.stats.t.ppf((1 + level) / 2, degrees[:2]) ** 2
+    shared = min(a, b, e) * min(by_row, by_column)
+    half = np.sqrt((by_row * a + by_column * b - shared) / (r * c))
     return Interval(samples.mean(), samples.mean() - half, samples.mean() + half)
 
 
