@@ -10,6 +10,7 @@ import pytest
 
 from neorl_core import (
     LoggedTrajectories,
+    Magic,
     bootstrap_interval,
     doubly_robust_return,
     effective_sample_size,
@@ -146,6 +147,7 @@ def test_magic_is_as_good_as_the_better_of_model_and_weights():
 def test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate():
     data = one_log(jax.random.key(4), 80, 1.0)
     found = magic(data, jax.random.key(5), discount=DISCOUNT)
+    assert isinstance(found, Magic)
     expected = weighted_doubly_robust(data, discount=DISCOUNT)
     np.testing.assert_allclose(found.blended[-1], expected, rtol=1e-12)
     np.testing.assert_allclose(found.blended[0], data.value[:, 0].mean(), rtol=1e-12)

@@ -7,12 +7,17 @@ from neorl_core import (
     PID,
     Affine,
     BaseStock,
+    Channel,
     ConstantPolicy,
     StateFeedback,
     UniformPolicy,
+    as_arrays,
+    highs,
     limit_rate,
+    lows,
     project_box,
     standardiser,
+    unit_interval,
 )
 from neorl_core.testing import (
     ROWS as ROW_COUNT,
@@ -22,6 +27,7 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    integers,
     keys,
     mapped,
     reals,
@@ -29,6 +35,7 @@ from neorl_core.testing import (
 )
 
 ACT, OBS = 2, 3
+RANGES = (Channel("level", "m", 0.0, 4.0), Channel("flow", "m3/h", -60.0, 20.0))
 
 
 # Limits.
@@ -90,6 +97,40 @@ def scaled_by_hand(offset, scale, physical):
 def ends_of_the_range(offset, scale, physical):
     ends, _ = mapped(there_and_back, offset, scale, np.stack([offset - scale, offset + scale], 1))
     assert_close(ends, np.broadcast_to(np.asarray([[-1.0], [1.0]]), ends.shape), atol=1e-3)
+
+
+def in_the_unit_interval(physical):
+    scaling = unit_interval(RANGES)
+    scaled = scaling.to_scaled(physical)
+    return scaled, scaling.to_physical(scaled)
+
+
+def between_the_ends(physical):
+    share = (physical - np.asarray(lows(RANGES))) / np.subtract(highs(RANGES), lows(RANGES))
+    return 2 * share - 1, physical
+
+
+def ends_become_plus_and_minus_one(physical):
+    for ends, expected in ((lows(RANGES), -1.0), (highs(RANGES), 1.0)):
+        row = np.broadcast_to(np.asarray(ends, np.float32), physical.shape)
+        assert_close(mapped(in_the_unit_interval, row)[0], np.full(row.shape, expected))
+
+
+def numbers_and_arrays(x, count):
+    return as_arrays({"x": x, "more": [count, 2, 0.5, True]})
+
+
+def the_same_in_numpy(x, count):
+    return {"x": x, "more": [count, np.int64(2), np.float64(0.5), np.bool_(True)]}
+
+
+def twice_is_once(x, count):
+    once = as_arrays({"x": x, "n": 3, "share": 0.25})
+    for first, second in zip(once.values(), as_arrays(once).values(), strict=True):
+        assert first is second
+    assert once["n"].dtype == "int32"
+    assert once["share"].dtype == "float32"
+    assert not once["share"].weak_type
 
 
 def standardised(mean, std, x, *, epsilon):
@@ -274,6 +315,29 @@ SECOND = {"dt": 1.0}
 POSITIVE = reals(0.0625, 50)
 
 ROWS = [
+    Row(
+        in_the_unit_interval,
+        name="unit_interval",
+        sample=st.tuples(rows(len(RANGES))),
+        oracle=between_the_ends,
+        laws=[ends_become_plus_and_minus_one],
+        edges=[Edge((np.zeros(len(RANGES)),)), Edge((np.full(len(RANGES), 1e6),))],
+        dtypes=("float32",),
+        atol=1e-5,
+    ),
+    Row(
+        numbers_and_arrays,
+        name="as_arrays",
+        sample=st.tuples(rows(4), integers(low=-9, high=9)),
+        oracle=the_same_in_numpy,
+        laws=[twice_is_once],
+        edges=[Edge((np.zeros(0), np.int32(0)))],
+        exempt={"dtype": "a number becomes float32 whatever the arrays beside it are"},
+        refuses=[
+            Refusal("'x'", ("relu", 1), error=TypeError),
+            Refusal("does not fit in int32", (1.0, 2**31)),
+        ],
+    ),
     Row(
         box,
         name="project_box",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from neorl_core import (
     PrioritySample,
+    RingBuffer,
     delay_line,
     delay_step,
     episode_first_rows,
@@ -84,6 +85,25 @@ def in_order_one_by_one(first, second):
     numbers = jnp.where(order >= 0, number + jnp.arange(CAPACITY, dtype=jnp.int32), 0)
     held = jnp.where((order >= 0)[:, None], buffer.rows[order], 0)
     return {"n": numbers, "x": held}
+
+
+def state_of_a_ring(written):
+    """A buffer of four slots after that many pushes of one row."""
+    slot, size = written % CAPACITY, jnp.minimum(written, CAPACITY)
+    return ring_order(RingBuffer(jnp.zeros((CAPACITY, 2)), slot, size))
+
+
+def slots_by_number(written):
+    """Row ``n`` lies in slot ``n mod capacity``; of ``n`` written ones the last four are held."""
+    held = [number % CAPACITY for number in range(max(0, written - CAPACITY), int(written))]
+    return np.asarray(held + [-1] * (CAPACITY - len(held)), np.int32)
+
+
+def one_more_row_moves_all_up(written):
+    full = np.asarray(written) + CAPACITY
+    before, after = (np.asarray(mapped(state_of_a_ring, count)) for count in (full, full + 1))
+    np.testing.assert_array_equal(after[:, :-1], before[:, 1:])
+    np.testing.assert_array_equal(after[:, -1], before[:, 0])
 
 
 def sampled(first, second, key):
@@ -271,6 +291,15 @@ def log_row(function, name, oracle, laws, **options):
 
 
 ROWS = [
+    Row(
+        state_of_a_ring,
+        name="ring_order",
+        sample=st.tuples(integers(low=0, high=3 * CAPACITY)),
+        oracle=slots_by_number,
+        laws=[one_more_row_moves_all_up],
+        edges=[Edge((np.int32(count),)) for count in (0, CAPACITY, 2 * CAPACITY)],
+        differentiable=False,
+    ),
     Row(
         in_order,
         name="ring_push",

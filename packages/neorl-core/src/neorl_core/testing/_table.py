@@ -215,8 +215,8 @@ def table_gaps(
     Args:
         module: The public face.
         table: All rows.
-        elsewhere: Exports that are no formulas (containers, protocols), each with the test file
-            that covers it.
+        elsewhere: Exports that are no formulas (containers, protocols), each with the test that
+            covers it.
 
     Returns:
         One sentence per gap.
