@@ -140,8 +140,7 @@ def _replicates(samples: Any, key: Array, *, statistic: Callable, resamples: int
         rows = jax.random.randint(key, (n,), 0, n)
         return statistic(jax.tree.map(lambda leaf: leaf[rows], samples))
 
-    together = max(1, min(resamples, _ELEMENTS_AT_ONCE // max(size, 1)))
-    return jax.lax.map(one, jax.random.split(key, resamples), batch_size=together)
+    return _in_blocks(one, jax.random.split(key, resamples), size)
 
 
 @functools.partial(jax.jit, static_argnames=("statistic", "resamples", "bca"))
@@ -170,8 +169,15 @@ def _leave_one_out(samples: Any, statistic: Callable) -> Array:
         rows = jnp.where(rows >= left_out, rows + 1, rows)
         return statistic(jax.tree.map(lambda leaf: leaf[rows], samples))
 
-    together = max(1, min(n, _ELEMENTS_AT_ONCE // max(size, 1)))
-    return jax.lax.map(one, jnp.arange(n), batch_size=together)
+    return _in_blocks(one, jnp.arange(n), size)
+
+
+def _in_blocks(one: Callable, items: Array, size: int) -> Array:
+    """``one`` of every item, as many at once as hold about ``_ELEMENTS_AT_ONCE`` numbers."""
+    if size == 0:  # lax.map cannot join blocks of nothing.
+        return jax.vmap(one)(items)
+    together = max(1, min(len(items), _ELEMENTS_AT_ONCE // size))
+    return jax.lax.map(one, items, batch_size=together)
 
 
 def _acceleration(left_out: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:

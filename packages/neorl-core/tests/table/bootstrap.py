@@ -12,13 +12,13 @@ from neorl_core import (
     bootstrap_replicates,
     stratified_bootstrap_interval,
 )
-from neorl_core.testing import Refusal, Row, assert_close, keys, mapped, reals, rows
+from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, reals, rows
 
 FLOATS = ("float32", "float64")
 RESAMPLES = 60
 # Whole numbers: their sums are exact, so ties are ties in every precision.
 WHOLE = st.integers(-50, 50).map(float)
-KEY = jax.random.key(0)
+KEY, RAW_KEY = jax.random.key(0), np.zeros(2, np.uint32)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
@@ -68,6 +68,11 @@ def moves_and_stretches_with_the_samples(samples, key, **options):
     assert_close(moved, Interval(*(2 * limit + 3 for limit in plain)), rtol=1e-4)
 
 
+def of_no_quantity_there_are_none(samples, key, **options):
+    interval = mapped(bootstrap_interval, samples[:, :, :0], key, **options)
+    assert {limit.shape for limit in interval} == {(len(samples), 0)}
+
+
 def statistic_of_pairs(pairs):
     return jnp.sum(pairs["x"], axis=0) - jnp.sum(pairs["y"], axis=0)
 
@@ -112,6 +117,12 @@ ROWS = [
         options={"resamples": RESAMPLES},
         oracle=replicates_one_by_one,
         laws=[means_stay_inside_the_samples, rows_of_a_tree_stay_together],
+        edges=[
+            Edge((np.zeros(7), RAW_KEY), {"resamples": 5}),
+            Edge((np.full(7, 1e6), RAW_KEY), {"resamples": 5}),
+            Edge((np.ones(1), RAW_KEY), {"resamples": 1}),
+            Edge((np.zeros((3, 0)), RAW_KEY), {"resamples": 5}),
+        ],
         refuses=[
             Refusal("length 1", (jnp.ones(0), KEY)),
             Refusal("no array", ((), KEY)),
@@ -130,7 +141,7 @@ ROWS = [
             }
         ),
         oracle=interval_by_definition,
-        laws=[moves_and_stretches_with_the_samples],
+        laws=[moves_and_stretches_with_the_samples, of_no_quantity_there_are_none],
         refuses=[
             Refusal("length 2", (jnp.ones(1), KEY)),
             Refusal("(0, 1)", (jnp.ones(3), KEY), {"level": 0.0}),

@@ -25,13 +25,17 @@ from neorl_core.testing import (
 )
 
 CHOICES = 4
+RAW_KEY = np.zeros(2, np.uint32)
+# Batches of two states and of none.
+SEVERAL, NONE = np.arange(2.0 * CHOICES).reshape(2, CHOICES), np.zeros((0, CHOICES))
 LOGITS = rows(CHOICES, elements=reals(-20, 20))
 NO_CHOICE = Refusal("at least one choice", (jnp.ones(0),))
 NOT_A_FORMULA = {"oracle": "a draw; its distribution is tested in test_distributions.py"}
 
 
 def log_p_by_scipy(index, logits):
-    return logits[index] - special.logsumexp(logits)
+    chosen = np.take_along_axis(logits, np.asarray(index)[..., None], axis=-1)[..., 0]
+    return chosen - special.logsumexp(logits, axis=-1)
 
 
 def probabilities_sum_to_one(index, logits):
@@ -56,8 +60,14 @@ def draws_only_what_is_possible(logits, key):
     assert np.all((drawn >= 0) & (drawn < CHOICES))
 
 
+def no_states_have_no_draws(logits, key):
+    drawn = mapped(categorical_sample, logits[:, None][:, :0], key)
+    assert drawn.shape == (len(logits), 0)
+    assert drawn.dtype == "int32"
+
+
 def choice_entropy_by_scipy(logits):
-    return stats.entropy(special.softmax(logits))
+    return stats.entropy(special.softmax(logits, axis=-1), axis=-1)
 
 
 def at_most_uniform(logits):
@@ -73,8 +83,8 @@ def what_cannot_occur_adds_nothing(logits):
 
 
 def choice_kl_by_scipy(logits, other_logits):
-    p, q = special.log_softmax(logits), special.log_softmax(other_logits)
-    return np.sum(special.rel_entr(np.exp(p), np.exp(q)))
+    p, q = (special.log_softmax(side, axis=-1) for side in (logits, other_logits))
+    return np.sum(special.rel_entr(np.exp(p), np.exp(q)), axis=-1)
 
 
 def cross_entropy_less_entropy(logits, other_logits):
@@ -86,7 +96,7 @@ def cross_entropy_less_entropy(logits, other_logits):
 
 
 def first_of_the_largest(logits):
-    return np.int64(np.argmax(logits))
+    return np.argmax(logits, axis=-1)
 
 
 def most_probable(logits):
@@ -107,6 +117,8 @@ ROWS = [
             Edge((np.int32(1), np.zeros(CHOICES))),
             Edge((np.int32(1), np.asarray([-1e6, 1e6, 0.0, 0.0]))),
             Edge((np.int32(1), np.asarray([-np.inf, 1.0, 0.0, 0.0]))),
+            Edge((np.asarray([3, 0], np.int32), SEVERAL)),
+            Edge((np.zeros(0, np.int32), NONE)),
         ],
         refuses=[
             Refusal("shape of logits", (jnp.zeros(2, int), jnp.ones(4))),
@@ -118,7 +130,8 @@ ROWS = [
         sample=st.tuples(LOGITS, keys()),
         oracle=None,
         exempt={**NOT_A_FORMULA, "batch": "NaN logits still give an index"},
-        laws=[draws_only_what_is_possible],
+        laws=[draws_only_what_is_possible, no_states_have_no_draws],
+        edges=[Edge((SEVERAL, RAW_KEY)), Edge((NONE, RAW_KEY))],
         differentiable=False,
         refuses=[Refusal("at least one choice", (jnp.ones(0), jax.random.key(0)))],
     ),
@@ -131,6 +144,8 @@ ROWS = [
             Edge((np.zeros(CHOICES),)),
             Edge((np.asarray([0.0, -np.inf, -np.inf, -np.inf]),)),
             Edge((np.asarray([1e6, -1e6, 0.0, 0.0]),)),
+            Edge((SEVERAL,)),
+            Edge((NONE,)),
         ],
         refuses=[NO_CHOICE],
     ),
@@ -143,6 +158,8 @@ ROWS = [
             Edge((np.zeros(CHOICES), np.zeros(CHOICES))),
             Edge((np.asarray([0.0, -np.inf, 1.0, 1.0]), np.zeros(CHOICES))),
             Edge((np.asarray([0.0, -np.inf, 1.0, 1.0]), np.asarray([0.0, -np.inf, 2.0, 1.0]))),
+            Edge((SEVERAL, SEVERAL[::-1])),
+            Edge((NONE, NONE)),
         ],
         refuses=[
             Refusal("logits and other_logits must have one shape", (jnp.ones(2), jnp.ones(3))),
@@ -154,7 +171,7 @@ ROWS = [
         sample=st.tuples(LOGITS),
         oracle=first_of_the_largest,
         laws=[most_probable],
-        edges=[Edge((np.zeros(CHOICES),))],
+        edges=[Edge((np.zeros(CHOICES),)), Edge((SEVERAL,)), Edge((NONE,))],
         differentiable=False,
         refuses=[NO_CHOICE],
     ),

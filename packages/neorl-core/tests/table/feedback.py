@@ -35,6 +35,7 @@ from neorl_core.testing import (
 )
 
 ACT, OBS = 2, 3
+RAW_KEY = np.zeros(2, np.uint32)
 RANGES = (Channel("level", "m", 0.0, 4.0), Channel("flow", "m3/h", -60.0, 20.0))
 
 
@@ -460,6 +461,11 @@ ROWS = [
         sample=st.tuples(rows(ACT), rows(OBS), keys()),
         oracle=the_action,
         laws=[blind],
+        edges=[
+            Edge((np.zeros(ACT), np.zeros(OBS), RAW_KEY)),
+            Edge((np.full(ACT, 1e30), np.full(OBS, -1e30), RAW_KEY)),
+            Edge((np.zeros(0), np.zeros(0), RAW_KEY)),
+        ],
     ),
     Row(
         uniform,
@@ -468,6 +474,11 @@ ROWS = [
         oracle=None,
         exempt={"oracle": "a draw; its distribution is tested in test_distributions.py"},
         laws=[within_the_bounds],
+        edges=[
+            Edge((np.zeros(ACT), np.zeros(OBS), RAW_KEY)),
+            Edge((np.full(ACT, 1e30), np.zeros(OBS), RAW_KEY)),  # The width is below one rounding.
+            Edge((np.zeros(0), np.zeros(0), RAW_KEY)),
+        ],
     ),
     Row(
         pid_run,

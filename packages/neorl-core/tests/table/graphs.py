@@ -35,6 +35,13 @@ EMPTY = PaddedGraph(
     np.zeros(NODES, bool),
     np.zeros(EDGES, bool),
 )
+NO_EDGES = EMPTY._replace(
+    senders=np.zeros(0, np.int32),
+    receivers=np.zeros(0, np.int32),
+    node_mask=np.ones(NODES, bool),
+    edge_mask=np.zeros(0, bool),
+)
+NOTHING = NO_EDGES._replace(nodes=np.zeros((0, 2), np.float32), node_mask=np.zeros(0, bool))
 
 
 def renumbered(graph):
@@ -133,9 +140,10 @@ def reduced(values, shape, reduction):
 def edges_by_node(values, graph, *, reduction):
     entering = [
         [values[edge] for edge, _, receiver in real_edges(graph) if receiver == node]
-        for node in range(NODES)
+        for node in range(len(graph.node_mask))
     ]
-    return np.stack([reduced(group, values.shape[1:], reduction) for group in entering])
+    pooled = [reduced(group, values.shape[1:], reduction) for group in entering]
+    return np.reshape(pooled, (len(pooled), *values.shape[1:]))
 
 
 def pooling_edges_follows_the_numbering(values, graph, *, reduction):
@@ -203,7 +211,11 @@ ROWS = [
         sample=st.tuples(rows(EDGES, 2, elements=reals(-10, 10)), GRAPH),
         oracle=softmax_by_node,
         laws=[a_constant_at_a_node_cancels, softmax_does_not_see_padding],
-        edges=[Edge((np.full((EDGES, 1), 1e4), EMPTY._replace(edge_mask=np.ones(EDGES, bool))))],
+        edges=[
+            Edge((np.full((EDGES, 1), 1e4), EMPTY._replace(edge_mask=np.ones(EDGES, bool)))),
+            *(Edge((np.zeros((0, 2)), graph)) for graph in (NO_EDGES, NOTHING)),
+            Edge((np.zeros((EDGES, 0)), EMPTY)),
+        ],
         refuses=[Refusal("each of the 3 edges", (jnp.ones(2), ONE))],
         atol=1e-5,
     ),
@@ -219,6 +231,11 @@ ROWS = [
                 {"reduction": word},
             )
             for word in ("sum", "mean", "max")
+        ]
+        + [
+            Edge((np.zeros((0, 2)), graph), {"reduction": word})
+            for word in ("sum", "mean", "max")
+            for graph in (NO_EDGES, NOTHING)
         ],
         refuses=[
             Refusal("each of the 3 edges", (jnp.ones(2), ONE)),

@@ -141,6 +141,11 @@ ROWS = [
         sample=SAMPLE,
         oracle=moments_of_the_kept,
         laws=[lambda *sample: assert_close(empty_moments(), Moments(0.0, 0.0, 0.0))],
+        edges=[
+            Edge((np.zeros((0, 2)), np.zeros(0, bool))),
+            Edge((np.full((7, 2), 100.0), np.zeros(7, bool))),
+            Edge((np.zeros((7, 0)), np.ones(7, bool))),
+        ],
         atol=1e-5,
     ),
     Row(

@@ -257,7 +257,7 @@ def counts_follow_the_priorities(priorities, key):
 
 def weights_by_hand(probabilities, *, size, exponent):
     weights = (size * probabilities) ** -exponent
-    return weights / weights.max()
+    return weights / weights.max() if len(weights) else weights
 
 
 def the_rarest_weighs_one(probabilities, *, size, exponent):
@@ -369,6 +369,7 @@ ROWS = [
         edges=[
             Edge((np.full(3, 0.125),), {"size": 8.0, "exponent": 0.5}),
             Edge((np.ones(1),), {"size": 1.0, "exponent": 1.0}),
+            Edge((np.zeros(0),), {"size": 1.0, "exponent": 1.0}),
         ],
         refuses=[
             Refusal("(batch)", (jnp.asarray(1.0),), {"size": 1, "exponent": 1.0}),
