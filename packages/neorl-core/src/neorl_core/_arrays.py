@@ -42,7 +42,7 @@ def _as_array(path: tuple, leaf: object) -> jax.Array:
     where = jax.tree_util.keystr(path) or "leaf"
     if isinstance(leaf, int):
         if not -(2**31) <= leaf < 2**31:
-            raise ValueError(f"{where} is {leaf}, which does not fit in int32")
+            raise ValueError(f"{where} is {leaf}, which does not fit in int32; give it as a float")
         return jnp.asarray(leaf, dtype=jnp.int32)
     if isinstance(leaf, float):
         return jnp.asarray(leaf, dtype=jnp.float32)

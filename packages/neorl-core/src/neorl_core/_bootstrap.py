@@ -127,7 +127,10 @@ def _checked(samples: Any, least: int) -> Any:
         require_length("samples", leaf, least)
     lengths = sorted({leaf.shape[0] for leaf in leaves})
     if len(lengths) > 1:
-        raise ValueError(f"samples must have one length along the first axis, got {lengths}")
+        raise ValueError(
+            f"samples must have one length along the first axis, got {lengths}; "
+            "cut them to the same samples"
+        )
     return samples
 
 

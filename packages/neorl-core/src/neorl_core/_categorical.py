@@ -32,7 +32,7 @@ def categorical_log_probability(
     if index.shape != logits.shape[:-1]:
         raise ValueError(
             f"index must have the shape of logits without the last axis, got {index.shape} "
-            f"for {logits.shape}"
+            f"for {logits.shape}; give one index for each row of logits"
         )
     log_p = jax.nn.log_softmax(logits, axis=-1)
     # Clamped for the gather and flagged after it: a negative index would wrap around.
@@ -146,6 +146,7 @@ def _logits(logits: Array) -> Array:
     logits = floats(logits)
     if logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(
-            f"logits need a last axis with at least one choice, got shape {logits.shape}"
+            f"logits need a last axis with at least one choice, got shape {logits.shape}; "
+            "give one logit for each choice"
         )
     return logits

@@ -30,15 +30,16 @@ class Channel:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a channel needs a name")
+            raise ValueError("a channel needs a name; use the one of the log's column")
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise ValueError(
                 f"channel {self.name!r}: low and high must be finite, "
-                f"got {self.low} and {self.high}"
+                f"got {self.low} and {self.high}; give the range that the plant can reach"
             )
         if not self.low < self.high:
             raise ValueError(
-                f"channel {self.name!r}: low must be below high, got {self.low} and {self.high}"
+                f"channel {self.name!r}: low must be below high, got {self.low} and {self.high}; "
+                "swap or widen them"
             )
 
 
@@ -64,14 +65,16 @@ class CostChannel:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a cost channel needs a name")
+            raise ValueError("a cost channel needs a name; use the one of the log's column")
         if not (math.isfinite(self.limit) and self.limit >= 0):
             raise ValueError(
-                f"cost {self.name!r}: limit must be finite and not negative, got {self.limit}"
+                f"cost {self.name!r}: limit must be finite and not negative, got {self.limit}; "
+                "give the largest sum allowed, in the cost's unit"
             )
         if self.per not in ("step", "episode"):
             raise ValueError(
-                f"cost {self.name!r}: per must be 'step' or 'episode', got {self.per!r}"
+                f"cost {self.name!r}: per must be 'step' or 'episode', got {self.per!r}; "
+                "say what the limit counts over"
             )
 
 
@@ -103,13 +106,24 @@ class Spec:
             names = [channel.name for channel in getattr(self, field)]
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
-                raise ValueError(f"{field} channels share a name: {', '.join(repeated)}")
+                raise ValueError(
+                    f"{field} channels share a name: {', '.join(repeated)}; rename one"
+                )
         if not self.obs or not self.action:
-            raise ValueError("a spec needs at least one observed and one manipulated channel")
+            raise ValueError(
+                "a spec needs at least one observed and one manipulated channel; "
+                "add the missing one"
+            )
         if not (math.isfinite(self.dt) and self.dt > 0):
-            raise ValueError(f"dt must be a positive number of seconds, got {self.dt}")
+            raise ValueError(
+                f"dt must be a positive number of seconds, got {self.dt}; "
+                "give the period of the log"
+            )
         if not (isinstance(self.horizon, int) and self.horizon >= 1):
-            raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
+            raise ValueError(
+                f"horizon must be a whole number of steps, got {self.horizon!r}; "
+                "give the longest episode"
+            )
 
     @property
     def n_obs(self) -> int:
@@ -156,7 +170,10 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
     """
     expected = {field.name for field in dataclasses.fields(Spec)}
     if set(data) != expected:
-        raise ValueError(f"a spec has the fields {sorted(expected)}, got {sorted(data)}")
+        raise ValueError(
+            f"a spec has the fields {sorted(expected)}, got {sorted(data)}; "
+            "make it with spec_to_dict"
+        )
     try:
         return Spec(
             obs=tuple(Channel(**channel) for channel in data["obs"]),
@@ -166,4 +183,6 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
             horizon=int(data["horizon"]),
         )
     except TypeError as error:
-        raise ValueError(f"a channel of the spec is malformed: {error}") from error
+        raise ValueError(
+            f"a channel of the spec is malformed: {error}; make it with spec_to_dict"
+        ) from error

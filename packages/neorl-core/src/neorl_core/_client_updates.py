@@ -27,23 +27,31 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
         raise ValueError("updates hold no array; stack the clients along the first axis")
     for leaf in leaves:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise ValueError(f"updates must be of floats, got a leaf of {jnp.result_type(leaf)}")
+            raise ValueError(
+                f"updates must be of floats, got a leaf of {jnp.result_type(leaf)}; "
+                "leave counters and keys out"
+            )
     lengths = {jnp.shape(leaf)[:1] for leaf in leaves}
     if len(lengths) > 1 or () in lengths:
         raise ValueError(
             "every leaf of updates needs the clients along its first axis, got shapes "
-            f"{sorted({jnp.shape(leaf) for leaf in leaves})}"
+            f"{sorted({jnp.shape(leaf) for leaf in leaves})}; "
+            "stack the clients' updates with jax.tree.map and jnp.stack"
         )
     ((clients,),) = lengths
     if clients < least:
-        raise ValueError(f"{reason}: {least} clients or more, got {clients}")
+        raise ValueError(
+            f"{reason}: {least} clients or more, got {clients}; add clients or choose another rule"
+        )
     return clients
 
 
 def require_faulty(faulty: int) -> None:
     """Refuses a negative number of faulty clients."""
     if faulty < 0:
-        raise ValueError(f"faulty must be a number of clients from 0 on, got {faulty}")
+        raise ValueError(
+            f"faulty must be a number of clients from 0 on, got {faulty}; give 0 for none"
+        )
 
 
 def usable(updates: Any) -> Bool[Array, " client"]:

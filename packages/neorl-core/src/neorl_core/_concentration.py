@@ -165,7 +165,7 @@ def hcope_threshold(
     samples = _not_negative(samples)
     delta = require_probability("delta", delta)
     if size < 2:
-        raise ValueError(f"size must be two samples or more, got {size}")
+        raise ValueError(f"size must be two samples or more, got {size}; hold fewer samples out")
     cut = jnp.minimum(samples[None, :], samples[:, None])
     log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
     spread = jnp.sqrt(2 * jnp.var(cut, axis=1, ddof=1) * log_term / size)
@@ -185,7 +185,8 @@ def _bounded(
         values = np.asarray(samples)
         if not np.all((values >= np.asarray(low)) & (values <= np.asarray(high))):
             raise ValueError(
-                f"samples must lie in [{low}, {high}], got {values.min()} to {values.max()}"
+                f"samples must lie in [{low}, {high}], got {values.min()} to {values.max()}; "
+                "widen the range or scale the samples"
             )
     samples = floats(samples)
     low, high = jnp.asarray(low, samples.dtype), jnp.asarray(high, samples.dtype)

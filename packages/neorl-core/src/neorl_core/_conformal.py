@@ -95,7 +95,9 @@ def weighted_conformal_quantile(
     if known((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))
         if not np.all(both >= 0):
-            raise ValueError(f"weights must not be negative, got {both.min()}")
+            raise ValueError(
+                f"weights must not be negative, got {both.min()}; check the likelihood ratios"
+            )
     scores, weights = floats(scores), floats(weights)
     weight = jnp.asarray(weight, weights.dtype)
     order = jnp.argsort(scores)

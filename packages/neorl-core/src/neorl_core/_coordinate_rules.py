@@ -50,7 +50,9 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
     clients = require_updates(updates, 1, "a mean needs")
     weights = jnp.ones(clients) if weights is None else floats(weights)
     if weights.shape != (clients,):
-        raise ValueError(f"weights must have shape ({clients},), got {weights.shape}")
+        raise ValueError(
+            f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
+        )
     weights = require_positive("weights", weights, or_zero=True)
     kept = usable(updates)
     return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, weights, 0)), kept)

@@ -49,7 +49,7 @@ def cql_regulariser(
     if q_samples.ndim != q_data.ndim + 1 or q_samples.shape[:-1] != q_data.shape:
         raise ValueError(
             "q_samples must have the shape of q_data and a last axis of samples, got "
-            f"{q_samples.shape} for {q_data.shape}"
+            f"{q_samples.shape} for {q_data.shape}; put the samples last"
         )
     temperature = require_positive("temperature", temperature)
     scale = like(temperature, q_data)
@@ -58,7 +58,10 @@ def cql_regulariser(
     else:
         require_same_shape("q_samples", q_samples, "log_density", log_density)
         if q_samples.shape[-1] == 0:
-            raise ValueError("the corrected form needs at least one sample, got none")
+            raise ValueError(
+                "the corrected form needs at least one sample, got none; "
+                "draw some or leave log_density out"
+            )
         scores = q_samples - jax.lax.stop_gradient(floats(log_density))
     return scale * jax.nn.logsumexp(scores / scale, axis=-1) - q_data
 
@@ -93,7 +96,7 @@ def cal_ql_clamp(
     if q_policy.ndim != reference.ndim + 1 or q_policy.shape[:-1] != reference.shape:
         raise ValueError(
             "q_policy must have the shape of reference_return and a last axis of samples, got "
-            f"{q_policy.shape} for {reference.shape}"
+            f"{q_policy.shape} for {reference.shape}; put the samples last"
         )
     floor = jnp.broadcast_to(reference[..., None], q_policy.shape)
     # Not jnp.maximum, which would halve the gradient at a tie.

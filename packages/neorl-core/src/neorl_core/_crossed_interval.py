@@ -56,7 +56,10 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     samples = floats(samples)
     r, c = samples.shape
     if min(r, c) < 2:
-        raise ValueError(f"samples needs two rows and two columns or more, got shape {(r, c)}")
+        raise ValueError(
+            f"samples needs two rows and two columns or more, got shape {(r, c)}; "
+            "for one factor use student_interval"
+        )
     mean = jnp.mean(samples)
     rows = jnp.mean(samples, axis=1, keepdims=True)
     columns = jnp.mean(samples, axis=0, keepdims=True)

@@ -40,7 +40,10 @@ def diagonal_gaussian_log_density(
     x = floats(x)
     mean, log_std = gaussian_parameters(mean, log_std)
     if x.shape != mean.shape:
-        raise ValueError(f"x and mean must have one shape, got {x.shape} and {mean.shape}")
+        raise ValueError(
+            f"x and mean must have one shape, got {x.shape} and {mean.shape}; "
+            "for a batch use jax.vmap"
+        )
     standardised = (x - mean) * jnp.exp(-log_std)
     return jnp.sum(-jnp.square(standardised) / 2 - log_std - LOG_TWO_PI / 2, axis=-1)
 
@@ -121,7 +124,10 @@ def diagonal_gaussian_kl(
     mean, log_std = gaussian_parameters(mean, log_std)
     other_mean, other_log_std = gaussian_parameters(other_mean, other_log_std)
     if other_mean.shape != mean.shape:
-        raise ValueError(f"the means must have one shape, got {mean.shape}, {other_mean.shape}")
+        raise ValueError(
+            f"the means must have one shape, got {mean.shape}, {other_mean.shape}; "
+            "for a batch use jax.vmap"
+        )
     gap = log_std - other_log_std
     distance = jnp.square((mean - other_mean) * jnp.exp(-other_log_std))
     # expm1 keeps a divergence near zero not negative: exp(2g) - 1 - 2g >= 0.
@@ -146,6 +152,6 @@ def gaussian_parameters(mean: Array, log_std: Array) -> tuple[Array, Array]:
     if mean.ndim == 0 or jnp.broadcast_shapes(mean.shape, log_std.shape) != mean.shape:
         raise ValueError(
             "mean needs a last axis of channels, and log_std must broadcast against it, got "
-            f"{mean.shape} and {log_std.shape}"
+            f"{mean.shape} and {log_std.shape}; give one log_std a channel"
         )
     return mean, jnp.broadcast_to(log_std, mean.shape)

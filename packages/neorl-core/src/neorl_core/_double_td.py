@@ -50,7 +50,7 @@ def double_td_target(
     if online.ndim != reward.ndim + 1 or online.shape[-1] == 0:
         raise ValueError(
             "next_online needs the axes of reward and a last axis with at least one choice, got "
-            f"{online.shape} for reward of {reward.shape}"
+            f"{online.shape} for reward of {reward.shape}; put the choices last"
         )
     choice = jnp.argmax(online, axis=-1)[..., None]
     value = jnp.take_along_axis(target, choice, axis=-1)[..., 0]

@@ -112,7 +112,10 @@ def step_weights(log_ratio: Float[Array, "trajectory time"]) -> Float[Array, "tr
 def model(data: LoggedTrajectories) -> tuple[Array, Array]:
     """The model's two columns, zero where masked."""
     if data.q_value is None or data.value is None:
-        raise ValueError("a doubly robust estimate needs q_value and value of a model, got None")
+        raise ValueError(
+            "a doubly robust estimate needs q_value and value of a model, got None; "
+            "fill both, or use an estimate without a model"
+        )
     require_same_shape("q_value", data.q_value, "reward", data.reward)
     require_same_shape("value", data.value, "reward", data.reward)
     return masked(data.q_value, data.mask), masked(data.value, data.mask)

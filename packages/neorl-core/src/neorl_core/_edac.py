@@ -36,7 +36,9 @@ def edac_diversity(gradients: Float[Array, "ens act"]) -> Float[Array, ""]:
     gradients = floats(gradients)
     members = gradients.shape[0]
     if members < 2:
-        raise ValueError(f"diversity needs two critics or more, got {members}")
+        raise ValueError(
+            f"diversity needs two critics or more, got {members}; for one critic leave the term out"
+        )
     largest = jnp.max(jnp.abs(gradients), axis=-1, keepdims=True, initial=0)
     moves = largest > TINY
     # Scaled before squaring, and one where nothing moves: no overflow, no root of zero.

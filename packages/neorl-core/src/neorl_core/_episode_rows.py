@@ -63,7 +63,9 @@ def window_rows(
         ([2, 2, 3], [False, True, True])
     """
     if length < 1:
-        raise ValueError(f"length must be one step or more, got {length}")
+        raise ValueError(
+            f"length must be one step or more, got {length}; give the number of rows of a window"
+        )
     row, first_row = jnp.asarray(row), jnp.asarray(first_row)
     rows = row - jnp.arange(length - 1, -1, -1, dtype=row.dtype)
     mask = rows >= first_row

@@ -50,7 +50,7 @@ class StateFeedback:
         if obs.shape != self.setpoint.shape:
             raise ValueError(
                 f"this feedback sees one observation of shape {self.setpoint.shape}, "
-                f"got {obs.shape}"
+                f"got {obs.shape}; for a batch use jax.vmap"
             )
         wanted = self.bias - self.gain @ (obs - self.setpoint)
         return carry, jnp.clip(wanted, self.low, self.high)
@@ -104,7 +104,7 @@ class BaseStock:
         if obs.shape != self.position.shape[1:]:
             raise ValueError(
                 f"this policy sees one observation of shape {self.position.shape[1:]}, "
-                f"got {obs.shape}"
+                f"got {obs.shape}; for a batch use jax.vmap"
             )
         return carry, jnp.clip(self.level - self.position @ obs, self.low, self.high)
 

@@ -44,7 +44,7 @@ def soft_clamp(
     dynamics models, arXiv 1805.12114, appendix A.1.
     """
     if known((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
-        raise ValueError(f"low must be below high, got {low} and {high}")
+        raise ValueError(f"low must be below high, got {low} and {high}; swap or widen them")
     x = floats(x)
     below, above = like(low, x), like(high, x)
     upper = above - jax.nn.softplus(above - x)

@@ -35,7 +35,10 @@ def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Arra
     """
     links = np.asarray(adjacency, bool)
     if links.ndim != 2 or links.shape[0] != links.shape[1] or not np.array_equal(links, links.T):
-        raise ValueError(f"adjacency must be square and symmetric, got shape {links.shape}")
+        raise ValueError(
+            f"adjacency must be square and symmetric, got shape {links.shape}; "
+            "list every link both ways, as links | links.T does"
+        )
     links = links & ~np.eye(len(links), dtype=bool)
     degree = links.sum(axis=1)
     weights = np.where(links, 1 / (1 + np.maximum(degree[:, None], degree[None, :])), 0.0)
@@ -105,7 +108,10 @@ def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client cl
         [0.5, 0.5, 0.0, 0.0]
     """
     if not sizes or any(size < 1 for size in sizes):
-        raise ValueError(f"sizes must be one or more groups of one or more members, got {sizes}")
+        raise ValueError(
+            f"sizes must be one or more groups of one or more members, got {sizes}; "
+            "give the members of a group, level by level"
+        )
     clients = int(np.prod(sizes))
     matrices, below = [], 1
     for size in sizes:
@@ -150,7 +156,10 @@ def averaging_rounds(
     modes = np.sort(np.linalg.eigvalsh(matrix))
     below = modes[modes < 1 - 1e-6]
     if len(below) < clients - 1:
-        raise ValueError("the graph of mixing is not connected: some clients never hear of others")
+        raise ValueError(
+            "the graph of mixing is not connected: some clients never hear of others; "
+            "add links until every client reaches every other"
+        )
     distinct = below[np.append(True, np.diff(below) > 1e-6)] if len(below) else below
     # Small eigenvalues first leaves no round that blows a part up before it is removed.
     distinct = distinct[np.argsort(np.abs(distinct))]
@@ -208,7 +217,10 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
     clients = require_updates(updates, 1, "gossip needs")
     mixing = _checked(mixing)
     if mixing.shape[0] != clients:
-        raise ValueError(f"mixing must be of the {clients} clients, got shape {mixing.shape}")
+        raise ValueError(
+            f"mixing must be of the {clients} clients, got shape {mixing.shape}; "
+            "make it for that number of clients"
+        )
     kept = usable(updates)
     heard = jnp.where(kept[None, :], mixing, 0)
     missing = 1 - jnp.sum(heard, axis=1)
@@ -227,21 +239,26 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
 
 def _at_least_one(clients: int) -> int:
     if clients < 1:
-        raise ValueError(f"clients must be one or more, got {clients}")
+        raise ValueError(
+            f"clients must be one or more, got {clients}; leave mixing out where there is none"
+        )
     return clients
 
 
 def _checked(mixing: ArrayLike) -> Array:
     require_rank("mixing", mixing, 2, "client, client")
     if jnp.shape(mixing)[0] != jnp.shape(mixing)[1]:
-        raise ValueError(f"mixing must be square, got shape {jnp.shape(mixing)}")
+        raise ValueError(
+            f"mixing must be square, got shape {jnp.shape(mixing)}; "
+            "give one row and one column for each client"
+        )
     if known(mixing):
         matrix = np.asarray(mixing, np.float64)
         sums = np.append(matrix.sum(axis=0), matrix.sum(axis=1))
         if not np.abs(sums - 1).max(initial=0) <= 1e-5:
             raise ValueError(
                 f"rows and columns of mixing must sum to one, got {sums.min():.6g} to "
-                f"{sums.max():.6g}"
+                f"{sums.max():.6g}; make it with metropolis_mixing"
             )
     return floats(mixing)
 
@@ -249,4 +266,6 @@ def _checked(mixing: ArrayLike) -> Array:
 def _require_doubly_stochastic(matrix: np.ndarray) -> None:
     _checked(matrix)
     if np.min(matrix, initial=0) < -1e-9:
-        raise ValueError(f"mixing must not be negative, got {matrix.min():.6g}")
+        raise ValueError(
+            f"mixing must not be negative, got {matrix.min():.6g}; make it with metropolis_mixing"
+        )

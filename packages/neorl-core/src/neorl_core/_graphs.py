@@ -91,7 +91,8 @@ def pad_graph(
     require_rank("senders", senders, 1, "edge")
     if senders.shape != receivers.shape:
         raise ValueError(
-            f"senders and receivers must agree, got shapes {senders.shape} and {receivers.shape}"
+            f"senders and receivers must agree, got shapes {senders.shape} and {receivers.shape}; "
+            "give both ends of every edge"
         )
     real_nodes, real_edges = nodes.shape[0], senders.shape[0]
     if real_nodes > node_count or real_edges > edge_count:
@@ -116,7 +117,8 @@ def _require_ends(senders: Array, receivers: Array, nodes: int) -> None:
     ends = np.concatenate([np.asarray(senders), np.asarray(receivers)])
     if np.any((ends < 0) | (ends >= nodes)):
         raise ValueError(
-            f"edges must join nodes 0 to {nodes - 1}, got indices {ends.min()} to {ends.max()}"
+            f"edges must join nodes 0 to {nodes - 1}, got indices {ends.min()} to {ends.max()}; "
+            "number the nodes of one graph from 0"
         )
 
 
@@ -136,7 +138,8 @@ def require_edge_values(name: str, values: Array, graph: PaddedGraph) -> Array:
     edges = graph.edge_mask.shape[0]
     if values.ndim < 1 or values.shape[0] != edges:
         raise ValueError(
-            f"{name} needs one row for each of the {edges} edges, got shape {values.shape}"
+            f"{name} needs one row for each of the {edges} edges, got shape {values.shape}; "
+            "pad the values like the edges"
         )
     return values
 

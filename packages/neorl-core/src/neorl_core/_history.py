@@ -36,7 +36,10 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
         (2,)
     """
     if length < 1:
-        raise ValueError(f"length must be one step or more, got {length}")
+        raise ValueError(
+            f"length must be one step or more, got {length}; "
+            "give the number of values that it holds"
+        )
     example = jnp.asarray(example)
     values = jnp.zeros((length, *example.shape), example.dtype)
     return HistoryWindow(values, jnp.zeros((), jnp.int32))
@@ -104,7 +107,7 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
         [0.5, 0.5]
     """
     if delay < 0:
-        raise ValueError(f"delay must not be negative, got {delay} steps")
+        raise ValueError(f"delay must not be negative, got {delay} steps; give 0 for no delay")
     fill = jnp.asarray(fill)
     return DelayLine(jnp.broadcast_to(fill[None], (delay, *fill.shape)), fill)
 
@@ -141,5 +144,8 @@ def delay_step(
 def _fitting(value: ArrayLike, stack: Array) -> Array:
     value = jnp.asarray(value, stack.dtype)
     if value.shape != stack.shape[1:]:
-        raise ValueError(f"a value must have shape {stack.shape[1:]}, got {value.shape}")
+        raise ValueError(
+            f"a value must have shape {stack.shape[1:]}, got {value.shape}; "
+            "start another window or line for it"
+        )
     return value

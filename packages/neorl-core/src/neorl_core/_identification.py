@@ -123,7 +123,9 @@ def delay_residuals(
     columns = _columns(obs, action, next_obs)
     ridge = require_positive("ridge", ridge, or_zero=True)
     if longest < 0:
-        raise ValueError(f"longest must not be negative, got {longest} steps")
+        raise ValueError(
+            f"longest must not be negative, got {longest} steps; give 0 to try no delay"
+        )
     first = episode_first_rows(terminated, truncated)
     _require_rows(first, columns[0])
     inputs = columns[1].shape[1]
@@ -184,7 +186,7 @@ def _columns(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, 
     if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:
         raise ValueError(
             "obs and next_obs must have one shape and action as many rows, got "
-            f"{obs.shape}, {next_obs.shape} and {action.shape}"
+            f"{obs.shape}, {next_obs.shape} and {action.shape}; give one row a step"
         )
     return obs, action, next_obs
 
@@ -193,7 +195,7 @@ def _require_rows(first: Array, obs: Array) -> None:
     if first.shape[0] != obs.shape[0] or obs.shape[0] < 1:
         raise ValueError(
             f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
-            f"got {first.shape[0]}"
+            f"got {first.shape[0]}; give one flag a row"
         )
 
 
@@ -202,6 +204,6 @@ def _delays(delay: int | tuple[int, ...], inputs: int) -> tuple[int, ...]:
     if len(delays) != inputs or any(steps < 0 for steps in delays):
         raise ValueError(
             f"delay must be steps from 0 on, one for all or one for each of the {inputs} inputs, "
-            f"got {delay}"
+            f"got {delay}; give whole steps"
         )
     return delays

@@ -182,7 +182,10 @@ def effective_sample_size(
     Source: Kong, A note on importance sampling using standardized weights, 1992.
     """
     if jnp.ndim(log_weights) < 1:
-        raise ValueError("log_weights needs the samples along its first axis, got a scalar")
+        raise ValueError(
+            "log_weights needs the samples along its first axis, got a scalar; "
+            "put one log-weight a trajectory into an array"
+        )
     logs = floats(log_weights)
     largest = jnp.max(logs, axis=0, keepdims=True, initial=-jnp.inf)
     weights = jnp.exp(logs - jnp.where(jnp.isneginf(largest), 0, largest))
@@ -201,7 +204,10 @@ def checked(
     if data.mask is not None:
         require_same_shape("log_ratio", data.log_ratio, "mask", data.mask)
     if rank > 1 and jnp.shape(data.log_ratio)[0] < 1:
-        raise ValueError("a weighted estimate needs one trajectory or more, got none")
+        raise ValueError(
+            "a weighted estimate needs one trajectory or more, got none; "
+            "check how the log was cut into episodes"
+        )
     if jnp.shape(data.log_ratio)[-1] < 1:
         raise ValueError(
             f"a trajectory needs one step or more, got shape {jnp.shape(data.log_ratio)}; "

@@ -75,7 +75,10 @@ def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
     require_faulty(faulty)
     clients = require_updates(updates, 2 * faulty + 3, f"Krum against {faulty} faulty needs")
     if not 1 <= selected <= clients:
-        raise ValueError(f"selected must be from 1 to the {clients} clients, got {selected}")
+        raise ValueError(
+            f"selected must be from 1 to the {clients} clients, got {selected}; "
+            "select fewer, or one by krum"
+        )
     kept = usable(updates)
     updates = cleaned(updates, kept)
     scores = _scores(squared_distances(updates), kept, still_faulty(kept, faulty))

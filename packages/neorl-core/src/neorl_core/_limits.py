@@ -35,7 +35,9 @@ def project_box(
     require_same_shape("x", x, "low", low)
     require_same_shape("x", x, "high", high)
     if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
-        raise ValueError(f"low must not be above high, got {low} and {high}")
+        raise ValueError(
+            f"low must not be above high, got {low} and {high}; swap the ends that cross"
+        )
     x = floats(x)
     low, high = like(low, x), like(high, x)
     nearest = jnp.minimum(jnp.maximum(x, low), high)
@@ -77,7 +79,10 @@ def limit_rate(
     require_same_shape("x", x, "rate", rate)
     dt = require_positive("dt", dt)
     if known(rate) and not np.all(np.asarray(rate) >= 0):
-        raise ValueError(f"rate must not be negative, got {rate}")
+        raise ValueError(
+            f"rate must not be negative, got {rate}; "
+            "give a speed without sign, jnp.inf for no limit"
+        )
     x, previous = floats(x), floats(previous)
     speed = like(rate, x)
     reach = jnp.where(speed >= 0, speed, jnp.nan) * like(dt, x)

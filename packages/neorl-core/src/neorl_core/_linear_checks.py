@@ -14,7 +14,10 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
     require_rank(name, matrix, 2, f"{axis}, {axis}")
     shape = jnp.shape(matrix)
     if shape[0] != shape[1] or shape[0] < 1:
-        raise ValueError(f"{name} must be square with axes ({axis}, {axis}), got shape {shape}")
+        raise ValueError(
+            f"{name} must be square with axes ({axis}, {axis}), got shape {shape}; "
+            "check that it is the matrix of one system; for a batch of them use jax.vmap"
+        )
     return floats(matrix)
 
 
@@ -24,7 +27,10 @@ def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
     got = jnp.shape(matrix)
     if any(want is not None and want != have for want, have in zip(shape, got, strict=True)):
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {got}")
+        raise ValueError(
+            f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {got}; "
+            "transpose it or check the other matrices"
+        )
     return floats(matrix)
 
 
@@ -69,5 +75,6 @@ def require_stabilisable(matrix: Array, inputs: Array, what: str) -> None:
             if np.linalg.matrix_rank(pencil, tol=1e-7 * max(1.0, np.abs(pencil).max())) < len(a):
                 raise ValueError(
                     f"the pair is not {what}: nothing acts on the mode {mode:.6g}, "
-                    "which does not decay by itself"
+                    "which does not decay by itself; "
+                    "add an actuator or a sensor, or leave that mode out"
                 )

@@ -90,7 +90,8 @@ def _partial_terms(
     n, time = reward.shape
     if n < 2 or time < 1:
         raise ValueError(
-            f"MAGIC needs two trajectories of one step or more, got shape {reward.shape}"
+            f"MAGIC needs two trajectories of one step or more, got shape {reward.shape}; "
+            "give more trajectories"
         )
     _, value = model(trajectories)
     corrected = jnp.cumsum(weighted_terms(trajectories, discount), axis=1)

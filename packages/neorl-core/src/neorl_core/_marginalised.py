@@ -107,6 +107,9 @@ def marginalised_doubly_robust(
 def _rest(discount: float | Array, data: Array) -> Array:
     discount = require_probability("discount", discount, closed=True)
     if known(discount) and np.any(np.asarray(discount) >= 1):
-        raise ValueError(f"discount must be in [0, 1) for a discounted occupancy, got {discount}")
+        raise ValueError(
+            f"discount must be in [0, 1) for a discounted occupancy, got {discount}; "
+            "for discount 1 use an estimate along trajectories"
+        )
     rest = 1 - like(discount, data)
     return jnp.where(rest > 0, rest, jnp.nan)

@@ -59,7 +59,10 @@ def sample_moments(
     rows = samples.shape[:1]
     keep = jnp.ones(rows, bool) if mask is None else jnp.asarray(mask, bool)
     if keep.shape != rows:
-        raise ValueError(f"mask must have shape {rows}, as samples have rows, got {keep.shape}")
+        raise ValueError(
+            f"mask must have shape {rows}, as samples have rows, got {keep.shape}; "
+            "index it like the rows"
+        )
     keep = jnp.broadcast_to(keep.reshape(rows + (1,) * (samples.ndim - 1)), samples.shape)
     count = jnp.sum(keep, axis=0).astype(samples.dtype)
     seen = jnp.maximum(count, 1)
@@ -93,7 +96,10 @@ def update_moments(
     """
     sample = jnp.asarray(sample, moments.mean.dtype)
     if sample.shape != moments.mean.shape:
-        raise ValueError(f"a sample has shape {moments.mean.shape}, got {sample.shape}")
+        raise ValueError(
+            f"a sample has shape {moments.mean.shape}, got {sample.shape}; "
+            "start other moments for it"
+        )
     keep = jnp.asarray(mask, bool)
     count = moments.count + keep.astype(moments.count.dtype)
     delta = jnp.where(keep, sample - moments.mean, 0)
@@ -127,7 +133,8 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     """
     if first.mean.shape != second.mean.shape:
         raise ValueError(
-            f"moments must have one shape, got {first.mean.shape} and {second.mean.shape}"
+            f"moments must have one shape, got {first.mean.shape} and {second.mean.shape}; "
+            "merge moments of the same quantities only"
         )
     count = first.count + second.count
     share = second.count / jnp.maximum(count, 1)
@@ -155,6 +162,8 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         2.0
     """
     if ddof < 0:
-        raise ValueError(f"ddof must be 0 or more, got {ddof}")
+        raise ValueError(
+            f"ddof must be 0 or more, got {ddof}; 0 divides by the count, 1 by one less"
+        )
     room = moments.count - ddof
     return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)

@@ -34,7 +34,10 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     if known(p_values):
         values = np.asarray(p_values)
         if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError(f"p_values must be in [0, 1], got {values}")
+            raise ValueError(
+                f"p_values must be in [0, 1], got {values}; "
+                "give probabilities, not per cent or statistics"
+            )
     p = floats(p_values)
     order = jnp.argsort(p)
     left = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)

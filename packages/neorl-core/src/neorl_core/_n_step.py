@@ -76,7 +76,10 @@ def segment_n_step_returns(
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = require_probability("discount", discount, closed=True)
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n must be a whole number of steps, at least 1, got {n!r}")
+        raise ValueError(
+            f"n must be a whole number of steps, at least 1, got {n!r}; "
+            "1 is the plain temporal difference"
+        )
     reward = floats(reward)
     terminated = booleans(terminated)
     factor = like(discount, reward)

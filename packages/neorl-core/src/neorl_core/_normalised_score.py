@@ -34,7 +34,7 @@ def normalised_score(
         50.0
     """
     if known((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
-        raise ValueError(f"low and high must differ, got {low} and {high}")
+        raise ValueError(f"low and high must differ, got {low} and {high}; measure both references")
     returns = floats(returns)
     low, high = jnp.asarray(low, returns.dtype), jnp.asarray(high, returns.dtype)
     return 100 * (returns - low) / (high - low)

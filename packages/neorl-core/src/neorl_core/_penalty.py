@@ -35,7 +35,8 @@ def penalised_reward(
     if jnp.shape(cost) != (*jnp.shape(reward), *jnp.shape(penalty)) or jnp.ndim(penalty) != 1:
         raise ValueError(
             "cost must have the shape of reward and one last axis as long as penalty, got "
-            f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}"
+            f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}; "
+            "give one price for each cost channel"
         )
     penalty = require_positive("penalty", penalty, or_zero=True)
     priced = jnp.matmul(cost, penalty, precision="highest")

@@ -38,7 +38,7 @@ def shuffled_position(
     Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains".
     """
     if not 1 <= n < 2**31:
-        raise ValueError(f"n must be from 1 to 2^31 - 1, got {n}")
+        raise ValueError(f"n must be from 1 to 2^31 - 1, got {n}; split larger ranges")
     position = jnp.asarray(position)
     inside = (position >= 0) & (position < n)
     half = max(1, ((n - 1).bit_length() + 1) // 2)

@@ -109,7 +109,10 @@ class PID:
             ValueError: If ``obs`` is not of rank one.
         """
         if obs.ndim != 1:
-            raise ValueError(f"a PID sees one observation of rank 1, got shape {obs.shape}")
+            raise ValueError(
+                f"a PID sees one observation of rank 1, got shape {obs.shape}; "
+                "for a batch use jax.vmap"
+            )
         reading = obs[jnp.asarray(self.measured)]
         good, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(good, reading, carry.measurement)

@@ -37,7 +37,10 @@ def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierStat
         ValueError: If ``delay`` is below one or ``cost`` is not a scalar.
     """
     if isinstance(delay, bool) or not isinstance(delay, int) or delay < 1:
-        raise ValueError(f"delay must be a whole number of steps, at least 1, got {delay!r}")
+        raise ValueError(
+            f"delay must be a whole number of steps, at least 1, got {delay!r}; "
+            "1 compares with the step before"
+        )
     if jnp.ndim(cost) != 0:
         raise ValueError(f"cost must be a scalar, got shape {jnp.shape(cost)}; use jax.vmap")
     cost = floats(cost)

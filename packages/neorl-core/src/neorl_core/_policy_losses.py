@@ -118,7 +118,8 @@ def sac_temperature_loss(
     """
     if jnp.ndim(log_temperature) != 0:
         raise ValueError(
-            f"log_temperature must be a scalar, got shape {jnp.shape(log_temperature)}"
+            f"log_temperature must be a scalar, got shape {jnp.shape(log_temperature)}; "
+            "for several temperatures use jax.vmap"
         )
     excess = jax.lax.stop_gradient(floats(log_prob))
     excess = excess + like(target_entropy, excess)

@@ -52,7 +52,10 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         (8,)
     """
     if capacity < 1:
-        raise ValueError(f"capacity must be one item or more, got {capacity}")
+        raise ValueError(
+            f"capacity must be one item or more, got {capacity}; "
+            "give the number of items that it holds"
+        )
     return PriorityTree(jnp.zeros(2 << (capacity - 1).bit_length(), dtype))
 
 
@@ -85,7 +88,8 @@ def set_priorities(
     require_rank("items", items, 1, "batch")
     if items.shape != priorities.shape:
         raise ValueError(
-            f"items and priorities must agree, got shapes {items.shape} and {priorities.shape}"
+            f"items and priorities must agree, got shapes {items.shape} and {priorities.shape}; "
+            "give one priority an item"
         )
     nodes, leaves = tree.sums.shape[0], tree.sums.shape[0] // 2
     inside = (items >= 0) & (items < leaves)

@@ -84,7 +84,10 @@ def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
     if known((successes, trials)):
         k, n = np.asarray(successes), np.asarray(trials)
         if not np.all((k >= 0) & (k <= n)):
-            raise ValueError(f"successes must be between 0 and trials, got {successes} of {trials}")
+            raise ValueError(
+                f"successes must be between 0 and trials, got {successes} of {trials}; "
+                "check which is which"
+            )
     k, n = jnp.broadcast_arrays(floats(successes), floats(trials))
     dtype = jnp.result_type(k, n)
     tail = (1 - jnp.asarray(level, dtype)) / 2

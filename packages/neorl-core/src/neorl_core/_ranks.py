@@ -91,7 +91,9 @@ def regret_at_k(
     require_rank("values", values, 1, "item")
     estimates, values = floats(estimates), floats(values)
     if not 1 <= k <= values.shape[0]:
-        raise ValueError(f"k must be between 1 and the {values.shape[0]} items, got {k}")
+        raise ValueError(
+            f"k must be between 1 and the {values.shape[0]} items, got {k}; choose fewer"
+        )
     _, chosen = jax.lax.top_k(estimates, k)
     regret = jnp.max(values) - jnp.max(values[chosen])
     return jnp.where(jnp.any(jnp.isnan(estimates)), jnp.nan, regret)

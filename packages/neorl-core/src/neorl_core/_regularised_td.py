@@ -65,7 +65,8 @@ def regularised_td_target(
     if policy.shape[:-1] != jnp.shape(reward) or policy.ndim == 0:
         raise ValueError(
             "the next actions need the axes of reward and a last axis of channels, got "
-            f"{policy.shape} for reward of {jnp.shape(reward)}"
+            f"{policy.shape} for reward of {jnp.shape(reward)}; "
+            "give the actions of every row of reward"
         )
     seam = (booleans(terminated) | booleans(truncated))[..., None]
     # Both sides are replaced: what stands at a seam may be anything, NaN included.

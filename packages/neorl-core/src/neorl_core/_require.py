@@ -90,4 +90,6 @@ def require_length(name: str, value: ArrayLike, least: int) -> None:
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuses a word that is not among ``choices``."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(choices)}, got {value!r}; spell it as listed"
+        )

@@ -181,7 +181,9 @@ def finite_horizon_regulator(
     terminal = require_matrix("terminal", terminal, a.shape, "state, state").astype(a.dtype)
     require_definite("terminal", terminal, strictly=False)
     if horizon < 0:
-        raise ValueError(f"horizon must not be negative, got {horizon} periods")
+        raise ValueError(
+            f"horizon must not be negative, got {horizon} periods; 0 leaves the terminal cost alone"
+        )
     start = (symmetric(terminal), (a, b, symmetric(q), r, n))
     _, (gains, costs) = jax.lax.scan(_step_back, start, None, length=horizon, reverse=True)
     return Regulator(gains, jnp.concatenate([costs, symmetric(terminal)[None]]))

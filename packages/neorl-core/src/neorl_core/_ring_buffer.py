@@ -42,7 +42,10 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         ([1, 0], [3.0, 2.0])
     """
     if capacity < 1:
-        raise ValueError(f"capacity must be one row or more, got {capacity}")
+        raise ValueError(
+            f"capacity must be one row or more, got {capacity}; "
+            "give the number of rows that it holds"
+        )
     zero = jnp.zeros((), jnp.int32)
     return RingBuffer(jax.tree.map(lambda leaf: _slots(leaf, capacity), example), zero, zero)
 
@@ -123,7 +126,7 @@ def ring_sample(
         ([5.0, 5.0], [0, 0])
     """
     if batch < 0:
-        raise ValueError(f"batch must not be negative, got {batch}")
+        raise ValueError(f"batch must not be negative, got {batch}; give the number of draws")
     slots = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.size, 1), jnp.int32)
     rows = jax.tree.map(lambda leaf: leaf[slots], buffer.rows)
     return rows, jnp.where(buffer.size > 0, slots, -1)
@@ -145,7 +148,7 @@ def _check_rows(held: Any, rows: Any) -> None:
     if jax.tree.structure(held) != jax.tree.structure(rows):
         raise ValueError(
             f"rows must have the structure {jax.tree.structure(held)}, "
-            f"got {jax.tree.structure(rows)}"
+            f"got {jax.tree.structure(rows)}; push rows like the example"
         )
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     counts = {jnp.shape(new)[:1] for _, new in leaves}
@@ -154,5 +157,6 @@ def _check_rows(held: Any, rows: Any) -> None:
         if wanted != got or jnp.ndim(new) != old.ndim or len(counts) > 1:
             raise ValueError(
                 f"rows{jax.tree_util.keystr(path)} must be (row, *{wanted[0]}) of {wanted[1]} "
-                f"with as many rows in every leaf, got shape {jnp.shape(new)} of {got[1]}"
+                f"with as many rows in every leaf, got shape {jnp.shape(new)} of {got[1]}; "
+                "push rows like the example"
             )

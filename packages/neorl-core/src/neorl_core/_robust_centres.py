@@ -143,7 +143,7 @@ def _require_centre(updates: Any, centre: Any) -> None:
     if jax.tree.structure(updates) != jax.tree.structure(centre):
         raise ValueError(
             f"centre must have the structure of one update, {jax.tree.structure(updates)}, "
-            f"got {jax.tree.structure(centre)}"
+            f"got {jax.tree.structure(centre)}; take the last aggregate's value"
         )
     for leaf, middle in zip(jax.tree.leaves(updates), jax.tree.leaves(centre), strict=True):
         require_same_shape("one update", leaf[0], "centre", middle)

@@ -150,7 +150,10 @@ def discounted_cost_limit(
 
 def _require_horizon(horizon: int) -> None:
     if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-        raise ValueError(f"horizon must be a whole number of steps, at least 1, got {horizon!r}")
+        raise ValueError(
+            f"horizon must be a whole number of steps, at least 1, got {horizon!r}; "
+            "give the longest episode"
+        )
 
 
 def _members(name: str, data: ArrayLike, values: ArrayLike) -> Array:
@@ -158,6 +161,7 @@ def _members(name: str, data: ArrayLike, values: ArrayLike) -> Array:
     if values.ndim != jnp.ndim(data) + 1 or values.shape[0] == 0:
         raise ValueError(
             "next_values needs a first axis of at least one ensemble member before the axes of "
-            f"{name}, got shape {values.shape} for {name} of {jnp.shape(data)}"
+            f"{name}, got shape {values.shape} for {name} of {jnp.shape(data)}; "
+            "for one critic add the axis with values[None]"
         )
     return values

@@ -67,7 +67,10 @@ def epoch_indices(
     """
     _check(n, batch)
     if not 1 <= batch <= n:
-        raise ValueError(f"batch must be from 1 to the {n} rows of an epoch, got {batch}")
+        raise ValueError(
+            f"batch must be from 1 to the {n} rows of an epoch, got {batch}; "
+            "sample with batch_indices for larger ones"
+        )
     steps = n // batch
     step = jnp.asarray(step)
     position = (step % steps) * batch + jnp.arange(batch, dtype=step.dtype)
@@ -76,6 +79,6 @@ def epoch_indices(
 
 def _check(n: int, batch: int) -> None:
     if not 1 <= n < 2**31:
-        raise ValueError(f"n must be from 1 to 2^31 - 1 rows, got {n}")
+        raise ValueError(f"n must be from 1 to 2^31 - 1 rows, got {n}; split larger logs")
     if batch < 0:
-        raise ValueError(f"batch must not be negative, got {batch}")
+        raise ValueError(f"batch must not be negative, got {batch}; give the rows of a batch")

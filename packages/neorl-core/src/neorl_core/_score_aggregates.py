@@ -117,7 +117,8 @@ def probability_of_improvement(
     first, second = _by_run_and_task("first", first), _by_run_and_task("second", second)
     if first.shape[1] != second.shape[1]:
         raise ValueError(
-            f"both need the same tasks along axis 1, got {first.shape[1]} and {second.shape[1]}"
+            f"both need the same tasks along axis 1, got {first.shape[1]} and {second.shape[1]}; "
+            "compare on the same tasks"
         )
     difference = first[:, None, :] - second[None, :, :]
     return jnp.mean((jnp.sign(difference) + 1) / 2)
@@ -206,5 +207,8 @@ def _by_run_and_task(name: str, scores: ArrayLike) -> Array:
     require_rank(name, scores, 2, "run, task")
     array = floats(scores)
     if array.size == 0:
-        raise ValueError(f"{name} must hold one run and one task or more, got {array.shape}")
+        raise ValueError(
+            f"{name} must hold one run and one task or more, got {array.shape}; "
+            "give scores of shape (run, task)"
+        )
     return array

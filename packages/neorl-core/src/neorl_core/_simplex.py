@@ -71,9 +71,14 @@ def simplex_quadratic(
     matrix = floats(matrix)
     n = matrix.shape[0]
     if matrix.shape != (n, n):
-        raise ValueError(f"matrix must be square, got shape {matrix.shape}")
+        raise ValueError(
+            f"matrix must be square, got shape {matrix.shape}; "
+            "give the matrix of the quadratic form"
+        )
     if iterations < 1:
-        raise ValueError(f"iterations must be one or more, got {iterations}")
+        raise ValueError(
+            f"iterations must be one or more, got {iterations}; give the number of steps"
+        )
     scale = jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
     scaled = matrix / jnp.where(scale > 0, scale, 1)
     start = jnp.full(n, 1 / n, matrix.dtype)

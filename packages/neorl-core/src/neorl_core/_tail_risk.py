@@ -86,7 +86,9 @@ def conditional_value_at_risk(
     """
     share = require_probability("share", share, closed=True)
     if known(share) and np.any(np.asarray(share) <= 0):
-        raise ValueError(f"share must be in (0, 1], got {share}")
+        raise ValueError(
+            f"share must be in (0, 1], got {share}; 1 is the mean; give a share, not per cent"
+        )
     ordered, shares = _distribution(samples, weights)
     share = jnp.asarray(share, shares.dtype)
     before = jnp.cumsum(shares) - shares

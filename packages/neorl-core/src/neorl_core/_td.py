@@ -72,6 +72,7 @@ def clipped_double_td_target(
     if jnp.ndim(next_values) != jnp.ndim(reward) + 1 or next_values.shape[0] == 0:
         raise ValueError(
             "next_values needs a first axis of at least one ensemble member before the axes of "
-            f"reward, got shape {jnp.shape(next_values)} for reward of {jnp.shape(reward)}"
+            f"reward, got shape {jnp.shape(next_values)} for reward of {jnp.shape(reward)}; "
+            "for one critic add the axis with values[None]"
         )
     return td_target(reward, jnp.min(next_values, axis=0), terminated, discount=discount)

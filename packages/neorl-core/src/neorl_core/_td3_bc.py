@@ -44,7 +44,7 @@ def td3_bc_policy_loss(
     if jnp.ndim(action) != 2 or jnp.shape(action)[:1] != jnp.shape(q):
         raise ValueError(
             "q must be one value for each row of action, got shapes "
-            f"{jnp.shape(q)} and {jnp.shape(action)}"
+            f"{jnp.shape(q)} and {jnp.shape(action)}; give the values of one critic as (batch,)"
         )
     alpha = require_positive("alpha", alpha, or_zero=True)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
