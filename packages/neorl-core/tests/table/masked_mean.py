@@ -19,6 +19,17 @@ def no_mask_counts_all(x, mask):
     assert_close(mapped(_unmasked, x), mapped(masked_mean, x, np.ones_like(mask)))
 
 
+def nothing_counts_zero(x, mask):
+    """Of no element the mean is zero, with a mask and without, in the dtype of the array."""
+    for dtype in (jnp.bfloat16, jnp.float32):
+        empty = jnp.zeros(0, dtype)
+        for none in (None, jnp.zeros(0, bool)):
+            mean = masked_mean(empty, none)
+            assert (mean.shape, mean.dtype, float(mean)) == ((), dtype, 0.0)
+        nothing_kept = masked_mean(jnp.full(3, jnp.nan, dtype), jnp.zeros(3, bool))
+        assert (nothing_kept.dtype, float(nothing_kept)) == (dtype, 0.0)
+
+
 def _unmasked(x):
     return masked_mean(x, None)
 
@@ -54,12 +65,12 @@ ROWS = [
         masked_mean,
         sample=st.tuples(rows(7), flags(7)),
         oracle=mean_of_the_chosen,
-        laws=[masked_values_are_inert, no_mask_counts_all],
+        laws=[masked_values_are_inert, no_mask_counts_all, nothing_counts_zero],
         edges=[
             Edge((np.ones(7), np.zeros(7, bool))),
             Edge((np.zeros(0), np.zeros(0, bool))),
         ],
-        refuses=[Refusal("shape of x", (jnp.ones(3), jnp.ones(2, bool)))],
+        refuses=[Refusal("got (2,) for (3,); broadcast it", (jnp.ones(3), jnp.ones(2, bool)))],
     ),
     Row(
         penalised_reward,
@@ -71,7 +82,11 @@ ROWS = [
             Edge((np.zeros(0), np.zeros((0, 2)), np.ones(2))),
         ],
         refuses=[
-            Refusal("last axis", (jnp.ones(3), jnp.ones((3, 2)), jnp.ones(3))),
+            Refusal(
+                "cost must have the shape of reward and one last axis as long as penalty, got "
+                "reward (3,), cost (3, 2), penalty (4,)",
+                (jnp.ones(3), jnp.ones((3, 2)), jnp.ones(4)),
+            ),
             Refusal("last axis", (jnp.ones(3), jnp.ones(3), jnp.ones(()))),
             Refusal(
                 "penalty must be finite and not negative",

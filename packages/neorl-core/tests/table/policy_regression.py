@@ -65,6 +65,15 @@ def masked_rows_are_inert(advantage, mask):
     assert_close(mapped(scaled_advantage, spoiled, mask), mapped(scaled_advantage, advantage, mask))
 
 
+def without_mask(advantage):
+    return scaled_advantage(advantage)
+
+
+def no_mask_counts_all(advantage, mask):
+    every = np.ones_like(mask)
+    assert_close(mapped(without_mask, advantage), mapped(scaled_advantage, advantage, every))
+
+
 def spread(seed):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(3, BATCH)).astype(np.float32), rng.uniform(size=(3, BATCH)) < 0.7
@@ -110,6 +119,12 @@ def zero_alpha_is_cloning(q, action, logged_action, mask, *, alpha):
 
 
 FAR = (np.ones(BATCH), np.ones((BATCH, ACT)), -np.ones((BATCH, ACT)))
+TWO_CHANNELS = (
+    np.array([3.0, -1.0, 2.0]),
+    np.array([[0.5, -1.0], [0.25, 0.0], [1.0, 0.75]]),
+    np.array([[0.0, 1.0], [0.5, -0.5], [1.0, -1.0]]),
+    np.array([True, False, True]),
+)
 Q = reals(0.0078125, 100.0).flatmap(lambda size: st.sampled_from([size, -size]))
 ROWS = [
     Row(
@@ -142,7 +157,7 @@ ROWS = [
         scaled_advantage,
         sample=st.integers(0, 2**31 - 1).map(spread),
         oracle=scaled_by_definition,
-        laws=[scale_of_reward_is_free, masked_rows_are_inert],
+        laws=[scale_of_reward_is_free, masked_rows_are_inert, no_mask_counts_all],
         edges=[
             Edge((np.zeros(7), np.ones(7, bool))),
             Edge((np.ones(7), np.zeros(7, bool))),
@@ -174,6 +189,7 @@ ROWS = [
             Edge((*FAR, np.ones(BATCH, bool)), {"alpha": 2.5}),
             Edge((*FAR, np.zeros(BATCH, bool)), {"alpha": 2.5}),
             Edge((np.zeros(BATCH), *FAR[1:], np.ones(BATCH, bool)), {"alpha": 100.0}),
+            Edge(TWO_CHANNELS, {"alpha": 2.5}),
             Edge((np.zeros(0), *[np.zeros((0, ACT))] * 2, np.zeros(0, bool)), {"alpha": 2.5}),
         ],
         refuses=[
@@ -182,7 +198,11 @@ ROWS = [
                 (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1))),
                 {"alpha": 1.0},
             ),
-            Refusal("one value", (jnp.ones(3), jnp.ones((2, 3)), jnp.ones((2, 3))), {"alpha": 1.0}),
+            Refusal(
+                "q must be one value for each row of action, got shapes (3,) and (2, 3)",
+                (jnp.ones(3), jnp.ones((2, 3)), jnp.ones((2, 3))),
+                {"alpha": 1.0},
+            ),
             Refusal(
                 "alpha must be finite and not negative",
                 (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 3))),
