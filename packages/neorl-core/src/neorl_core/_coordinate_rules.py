@@ -53,9 +53,9 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
         raise ValueError(
             f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
         )
-    weights = require_positive("weights", weights, or_zero=True)
+    shares = require_positive("weights", weights, or_zero=True)
     kept = usable(updates)
-    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, weights, 0)), kept)
+    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, shares, 0)), kept)
 
 
 def coordinate_median(updates: Any) -> Aggregate:

@@ -54,8 +54,9 @@ def require_positive(name: str, value: Any, *, or_zero: bool = False) -> Any:
     return value
 
 
-def nan_unless(fine: Array, numbers: Array) -> Array:
+def nan_unless(fine: ArrayLike, numbers: ArrayLike) -> Array:
     """The numbers, NaN where ``fine`` is false; integers become floats, which can hold it."""
+    numbers = jnp.asarray(numbers)
     real = jnp.issubdtype(numbers.dtype, jnp.floating)
     return jnp.where(fine, numbers if real else floats(numbers), jnp.nan)
 

@@ -424,8 +424,8 @@ ROWS = [
                 (LoggedTrajectories(*[jnp.ones((2, 2))] * 2), KEY),
                 {"discount": 1.0},
             ),
-            Refusal("level", (None, KEY), {"discount": 1.0, "level": 0.0}),
-            Refusal("resamples", (None, KEY), {"discount": 1.0, "resamples": 0}),
+            Refusal("level must", (None, KEY), {"discount": 1.0, "level": 0.0}),
+            Refusal("resamples must", (None, KEY), {"discount": 1.0, "resamples": 0}),
         ],
         differentiable=False,
         exempt={
@@ -444,9 +444,14 @@ ROWS = [
         edges=[
             Edge((np.zeros((4, 1)),)),
             Edge((np.full(3, 50.0),)),
+            Edge((np.asarray([[0.0, -80.0], [1.0, -81.0]]),)),
             Edge((np.zeros((3, 0)),)),
         ],
-        refuses=[Refusal("first axis", (jnp.ones(()),))],
+        refuses=[
+            Refusal(
+                "log_weights needs the samples along its first axis, got a scalar", (jnp.ones(()),)
+            )
+        ],
         rtol=1e-4,
         dtypes=FLOATS,
     ),
@@ -466,7 +471,7 @@ ROWS = [
             Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"discount": 0.5}),
             Refusal("length 1", (jnp.ones(0), jnp.ones(0)), {"discount": 0.5}),
             Refusal("[0, 1)", (jnp.ones(2), jnp.ones(2)), {"discount": 1.0}),
-            Refusal("[0, 1]", (jnp.ones(2), jnp.ones(2)), {"discount": -1.0}),
+            Refusal("discount must be in [0, 1]", (jnp.ones(2), jnp.ones(2)), {"discount": -1.0}),
         ],
         rtol=1e-4,
         atol=1e-5,
@@ -483,7 +488,9 @@ ROWS = [
         edges=[Edge((np.zeros(1), *[np.zeros(3)] * 4, np.ones(3, bool)), {"discount": 0.5})],
         refuses=[
             Refusal(
-                "length 1", (jnp.ones(0), *[jnp.ones(2)] * 4, jnp.zeros(2, bool)), {"discount": 0.5}
+                "initial_value needs a first axis of length 1",
+                (jnp.ones(0), *[jnp.ones(2)] * 4, jnp.zeros(2, bool)),
+                {"discount": 0.5},
             ),
             Refusal(
                 "one shape",
@@ -504,7 +511,10 @@ ROWS = [
         oracle=projection_by_bisection,
         laws=[projecting_twice_changes_nothing],
         edges=[Edge((np.zeros(3),)), Edge((np.asarray([100.0, 0.0]),)), Edge((np.ones(1),))],
-        refuses=[Refusal("(item)", (jnp.ones((2, 2)),)), Refusal("length 1", (jnp.ones(0),))],
+        refuses=[
+            Refusal("values must have the axes (item)", (jnp.ones((2, 2)),)),
+            Refusal("values needs a first axis of length 1", (jnp.ones(0),)),
+        ],
         dtypes=FLOATS,
     ),
     Row(
@@ -512,12 +522,15 @@ ROWS = [
         sample=st.tuples(positive_definite(4)),
         oracle=least_quadratic,
         laws=[satisfies_the_optimality_conditions],
-        edges=[Edge((np.eye(3),)), Edge((np.ones((1, 1)),))],
+        edges=[
+            Edge((np.eye(3),)),
+            Edge((np.ones((1, 1)),)),
+        ],
         refuses=[
-            Refusal("(item, item)", (jnp.ones(2),)),
-            Refusal("length 1", (jnp.ones((0, 0)),)),
+            Refusal("matrix must have the axes (item, item)", (jnp.ones(2),)),
+            Refusal("matrix needs a first axis of length 1", (jnp.ones((0, 0)),)),
             Refusal("square", (jnp.ones((2, 3)),)),
-            Refusal("iterations", (jnp.eye(2),), {"iterations": 0}),
+            Refusal("iterations must be one or more", (jnp.eye(2),), {"iterations": 0}),
         ],
         differentiable=False,
         rtol=1e-3,
