@@ -132,6 +132,9 @@ class Worker:
         self.process = subprocess.Popen(
             command, cwd=folder / "mutants", env=variables(), stdin=pipe, stdout=pipe, text=True
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.questions, self.answers = self.process.stdin, self.process.stdout
         self.tried, self.late = 0, False
         self.answer(PATIENCE[0] * 5)
 
@@ -139,7 +142,7 @@ class Worker:
         """The next line, or nothing if the process died or was killed for being late."""
         alarm = threading.Timer(seconds, self.kill)
         alarm.start()
-        line = self.process.stdout.readline()
+        line = self.answers.readline()
         alarm.cancel()
         return line.strip()
 
@@ -151,8 +154,8 @@ class Worker:
     def judge(self, mutant: str, tests: list[str], seconds: float) -> str:
         """What became of one mutant."""
         self.tried += 1
-        self.process.stdin.write(json.dumps([mutant, *tests]) + "\n")
-        self.process.stdin.flush()
+        self.questions.write(json.dumps([mutant, *tests]) + "\n")
+        self.questions.flush()
         line = self.answer(PATIENCE[0] + PATIENCE[1] * seconds)
         if line:
             return CODES.get(int(line), f"exit code {line}")

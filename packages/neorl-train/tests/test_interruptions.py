@@ -236,7 +236,8 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(["{broken\n", *lines[1:]]))
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"), code=2)
-    assert "metrics.jsonl" in err and "line 1" in err
+    assert "metrics.jsonl" in err
+    assert "line 1" in err
 
 
 def test_a_changed_configuration_or_log_is_refused(folder, straight):
