@@ -84,7 +84,6 @@ CASES = {
     "tanh_gaussian_log_density": (
         core.tanh_gaussian_log_density, "margin", (0 * SERIES, SERIES, SERIES), {},
     ),
-    "polyak": (core.polyak, "rate", (SERIES, SERIES), {}),
     "pid_multiplier_step": (multiplier, "smoothing", (), {}),
     "priority_weights": (core.priority_weights, "exponent", (SHARES,), {"size": 2}),
     "tis_return": (core.tis_return, "discount", (ONE,), {}),
