@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +67,8 @@ PATIENCE = (60.0, 10.0)
 """Seconds that any mutant gets, and how often the time that its tests took before."""
 LIFETIME = 100
 """Mutants that one process tries before it makes way for a new one."""
+CHECKED = 10
+"""Every so many, a kill is followed by the same tests on the original."""
 CODES = {0: "survived", 1: "killed", 3: "killed"}
 
 
@@ -76,8 +79,9 @@ def prepare(group: str) -> Path:
     shutil.copytree(CORE / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests" / "table").mkdir(parents=True)
     tests = ["test_table", *chosen.tests]
-    for name in ("conftest", *tests, *(f"table/{name}" for name in chosen.table)):
-        shutil.copy(CORE / "tests" / f"{name}.py", folder / "tests" / f"{name}.py")
+    tables = [CORE / "tests" / "table" / f"{name}.py" for name in chosen.table]
+    for file in [*(CORE / "tests").glob("*.py"), *tables]:
+        shutil.copy(file, folder / file.relative_to(CORE))
     files = [f"src/neorl_core/{name}.py" for name in chosen.modules]
     settings = SETTINGS.format(
         modules=json.dumps(files), tests=json.dumps([f"tests/{name}.py" for name in tests])
@@ -161,6 +165,12 @@ class Worker:
             return CODES.get(int(line), f"exit code {line}")
         return "timeout" if self.late else "crashed"
 
+    def check(self, tests: list[str], seconds: float) -> None:
+        """The original must pass what has just failed: what a mutant left behind would kill all."""
+        status = self.judge("", tests, seconds)
+        if status != "survived":
+            raise RuntimeError(f"without a mutant, {tests[0]} and its like end as {status}")
+
     @property
     def worn(self) -> bool:
         """Whether it is time for a new process."""
@@ -174,20 +184,22 @@ def execute(folder: Path, workers: int) -> None:
     queue = [name for name in reversed(todo) if name not in done]
     lock, record = threading.Lock(), (folder / STATUSES).open("a")
 
-    def serve() -> None:
+    def serve(_: int) -> None:
         worker = None
-        while queue:
+        while True:
             with lock:
-                name = queue.pop() if queue else ""
-            seconds, names = todo.get(name, (0, []))
-            if not names:
-                status = "no tests"
-            else:
-                if worker is not None and worker.worn:
-                    worker.kill()
-                    worker = None
-                worker = worker or Worker(folder, tests)
+                if not queue:
+                    break
+                name = queue.pop()
+            seconds, names = todo[name]
+            status = "no tests"
+            if names:
+                if worker is None or worker.worn:
+                    retire(worker)
+                    worker = Worker(folder, tests)
                 status = worker.judge(name, names, seconds)
+                if status == "killed" and worker.tried % CHECKED == 0:
+                    worker.check(names, seconds)
             with lock:
                 done[name] = status
                 record.write(json.dumps([name, status]) + "\n")
@@ -195,15 +207,17 @@ def execute(folder: Path, workers: int) -> None:
                 killed = sum(one == "killed" for one in done.values())
                 print(f"\r{folder.name}: {len(done)} of {len(todo)}, {killed} killed", end="")
                 sys.stdout.flush()
-        if worker is not None:
-            worker.process.kill()
+        retire(worker)
 
-    threads = [threading.Thread(target=serve) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(serve, range(workers)))
     print()
+
+
+def retire(worker: Worker | None) -> None:
+    """Ends a process, if there is one."""
+    if worker is not None:
+        worker.kill()
 
 
 def statuses(folder: Path) -> dict[str, str]:
