@@ -67,7 +67,7 @@ def _affine(x: Array, weight: Array, bias: Array) -> Array:
 
 @jax.custom_vjp
 def _batch_product(x: Array, weight: Array) -> Array:
-    """``x @ weight``, whose gradient transposes ``x`` in memory before it multiplies.
+    """``x @ weight``, whose gradient transposes its narrower factor in memory first.
 
     Left to itself, XLA folds that transposition into the product, and a CPU's product of a
     transposed left operand is slow for small matrices. Reverse mode only.
@@ -81,7 +81,12 @@ def _batch_product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array,
 
 def _batch_product_backward(operands: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
     x, weight = operands
-    return cotangent @ weight.T, jax.lax.optimization_barrier(x.T) @ cotangent
+    in_memory = jax.lax.optimization_barrier
+    if x.shape[-1] > cotangent.shape[-1]:
+        slope = in_memory(in_memory(cotangent.T) @ x).T
+    else:
+        slope = in_memory(x.T) @ cotangent
+    return cotangent @ weight.T, slope
 
 
 _batch_product.defvjp(_batch_product_forward, _batch_product_backward)
