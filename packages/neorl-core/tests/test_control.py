@@ -207,3 +207,26 @@ def test_a_log_without_excitation_is_reported():
     short = identify_linear(obs, forces, following, *ends, delay=200)
     assert int(short.rows) == 0
     assert all(np.isnan(part).all() for part in short[:4])
+
+
+def test_a_broken_row_is_refused_and_under_jit_nothing_is_told():
+    """A NaN made its column a constant, and the model a zero that looked like a fit."""
+    log = simulated((1, 4))
+    clean = identify_linear(*log, delay=(1, 4))
+    for column, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
+        spoilt = [np.array(part) for part in log]
+        spoilt[column][40, 0] = value
+        row = 41 if column == 1 else 40
+        with pytest.raises(ValueError, match=f"first is row {row}; drop such rows"):
+            identify_linear(*spoilt, delay=(1, 4))
+        with pytest.raises(ValueError, match="in 1 of the rows"):
+            delay_residuals(*spoilt, longest=5)
+        model = jax.jit(lambda *log: identify_linear(*log, delay=(1, 4)))(*spoilt)
+        assert all(np.isnan(part).all() for part in model[:4])
+        assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
+        assert np.isnan(jax.jit(lambda *log: delay_residuals(*log, longest=5))(*spoilt)).all()
+        # Rows without their delayed inputs stay out, whatever they hold.
+        spoilt = [np.array(part) for part in log]
+        spoilt[column][1, 1] = value
+        if column != 1:
+            np.testing.assert_array_equal(identify_linear(*spoilt, delay=(1, 4)).a, clean.a)

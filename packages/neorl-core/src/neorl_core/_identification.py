@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._episode_rows import episode_first_rows
 from neorl_core._products import product
-from neorl_core._require import floats, require_positive, require_rank
+from neorl_core._require import floats, known, require_positive, require_rank
 
 
 class LinearModel(NamedTuple):
@@ -19,7 +20,8 @@ class LinearModel(NamedTuple):
         offset: Shape ``(state,)``.
         residual: Root mean square of what the model leaves, per state, shape ``(state,)``.
         rank: Rank of the regression, scalar int32; below ``state + act + 1`` the log does not
-            tell the parameters apart, and they are those of least norm.
+            tell the parameters apart, and they are those of least norm. Zero where the rows hold
+            a NaN or an infinity.
         rows: Number of rows that entered, scalar int32.
     """
 
@@ -58,11 +60,12 @@ def identify_linear(
             negative.
 
     Returns:
-        The model. Not differentiable. NaN where no row enters.
+        The model. Not differentiable. NaN where no row enters; NaN and rank 0 under ``jit`` where a
+        row that enters holds a NaN or an infinity.
 
     Raises:
         ValueError: If shapes disagree, a delay is negative, there are not as many delays as
-            inputs, or ``ridge`` is negative.
+            inputs, ``ridge`` is negative, or a known row that enters holds a NaN or an infinity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,10 +110,12 @@ def delay_residuals(
         ridge: As in :func:`identify_linear`.
 
     Returns:
-        Root mean square residuals, shape ``(longest + 1, state)``.
+        Root mean square residuals, shape ``(longest + 1, state)``; NaN where no row enters, and
+        under ``jit`` for a delay whose rows hold a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, or ``longest`` or ``ridge`` is negative.
+        ValueError: If shapes disagree, ``longest`` or ``ridge`` is negative, or a known row that
+            enters holds a NaN or an infinity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -147,6 +152,9 @@ def _fit(
     keep = number - before >= first
     late = [jnp.roll(action[:, i], delay) for i, delay in enumerate(delays)]
     design = jnp.concatenate([obs, *[column[:, None] for column in late]], axis=1)
+    broken = keep & ~jnp.all(jnp.isfinite(jnp.concatenate([design, next_obs], axis=1)), axis=1)
+    _require_whole(broken)
+    whole = ~jnp.any(broken)
     rows = jnp.sum(keep).astype(obs.dtype)
     x, x_mean, x_scale = _standardised(design, keep, rows)
     y, y_mean, y_scale = _standardised(next_obs, keep, rows)
@@ -157,13 +165,13 @@ def _fit(
     scaled, _, rank, _ = jnp.linalg.lstsq(system, target)
     left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
     slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
-    slopes = jnp.where(rows > 0, slopes, jnp.nan)
+    slopes = jnp.where((rows > 0) & whole, slopes, jnp.nan)
     return LinearModel(
         slopes[:, :states],
         slopes[:, states:],
-        y_mean - product(slopes, x_mean),
-        left,
-        rank.astype(jnp.int32) + 1,
+        jnp.where(whole, y_mean - product(slopes, x_mean), jnp.nan),
+        jnp.where(whole, left, jnp.nan),
+        jnp.where(whole, rank.astype(jnp.int32) + 1, 0),
         jnp.sum(keep).astype(jnp.int32),
     )
 
@@ -197,6 +205,17 @@ def _require_rows(first: Array, obs: Array) -> None:
             f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
             f"got {first.shape[0]}; give one flag a row"
         )
+
+
+def _require_whole(broken: Array) -> None:
+    if not known(broken) or not np.any(broken):
+        return
+    rows = np.flatnonzero(broken)
+    raise ValueError(
+        f"obs, action (so many steps late) and next_obs must be finite, got NaN or infinity in "
+        f"{len(rows)} of the rows that enter, the first is row {rows[0]}; drop such rows and mark "
+        "the row before each as truncated"
+    )
 
 
 def _delays(delay: int | tuple[int, ...], inputs: int) -> tuple[int, ...]:
