@@ -1,6 +1,7 @@
 """The commands as a person types them: output, exit codes, one-line errors."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -115,6 +116,43 @@ def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, 
     place = tmp_path / "replay.json"
     assert main(["replay", str(exported), log, "--json", str(place)]) == 0
     assert json.loads(place.read_text())["log"]["path"] == log
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("run.json", "it exists and is no earlier replay"),
+        ("dataset.h5", "it exists and is no earlier replay"),
+        ("line.bundle/manifest.json", "it lies in a bundle"),
+        ("line.bundle/figures.json", "it lies in a bundle"),
+    ],
+)
+def test_figures_replace_no_file_of_another_kind(run_directory, exported, capsys, name, message):
+    shutil.copytree(exported, run_directory / "line.bundle")
+    place, log = run_directory / name, str(run_directory / "dataset.h5")
+    files = {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()}
+    assert main(["replay", str(exported), log, "--json", str(place)]) == 2
+    printed = capsys.readouterr()
+    assert f"cannot write {place}: {message}" in printed.err
+    assert printed.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()} == files
+
+
+def test_a_replay_of_another_log_leaves_the_first_figures(
+    bundle, log_columns, write_log, tmp_path, capsys
+):
+    logs = [tmp_path / "june.h5", tmp_path / "july.h5"]
+    for log, episodes in zip(logs, (2, 3), strict=True):
+        write_log(log, log_columns(episodes))
+    assert main(["replay", str(bundle), str(logs[0])]) == 0
+    assert main(["replay", str(bundle), str(logs[0])]) == 0, "the same log again"
+    first = (tmp_path / "replay.json").read_bytes()
+    capsys.readouterr()
+    assert main(["replay", str(bundle), str(logs[1])]) == 2
+    error = capsys.readouterr().err
+    assert f"holds the replay of another log, {logs[0]}; choose a place with --json" in error
+    assert (tmp_path / "replay.json").read_bytes() == first
+    assert main(["replay", str(bundle), str(logs[1]), "--json", str(tmp_path / "july.json")]) == 0
 
 
 def test_a_closed_pipe_is_no_error(exported):

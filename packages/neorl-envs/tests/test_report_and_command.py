@@ -74,6 +74,14 @@ def test_generate_inspect_and_list(
     assert "106/1500" in capsys.readouterr().out
     assert main(["inspect", "log.h5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["content_hash"] == dataset.content_hash
+    before = Path("log.h5").read_bytes()
+    again = ["generate", "--out", "log.h5", "--steps", "400", "--seed", "4"]
+    assert main(again) == 2
+    assert "log.h5 exists; choose another --out, or pass --overwrite" in capsys.readouterr().err
+    assert Path("log.h5").read_bytes() == before
+    assert main([*again, "--overwrite"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+    assert read_dataset("log.h5").content_hash != dataset.content_hash
     assert main(["list"]) == 0
     assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
     assert main([]) == 0
@@ -96,6 +104,7 @@ BAD = {
     "steps": (["generate", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
     "spread": (["generate", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
     "seed": (["generate", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
+    "a folder": (["generate", "--out", "."], ". is a folder; name a file, such as"),
     "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
     "required": (["generate"], "--out"),
     "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),

@@ -4,7 +4,6 @@ import argparse
 import difflib
 import json
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -98,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
         "--json",
         type=Path,
         metavar="FILE",
-        help="where the figures go (default replay.json beside the bundle)",
+        help="where the figures go (default replay.json beside the bundle); replaces an earlier "
+        "replay of the same log and no other file",
     )
     verify = _command(commands, "verify", _verify, "check every byte of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
@@ -161,6 +161,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     _prepare_jax()
+    from neorl_deploy._figures_file import require_place, require_same_log, write_figures
     from neorl_deploy._log_file import read_log
     from neorl_deploy._replay import replay, report_path
     from neorl_deploy._run import log_of, newest_bundle
@@ -168,12 +169,14 @@ def _replay(options: argparse.Namespace) -> int:
 
     path = options.bundle or newest_bundle(Path("runs"))
     figures = options.json or report_path(path)
-    _require_writable(figures)
+    require_place(figures)
     bundle = _read(path, options)
-    result = replay(bundle, read_log(options.log or log_of(path)))
+    log = read_log(options.log or log_of(path))
+    require_same_log(figures, log)
+    result = replay(bundle, log)
     _say(verdict_lines(bundle))
     _say(replay_lines(result))
-    _write_json(figures, result.report)
+    write_figures(figures, result.report)
     print(f"Figures as JSON: {figures}")
     report = path.resolve().parent / "report.html"
     if report.is_file():
@@ -239,31 +242,6 @@ def _prefix() -> str:
     environment = os.environ.get("HATCH_ENV_ACTIVE")
     which = "" if environment == "default" else f"{environment}:"
     return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
-
-
-def _require_writable(path: Path) -> None:
-    """Refuses a place for the figures before a minute is spent on them."""
-    reason = ""
-    if path.is_dir():
-        reason = "it is a folder"
-    elif not path.parent.is_dir():
-        reason = f"there is no folder {path.parent}"
-    elif not os.access(path.parent, os.W_OK):
-        reason = "permission denied"
-    if reason:
-        raise DeployError(f"cannot write {path}: {reason}; choose a place with --json")
-
-
-def _write_json(path: Path, value: object) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DeployError(
-            f"cannot write {path}: {error.strerror}; choose a place with --json"
-        ) from error
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from neorl_deploy import _bundle_files as files_of
 from neorl_deploy._atomic_directory import write_directory
 from neorl_deploy._bundle import Bundle, read_bundle
 from neorl_deploy._errors import DeployError, NotDeployable, missing_extra
+from neorl_deploy._figures_file import is_in_bundle
 from neorl_deploy._manifest import FORMAT, PARITY_TOLERANCE, SCHEMA_VERSION, ChannelEntry
 from neorl_deploy._probes import (
     probe_archive,
@@ -292,6 +293,8 @@ def _require_place(out: Path, overwrite: bool) -> None:
         raise DeployError(f"{out} should end in .bundle, so that nobody takes it for another thing")
     if not out.parent.is_dir():
         raise DeployError(f"the folder {out.parent} does not exist; make it first")
+    if is_in_bundle(out):
+        raise DeployError(f"{out} lies in a bundle, which it would break; choose another --out")
     if out.exists() and not overwrite:
         raise DeployError(f"{out} exists; choose another place with --out, or pass --overwrite")
     if out.exists() and not (out / files_of.CHECKSUMS).is_file():

@@ -51,7 +51,7 @@ class Generate:
     """
 
     out: Path
-    """The file; an existing one is replaced."""
+    """The file; an existing one is kept, and refused, without --overwrite."""
     environment: str = "ChemicalReactor-v0"
     """One of `neorl-envs list`."""
     steps: int = 100_000
@@ -60,6 +60,8 @@ class Generate:
     """Decides everything: the same seed gives the same file content on one machine."""
     spread: float = 0.15
     """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace an existing file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +181,10 @@ def _generate(command: Generate) -> None:
     env = make(command.environment)
     if not command.out.parent.is_dir():
         raise ValueError(f"{command.out}: no folder {command.out.parent}; create it first")
+    if command.out.is_dir():
+        raise ValueError(f"{command.out} is a folder; name a file, such as {command.out}/log.h5")
+    if os.path.lexists(command.out) and not command.overwrite:
+        raise ValueError(f"{command.out} exists; choose another --out, or pass --overwrite")
     if not 0 <= command.seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2^31 - 1, got {command.seed}")
     key = jax.random.key(command.seed)

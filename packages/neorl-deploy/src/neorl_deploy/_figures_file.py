@@ -1,0 +1,100 @@
+"""Where the figures of a replay may be written, so that nothing else is lost by it."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy import _bundle_files as files_of
+from neorl_deploy._errors import DeployError
+from neorl_deploy._log_file import Log
+
+REPORT_FIELDS = frozenset({"bundle", "log", "difference", "filter", "observations"})
+LARGEST_REPORT = 16 * files_of.MIB
+ADVICE = "choose a place with --json"
+
+
+def require_place(path: Path) -> None:
+    """Refuses a place for the figures before a minute is spent on them.
+
+    Args:
+        path: The file to be written.
+
+    Raises:
+        DeployError: If it cannot be written, lies in a bundle, or is a file of another kind.
+    """
+    reason = ""
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    elif is_in_bundle(path):
+        reason = "it lies in a bundle, which a further or changed file would break"
+    elif not os.access(path.parent, os.W_OK):
+        reason = "permission denied"
+    elif os.path.lexists(path) and _earlier(path) is None:
+        reason = "it exists and is no earlier replay"
+    if reason:
+        raise DeployError(f"cannot write {path}: {reason}; {ADVICE}")
+
+
+def require_same_log(path: Path, log: Log) -> None:
+    """Refuses to replace the figures of another log; those of the same log are made anew.
+
+    Args:
+        path: The file to be written, after :func:`require_place`.
+        log: The log that is about to be replayed.
+
+    Raises:
+        DeployError: If the file holds the replay of another log.
+    """
+    earlier = _earlier(path) if path.exists() else None
+    if earlier is None:
+        return
+    known = earlier.get("content_hash")
+    if known and log.content_hash:
+        same = known == log.content_hash
+    else:
+        same = Path(str(earlier.get("path"))).resolve() == Path(log.source).resolve()
+    if not same:
+        raise DeployError(
+            f"cannot write {path}: it holds the replay of another log, {earlier.get('path')}; "
+            f"{ADVICE}, or remove it"
+        )
+
+
+def is_in_bundle(path: Path) -> bool:
+    """Whether a folder above a path is a bundle, whole or not."""
+    return any(
+        folder.suffix == ".bundle" or (folder / files_of.CHECKSUMS).exists()
+        for folder in path.resolve().parents
+    )
+
+
+def write_figures(path: Path, value: object) -> None:
+    """Writes the figures as JSON, all or nothing.
+
+    Raises:
+        DeployError: If the file cannot be written; what was there stays.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DeployError(f"cannot write {path}: {error.strerror}; {ADVICE}") from error
+
+
+def _earlier(path: Path) -> dict[str, Any] | None:
+    """What an earlier replay says of its log; ``None`` where the file is no replay."""
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST_REPORT:
+            return None
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or not set(report) >= REPORT_FIELDS:
+        return None
+    return report["log"] if isinstance(report["log"], dict) else None
