@@ -1,5 +1,6 @@
 """Damaged runs and full disks: one line, exit code 2, nothing left behind."""
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -41,6 +42,19 @@ def test_an_unfinished_run_is_refused(run_directory):
     refused(run_directory, "is interrupted, not finished; continue it with `neorl-train resume")
     with pytest.raises(DeployError, match="no finished run"):
         newest_run(run_directory.parent)
+
+
+def test_a_run_that_is_still_training_is_told_from_a_killed_one(run_directory):
+    edit(run_directory, "run", status="running")
+    lock = run_directory / "run.lock"
+    lock.write_text("4711\n")
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        refused(run_directory, r"is still training \(process 4711\); wait until it is finished$")
+    killed = "stopped without a word before it was finished; continue it with `neorl-train resume"
+    refused(run_directory, killed)
+    lock.unlink()
+    refused(run_directory, killed)
 
 
 def edit(run, name, **values):

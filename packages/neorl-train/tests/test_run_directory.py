@@ -115,6 +115,20 @@ def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
     assert "metrics.jsonl ends before the checkpoint at 4000" in describe_run(run)
 
 
+def test_a_killed_run_is_told_from_one_that_runs(run):
+    record = {"started": "", "program_form": "", "devices": 1, "versions": {}, "config_hash": ""}
+    run.update_record(**record, algorithms=["iql"], seeds=[0])
+    with locked(run):
+        assert f"status      running (process {os.getpid()})" in describe_run(run)
+        assert " resume " not in describe_run(run)
+        assert "  running     iql" in describe_all(run.path.parent)
+    assert "status      stopped without a word" in describe_run(run)
+    assert run.resume_line() in describe_run(run)
+    assert "  stopped     iql" in describe_all(run.path.parent)
+    run.update_record(status="failed", error="no room")
+    assert "status      failed: no room" in describe_run(run)
+
+
 def test_no_directory_at_all(tmp_path):
     with pytest.raises(BadInputError, match="no such run directory; `neorl-train list` names"):
         RunDirectory(tmp_path / "0009").record()

@@ -9,9 +9,10 @@ from typing import Any
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy._manifest import VERDICTS
+from neorl_deploy._run_lock import holder
 from neorl_deploy._strict_json import read_json
 
-FINISHED = "finished"
+RUNNING, FINISHED = "running", "finished"
 LONGEST_LIST = 64
 """Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
 
@@ -71,10 +72,7 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
         if not isinstance(document, dict):
             raise DeployError(f"{path / name}.json holds no JSON object; the run is damaged")
         if name == "run" and document.get("status") != FINISHED:
-            raise DeployError(
-                f"{path} is {document.get('status') or 'of unknown status'}, not finished; "
-                f"continue it with `neorl-train resume {shlex.quote(str(path))}`"
-            )
+            raise DeployError(_unfinished(path, document))
         documents[name] = document
     verdict = documents["verdict"]
     if verdict.get("verdict") not in VERDICTS:
@@ -94,6 +92,21 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
         candidate=_artefact(path, candidate or judged),
         fallback=_artefact(path, "policies/fallback.safetensors"),
     )
+
+
+def _unfinished(path: Path, record: dict[str, Any]) -> str:
+    """Why a run cannot be exported yet, and what to do about it.
+
+    A record says "running" for ever where the process was killed; the lock tells.
+    """
+    process = holder(path)
+    if process is not None:
+        return f"{path} is still training (process {process}); wait until it is finished"
+    status = record.get("status") or "of unknown status"
+    resume = f"continue it with `neorl-train resume {shlex.quote(str(path))}`"
+    if status == RUNNING:
+        return f"{path} stopped without a word before it was finished; {resume}"
+    return f"{path} is {status}, not finished; {resume}"
 
 
 def newest_run(root: Path) -> Path:

@@ -7,9 +7,11 @@ from typing import Any
 from neorl_train._checkpoint import complete_steps
 from neorl_train._errors import BadInputError, one_line
 from neorl_train._records import read_records
-from neorl_train._run_directory import RunDirectory, numbered
+from neorl_train._run_directory import RunDirectory, holder, numbered
 
 REPORT, VERDICT = "report.html", "verdict.json"
+STOPPED = "stopped"
+"""What a run is called whose record says "running" and on which no process works."""
 
 
 def describe_run(run: RunDirectory) -> str:
@@ -24,11 +26,11 @@ def describe_run(run: RunDirectory) -> str:
     Raises:
         BadInputError: If the directory is damaged.
     """
-    record = run.record()
+    record, process = run.record(), holder(run)
     dataset = record.get("dataset", {})
     lines = [
         f"run         {run.path}",
-        f"status      {_status(record)}",
+        f"status      {_status(record, process)}",
         f"started     {record['started']}",
         f"program     {record['program_form']}; devices: {record['devices']}",
         f"versions    {', '.join(f'{name} {v}' for name, v in record['versions'].items())}",
@@ -44,7 +46,7 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"verdict     {verdict['verdict']}: {verdict['sentence']}"]
     if (run.path / REPORT).exists():
         lines += [f"report      {run.path / REPORT}"]
-    if record["status"] != "finished":
+    if record["status"] != "finished" and process is None:
         lines += [f"continue    {run.resume_line()}"]
     lines += _times(record)
     return "\n".join(lines)
@@ -74,17 +76,29 @@ def describe_all(runs: Path) -> str:
 def _row(run: RunDirectory) -> str:
     try:
         record = run.record()
-        verdict = _verdict(run)
+        verdict, process = _verdict(run), holder(run)
     except BadInputError as error:
         return f"  {run.path.name}  {one_line(error)}"
     what = ", ".join(record["algorithms"])
     decided = f"  {verdict['verdict']}" if verdict else ""
-    return f"  {run.path.name}  {record['started']}  {record['status']:<11} {what}{decided}"
+    status = _state(record, process)
+    return f"  {run.path.name}  {record['started']}  {status:<11} {what}{decided}"
 
 
-def _status(record: dict[str, Any]) -> str:
-    error = record.get("error", "")
-    return f"{record['status']}: {error}" if error else record["status"]
+def _state(record: dict[str, Any], process: str | None) -> str:
+    """The status in one word: a record that says "running" is believed while its lock is held."""
+    if process is not None:
+        return "running"
+    return STOPPED if record["status"] == "running" else record["status"]
+
+
+def _status(record: dict[str, Any], process: str | None) -> str:
+    state, error = _state(record, process), record.get("error", "")
+    if process is not None:
+        return f"{state} (process {process})"
+    if state == STOPPED:
+        return f"{state} without a word: its process is gone"
+    return f"{state}: {error}" if error else state
 
 
 def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:

@@ -170,6 +170,30 @@ def locked(run: RunDirectory) -> Iterator[None]:
         yield
 
 
+def holder(run: RunDirectory) -> str | None:
+    """The process that works on a run at this moment, as its lock names it; ``None``: nobody.
+
+    The record of a killed run says "running" for ever; its lock ended with the process.
+    """
+    try:
+        descriptor = os.open(run.path / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _named(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _named(descriptor: int) -> str:
+    return os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
+
+
 @contextlib.contextmanager
 def file_lock(path: Path, *, wait: bool) -> Iterator[None]:
     """Holds a lock that ends with the process, however that ends.
@@ -187,9 +211,8 @@ def file_lock(path: Path, *, wait: bool) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            holder = os.read(descriptor, 64).decode(errors="replace").strip() or "unknown"
             raise BadInputError(
-                f"{path.parent} is in use by process {holder}; wait for it or stop it"
+                f"{path.parent} is in use by process {_named(descriptor)}; wait for it or stop it"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

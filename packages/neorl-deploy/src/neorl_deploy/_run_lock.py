@@ -1,0 +1,33 @@
+"""Who is working on a run: asked of its lock, which ends with the process that holds it."""
+
+import os
+from pathlib import Path
+
+LOCK = "run.lock"
+
+
+def holder(run: Path) -> str | None:
+    """The process that trains or continues a run at this moment.
+
+    Args:
+        run: The run directory.
+
+    Returns:
+        Its number as the lock file names it, ``"unknown"`` where it names none; ``None`` where
+        nobody holds the lock, or the system has no such locks.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(run / LOCK, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(descriptor, 64).decode(errors="replace").strip() or "unknown"
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
