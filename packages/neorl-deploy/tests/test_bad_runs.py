@@ -77,6 +77,11 @@ def test_a_strange_verdict_or_candidate_is_refused(run_directory):
     refused(run_directory, "'perhaps'; expected one of deploy")
 
 
+def test_a_verdict_that_contradicts_itself_is_refused(run_directory):
+    edit(run_directory, "verdict", verdict="do not deploy")
+    refused(run_directory, "its sentence says 'deploy'; remove it, and `neorl-train resume")
+
+
 def test_a_damaged_policy_is_refused(run_directory):
     path = run_directory / "policies/iql-0.safetensors"
     data = bytearray(path.read_bytes())
@@ -137,7 +142,8 @@ def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
     )
     refused(run_directory, "should end in .bundle", out=tmp_path / "policy")
     refused(run_directory, "does not exist; make it first", out=tmp_path / "none" / "a.bundle")
-    edit(run_directory, "verdict", verdict="cannot tell", reason="no simulator")
+    sentence = "Cannot tell whether iql-0 is better: no simulator."
+    edit(run_directory, "verdict", verdict="cannot tell", sentence=sentence)
     written = export_run(run_directory, ExportOptions(out=taken, overwrite=True))
     assert written.manifest.verdict == read_bundle(taken).manifest.verdict == "cannot tell"
     assert sorted(path.name for path in tmp_path.iterdir()) == [

@@ -32,7 +32,10 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     report = json.loads((run_directory / "replay.json").read_text())
     assert report["bundle"]["verdict"] == "deploy"
     assert main(["verify", "runs/0001/policy.bundle", "--run-probes"]) == 0
-    assert "Every byte is as exported" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Every file fits checksums.json" in out
+    assert "does not rule out a forger: compare the digest" in out
+    assert "Every byte" not in out
     assert main(["export"]) == 2
     assert "exists; choose another place with --out" in capsys.readouterr().err
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0

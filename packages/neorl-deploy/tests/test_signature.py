@@ -50,11 +50,15 @@ def signed(original, tmp_path):
     return shutil.copytree(original, tmp_path / "plant.bundle")
 
 
-def test_a_signed_bundle_names_its_key(signed, key):
+def test_a_signed_bundle_names_its_key(signed, key, capsys):
     public = read_public_key(key.with_suffix(".pub.pem"))
     assert read_bundle(signed).signed_by == public
     assert read_bundle(signed, trusted_key=public).signed_by == public
+    capsys.readouterr()
+    assert main(["verify", str(signed)]) == 0
+    assert "anybody can sign: only --public-key finds a forger" in capsys.readouterr().out
     assert main(["verify", str(signed), "--public-key", str(key.with_suffix(".pub.pem"))]) == 0
+    assert "Every byte is as it was signed with your key." in capsys.readouterr().out
 
 
 def test_a_claimed_signature_cannot_be_stripped(signed):

@@ -176,6 +176,59 @@ def test_a_resealed_manifest_must_still_make_sense(bundle, path, value, message)
         read_bundle(bundle)
 
 
+def clause(bound, holds, limit=0.0, relation=">"):
+    return {
+        "name": "return",
+        "bound": bound,
+        "relation": relation,
+        "limit": limit,
+        "holds": holds,
+    }
+
+
+REFUSED = "iql-0 behind its guard should not be deployed: the cost is not within the limit."
+ALLOWED = "iql-0 behind its guard may be deployed: the gain is above 0."
+CONTRADICTORY = [
+    ("deploy", REFUSED, [], "is 'deploy' and its sentence says 'do not deploy'"),
+    ("deploy", "Cannot tell whether iql-0 may be deployed: x.", [], "sentence says 'cannot tell'"),
+    ("cannot tell", ALLOWED, [], "is 'cannot tell' and its sentence says 'deploy'"),
+    ("deploy", ALLOWED, [clause(1.0, True), clause(-1.0, False)], "'return' does not hold"),
+    ("deploy", "", [clause(-1.0, True)], "holds = True, and -1 > 0 says otherwise"),
+    ("deploy", "", [clause(9.0, True, 5.0, "<=")], "holds = True, and 9 <= 5 says otherwise"),
+    ("do not deploy", REFUSED, [clause(1.0, True)], "'do not deploy' and every clause holds"),
+]
+
+
+@pytest.mark.parametrize(("answer", "sentence", "clauses", "message"), CONTRADICTORY)
+def test_a_forged_verdict_that_contradicts_itself_is_refused(
+    bundle, answer, sentence, clauses, message
+):
+    forge_verdict(bundle, answer, sentence, clauses)
+    with pytest.raises(BundleError, match=message) as error:
+        read_bundle(bundle)
+    assert "\n" not in str(error.value)
+
+
+def forge_verdict(bundle, answer, sentence, clauses):
+    verdict = {"verdict": answer, "sentence": sentence, "clauses": clauses, "candidate": "x"}
+    (bundle / "verdict.json").write_bytes(dump_canonical(verdict))
+    change_manifest(bundle, "verdict", value=verdict)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence", "clauses"),
+    [
+        ("deploy", ALLOWED, [clause(1.0, True), clause(5.0, True, 5.0, "<=")]),
+        ("do not deploy", REFUSED, [clause(1.0, True), clause(None, False, 5.0, "<=")]),
+        ("cannot tell", "Cannot tell whether iql-1 may be deployed: another was judged.", []),
+        ("deploy", "In words of another program.", [{"name": "x"}, 3, clause(10**400, True)]),
+    ],
+)
+def test_a_verdict_that_says_one_thing_is_read(bundle, answer, sentence, clauses):
+    forge_verdict(bundle, answer, sentence, clauses)
+    assert read_bundle(bundle).manifest.verdict == answer
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff\xfe", b"[" * 10_000]
 )

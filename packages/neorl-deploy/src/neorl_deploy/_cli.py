@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where the figures go (default replay.json beside the bundle); replaces an earlier "
         "replay of the same log and no other file",
     )
-    verify = _command(commands, "verify", _verify, "check every byte of a bundle")
+    verify = _command(commands, "verify", _verify, "check every file of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     verify.add_argument(
         "--run-probes", action="store_true", help="also run the stored probes (needs the jax extra)"
@@ -185,7 +185,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from neorl_deploy._text import bundle_lines, verdict_lines
+    from neorl_deploy._text import bundle_lines, proof_lines, verdict_lines
 
     bundle = _read(options.bundle, options)
     if options.run_probes:
@@ -198,11 +198,7 @@ def _verify(options: argparse.Namespace) -> int:
         )
     _say(bundle_lines(bundle))
     _say(verdict_lines(bundle))
-    if bundle.signed_by and options.public_key is None:
-        print(
-            "The signature fits the bundle; --public-key checks that the key is the one you trust"
-        )
-    print("Every byte is as exported.")
+    _say(proof_lines(bundle, trusted=options.public_key is not None))
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0

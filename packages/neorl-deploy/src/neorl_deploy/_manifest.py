@@ -7,10 +7,10 @@ from typing import Any
 
 from neorl_deploy._errors import BundleError
 from neorl_deploy._strict_json import parse_strict
+from neorl_deploy._verdict import VERDICTS, contradiction
 
 FORMAT = "neorl-bundle"
 SCHEMA_VERSION = 1
-VERDICTS = ("deploy", "do not deploy", "cannot tell")
 PARITY_TOLERANCE = 1e-6
 FIELDS = frozenset(
     {
@@ -102,8 +102,8 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
         The manifest.
 
     Raises:
-        BundleError: If it is not JSON, of another format or version, or a field is missing,
-            unknown or malformed.
+        BundleError: If it is not JSON, of another format or version, a field is missing, unknown or
+            malformed, or the verdict contradicts itself.
     """
     document = parse_strict(data, source)
     _require(isinstance(document, dict), source, "it is no JSON object")
@@ -120,6 +120,9 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
         manifest = _parsed(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(f"{source} is malformed: {error!r}; export the bundle again") from error
+    against = contradiction(document["verdict"])
+    advice = "the bundle was changed after the export, fetch it again"
+    _require(not against, source, f"{against}; {advice}")
     if proven:
         _require_parity(document["parity"], source)
     return manifest

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy._manifest import VERDICTS
 from neorl_deploy._run_lock import holder
 from neorl_deploy._strict_json import read_json
+from neorl_deploy._verdict import VERDICTS, contradiction
 
 RUNNING, FINISHED = "running", "finished"
 LONGEST_LIST = 64
@@ -79,6 +79,12 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
         raise DeployError(
             f"{path / 'verdict.json'}: the verdict is {verdict.get('verdict')!r}; expected one of "
             f"{', '.join(VERDICTS)}"
+        )
+    against = contradiction(verdict)
+    if against:
+        raise DeployError(
+            f"{path / 'verdict.json'} was changed or damaged: {against}; remove it, and "
+            f"`neorl-train resume {shlex.quote(str(path))}` decides again"
         )
     judged = verdict.get("candidate")
     if candidate is not None and candidate != judged:

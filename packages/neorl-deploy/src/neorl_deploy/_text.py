@@ -47,6 +47,24 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     )
 
 
+def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
+    """What the verification has shown, and what it has not.
+
+    Args:
+        bundle: A verified bundle.
+        trusted: Whether a signature by a key that the user named was demanded, and is there.
+    """
+    if trusted:
+        yield "Every byte is as it was signed with your key."
+        return
+    yield "Every file fits checksums.json: no accident since they were written."
+    if bundle.signed_by:
+        yield "The signature fits, and anybody can sign: only --public-key finds a forger."
+    else:
+        yield "It is not signed, so this does not rule out a forger: compare the digest with"
+        yield "the one that the export printed, or export with --sign, verify with --public-key."
+
+
 def inspect_lines(bundle: Bundle) -> Iterator[str]:
     """Everything that a person wants to know before binding a bundle to tags."""
     yield from bundle_lines(bundle)
