@@ -62,6 +62,10 @@ def scans_a_callback(x):
     return jax.lax.scan(lambda c, v: (c, calls_back(v)), 0, x)[1]
 
 
+def starts_from_zeros(x):
+    return jnp.where(jnp.any(x > 0), jnp.ones(()), jnp.zeros(()))
+
+
 def widens(x):
     return x.astype(jnp.float32)
 
@@ -168,6 +172,8 @@ def test_a_changed_dtype_is_noticed():
     dtype_preserved(mean_square, VALUES, weight=0.5)
     with pytest.raises(AssertionError, match="bfloat16 became float32"):
         dtype_preserved(widens, VALUES)
+    with pytest.raises(AssertionError, match="float32 became float64"):
+        dtype_preserved(starts_from_zeros, VALUES, dtypes=("float32",))
 
 
 def test_a_state_that_changes_form_is_noticed():

@@ -141,11 +141,15 @@ def dtype_preserved(
 ) -> None:
     """Floating results have the dtype of the floating arguments, for each of ``dtypes``.
 
+    The narrow ones are tried with and without 64-bit mode: an array made in passing, such as
+    ``jnp.zeros(n)``, widens the result in that mode only.
+
     Raises:
         AssertionError: If a floating leaf of the result has another dtype.
     """
-    for name in dtypes:
-        with jax.enable_x64(name == "float64"):
+    modes = [(name, mode) for name in dtypes for mode in (False, True) if mode or name != "float64"]
+    for name, mode in modes:
+        with jax.enable_x64(mode):
             row = jax.tree.map(lambda leaf, name=name: _cast(leaf, name), take(as_rows(rows), 0))
             shapes = jax.eval_shape(lambda row: fn(*row, **options), row)
             for leaf in jax.tree.leaves(shapes):
