@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._intervals import Interval
 from neorl_core._require import (
@@ -17,6 +17,7 @@ from neorl_core._require import (
     require_positive,
     require_probability,
 )
+from neorl_core._short_floats import is_short, narrowed, widened
 
 _ELEMENTS_AT_ONCE = 2**20
 
@@ -57,7 +58,9 @@ def bootstrap_replicates(
     """
     samples = _checked(samples, 1)
     require_positive("resamples", resamples)
-    return _replicates(samples, key, statistic=statistic, resamples=resamples)
+    dtype, samples = _result_type(statistic, samples), _widened(samples)
+    replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
+    return narrowed(replicates, dtype)
 
 
 def bootstrap_interval(
@@ -104,9 +107,11 @@ def bootstrap_interval(
     level = require_probability("level", level)
     require_positive("resamples", resamples)
     require_choice("method", method, ("percentile", "bca"))
-    return _interval(
+    dtype, samples = _result_type(statistic, samples), _widened(samples)
+    interval = _interval(
         samples, key, level, statistic=statistic, resamples=resamples, bca=method == "bca"
     )
+    return narrowed(interval, dtype)
 
 
 def percentile_interval(
@@ -132,6 +137,17 @@ def _checked(samples: Any, least: int) -> Any:
             "cut them to the same samples"
         )
     return samples
+
+
+def _widened(samples: Any) -> Any:
+    return jax.tree.map(lambda leaf: widened(leaf) if is_short(leaf.dtype) else leaf, samples)
+
+
+def _result_type(statistic: Callable, samples: Any) -> DTypeLike:
+    """What the statistic gives of these samples; float32 stands for any dtype that is not short."""
+    if not any(is_short(leaf.dtype) for leaf in jax.tree.leaves(samples)):
+        return jnp.float32
+    return jnp.result_type(*jax.tree.leaves(jax.eval_shape(statistic, samples)))
 
 
 @functools.partial(jax.jit, static_argnames=("statistic", "resamples"))

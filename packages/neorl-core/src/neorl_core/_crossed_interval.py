@@ -7,6 +7,7 @@ from jaxtyping import ArrayLike, Float
 from neorl_core._intervals import Interval
 from neorl_core._quantile_functions import student_quantile
 from neorl_core._require import floats, require_probability, require_rank
+from neorl_core._short_floats import narrowed, widened
 
 
 def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 0.95) -> Interval:
@@ -53,7 +54,7 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     """
     level = require_probability("level", level)
     require_rank("samples", samples, 2, "row column")
-    samples = floats(samples)
+    dtype, samples = floats(samples).dtype, widened(samples)
     r, c = samples.shape
     if min(r, c) < 2:
         raise ValueError(
@@ -75,4 +76,4 @@ def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 
     # The double where keeps the gradient finite where nothing varies.
     still = square <= 0
     half = jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, square) / (r * c)))
-    return Interval(mean, mean - half, mean + half)
+    return narrowed(Interval(mean, mean - half, mean + half), dtype)

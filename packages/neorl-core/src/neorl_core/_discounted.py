@@ -5,6 +5,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._recurrence import backward_recurrence, bootstrap, cut_at_the_last
 from neorl_core._require import floats, require_probability, require_rank
+from neorl_core._short_floats import narrowed, widened
 from neorl_core._time_series import booleans, like, require_series
 
 
@@ -41,10 +42,11 @@ def discounted_returns(
     require_series(reward=reward)
     require_rank("final_value", final_value, 0, "")
     discount = require_probability("discount", discount, closed=True)
-    reward = floats(reward)
+    dtype, reward = floats(reward).dtype, widened(reward)
     factor = like(discount, reward)
     offset = reward.at[-1].add(factor * like(final_value, reward))
-    return backward_recurrence(offset, factor, jnp.zeros(reward.shape, jnp.bool_))
+    returns = backward_recurrence(offset, factor, jnp.zeros(reward.shape, jnp.bool_))
+    return narrowed(returns, dtype)
 
 
 def segment_discounted_returns(
@@ -83,9 +85,10 @@ def segment_discounted_returns(
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = require_probability("discount", discount, closed=True)
-    reward, next_value = floats(reward), floats(next_value)
+    dtype = jnp.result_type(floats(reward), floats(next_value))
+    reward, next_value = widened(reward), widened(next_value)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     factor = like(discount, reward)
     offset = reward + factor * bootstrap(next_value, terminated | ~ends)
-    return backward_recurrence(offset, factor, ends)
+    return narrowed(backward_recurrence(offset, factor, ends), dtype)

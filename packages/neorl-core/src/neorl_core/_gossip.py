@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from neorl_core._client_updates import Aggregate, cleaned, require_updates, usable
 from neorl_core._products import product
 from neorl_core._require import floats, known, require_rank
+from neorl_core._short_floats import require_wide
 
 
 def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Array, "client client"]:
@@ -181,13 +182,14 @@ def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
         From 0 (the exact average in one round) to 1 (not connected).
 
     Raises:
-        ValueError: If the matrix is not square, or known and not doubly stochastic.
+        ValueError: If the matrix is not square, of a float shorter than float32, or known and not
+            doubly stochastic.
 
     Example:
         >>> round(float(mixing_rate(ring_mixing(4))), 4)
         0.3333
     """
-    mixing = _checked(mixing)
+    mixing = require_wide("mixing", _checked(mixing))
     return jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from neorl_core._require import floats, known, require_rank
+from neorl_core._short_floats import narrowed, widened
 
 
 class PaddedGraph(NamedTuple):
@@ -151,4 +152,5 @@ def along_edges(flags: Bool[Array, " edge"], values: Array) -> Bool[Array, "edge
 
 def sum_at_receivers(values: Array, graph: PaddedGraph) -> Array:
     """Sums of the values of the edges that enter each node, in the order of the edges."""
-    return jax.ops.segment_sum(values, entered(graph), graph.node_mask.shape[0])
+    total = jax.ops.segment_sum(widened(values), entered(graph), graph.node_mask.shape[0])
+    return narrowed(total, values.dtype)

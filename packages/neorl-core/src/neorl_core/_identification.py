@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from neorl_core._episode_rows import episode_first_rows
 from neorl_core._products import product
 from neorl_core._require import floats, known, require_positive, require_rank
+from neorl_core._short_floats import require_wide
 
 
 class LinearModel(NamedTuple):
@@ -189,6 +190,8 @@ def _standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Arra
 
 def _columns(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
     obs, action, next_obs = floats(obs), floats(action), floats(next_obs)
+    for name, column in (("obs", obs), ("action", action), ("next_obs", next_obs)):
+        require_wide(name, column)
     require_rank("obs", obs, 2, "time, state")
     require_rank("action", action, 2, "time, act")
     if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:

@@ -8,6 +8,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._quantile_functions import student_quantile
 from neorl_core._require import floats, require_length, require_probability, require_same_shape
+from neorl_core._short_floats import narrowed, widened
 
 
 class Interval(NamedTuple):
@@ -60,13 +61,13 @@ def student_interval(
     """
     level = require_probability("level", level)
     require_length("samples", samples, 2)
-    samples = floats(samples)
+    dtype, samples = floats(samples).dtype, widened(samples)
     n = samples.shape[0]
     upper = (1 + jnp.asarray(level, samples.dtype)) / 2
     t = jax.lax.stop_gradient(student_quantile(upper, jnp.asarray(n - 1, samples.dtype)))
     mean = jnp.mean(samples, axis=0)
     half_width = t * standard_deviation(samples) / n**0.5
-    return Interval(mean, mean - half_width, mean + half_width)
+    return narrowed(Interval(mean, mean - half_width, mean + half_width), dtype)
 
 
 def paired_difference_interval(
@@ -99,4 +100,5 @@ def paired_difference_interval(
         True
     """
     require_same_shape("first", first, "second", second)
-    return student_interval(floats(first) - floats(second), level=level)
+    dtype = jnp.result_type(floats(first), floats(second))
+    return narrowed(student_interval(widened(first) - widened(second), level=level), dtype)

@@ -5,6 +5,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._recurrence import backward_recurrence, bootstrap, cut_at_the_last
 from neorl_core._require import floats, require_probability
+from neorl_core._short_floats import narrowed, widened
 from neorl_core._time_series import booleans, like, require_series
 
 
@@ -79,12 +80,13 @@ def segment_td_lambda_returns(
     Raises:
         ValueError: As :func:`td_lambda_returns`.
     """
+    dtype = jnp.result_type(floats(reward), floats(next_value))
     reward, next_value, terminated, ends, factor, share = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
     weight = jnp.where(ends, jnp.ones_like(reward), 1 - share)
     offset = reward + factor * weight * bootstrap(next_value, terminated)
-    return backward_recurrence(offset, factor * share, ends)
+    return narrowed(backward_recurrence(offset, factor * share, ends), dtype)
 
 
 def generalised_advantages(
@@ -162,11 +164,12 @@ def segment_generalised_advantages(
         ValueError: As :func:`generalised_advantages`.
     """
     require_series(reward=reward, value=value)
+    dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
     reward, next_value, terminated, ends, factor, share = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
-    difference = reward + factor * bootstrap(next_value, terminated) - floats(value)
-    return backward_recurrence(difference, factor * share, ends)
+    difference = reward + factor * bootstrap(next_value, terminated) - widened(value)
+    return narrowed(backward_recurrence(difference, factor * share, ends), dtype)
 
 
 def _checked(
@@ -182,6 +185,6 @@ def _checked(
     decay = require_probability("decay", decay, closed=True)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
-    reward = floats(reward)
+    reward = widened(reward)
     factor, share = like(discount, reward), like(decay, reward)
-    return reward, floats(next_value), terminated, ends, factor, share
+    return reward, widened(next_value), terminated, ends, factor, share

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Array
 
 from neorl_core._require import floats, known, require_rank
+from neorl_core._short_floats import require_wide
 
 
 def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
-    """The matrix as floats; refuses one that is not square or is empty."""
+    """The matrix as floats; refuses one that is not square, is empty, or of a short float."""
     require_rank(name, matrix, 2, f"{axis}, {axis}")
     shape = jnp.shape(matrix)
     if shape[0] != shape[1] or shape[0] < 1:
@@ -18,11 +19,11 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
             f"{name} must be square with axes ({axis}, {axis}), got shape {shape}; "
             "check that it is the matrix of one system; for a batch of them use jax.vmap"
         )
-    return floats(matrix)
+    return require_wide(name, floats(matrix))
 
 
 def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
-    """The matrix as floats; refuses one whose shape differs where ``shape`` has a number."""
+    """The matrix as floats; refuses a short float, and a size that is not that of ``shape``."""
     require_rank(name, matrix, 2, axes)
     got = jnp.shape(matrix)
     if any(want is not None and want != have for want, have in zip(shape, got, strict=True)):
@@ -31,7 +32,7 @@ def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
             f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {got}; "
             "transpose it or check the other matrices"
         )
-    return floats(matrix)
+    return require_wide(name, floats(matrix))
 
 
 def require_definite(name: str, matrix: Array, *, strictly: bool) -> None:

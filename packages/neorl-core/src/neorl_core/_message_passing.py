@@ -14,7 +14,8 @@ from neorl_core._graphs import (
     require_edge_values,
     sum_at_receivers,
 )
-from neorl_core._require import require_choice, require_positive
+from neorl_core._require import floats, require_choice, require_positive
+from neorl_core._short_floats import narrowed, widened
 
 Reduction = Literal["sum", "mean", "max"]
 
@@ -35,7 +36,7 @@ def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
         >>> in_degrees(graph).tolist()
         [0.0, 2.0, 0.0]
     """
-    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, real_nodes(graph).dtype), graph)
+    return _in_degrees(graph).astype(floats(graph.nodes).dtype)
 
 
 def graph_convolution(
@@ -73,7 +74,7 @@ def graph_convolution(
     Source: Kipf and Welling, Semi-supervised classification with graph convolutional networks,
     arXiv 1609.02907, equation 2.
     """
-    features = real_nodes(graph)
+    dtype, features = floats(graph.nodes).dtype, widened(real_nodes(graph))
     strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
     strength = require_edge_values("weights", strength, graph).astype(features.dtype)
     strength = jnp.where(graph.edge_mask, strength, 0)
@@ -85,7 +86,7 @@ def graph_convolution(
     scaled = features * scale[:, None]
     total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)
     result = (total + scaled if self_loops else total) * scale[:, None]
-    return jnp.where(graph.node_mask[:, None], result, 0)
+    return narrowed(jnp.where(graph.node_mask[:, None], result, 0), dtype)
 
 
 def edge_softmax(
@@ -113,11 +114,12 @@ def edge_softmax(
     Source: Velickovic et al., Graph attention networks, arXiv 1710.10903, equation 3.
     """
     scores = require_edge_values("scores", scores, graph)
+    dtype, scores = scores.dtype, widened(scores)
     real = along_edges(graph.edge_mask, scores)
     highest = jax.lax.stop_gradient(_max_at_receivers(scores, graph))[graph.receivers]
     raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
     total = sum_at_receivers(raised, graph)[graph.receivers]
-    return raised / jnp.where(real, total, 1)
+    return narrowed(raised / jnp.where(real, total, 1), dtype)
 
 
 def pool_edges(
@@ -148,11 +150,11 @@ def pool_edges(
     values = jnp.where(along_edges(graph.edge_mask, values), values, 0)
     if reduction == "max":
         return _max_at_receivers(values, graph)
-    total = sum_at_receivers(values, graph)
+    dtype, total = values.dtype, sum_at_receivers(widened(values), graph)
     if reduction == "sum":
-        return total
-    count = jnp.maximum(in_degrees(graph), 1).astype(total.dtype)
-    return total / count.reshape(count.shape + (1,) * (total.ndim - 1))
+        return narrowed(total, dtype)
+    count = jnp.maximum(_in_degrees(graph), 1).astype(total.dtype)
+    return narrowed(total / count.reshape(count.shape + (1,) * (total.ndim - 1)), dtype)
 
 
 def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Array, " feature"]:
@@ -182,10 +184,14 @@ def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Arr
         highest = jnp.max(features, axis=0, where=graph.node_mask[:, None], initial=-jnp.inf)
         return jnp.where(jnp.any(graph.node_mask), highest, 0)
     group = jnp.where(graph.node_mask, 0, 1)
-    total = jax.ops.segment_sum(features, group, 1)[0]
-    if reduction == "sum":
-        return total
-    return total / jnp.maximum(jnp.sum(graph.node_mask), 1).astype(total.dtype)
+    total = jax.ops.segment_sum(widened(features), group, 1)[0]
+    if reduction == "mean":
+        total = total / jnp.maximum(jnp.sum(graph.node_mask), 1).astype(total.dtype)
+    return narrowed(total, features.dtype)
+
+
+def _in_degrees(graph: PaddedGraph) -> Array:
+    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, widened(graph.nodes).dtype), graph)
 
 
 def _max_at_receivers(values: Array, graph: PaddedGraph) -> Array:

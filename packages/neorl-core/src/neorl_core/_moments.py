@@ -5,11 +5,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
-from neorl_core._require import floats, require_length
+from neorl_core._require import require_length
+from neorl_core._short_floats import is_short, widened
 
 
 class Moments(NamedTuple):
     """Count, mean and centred second moment of what was seen so far.
+
+    Never in a float shorter than float32, which could not count beyond 256.
 
     Attributes:
         count: Number of samples, per component, shape ``(*shape)``.
@@ -25,12 +28,22 @@ class Moments(NamedTuple):
 def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
     """The moments of no sample: neutral under :func:`merge_moments`.
 
+    Args:
+        shape: Of one sample.
+        dtype: Of the moments, float32 or float64, whatever that of the samples.
+
+    Returns:
+        Zeros.
+
+    Raises:
+        ValueError: If ``dtype`` is shorter than float32.
+
     Example:
         >>> float(empty_moments().count)
         0.0
     """
     zero = jnp.zeros(shape, dtype)
-    return Moments(zero, zero, zero)
+    return _require_counting(Moments(zero, zero, zero))
 
 
 def sample_moments(
@@ -44,7 +57,7 @@ def sample_moments(
         mask: Where false, the row does not count, whatever it holds (NaN included).
 
     Returns:
-        Count, mean and ``sum (x - mean)^2``.
+        Count, mean and ``sum (x - mean)^2``; float32 where the samples are shorter.
 
     Raises:
         ValueError: If ``samples`` has no axis or ``mask`` is not of its length.
@@ -55,7 +68,7 @@ def sample_moments(
         1.0
     """
     require_length("samples", samples, 0)
-    samples = floats(samples)
+    samples = widened(samples)
     rows = samples.shape[:1]
     keep = jnp.ones(rows, bool) if mask is None else jnp.asarray(mask, bool)
     if keep.shape != rows:
@@ -87,13 +100,14 @@ def update_moments(
         The new moments.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: If the shapes differ, or ``moments`` were cast to a dtype shorter than float32.
 
     Example:
         >>> moments = update_moments(update_moments(empty_moments(), 1.0), 3.0)
         >>> float(moments.mean), float(moments.m2)
         (2.0, 2.0)
     """
+    _require_counting(moments)
     sample = jnp.asarray(sample, moments.mean.dtype)
     if sample.shape != moments.mean.shape:
         raise ValueError(
@@ -122,7 +136,7 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
         The moments of the union.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: If the shapes differ, or moments were cast to a dtype shorter than float32.
 
     Example:
         >>> import jax.numpy as jnp
@@ -136,6 +150,8 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
             f"moments must have one shape, got {first.mean.shape} and {second.mean.shape}; "
             "merge moments of the same quantities only"
         )
+    for moments in (first, second):
+        _require_counting(moments)
     count = first.count + second.count
     share = second.count / jnp.maximum(count, 1)
     delta = second.mean - first.mean
@@ -167,3 +183,12 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         )
     room = moments.count - ddof
     return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)
+
+
+def _require_counting(moments: Moments) -> Moments:
+    if is_short(jnp.result_type(moments.count)):
+        raise ValueError(
+            f"moments must be float32 or float64, got {jnp.result_type(moments.count).name}, which "
+            "cannot count beyond 256; make them with empty_moments(shape) and do not cast them"
+        )
+    return moments

@@ -6,6 +6,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._recurrence import bootstrap, cut_at_the_last
 from neorl_core._require import floats, require_probability
+from neorl_core._short_floats import narrowed, widened
 from neorl_core._time_series import booleans, like, require_series
 
 
@@ -80,15 +81,17 @@ def segment_n_step_returns(
             f"n must be a whole number of steps, at least 1, got {n!r}; "
             "1 is the plain temporal difference"
         )
-    reward = floats(reward)
+    dtype = jnp.result_type(floats(reward), floats(next_value))
+    reward = widened(reward)
     terminated = booleans(terminated)
     factor = like(discount, reward)
-    value = factor * bootstrap(floats(next_value), terminated)
+    value = factor * bootstrap(widened(next_value), terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     steps = (reward, value, ends, jnp.broadcast_to(factor, reward.shape))
     # No window is longer than the record.
     length = min(n, reward.shape[0])
-    return jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
+    returns = jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
+    return narrowed(returns, dtype)
 
 
 def _one_step_longer(_: ArrayLike, windows: tuple[Array, ...]) -> tuple[Array, ...]:

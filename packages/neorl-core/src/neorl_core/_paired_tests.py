@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._intervals import standard_deviation
 from neorl_core._ranks import midranks
@@ -16,6 +16,7 @@ from neorl_core._require import (
     require_rank,
     require_same_shape,
 )
+from neorl_core._short_floats import narrowed, widened
 
 Alternative = Literal["two-sided", "greater", "less"]
 _EXACT_PAIRS = 60
@@ -60,7 +61,7 @@ def paired_t_test(
         >>> bool(result.p_value < 0.01)
         True
     """
-    difference = _differences(first, second, alternative)
+    difference, dtype = _differences(first, second, alternative)
     require_length("first", difference, 2)
     n = difference.shape[0]
     t = jnp.mean(difference) * n**0.5 / standard_deviation(difference)
@@ -69,7 +70,7 @@ def paired_t_test(
     both = jax.scipy.special.betainc(degrees / 2, jnp.asarray(0.5, t.dtype), share)
     upper = jnp.where(t >= 0, both / 2, 1 - both / 2)
     p_value = {"two-sided": both, "greater": upper, "less": 1 - upper}[alternative]
-    return PairedTest(t, jnp.where(jnp.isnan(t), jnp.nan, p_value))
+    return narrowed(PairedTest(t, jnp.where(jnp.isnan(t), jnp.nan, p_value)), dtype)
 
 
 def wilcoxon_test(
@@ -102,7 +103,7 @@ def wilcoxon_test(
         >>> float(result.p_value)
         0.03125
     """
-    difference = _differences(first, second, alternative)
+    difference, dtype = _differences(first, second, alternative)
     size = jnp.abs(difference)
     zeros = jnp.sum(size == 0).astype(size.dtype)
     ranks = jnp.where(size > 0, midranks(size) - zeros, 0)
@@ -110,7 +111,8 @@ def wilcoxon_test(
     exact = difference.shape[0] <= _EXACT_PAIRS
     upper, lower = (_exact_tails if exact else _normal_tails)(ranks, statistic)
     p_value = _choose(alternative, upper, lower)
-    return PairedTest(statistic, jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value))
+    p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
+    return narrowed(PairedTest(statistic, p_value), dtype)
 
 
 def sign_flip_test(
@@ -149,7 +151,7 @@ def sign_flip_test(
         >>> float(result.p_value)
         0.125
     """
-    difference = _differences(first, second, alternative)
+    difference, dtype = _differences(first, second, alternative)
     require_positive("resamples", resamples)
     n = difference.shape[0]
     every = 2.0**n <= resamples
@@ -167,16 +169,17 @@ def sign_flip_test(
     upper = (jnp.sum(flipped >= observed - slack) + extra).astype(difference.dtype) / total
     lower = (jnp.sum(flipped <= observed + slack) + extra).astype(difference.dtype) / total
     p_value = _choose(alternative, upper, lower)
-    undefined = jnp.any(jnp.isnan(difference))
-    return PairedTest(jnp.mean(difference), jnp.where(undefined, jnp.nan, p_value))
+    p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
+    return narrowed(PairedTest(jnp.mean(difference), p_value), dtype)
 
 
-def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> Array:
+def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple[Array, DTypeLike]:
     require_choice("alternative", alternative, ("two-sided", "greater", "less"))
     require_same_shape("first", first, "second", second)
     require_rank("first", first, 1, "pair")
     require_length("first", first, 1)
-    return floats(first) - floats(second)
+    dtype = jnp.result_type(floats(first), floats(second))
+    return widened(first) - widened(second), dtype
 
 
 def _choose(alternative: Alternative, upper: Array, lower: Array) -> Array:

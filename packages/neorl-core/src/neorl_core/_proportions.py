@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Num
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._intervals import Interval
 from neorl_core._quantile_functions import beta_quantile
 from neorl_core._require import floats, known, require_probability
+from neorl_core._short_floats import narrowed, widened
 
 
 def wilson_interval(
@@ -34,6 +35,7 @@ def wilson_interval(
         >>> round(float(wilson_interval(0, 10).high), 3)
         0.278
     """
+    dtype = _dtype(successes, trials)
     k, n, tail = _counts(successes, trials, level)
     z = -jax.scipy.special.ndtri(tail)
     some = jnp.where(n > 0, n, 1)
@@ -41,7 +43,7 @@ def wilson_interval(
     half_width = z * jnp.sqrt(k * (n - k) / some + z**2 / 4) / (n + z**2)
     low = jnp.where(k == 0, 0, jnp.maximum(centre - half_width, 0))
     high = jnp.where(k == n, 1, jnp.minimum(centre + half_width, 1))
-    return _masked(k, n, low, high)
+    return narrowed(_masked(k, n, low, high), dtype)
 
 
 def clopper_pearson_interval(
@@ -71,12 +73,18 @@ def clopper_pearson_interval(
         >>> bool(clopper_pearson_interval(0, 299, level=0.90).high <= 0.01)
         True
     """
+    dtype = _dtype(successes, trials)
     k, n, delta = _counts(successes, trials, level)
     inner, outer = jnp.clip(k, 1, jnp.maximum(n, 1)), jnp.clip(k, 0, jnp.maximum(n - 1, 0))
     room = jnp.maximum(n, 1)
     low = beta_quantile(delta, inner, room - inner + 1)
     high = beta_quantile(1 - delta, outer + 1, room - outer)
-    return _masked(k, n, jnp.where(k == 0, 0, low), jnp.where(k == n, 1, high))
+    low, high = jnp.where(k == 0, 0, low), jnp.where(k == n, 1, high)
+    return narrowed(_masked(k, n, low, high), dtype)
+
+
+def _dtype(successes: ArrayLike, trials: ArrayLike) -> DTypeLike:
+    return jnp.result_type(floats(successes), floats(trials))
 
 
 def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
@@ -88,7 +96,7 @@ def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
                 f"successes must be between 0 and trials, got {successes} of {trials}; "
                 "check which is which"
             )
-    k, n = jnp.broadcast_arrays(floats(successes), floats(trials))
+    k, n = jnp.broadcast_arrays(widened(successes), widened(trials))
     dtype = jnp.result_type(k, n)
     tail = (1 - jnp.asarray(level, dtype)) / 2
     return jnp.where(jnp.isnan(tail), tail, k.astype(dtype)), n.astype(dtype), tail

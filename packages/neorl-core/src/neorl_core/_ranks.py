@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._require import floats, require_length, require_rank, require_same_shape
+from neorl_core._short_floats import narrowed, widened
 
 
 def midranks(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
@@ -55,12 +56,13 @@ def rank_correlation(
     """
     require_same_shape("first", first, "second", second)
     require_length("first", first, 2)
-    x, y = midranks(first), midranks(second)
+    dtype = jnp.result_type(floats(first))
+    x, y = midranks(widened(first)), midranks(widened(second))
     middle = (x.shape[0] + 1) / 2
     x, y = x - middle, y.astype(x.dtype) - middle
     spread = jnp.sum(x**2) * jnp.sum(y**2)
     ratio = jnp.sum(x * y) / jnp.sqrt(jnp.where(spread > 0, spread, 1))
-    return jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan)
+    return narrowed(jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan), dtype)
 
 
 def regret_at_k(

@@ -14,7 +14,6 @@ from neorl_core import (
 )
 from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, reals, rows
 
-FLOATS = ("float32", "float64")
 RESAMPLES = 60
 # Whole numbers: their sums are exact, so ties are ties in every precision.
 WHOLE = st.integers(-50, 50).map(float)
@@ -151,7 +150,6 @@ ROWS = [
         differentiable=False,
         rtol=1e-4,
         atol=2e-5,
-        dtypes=FLOATS,
     ),
     Row(
         stratified_bootstrap_interval,
@@ -168,6 +166,5 @@ ROWS = [
         ],
         differentiable=False,
         atol=1e-5,
-        dtypes=FLOATS,
     ),
 ]

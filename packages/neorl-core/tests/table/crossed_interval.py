@@ -61,6 +61,5 @@ ROWS = [
             Refusal("(0, 1)", (np.ones((2, 2)),), {"level": 95.0}),
         ],
         rtol=1e-3,
-        dtypes=("float32", "float64"),
     ),
 ]

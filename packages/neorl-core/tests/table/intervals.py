@@ -21,7 +21,6 @@ from neorl_core.testing import (
     rows,
 )
 
-FLOATS = ("float32", "float64")
 LEVELS = reals(0.5, 0.9921875).map(lambda level: {"level": float(level)})
 
 
@@ -111,7 +110,6 @@ def count_row(function, oracle, atol):
         refuses=BAD_COUNTS,
         differentiable=False,
         atol=atol,
-        dtypes=FLOATS,
     )
 
 
@@ -134,7 +132,6 @@ ROWS = [
         ],
         rtol=2e-4,
         atol=1e-5,
-        dtypes=FLOATS,
     ),
     Row(
         paired_difference_interval,
@@ -149,7 +146,6 @@ ROWS = [
         ],
         rtol=2e-4,
         atol=1e-5,
-        dtypes=FLOATS,
     ),
     count_row(wilson_interval, wilson_by_scipy, 1e-6),
     count_row(clopper_pearson_interval, clopper_pearson_by_scipy, 2e-5),
