@@ -130,6 +130,39 @@ def test_a_line_of_no_delay_lets_values_through():
     assert line.values.shape == (0,)
 
 
+KEPT = [(jnp.int32, 5.7), (jnp.int32, np.float32(5)), (jnp.int8, np.int32(300)), (bool, 1)]
+KEPT += [(jnp.bfloat16, np.float32(0.1)), (jnp.float32, np.int32(2**24 + 1))]
+
+
+@pytest.mark.parametrize(("dtype", "value"), KEPT)
+def test_a_value_that_would_lose_something_is_refused(dtype, value):
+    """5.7 came out of a line that was filled with 0 as 5."""
+    fill = jnp.zeros((), dtype)
+    for call in (
+        lambda value: delay_step(delay_line(fill, delay=1), value, first=True),
+        lambda value: history_step(history_window(fill, length=2), value, first=True),
+    ):
+        for run in (call, jax.jit(call)):
+            with pytest.raises(ValueError, match=f"fit into {fill.dtype} without loss, got"):
+                run(value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (jnp.float32, 5), (jnp.bfloat16, 0.5), (jnp.float32, jnp.bfloat16(0.5)), (jnp.int32, 5),
+        (jnp.float32, np.float64(0.5)), (jnp.float32, True), (jnp.int32, np.int8(5)),
+    ],
+)  # fmt: skip
+def test_a_value_that_fits_takes_the_dtype_of_the_line(dtype, value):
+    def through(value):
+        line, _ = delay_step(delay_line(jnp.zeros((), dtype), delay=1), value, first=True)
+        return delay_step(line, value, first=False)[1]
+
+    for run in (through, jax.jit(through)):
+        assert (run(value).dtype, float(run(value))) == (dtype, float(value))
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
 
@@ -60,7 +61,8 @@ def history_step(
         mask is false because the episode has not that many steps yet.
 
     Raises:
-        ValueError: If the shape of the value differs from that of the example.
+        ValueError: If the shape of the value differs from that of the example, or its dtype does
+            not fit into that of the example without loss.
 
     Example:
         >>> window = history_window(0.0, length=3)
@@ -126,7 +128,8 @@ def delay_step(
         The new line, and the value put in ``delay`` steps ago in this episode, or the fill.
 
     Raises:
-        ValueError: If the shape of the value differs from that of the fill.
+        ValueError: If the shape of the value differs from that of the fill, or its dtype does not
+            fit into that of the fill without loss.
 
     Example:
         >>> line = delay_line(0.0, delay=1)
@@ -142,10 +145,23 @@ def delay_step(
 
 
 def _fitting(value: ArrayLike, stack: Array) -> Array:
-    value = jnp.asarray(value, stack.dtype)
+    value = jnp.asarray(value)
+    if not _holds(stack, value):
+        raise ValueError(
+            f"a value must fit into {stack.dtype} without loss, got {value.dtype}; "
+            f"start the window or line with {value.dtype}, or cast the value"
+        )
     if value.shape != stack.shape[1:]:
         raise ValueError(
             f"a value must have shape {stack.shape[1:]}, got {value.shape}; "
             "start another window or line for it"
         )
-    return value
+    return value.astype(stack.dtype)
+
+
+def _holds(stack: Array, value: Array) -> bool:
+    """Whether the dtype loses nothing; a plain number takes any dtype of its kind."""
+    if getattr(value, "weak_type", False):
+        whole = jnp.issubdtype(value.dtype, jnp.integer)
+        return jnp.issubdtype(stack.dtype, jnp.number if whole else jnp.inexact)
+    return bool(np.can_cast(value.dtype, stack.dtype))
