@@ -42,6 +42,11 @@ def test_an_unfinished_run_is_refused(run_directory):
     refused(run_directory, "is interrupted, not finished; continue it with `neorl-train resume")
     with pytest.raises(DeployError, match="no finished run"):
         newest_run(run_directory.parent)
+    edit(run_directory, "run", status="failed", error="RESOURCE_EXHAUSTED:\nOut of memory")
+    only = "; only where that was mended does `neorl-train resume .*` go on$"
+    refused(run_directory, f"failed: RESOURCE_EXHAUSTED: Out of memory{only}")
+    edit(run_directory, "run", status="failed", error="")
+    refused(run_directory, "failed: it left no reason")
 
 
 def test_a_run_that_is_still_training_is_told_from_a_killed_one(run_directory):

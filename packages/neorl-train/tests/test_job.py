@@ -1,10 +1,12 @@
 """The main job from a log, or an environment, to a verdict; and every kind of bad log."""
 
+import dataclasses
 import json
 import re
 import zipfile
 
 import h5py
+import jax
 import numpy as np
 import pytest
 
@@ -12,9 +14,10 @@ from neorl_agents import ALGORITHMS, load_policy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety import constraints_from_dict
-from neorl_train import config_type, read_records
+from neorl_train import BadInputError, config_type, read_records
 from neorl_train._cli import main
-from neorl_train._experience import collected_log, whole_log
+from neorl_train._config import DataConfig
+from neorl_train._experience import collected_log, experience, whole_log
 
 QUICK = [
     "--training.algorithms", "bc", "iql",
@@ -22,6 +25,8 @@ QUICK = [
     "--training.updates", "40",
     "--training.block", "20",
     "--checkpoints.interval", "20",
+    "--algorithms.bc.batch-size", "16",
+    "--algorithms.iql.batch-size", "16",
     "--algorithms.bc.hidden", "8",
     "--algorithms.iql.hidden", "8",
     "--output.no-tracking",
@@ -232,3 +237,50 @@ def test_a_log_that_cannot_be_split_is_refused(here, capsys, make_log, episodes,
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (here / "runs").exists()
+
+
+def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
+    write_dataset(here / "log.h5", make_log())  # 120 rows in 20 episodes of 6
+    words = ["run", *QUICK, "--data.source", "log.h5", "--data.held-out", "0.3"]
+    assert main([*words, "--algorithms.iql.batch-size", "100000000"]) == 2
+    said = capsys.readouterr().err
+    assert "iql.batch_size is 100000000, and there are 84 rows to train on; start a run" in said
+    assert said.count("\n") == 1
+    assert not (here / "runs").exists()
+    config = dataclasses.replace(config_type(ALGORITHMS)(), data=DataConfig(held_out=0.3))
+    with pytest.raises(BadInputError, match=r"bc\.batch_size is 128, and there are 84 rows"):
+        experience(config, make_log(), {})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 1 byte."),
+        MemoryError("Unable to allocate 9 EiB"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line_and_recorded(here, capsys, monkeypatch, make_log, error):
+    def exhausted(*_, **__):
+        raise error
+
+    monkeypatch.setattr("neorl_train._stages._train_all", exhausted)
+    write_dataset(here / "log.h5", make_log())
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("neorl-train: out of memory; start a run with a smaller batch_size")
+    assert "llocat" in said
+    record = _read(here / "runs" / "0001", "run.json")
+    assert record["status"] == "failed"
+    assert record["error"] == " ".join(str(error).split())
+    assert main(["inspect", "runs/0001"]) == 0
+    assert "try again" in capsys.readouterr().out
+
+
+def test_another_error_of_the_backend_is_not_hidden(here, monkeypatch, make_log):
+    def broken(*_, **__):
+        raise jax.errors.JaxRuntimeError("INTERNAL: a fault")
+
+    monkeypatch.setattr("neorl_train._stages._train_all", broken)
+    write_dataset(here / "log.h5", make_log())
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        main(["run", *QUICK, "--data.source", "log.h5"])

@@ -12,7 +12,7 @@ from neorl_deploy._run_lock import holder
 from neorl_deploy._strict_json import read_json
 from neorl_deploy._verdict import VERDICTS, contradiction
 
-RUNNING, FINISHED = "running", "finished"
+RUNNING, FAILED, FINISHED = "running", "failed", "finished"
 LONGEST_LIST = 64
 """Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
 
@@ -109,7 +109,11 @@ def _unfinished(path: Path, record: dict[str, Any]) -> str:
     if process is not None:
         return f"{path} is still training (process {process}); wait until it is finished"
     status = record.get("status") or "of unknown status"
-    resume = f"continue it with `neorl-train resume {shlex.quote(str(path))}`"
+    command = f"`neorl-train resume {shlex.quote(str(path))}`"
+    if status == FAILED:
+        error = " ".join(str(record.get("error") or "it left no reason").split())
+        return f"{path} failed: {error}; only where that was mended does {command} go on"
+    resume = f"continue it with {command}"
     if status == RUNNING:
         return f"{path} stopped without a word before it was finished; {resume}"
     return f"{path} is {status}, not finished; {resume}"

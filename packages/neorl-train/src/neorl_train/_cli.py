@@ -4,10 +4,20 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from neorl_train._errors import BadInputError, InterruptedRunError, one_line, unknown_name
+from neorl_train._errors import (
+    BadInputError,
+    InterruptedRunError,
+    is_out_of_memory,
+    one_line,
+    unknown_name,
+)
 from neorl_train._process import prepare_process
 
 DONE, BAD_INPUT = 0, 2
+OUT_OF_MEMORY = (
+    "out of memory; start a run with a smaller batch_size or hidden, fewer seeds, starts or rows, "
+    "or continue this one on a machine with more"
+)
 
 HELP = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 
@@ -67,10 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"neorl-train {metadata.version('neorl-train')}")
         return DONE
     try:
-        if given[0] not in NAMES:
-            raise unknown_name("command", given[0], NAMES)
-        prepare_process()
-        _commands()[given[0]](given[1:])
+        _run_command(given)
     except BadInputError as error:
         print(f"neorl-train: {one_line(error)}", file=sys.stderr)
         return BAD_INPUT
@@ -90,3 +97,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"neorl-train: {where}{reason}; check the place and its permissions", file=sys.stderr)
         return BAD_INPUT
     return DONE
+
+
+def _run_command(given: list[str]) -> None:
+    """Runs a command; arrays that do not fit into memory are bad input too.
+
+    Raises:
+        BadInputError: In place of what NumPy and XLA raise when memory is exhausted.
+    """
+    if given[0] not in NAMES:
+        raise unknown_name("command", given[0], NAMES)
+    prepare_process()
+    try:
+        _commands()[given[0]](given[1:])
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise BadInputError(f"{OUT_OF_MEMORY} ({one_line(error)[:160]})") from error
+        raise

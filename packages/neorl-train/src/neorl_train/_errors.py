@@ -43,6 +43,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     return BadInputError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names) or 'none'}")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that an array did not fit into the memory of the host or a device."""
+    if isinstance(error, MemoryError):
+        return True
+    from jax.errors import JaxRuntimeError
+
+    return isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+
 def one_line(error: BaseException) -> str:
     """The message of an error on one line; its type where it has no message."""
     text = " ".join(str(error).split())

@@ -28,7 +28,7 @@ from neorl_envs import (
     split_episodes,
     write_dataset,
 )
-from neorl_train._config import DEMO_PENALTY, Config
+from neorl_train._config import DEMO_PENALTY, Config, hyperparameters
 from neorl_train._errors import BadInputError, one_line, unknown_name
 from neorl_train._lanes import TrainingData
 
@@ -202,6 +202,32 @@ def check_split(config: Config, dataset: Dataset) -> None:
         )
 
 
+def training_rows(config: Config, dataset: Dataset) -> int:
+    """Number of rows that training sees: those of the training part that are not masked."""
+    _, key = data_keys(config)
+    part, _ = split_episodes(dataset, 1 - config.data.held_out, key)
+    return int(np.asarray(part.transitions.mask).sum())
+
+
+def check_batches(config: Config, rows: int) -> None:
+    """Refuses a batch of more rows than there are to train on, long before memory runs out.
+
+    Args:
+        config: Validated.
+        rows: Number of rows that training sees.
+
+    Raises:
+        BadInputError: Naming the algorithm and both numbers.
+    """
+    for name in config.training.algorithms:
+        size = hyperparameters(config, name).batch_size
+        if size > rows:
+            raise BadInputError(
+                f"algorithms.{name}.batch_size is {size}, and there are {rows} rows to train on; "
+                f"start a run with --algorithms.{name.replace('_', '-')}.batch-size {rows} or less"
+            )
+
+
 def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> Experience:
     """Splits a log and takes the declared penalties off the reward of the training part.
 
@@ -211,7 +237,8 @@ def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> E
         penalty: Of every cost, in the order of the specification.
 
     Raises:
-        BadInputError: If the log cannot be split, or every row of the training part is masked.
+        BadInputError: If the log cannot be split, every row of the training part is masked, or a
+            batch is larger than it.
     """
     _, key = data_keys(config)
     check_split(config, dataset)
@@ -222,6 +249,7 @@ def experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> E
     except ValueError as error:
         raise BadInputError(f"{config.data.source}: {one_line(error)}") from error
     mask = np.asarray(part.transitions.mask)
+    check_batches(config, int(mask.sum()))
     rows = jax.tree.map(partial(_rows, mask), part.transitions._replace(mask=None))
     return Experience(dataset, held_out, TrainingData(rows, statistics, part.spec))
 

@@ -47,7 +47,8 @@ def describe_run(run: RunDirectory) -> str:
     if (run.path / REPORT).exists():
         lines += [f"report      {run.path / REPORT}"]
     if record["status"] != "finished" and process is None:
-        lines += [f"continue    {run.resume_line()}"]
+        label = "try again" if record["status"] == "failed" else "continue"
+        lines += [f"{label:<11} {run.resume_line()}"]
     lines += _times(record)
     return "\n".join(lines)
 

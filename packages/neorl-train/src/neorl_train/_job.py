@@ -16,7 +16,15 @@ from neorl_envs import Dataset
 from neorl_train._config import Config, config_hash, config_to_dict, validate
 from neorl_train._config_file import dump_toml
 from neorl_train._errors import BadInputError, InterruptedRunError, one_line
-from neorl_train._experience import check_split, declared_penalty, is_environment, plant, read_log
+from neorl_train._experience import (
+    check_batches,
+    check_split,
+    declared_penalty,
+    is_environment,
+    plant,
+    read_log,
+    training_rows,
+)
 from neorl_train._files import one_line_when_full
 from neorl_train._interrupt import StopSignal
 from neorl_train._lanes import PROGRAM_FORM
@@ -98,6 +106,7 @@ def _resolved(config: Config) -> tuple[Config, Dataset | None]:
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     if dataset is not None:
         check_split(config, dataset)
+        check_batches(config, training_rows(config, dataset))
     return dataclasses.replace(config, penalty=penalty), dataset
 
 
