@@ -14,7 +14,7 @@ from neorl_core import ConstantPolicy
 from neorl_deploy import DeployError, ExportOptions, export_run, read_bundle
 from neorl_deploy._cli import main
 from neorl_deploy._export import prove_parity
-from neorl_deploy._run import log_of, newest_bundle, newest_run
+from neorl_deploy._run import log_of, newest_bundle, newest_run, read_run
 
 
 def refused(run, message, **options):
@@ -70,9 +70,11 @@ def edit(run, name, **values):
 def test_a_strange_verdict_or_candidate_is_refused(run_directory):
     refused(
         run_directory,
-        "missing; the run has fallback.safetensors, iql-0",
+        "missing; the run has fallback, iql-0, iql-1",
         policy="policies/x.safetensors",
     )
+    refused(run_directory, r"x\.safetensors is missing; the run has fallback, iql", policy="x")
+    refused(run_directory, "is no policy of .*: the run has fallback, iql", policy="../iql-0")
     for candidate in ("../../etc/passwd", "/etc/passwd", "run.json", "policies/../run.json"):
         edit(run_directory, "verdict", candidate=candidate)
         refused(run_directory, "is no policy of")
@@ -80,6 +82,14 @@ def test_a_strange_verdict_or_candidate_is_refused(run_directory):
     refused(run_directory, "names no candidate; choose one with --policy")
     edit(run_directory, "verdict", verdict="perhaps")
     refused(run_directory, "'perhaps'; expected one of deploy")
+
+
+def test_a_policy_is_chosen_by_name_file_or_path(run_directory):
+    for given in ("iql-1", "iql-1.safetensors", "policies/iql-1.safetensors"):
+        found = read_run(run_directory, given)
+        assert found.candidate == run_directory / "policies/iql-1.safetensors"
+        assert found.verdict["verdict"] == "cannot tell"
+    assert read_run(run_directory, "iql-0").verdict["verdict"] == "deploy"
 
 
 def test_a_verdict_that_contradicts_itself_is_refused(run_directory):

@@ -83,6 +83,20 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path, monkeypatch, capsys, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["verify", "replay", "inspect"])
+def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, command):
+    assert main([command, str(run_directory)]) == 2
+    error = capsys.readouterr().err
+    assert (
+        f"is a run without a bundle; make one with `neorl-deploy export {run_directory}`" in error
+    )
+    bundle = shutil.copytree(exported, run_directory / "policy.bundle")
+    assert main([command, str(run_directory)]) == 2
+    error = capsys.readouterr().err
+    assert f"{run_directory} is a run; name its bundle, {bundle}\n" in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

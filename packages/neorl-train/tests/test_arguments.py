@@ -9,6 +9,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_train import BadInputError, read_config
 from neorl_train._cli import NAMES, main
+from neorl_train._run_directory import create_run
 
 
 def test_options_override_the_file(tmp_path):
@@ -93,6 +94,7 @@ def test_the_version_is_said(capsys):
         (["resume"], "resume takes one run directory, got 0 arguments"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
+        (["list", "nowhere"], "nowhere: no such folder; name the folder that holds the numbered"),
         (["track", "--helpp"], "unknown option '--helpp' of track"),
         (["resume", "nowhere"], "nowhere: no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
@@ -117,6 +119,23 @@ def test_bad_input_ends_with_2_and_one_line(words, message, capsys, tmp_path, mo
     assert said.err.count("\n") == 1
     assert re.search(message, said.err), said.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_place_of_the_folder_of_runs_is_told(capsys, tmp_path):
+    run = create_run(tmp_path / "runs", "", {}).path
+    assert main(["list", str(run)]) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        f"neorl-train: {run} is itself a run; see it with `neorl-train inspect {run}`, "
+        f"or all of them with `neorl-train list {run.parent}`\n"
+    )
+    assert said.out == ""
+
+
+def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["list"]) == 0
+    assert "none yet; `neorl-train run` makes the first" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,7 @@ def read_files(path: Path) -> dict[str, bytes]:
         BundleError: If it is no directory, or a file is missing, unknown, a link, no plain file,
             or larger than its kind may be.
     """
+    _require_no_run(path)
     names = _names(path)
     unknown = sorted(names - set(LARGEST))
     if unknown:
@@ -100,6 +102,19 @@ def _entries(data: bytes) -> dict[str, Any]:
         return {entry["path"]: dict(entry) for entry in files}
     except (BundleError, KeyError, TypeError, ValueError):
         return {}
+
+
+def _require_no_run(path: Path) -> None:
+    """Whoever names a run means the bundle that lies in it."""
+    if not (path / "run.json").is_file() or (path / CHECKSUMS).exists():
+        return
+    bundles = sorted(path.glob("*.bundle"))
+    if bundles:
+        raise BundleError(f"{path} is a run; name its bundle, {bundles[0]}")
+    raise BundleError(
+        f"{path} is a run without a bundle; make one with `neorl-deploy export "
+        f"{shlex.quote(str(path))}`"
+    )
 
 
 def _names(path: Path) -> set[str]:

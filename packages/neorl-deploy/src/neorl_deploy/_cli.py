@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     export = _command(commands, "export", _export, "seal the candidate of a finished run")
     export.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run directory")
     export.add_argument("--out", type=Path, help="bundle to write (default RUN/policy.bundle)")
-    export.add_argument("--policy", help="another policy of the run: policies/NAME.safetensors")
+    export.add_argument("--policy", help="another policy of the run, such as bc-0")
     export.add_argument("--overwrite", action="store_true", help="replace an existing bundle")
     export.add_argument(
         "--platforms", default="cpu", help="comma-separated: cpu, cuda, rocm, tpu (default cpu)"

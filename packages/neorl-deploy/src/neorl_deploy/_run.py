@@ -55,8 +55,8 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
 
     Args:
         path: The directory, for example ``runs/0001``.
-        candidate: Policy to export in place of the verdict's, as a path inside the run such as
-            ``policies/iql-1.safetensors``.
+        candidate: Policy to export in place of the verdict's, by name such as ``iql-1`` or as a
+            path inside the run such as ``policies/iql-1.safetensors``.
 
     Returns:
         The run; the artefacts are located, not yet read.
@@ -87,6 +87,7 @@ def read_run(path: Path, candidate: str | None = None) -> Run:
             f"`neorl-train resume {shlex.quote(str(path))}` decides again"
         )
     judged = verdict.get("candidate")
+    candidate = None if candidate is None else _in_run(candidate)
     if candidate is not None and candidate != judged:
         verdict = _not_judged(verdict, candidate)
     return Run(
@@ -239,19 +240,28 @@ def _not_judged(verdict: dict[str, Any], chosen: str) -> dict[str, Any]:
     }
 
 
+def _in_run(policy: str) -> str:
+    """Where in a run a policy lies that was given by name, by file name or by path."""
+    if not policy or "/" in policy:
+        return policy
+    return f"policies/{policy.removesuffix('.safetensors')}.safetensors"
+
+
 def _artefact(run: Path, name: Any) -> Path:
+    known = sorted(found.stem for found in (run / "policies").glob("*.safetensors"))
+    listed = f"the run has {', '.join(known) or 'no policies'}"
     if not isinstance(name, str) or not name:
         raise DeployError(
-            f"{run / 'verdict.json'} names no candidate; choose one with --policy "
-            "policies/NAME.safetensors"
+            f"{run / 'verdict.json'} names no candidate; choose one with --policy NAME: {listed}"
         )
     path = run / name
     inside = path.resolve().parent == (run / "policies").resolve()
     if not inside or path.suffix != ".safetensors":
-        raise DeployError(f"{name!r} is no policy of {run}; expected policies/NAME.safetensors")
+        raise DeployError(
+            f"{name!r} is no policy of {run}; expected NAME or policies/NAME.safetensors: {listed}"
+        )
     if not path.is_file():
-        known = sorted(found.name for found in (run / "policies").glob("*.safetensors"))
-        raise DeployError(f"{path} is missing; the run has {', '.join(known) or 'no policies'}")
+        raise DeployError(f"{path} is missing; {listed}")
     return path
 
 

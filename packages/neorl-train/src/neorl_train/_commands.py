@@ -10,7 +10,7 @@ from neorl_train import _job
 from neorl_train._arguments import config_of, read_config
 from neorl_train._errors import BadInputError
 from neorl_train._progress import Reporter
-from neorl_train._run_directory import RunDirectory, command_prefix
+from neorl_train._run_directory import RECORD, RunDirectory, command_prefix
 from neorl_train._timings import Timings
 
 
@@ -68,9 +68,25 @@ def list_all(arguments: list[str]) -> None:
         )
         return
     _no_options("list", arguments)
+    runs = Path(arguments[0] if arguments else "runs")
+    if arguments:
+        _require_folder_of_runs(runs)
     from neorl_train._inspect import describe_all
 
-    print(describe_all(Path(arguments[0] if arguments else "runs")))
+    print(describe_all(runs))
+
+
+def _require_folder_of_runs(runs: Path) -> None:
+    if not runs.is_dir():
+        raise BadInputError(
+            f"{runs}: no such folder; name the folder that holds the numbered runs, such as runs"
+        )
+    if (runs / RECORD).is_file():
+        run, folder = shlex.quote(str(runs)), shlex.quote(str(runs.absolute().parent))
+        raise BadInputError(
+            f"{runs} is itself a run; see it with `neorl-train inspect {run}`, or all of them with "
+            f"`neorl-train list {folder}`"
+        )
 
 
 def track(arguments: list[str]) -> None:
