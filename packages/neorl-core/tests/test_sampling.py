@@ -75,3 +75,36 @@ def test_the_streams_are_stable_across_versions():
 
 BATCH = [613, 296, 874, 67, 678, 606]
 EPOCH = [66, 587, 642, 269, 32, 462]
+
+
+@pytest.mark.parametrize("draw", [batch_indices, epoch_indices])
+def test_steps_outside_their_range(draw):
+    """Known ones raise with the range; traced ones give no row."""
+    key = jax.random.key(0)
+    end = 2**32 if draw is batch_indices else 2**31
+    for step in (-1, end, end + 5, jnp.asarray(-3)):
+        with pytest.raises(ValueError, match=f"from 0 to {end - 1}, got"):
+            draw(key, step, 100, 4)
+    assert draw(key, end - 1, 100, 4).min() >= 0
+    traced = jax.jit(lambda step: draw(key, step, 100, 4))
+    assert traced(-1).tolist() == [-1] * 4
+    np.testing.assert_array_equal(traced(7), draw(key, 7, 100, 4))
+    np.testing.assert_array_equal(traced(jnp.uint32(7)), draw(key, 7, 100, 4))
+
+
+@pytest.mark.parametrize("draw", [batch_indices, epoch_indices])
+def test_what_is_no_whole_number_is_refused(draw):
+    """1.5 was taken for 1."""
+    key = jax.random.key(0)
+    for step in (1.5, jnp.asarray(1.0)):
+        with pytest.raises(ValueError, match="step must be integers"):
+            draw(key, step, 100, 4)
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        draw(key, 1, 100.0, 4)
+    with pytest.raises(ValueError, match="batch must be a whole number"):
+        draw(key, 1, 100, 4.0)
+    with pytest.raises(ValueError, match="position must be integers"):
+        shuffled_position(key, 0.5, n=5)
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        shuffled_position(key, 1, n=5.0)
+    np.testing.assert_array_equal(draw(key, 1, np.int64(100), 4), draw(key, 1, 100, 4))

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, UInt32
 
+from neorl_core._require import require_integers, require_whole
+
 _ROUNDS = 8
 
 
@@ -27,7 +29,7 @@ def shuffled_position(
         The images, int32, same shape; -1 where a position is out of range.
 
     Raises:
-        ValueError: If ``n`` is out of range.
+        ValueError: If ``n`` is out of range, or ``n`` or a position is no whole number.
 
     Example:
         >>> import jax
@@ -37,8 +39,10 @@ def shuffled_position(
 
     Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains".
     """
+    n = require_whole("n", n)
     if not 1 <= n < 2**31:
         raise ValueError(f"n must be from 1 to 2^31 - 1, got {n}; split larger ranges")
+    require_integers("position", position)
     position = jnp.asarray(position)
     inside = (position >= 0) & (position < n)
     half = max(1, ((n - 1).bit_length() + 1) // 2)

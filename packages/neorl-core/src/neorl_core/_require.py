@@ -1,5 +1,6 @@
 """Checks of arguments at the boundary, before anything is traced."""
 
+import operator
 from typing import Any
 
 import jax
@@ -93,4 +94,26 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(
             f"{name} must be one of {', '.join(choices)}, got {value!r}; spell it as listed"
+        )
+
+
+def require_whole(name: str, value: Any) -> int:
+    """The whole number; refuses a float, which would be cut, and what is being traced."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(
+            f"{name} must be a whole number that is known before tracing, got {value!r}; "
+            "give an int"
+        ) from None
+
+
+def require_integers(name: str, value: ArrayLike) -> None:
+    """Refuses numbers that are not of an integer dtype; an empty list passes."""
+    if isinstance(value, int):
+        return
+    dtype = jnp.asarray(value).dtype
+    if not jnp.issubdtype(dtype, jnp.integer) and np.size(value) > 0:
+        raise ValueError(
+            f"{name} must be integers, got {dtype}; cast with astype(jnp.int32) what is whole"
         )
