@@ -9,7 +9,9 @@ def masked_mean(x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None) -
 
     Args:
         x: Any shape. Elements that do not count may be NaN or infinite; they reach neither the
-            value nor the gradient with respect to ``x``.
+            value nor the gradient with respect to ``x``. The gradient with respect to what ``x``
+            was computed from is another matter: the zero that arrives at such an element meets its
+            derivative, and 0 * NaN is NaN. Take NaN out before the loss.
         mask: Same shape; ``None`` counts every element.
 
     Returns:
@@ -21,6 +23,13 @@ def masked_mean(x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None) -
     Example:
         >>> import jax.numpy as jnp
         >>> float(masked_mean(jnp.array([1.0, jnp.nan]), jnp.array([True, False])))
+        1.0
+
+        A row that does not count and may hold NaN is replaced ahead of the square:
+
+        >>> row, mask = jnp.array([1.0, jnp.nan]), jnp.array([True, False])
+        >>> clean = jnp.where(mask, row, 0)
+        >>> float(masked_mean(jnp.square(clean), mask))
         1.0
     """
     if mask is None:

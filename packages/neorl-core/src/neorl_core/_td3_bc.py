@@ -27,7 +27,8 @@ def td3_bc_policy_loss(
         q: Value of ``action`` by one critic.
         action: What the policy would do, in [-1, 1].
         logged_action: What the log did, in [-1, 1].
-        mask: Rows that count; all where ``None``.
+        mask: Rows that count; all where ``None``. The others may hold NaN: they reach neither the
+            loss nor its gradient.
         alpha: Weight of the value, not negative; a NaN result under ``jit`` where it is
             negative.
 
@@ -50,5 +51,9 @@ def td3_bc_policy_loss(
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
+    if mask is not None:
+        # Before the square: a NaN behind it would come back as 0 * NaN in the gradient.
+        counts = jnp.asarray(mask)[:, None]
+        action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
     distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
     return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)
