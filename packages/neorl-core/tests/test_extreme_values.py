@@ -10,6 +10,7 @@ import pytest
 from neorl_core import (
     conditional_value_at_risk,
     masked_mean,
+    ppo_clipped_loss,
     squared_loss,
     td3_bc_policy_loss,
     weighted_quantile,
@@ -152,3 +153,18 @@ def test_nan_must_leave_before_the_loss_that_masked_mean_reduces():
     assert float(late(prediction)) == float(early(prediction))
     assert np.isnan(jax.grad(late)(prediction)[1])
     assert np.all(np.isfinite(jax.grad(early)(prediction)))
+
+
+@pytest.mark.parametrize("apart", [100.0, 1e30, np.inf])
+def test_a_clipped_gain_is_finite_however_far_the_policies_are_apart(apart):
+    value_and_slope = jax.jit(jax.value_and_grad(ppo_clipped_loss))
+    for gain in (0.0, 1.0, 3.0):
+        value, slope = value_and_slope(apart, 0.0, gain)
+        np.testing.assert_allclose(value, -1.2 * gain, rtol=1e-6)
+        assert float(slope) == 0
+    value, slope = value_and_slope(-apart, 0.0, 2.0)
+    assert float(value) == float(slope) == 0
+    value, slope = value_and_slope(-apart, 0.0, -2.0)
+    np.testing.assert_allclose(value, 1.6, rtol=1e-6)
+    assert float(slope) == 0
+    assert float(value_and_slope(apart, 0.0, -1.0)[0]) == np.inf

@@ -60,7 +60,8 @@ def ppo_clipped_loss(
             where it is not.
 
     Returns:
-        The loss of every element. Where the advantage is negative it grows with the ratio without
+        The loss of every element. Where the advantage is not negative it is finite however far
+        the log-probabilities are apart. Where it is negative the loss grows with the ratio without
         bound, and overflows where the ratio does (log-probabilities 88 apart in float32).
 
     Raises:
@@ -80,8 +81,11 @@ def ppo_clipped_loss(
     clip = require_positive("clip", clip)
     log_prob = floats(log_prob)
     gain = jax.lax.stop_gradient(floats(advantage))
-    ratio = jnp.exp(log_prob - jax.lax.stop_gradient(floats(old_log_prob)))
+    log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
     width = like(clip, log_prob)
+    # Where a gain is clipped anyway the exponential is not taken: it may overflow.
+    clipped = (gain >= 0) & (log_ratio > jnp.log1p(width))
+    ratio = jnp.where(clipped, 1 + width, jnp.exp(jnp.where(clipped, 0, log_ratio)))
     return -jnp.minimum(ratio * gain, jnp.clip(ratio, 1 - width, 1 + width) * gain)
 
 
