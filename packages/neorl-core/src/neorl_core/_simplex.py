@@ -32,12 +32,14 @@ def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
     require_rank("values", values, 1, "item")
     require_length("values", values, 1)
     values = floats(values)
-    largest_first = -jnp.sort(-values)
+    # The answer knows only differences: taken first, they lose nothing to a common offset.
+    shifted = values - jnp.max(values)
+    largest_first = -jnp.sort(-shifted)
     excess = jnp.cumsum(largest_first) - 1
     count = jnp.arange(1, values.shape[0] + 1).astype(values.dtype)
     support = jnp.sum(largest_first * count > excess)
     tau = excess[support - 1] / support.astype(values.dtype)
-    point = jnp.maximum(values - tau, 0)
+    point = jnp.maximum(shifted - tau, 0)
     return jnp.where(jnp.all(jnp.isfinite(values)), point, jnp.nan)
 
 
