@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from neorl_core import (
+    advantage_weights,
     conditional_value_at_risk,
     masked_mean,
+    optimality_gap,
     ppo_clipped_loss,
     project_simplex,
+    scaled_advantage,
     squared_loss,
     td3_bc_policy_loss,
     weighted_quantile,
@@ -194,3 +197,24 @@ def test_a_common_offset_changes_no_projection():
         np.testing.assert_array_equal(
             project_simplex(values + np.float32(offset)), project_simplex(values)
         )
+
+
+def test_infinite_advantages_have_the_weight_of_their_limit():
+    ends = jnp.asarray([jnp.inf, -jnp.inf, 3.0, jnp.nan])
+    plain = advantage_weights(ends, temperature=0.0)
+    np.testing.assert_array_equal(plain, [1, 1, 1, np.nan])
+    traced = jax.jit(lambda t: advantage_weights(ends, temperature=t))
+    np.testing.assert_array_equal(traced(0.0), plain)
+    np.testing.assert_allclose(traced(1.0), [100, 0, np.exp(3), np.nan], rtol=1e-6)
+
+
+def test_hyperparameters_leave_the_dtype_of_the_array():
+    short, wide = jnp.arange(3, dtype=jnp.bfloat16), np.float64(0.5)
+    assert optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
+    assert scaled_advantage(short, epsilon=jnp.float32(1e-6)).dtype == jnp.bfloat16
+    with jax.enable_x64(True):
+        single = jnp.arange(3, dtype=jnp.float32)
+        assert optimality_gap(single, target=wide).dtype == jnp.float32
+        assert scaled_advantage(single, epsilon=wide).dtype == jnp.float32
+        assert advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
+        np.testing.assert_allclose(optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._masked_mean import masked_mean
-from neorl_core._require import require_positive, require_same_shape
+from neorl_core._require import floats, require_positive, require_same_shape
+from neorl_core._time_series import like
 
 
 def advantage_weights(
@@ -23,7 +24,8 @@ def advantage_weights(
         ceiling: Largest weight, positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        The weights, same shape, without gradient. Finite for every advantage that is not NaN.
+        The weights, same shape, without gradient. Finite for every advantage that is not NaN, an
+        infinite one included: its weight is 0 or the ceiling, and 1 at temperature 0.
 
     Raises:
         ValueError: If a concrete ``temperature`` is negative or a concrete ``ceiling`` is not
@@ -39,9 +41,11 @@ def advantage_weights(
     """
     temperature = require_positive("temperature", temperature, or_zero=True)
     ceiling = require_positive("ceiling", ceiling)
-    exponent = jnp.minimum(temperature * advantage, jnp.log(ceiling))
-    weights = jnp.minimum(jnp.exp(exponent), ceiling).astype(jnp.asarray(advantage).dtype)
-    return jax.lax.stop_gradient(weights)
+    advantage = floats(advantage)
+    temperature, ceiling = like(temperature, advantage), like(ceiling, advantage)
+    plain = (temperature == 0) & ~jnp.isnan(advantage)
+    exponent = jnp.minimum(temperature * jnp.where(plain, 0, advantage), jnp.log(ceiling))
+    return jax.lax.stop_gradient(jnp.minimum(jnp.exp(exponent), ceiling))
 
 
 def scaled_advantage(
@@ -62,16 +66,17 @@ def scaled_advantage(
             is not.
 
     Returns:
-        The scaled advantage, same shape, zero where ``mask`` is false. No gradient through the
-        standard deviation.
+        The scaled advantage, same shape and dtype, zero where ``mask`` is false. No gradient
+        through the standard deviation.
 
     Raises:
         ValueError: If the shapes differ, or ``epsilon`` is not positive.
     """
     epsilon = require_positive("epsilon", epsilon)
+    advantage = floats(advantage)
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
     counted = advantage if mask is None else jnp.where(mask, advantage, 0)
     mean = masked_mean(counted, mask)
     std = jnp.sqrt(masked_mean(jnp.square(counted - mean), mask))
-    return counted / jnp.maximum(jax.lax.stop_gradient(std), epsilon)
+    return counted / jnp.maximum(jax.lax.stop_gradient(std), like(epsilon, advantage))

@@ -16,6 +16,7 @@ from neorl_core._require import (
     require_probability,
     require_rank,
 )
+from neorl_core._time_series import like
 
 
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
@@ -77,7 +78,7 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
         target: The score beyond which more is worth nothing.
 
     Returns:
-        Not negative, in the units of ``scores``.
+        Not negative, in the units and the dtype of ``scores``.
 
     Raises:
         ValueError: If there is no score.
@@ -89,7 +90,8 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
     """
     scores = floats(scores).reshape(-1)
     require_length("scores", scores, 1)
-    return jnp.mean(target - jnp.minimum(scores, target))
+    enough = like(target, scores)
+    return jnp.mean(enough - jnp.minimum(scores, enough))
 
 
 def probability_of_improvement(
