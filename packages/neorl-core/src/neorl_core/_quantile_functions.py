@@ -61,16 +61,18 @@ def student_quantile(
     """The point below which a Student t variable falls with the given probability.
 
     With ``y = t^2 / (degrees + t^2)``, which is Beta(1/2, degrees/2) distributed,
-    ``t = sign(p - 1/2) sqrt(degrees y / (1 - y))``. Where the rounding of the beta function would
-    show (above 200 degrees in float32, 10^4 in float64) the Cornish-Fisher series to the third
-    order replaces it (Abramowitz and Stegun, 26.7.5). Not differentiable.
+    ``t = sign(p - 1/2) sqrt(degrees y / (1 - y))``. The logarithm of ``y`` or ``1 - y`` is solved
+    for, so that few degrees and far tails keep their digits. Where the rounding of
+    the beta function would show (above 200 degrees in float32, 10^4 in float64) the Cornish-Fisher
+    series to the third order replaces it (Abramowitz and Stegun, 26.7.5). Not differentiable.
 
     Args:
         probability: In [0, 1].
         degrees: Degrees of freedom, positive; the two broadcast as NumPy does.
 
     Returns:
-        The quantile; infinite at 0 and 1, NaN outside the ranges under ``jit``.
+        The quantile; infinite at 0 and 1 and where it overflows, NaN outside the ranges under
+        ``jit``.
 
     Raises:
         ValueError: If an argument is known and outside its range.
@@ -85,15 +87,40 @@ def student_quantile(
     dtype = jnp.result_type(p, degrees)
     p, degrees = p.astype(dtype), degrees.astype(dtype)
     tail = jnp.minimum(p, 1 - p)
-    half = jnp.full_like(p, 0.5)
     fine = (p >= 0) & (p <= 1) & (degrees > 0)
     safe_tail, safe_degrees = jnp.where(fine, tail, 0.5), jnp.where(fine, degrees, 1)
-    inner = beta_quantile(1 - 2 * safe_tail, half, safe_degrees / 2)
-    outer = beta_quantile(2 * safe_tail, safe_degrees / 2, half)
-    t = jnp.sign(p - 0.5) * jnp.sqrt(safe_degrees * inner / outer)
+    size = jnp.sqrt(safe_degrees) * jnp.exp(_log_odds(safe_tail, safe_degrees) / 2)
+    t = jnp.where(p == 0.5, 0, jnp.sign(p - 0.5) * size)
     many = safe_degrees > (1e4 if jnp.finfo(dtype).bits >= 64 else 200)
     series = _cornish_fisher(jax.scipy.special.ndtri(p), safe_degrees)
     return jnp.where(fine, jnp.where(many & (tail > 0), series, t), jnp.nan)
+
+
+def _log_odds(tail: Array, degrees: Array) -> Array:
+    """``log(y / (1 - y))`` where a tail of the Student distribution is left beyond ``y``."""
+    half = jnp.full_like(tail, 0.5)
+    inner = _log_beta_quantile(1 - 2 * tail, half, degrees / 2)
+    outer = _log_beta_quantile(2 * tail, degrees / 2, half)
+    by_outer = jnp.log(-jnp.expm1(outer)) - outer
+    by_inner = inner - jnp.log(-jnp.expm1(inner))
+    # One less a small tail has lost the tail's digits, wherever y lies.
+    return jnp.where((tail < 0.1) | (outer < inner), by_outer, by_inner)
+
+
+def _log_beta_quantile(p: Array, a: Array, b: Array) -> Array:
+    """``log x`` with ``I_x(a, b) = p``: halved, and by the first term of the series near zero."""
+    least = jnp.log(jnp.finfo(p.dtype).eps)
+    low, high = jnp.full_like(p, least), jnp.zeros_like(p)
+    low, high, _ = jax.lax.fori_loop(0, _HALVINGS, _halve_log, (low, high, (p, a, b)))
+    first = (jnp.log(p) + jnp.log(a) + jax.scipy.special.betaln(a, b)) / a
+    return jnp.where(first < least, first, (low + high) / 2)
+
+
+def _halve_log(_, bracket):
+    low, high, (p, a, b) = bracket
+    middle = (low + high) / 2
+    below = jax.scipy.special.betainc(a, b, jnp.exp(middle)) < p
+    return jnp.where(below, middle, low), jnp.where(below, high, middle), (p, a, b)
 
 
 def _cornish_fisher(z: Array, degrees: Array) -> Array:
