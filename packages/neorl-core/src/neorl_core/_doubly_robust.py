@@ -10,6 +10,7 @@ from neorl_core._importance_sampling import (
     checked_discount,
     discounts,
     masked,
+    weighted,
 )
 from neorl_core._require import require_same_shape
 from neorl_core._time_series import like
@@ -30,7 +31,9 @@ def doubly_robust_return(
         discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        ``v_0``.
+        ``v_0``; infinite where the ratios overflow, except that a bracket of zero stays zero
+        under any ratio, and what overflowed later counts nothing behind a ratio or a discount of
+        zero.
 
     Raises:
         ValueError: If shapes differ, there is not one axis of one step or more, the model's values
@@ -49,14 +52,15 @@ def doubly_robust_return(
     log_ratio, reward = checked(trajectory, 1, discount)
     q_value, value = model(trajectory)
     discount = jnp.broadcast_to(like(checked_discount(discount), reward), reward.shape)
-    steps = (jnp.exp(log_ratio), reward, q_value, value, discount)
+    steps = (log_ratio, reward, q_value, value, discount)
     result, _ = jax.lax.scan(_correct, jnp.zeros((), reward.dtype), steps, reverse=True)
     return result
 
 
 def _correct(following: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
-    ratio, reward, q_value, value, discount = step
-    return value + ratio * (reward + discount * following - q_value), None
+    log_ratio, reward, q_value, value, discount = step
+    following = jnp.where((discount == 0) & jnp.isinf(following), 0, following)
+    return value + weighted(log_ratio, reward + discount * following - q_value), None
 
 
 def weighted_doubly_robust(

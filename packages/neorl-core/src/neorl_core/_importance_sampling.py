@@ -50,7 +50,8 @@ def tis_return(
         discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        Its weighted return; infinite where the product overflows.
+        Its weighted return; infinite where the product of the ratios overflows, except that a
+        return of zero stays zero under any weight, as does any return under a weight of zero.
 
     Raises:
         ValueError: If shapes differ, there is not one axis of one step or more, or a concrete
@@ -66,7 +67,7 @@ def tis_return(
     """
     log_ratio, reward = checked(trajectory, 1, discount)
     powers = discounts(discount, reward)
-    return jnp.exp(jnp.sum(log_ratio)) * jnp.sum(powers * reward)
+    return weighted(jnp.sum(log_ratio), jnp.sum(powers * reward))
 
 
 def pdis_return(
@@ -81,7 +82,8 @@ def pdis_return(
         discount: In [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
-        Its weighted return.
+        Its weighted return; a step whose product of ratios overflows adds an infinity, or nothing
+        where its discounted reward is zero.
 
     Raises:
         ValueError: As :func:`tis_return`.
@@ -96,7 +98,7 @@ def pdis_return(
     """
     log_ratio, reward = checked(trajectory, 1, discount)
     powers = discounts(discount, reward)
-    return jnp.sum(powers * jnp.exp(jnp.cumsum(log_ratio)) * reward)
+    return jnp.sum(weighted(jnp.cumsum(log_ratio), powers * reward))
 
 
 def wis(
@@ -214,6 +216,14 @@ def checked(
             "leave out the trajectories that never began"
         )
     return masked(data.log_ratio, data.mask), masked(data.reward, data.mask)
+
+
+def weighted(log_weight: Array, amount: Array) -> Array:
+    """``exp(log_weight) amount``; zero where one of both is, even if the other overflows."""
+    overflows = jnp.exp(log_weight) == jnp.inf
+    nothing = ((amount == 0) & overflows) | (jnp.isneginf(log_weight) & jnp.isinf(amount))
+    log_weight, amount = jnp.where(nothing, 0, log_weight), jnp.where(nothing, 0, amount)
+    return jnp.exp(log_weight) * amount
 
 
 def masked(values: Array, mask: Array | None) -> Array:
