@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from neorl_core import (
     LoggedTrajectories,
@@ -19,9 +20,11 @@ from neorl_core import (
     project_simplex,
     scaled_advantage,
     squared_loss,
+    student_quantile,
     td3_bc_policy_loss,
     tis_return,
     weighted_quantile,
+    zero_order_hold,
 )
 
 RNG = np.random.default_rng(0)
@@ -234,6 +237,21 @@ def test_a_return_of_zero_is_zero_under_any_weight():
         np.testing.assert_allclose(slope.reward, expected, rtol=1e-6)
 
 
+def test_student_quantiles_equal_scipys_for_few_degrees_and_far_tails():
+    p = np.asarray([1e-12, 1e-6, 0.025, 0.3, 0.4999, 0.6, 0.975, 1 - 1e-9, 1 - 1e-12])[:, None]
+    degrees = np.asarray([0.2, 0.5, 1, 1.5, 4, 30, 100, 190, 1e3, 9.9e3, 1.1e4, 1e8])
+    p, degrees = np.broadcast_arrays(p, degrees)
+    with jax.enable_x64(True):
+        double = jax.jit(student_quantile)(p, degrees)
+    np.testing.assert_allclose(double, stats.t.ppf(p, degrees), rtol=1e-8)
+    low = p[:, 0] < 0.99  # Nearer to 1 than that float32 is coarse, or 1.
+    p, degrees = p[low].astype(np.float32), degrees[low].astype(np.float32)
+    single = jax.jit(student_quantile)(p, degrees)
+    expected = stats.t.ppf(p.astype(np.float64), degrees.astype(np.float64))
+    expected = np.where(np.abs(expected) > np.finfo(np.float32).max, -np.inf, expected)
+    np.testing.assert_allclose(single, expected, rtol=1e-4)
+
+
 def test_hyperparameters_leave_the_dtype_of_the_array():
     short, wide = jnp.arange(3, dtype=jnp.bfloat16), np.float64(0.5)
     assert optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
@@ -244,3 +262,14 @@ def test_hyperparameters_leave_the_dtype_of_the_array():
         assert scaled_advantage(single, epsilon=wide).dtype == jnp.float32
         assert advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
         np.testing.assert_allclose(optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("stiffness", [1e2, 1e3, 1e4, 5e4])
+def test_a_stiff_plant_loses_the_digits_that_the_docstring_says(stiffness):
+    a, b = np.asarray([[-stiffness, 1.0], [0.0, -1e-3]]), np.asarray([[0.0], [1.0]])
+    ad, _ = zero_order_hold(jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32), dt=1.0)
+    slow = np.exp(-1e-3)
+    assert abs(float(ad[1, 1]) / slow - 1) < 4e-8 * stiffness + 1e-6
+    with jax.enable_x64(True):
+        ad, _ = zero_order_hold(jnp.asarray(a), jnp.asarray(b), dt=1.0)
+        assert abs(float(ad[1, 1]) / slow - 1) < 1e-16 * stiffness + 1e-14

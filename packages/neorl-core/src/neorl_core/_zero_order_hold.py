@@ -25,7 +25,9 @@ def zero_order_hold(
         dt: Period in seconds, positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        ``(Ad, Bd)``. NaN if ``|A| dt`` exceeds about 10^5.
+        ``(Ad, Bd)``, to a relative error of up to about a third of a rounding unit times
+        ``|A| dt``: where the fastest pole is 10^4 times as fast as the sampling, the slow ones
+        keep three digits in float32 and twelve in float64. NaN if ``|A| dt`` exceeds about 10^5.
 
     Raises:
         ValueError: If ``a`` is not square, ``b`` has other rows, or a known ``dt`` is not positive.
