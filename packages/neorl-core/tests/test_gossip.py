@@ -68,6 +68,7 @@ def test_disagreement_shrinks_at_the_stated_rate_and_the_mean_stays(mixing):
     [
         *[(averaging_rounds(ring_mixing(n)), n // 2) for n in (2, 3, 8, 15, 24)],
         *[(averaging_rounds(star_mixing(n)), 2) for n in (3, 9)],
+        (averaging_rounds(ring_mixing(60)), 30),
         (hierarchical_mixing((4, 3)), 2),
         (hierarchical_mixing((2, 3, 2)), 3),
         (hierarchical_mixing((5,)), 1),
@@ -118,6 +119,31 @@ def test_a_graph_in_two_parts_never_agrees():
     np.testing.assert_allclose(mixing_rate(halves), 1.0)
     with pytest.raises(ValueError, match="not connected"):
         averaging_rounds(halves)
+
+
+@pytest.mark.parametrize(
+    ("links", "rounds"),
+    [(np.eye(2 * k, k=1) + np.eye(2 * k, k=-1), 2 * k - 1) for k in (6, 30)]
+    + [(np.asarray(ring_mixing(k)) > 0, k // 2) for k in (20, 30, 40, 60)],
+)
+def test_many_rounds_are_exact_in_float32(links, rounds):
+    """In order of size, twenty rounds of a ring blew rounding up to 113."""
+    with jax.enable_x64(False):
+        matrices = averaging_rounds(metropolis_mixing(links > 0))
+        assert (matrices.dtype, len(matrices)) == (jnp.float32, rounds)
+        value = jnp.arange(len(links), dtype=jnp.float32)
+        mean = (len(links) - 1) / 2
+        for matrix in matrices:
+            value = gossip_step(value, matrix).value
+        np.testing.assert_allclose(value, mean, atol=1e-5 * len(links))
+
+
+def test_rounds_that_rounding_spoils_are_refused(monkeypatch):
+    """No graph of a test's size spoils Leja's order; the order of size does."""
+    by_size = lambda modes: modes[np.argsort(np.abs(modes))]  # noqa: E731
+    monkeypatch.setattr("neorl_core._gossip._leja_order", by_size)
+    with jax.enable_x64(False), pytest.raises(ValueError, match=r"the 20 rounds .* float32"):
+        averaging_rounds(ring_mixing(40))
 
 
 @pytest.mark.parametrize(
