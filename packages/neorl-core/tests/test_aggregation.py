@@ -259,3 +259,15 @@ def test_leaves_keep_their_own_dtype():
     ):
         value = rule(updates).value
         assert (value["a"].dtype, value["b"].dtype) == (jnp.bfloat16, jnp.float32)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_an_update_without_a_length_cannot_be_clipped(value):
+    """Beside an infinity, a number of any size came back as it was."""
+    update = {"a": jnp.asarray([value, 1e30]), "b": jnp.ones(2)}
+    for clip in (clip_update, jax.jit(clip_update)):
+        assert all(np.isnan(leaf).all() for leaf in clip(update, limit=1.0).values())
+    rest = private_mean(
+        jnp.asarray([[value, 1.0], [3.0, 4.0]]), jax.random.key(0), limit=1.0, noise=0.0
+    )
+    np.testing.assert_allclose(rest.value, [0.6, 0.8], rtol=1e-6)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import stats
 
 from neorl_core import (
@@ -82,3 +83,23 @@ def test_uniform_policy_draws():
     policy = UniformPolicy(jnp.asarray([-2.0]), jnp.asarray([6.0]))
     draws = np.asarray(jax.vmap(lambda key: policy((), jnp.zeros(1), key)[1][0])(KEYS))
     assert stats.kstest(draws, stats.uniform(-2, 8).cdf).pvalue > LEAST
+
+
+def test_an_action_beyond_its_bounds_has_no_density():
+    """An action of 7 had the density of 1."""
+    zero = jnp.zeros(2)
+    for action in (
+        jnp.asarray([0.0, 7.0]),
+        jnp.asarray([0.0, -1.001]),
+        jnp.asarray([0.0, jnp.nan]),
+    ):
+        with pytest.raises(ValueError, match=r"in \[-1, 1\], got"):
+            tanh_gaussian_log_density(action, zero, zero)
+    density = jax.jit(tanh_gaussian_log_density)
+    rows = jnp.asarray([[0.0, 7.0], [0.0, -1.001], [1.0, -1.0], [0.0, 1 + 2e-7]])
+    values = density(rows, jnp.zeros((4, 2)), jnp.zeros((4, 2)))
+    assert np.isnan(values).tolist() == [True, True, False, False]
+    # What scaling rounds beyond a bound is on it.
+    np.testing.assert_array_equal(values[3], density(rows[3].clip(-1, 1), zero, zero))
+    slope = jax.jit(jax.grad(tanh_gaussian_log_density, argnums=(0, 1)))
+    assert all(np.isfinite(leaf).all() for leaf in slope(rows[2], zero, zero))

@@ -9,6 +9,7 @@ from neorl_core import (
     PaddedGraph,
     edge_softmax,
     graph_convolution,
+    in_degrees,
     pad_graph,
     pool_edges,
     pool_nodes,
@@ -102,3 +103,42 @@ def test_buckets():
     for buckets in ((16, 32), ()):
         with pytest.raises(ValueError, match="no bucket holds 33"):
             smallest_bucket(33, buckets)
+
+
+def pair(senders, receivers):
+    return pad_graph(jnp.ones((2, 1)), senders, receivers, node_count=4, edge_count=2)
+
+
+@pytest.mark.parametrize(
+    ("senders", "receivers"), [([7], [1]), ([0], [7]), ([0], [2]), ([3], [1]), ([-1], [1])]
+)
+def test_an_edge_to_nowhere_gives_nan_under_jit(senders, receivers):
+    """It brought a clamped node's features, or was dropped without a word."""
+    with pytest.raises(ValueError, match="nodes 0 to 1"):
+        pair(senders, receivers)
+
+    @jax.jit
+    def everything(senders, receivers):
+        graph = pair(senders, receivers)
+        pooled = [pool_edges(jnp.ones(2), graph, reduction=r) for r in ("sum", "mean", "max")]
+        softmax = edge_softmax(jnp.ones(2), graph)
+        return in_degrees(graph), graph_convolution(graph), softmax, *pooled
+
+    for result in everything(np.asarray(senders), np.asarray(receivers)):
+        assert np.isnan(result).all()
+    for result in everything(np.asarray([0]), np.asarray([1])):
+        assert np.isfinite(result).all()
+
+
+def test_indices_that_would_be_cut_are_refused():
+    for senders, receivers, name in (([0.5], [1], "senders"), ([0], jnp.ones(1), "receivers")):
+        with pytest.raises(ValueError, match=f"{name} must be integers, got float32"):
+            pair(senders, receivers)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="nodes 0 to 1"):
+        pair(np.asarray([2**32]), np.asarray([0]))
+
+
+def test_the_maximum_of_minus_infinity_is_minus_infinity():
+    graph = pair([0, 0], [1, 1])
+    pooled = pool_edges(jnp.full(2, -jnp.inf), graph, reduction="max")
+    assert pooled.tolist() == [0, -np.inf, 0, 0]

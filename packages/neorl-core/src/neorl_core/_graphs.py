@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from neorl_core._require import floats, known, require_rank
+from neorl_core._require import floats, known, require_integers, require_rank
 from neorl_core._short_floats import narrowed, widened
 
 
@@ -74,11 +74,12 @@ def pad_graph(
         edge_count: Padded number of edges.
 
     Returns:
-        The padded graph.
+        The padded graph. Under ``jit`` an edge may join a node that does not exist: then all that
+        convolution, attention, pooling of edges and degrees say of this graph is NaN.
 
     Raises:
-        ValueError: If shapes disagree, the graph is larger than its padded size, or a known edge
-            joins a node that does not exist.
+        ValueError: If shapes disagree, the graph is larger than its padded size, indices are no
+            integers, or a known edge joins a node that does not exist.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,6 +89,7 @@ def pad_graph(
     """
     require_rank("nodes", nodes, 2, "node, feature")
     nodes = floats(nodes)
+    _require_ends(senders, receivers, nodes.shape[0])
     senders, receivers = (jnp.asarray(side, jnp.int32) for side in (senders, receivers))
     require_rank("senders", senders, 1, "edge")
     if senders.shape != receivers.shape:
@@ -101,7 +103,6 @@ def pad_graph(
             f"a graph of {real_nodes} nodes and {real_edges} edges does not fit into "
             f"{node_count} and {edge_count}; choose a larger bucket"
         )
-    _require_ends(senders, receivers, real_nodes)
     more_edges = edge_count - real_edges
     return PaddedGraph(
         jnp.pad(nodes, ((0, node_count - real_nodes), (0, 0))),
@@ -112,10 +113,12 @@ def pad_graph(
     )
 
 
-def _require_ends(senders: Array, receivers: Array, nodes: int) -> None:
+def _require_ends(senders: ArrayLike, receivers: ArrayLike, nodes: int) -> None:
+    require_integers("senders", senders)
+    require_integers("receivers", receivers)
     if not known((senders, receivers)):
         return
-    ends = np.concatenate([np.asarray(senders), np.asarray(receivers)])
+    ends = np.concatenate([np.ravel(senders), np.ravel(receivers)])
     if np.any((ends < 0) | (ends >= nodes)):
         raise ValueError(
             f"edges must join nodes 0 to {nodes - 1}, got indices {ends.min()} to {ends.max()}; "
@@ -143,6 +146,18 @@ def require_edge_values(name: str, values: Array, graph: PaddedGraph) -> Array:
             "pad the values like the edges"
         )
     return values
+
+
+def nan_if_broken(values: Array, graph: PaddedGraph) -> Array:
+    """The values, all NaN where a real edge does not join real nodes."""
+    count = graph.node_mask.shape[0]
+    broken = jnp.zeros((), bool)
+    for side in (graph.senders, graph.receivers):
+        real = (side >= 0) & (side < count)
+        if count:
+            real = real & graph.node_mask[jnp.clip(side, 0, count - 1)]
+        broken = broken | jnp.any(graph.edge_mask & ~real)
+    return jnp.where(broken, jnp.nan, values)
 
 
 def along_edges(flags: Bool[Array, " edge"], values: Array) -> Bool[Array, "edge *one"]:

@@ -10,6 +10,7 @@ from neorl_core._graphs import (
     PaddedGraph,
     along_edges,
     entered,
+    nan_if_broken,
     real_nodes,
     require_edge_values,
     sum_at_receivers,
@@ -36,7 +37,7 @@ def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
         >>> in_degrees(graph).tolist()
         [0.0, 2.0, 0.0]
     """
-    return _in_degrees(graph).astype(floats(graph.nodes).dtype)
+    return nan_if_broken(_in_degrees(graph), graph).astype(floats(graph.nodes).dtype)
 
 
 def graph_convolution(
@@ -86,7 +87,8 @@ def graph_convolution(
     scaled = features * scale[:, None]
     total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)
     result = (total + scaled if self_loops else total) * scale[:, None]
-    return narrowed(jnp.where(graph.node_mask[:, None], result, 0), dtype)
+    result = jnp.where(graph.node_mask[:, None], result, 0)
+    return narrowed(nan_if_broken(result, graph), dtype)
 
 
 def edge_softmax(
@@ -116,10 +118,13 @@ def edge_softmax(
     scores = require_edge_values("scores", scores, graph)
     dtype, scores = scores.dtype, widened(scores)
     real = along_edges(graph.edge_mask, scores)
-    highest = jax.lax.stop_gradient(_max_at_receivers(scores, graph))[graph.receivers]
+    highest = _max_at_receivers(scores, graph)
+    # Scores of minus infinity alone, as of masked edges, are no maximum to subtract.
+    highest = jnp.where(jnp.isneginf(highest), 0, highest)
+    highest = jax.lax.stop_gradient(highest)[graph.receivers]
     raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
     total = sum_at_receivers(raised, graph)[graph.receivers]
-    return narrowed(raised / jnp.where(real, total, 1), dtype)
+    return narrowed(nan_if_broken(raised / jnp.where(real, total, 1), graph), dtype)
 
 
 def pool_edges(
@@ -149,12 +154,15 @@ def pool_edges(
     values = require_edge_values("values", values, graph)
     values = jnp.where(along_edges(graph.edge_mask, values), values, 0)
     if reduction == "max":
-        return _max_at_receivers(values, graph)
+        entering = _in_degrees(graph).reshape((-1,) + (1,) * (values.ndim - 1)) > 0
+        highest = jnp.where(entering, _max_at_receivers(values, graph), 0)
+        return nan_if_broken(highest, graph)
     dtype, total = values.dtype, sum_at_receivers(widened(values), graph)
     if reduction == "sum":
-        return narrowed(total, dtype)
+        return narrowed(nan_if_broken(total, graph), dtype)
     count = jnp.maximum(_in_degrees(graph), 1).astype(total.dtype)
-    return narrowed(total / count.reshape(count.shape + (1,) * (total.ndim - 1)), dtype)
+    mean = total / count.reshape(count.shape + (1,) * (total.ndim - 1))
+    return narrowed(nan_if_broken(mean, graph), dtype)
 
 
 def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Array, " feature"]:
@@ -195,5 +203,4 @@ def _in_degrees(graph: PaddedGraph) -> Array:
 
 
 def _max_at_receivers(values: Array, graph: PaddedGraph) -> Array:
-    highest = jax.ops.segment_max(values, entered(graph), graph.node_mask.shape[0])
-    return jnp.where(jnp.isneginf(highest), 0, highest)
+    return jax.ops.segment_max(values, entered(graph), graph.node_mask.shape[0])

@@ -26,7 +26,8 @@ def clip_update(update: Any, *, limit: float | Float[Array, ""]) -> Any:
         limit: Largest length, positive; NaN results under ``jit`` where it is not.
 
     Returns:
-        The update, unchanged where it is short enough; NaN where it holds one.
+        The update, unchanged where it is short enough; all NaN where it holds a NaN or an infinity,
+        since no scale would bound it.
 
     Raises:
         ValueError: If there is no array or a known ``limit`` is not positive.
@@ -100,7 +101,7 @@ def _clipped(updates: Any, limit: float | Array) -> Any:
     length = distances(updates, nothing)
     limit = jnp.asarray(limit).astype(length.dtype)
     share = jnp.where(length > limit, limit / jnp.where(length > limit, length, 1), 1)
-    share = jnp.where(jnp.isnan(limit), limit, share)
+    share = jnp.where(jnp.isnan(limit) | ~usable(updates), jnp.nan, share)
     return jax.tree.map(
         lambda leaf: leaf * share.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1)),
         updates,

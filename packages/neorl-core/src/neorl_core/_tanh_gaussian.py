@@ -15,7 +15,7 @@ from neorl_core._diagonal_gaussian import (
     diagonal_gaussian_sample,
     gaussian_parameters,
 )
-from neorl_core._require import floats, require_probability
+from neorl_core._require import floats, known, require_probability
 from neorl_core._time_series import like
 
 LOG_TWO = math.log(2)
@@ -90,7 +90,8 @@ def tanh_gaussian_log_density(
     Args:
         action: In [-1, 1]. The latent of a bound is infinite, so actions are first moved
             ``margin`` inside, as offline RL does with saturated actions; the density there is
-            that of the moved action.
+            that of the moved action. Four units of rounding beyond a bound count as on it; NaN
+            results under ``jit`` from an action further out.
         mean: Of the latent, same shape.
         log_std: Broadcasts against ``mean``.
         margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
@@ -100,7 +101,8 @@ def tanh_gaussian_log_density(
         The log-density, without the last axis, finite with finite gradients.
 
     Raises:
-        ValueError: If the shapes disagree, or a concrete ``margin`` is outside (0, 1).
+        ValueError: If the shapes disagree, a concrete ``margin`` is outside (0, 1), or a concrete
+            action is outside [-1, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -112,7 +114,19 @@ def tanh_gaussian_log_density(
     action = floats(action)
     limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
     latent = jnp.arctanh(jnp.clip(action, -limit, limit))
+    latent = jnp.where(_require_squashed(action), latent, jnp.nan)
     return tanh_gaussian_latent_log_density(latent, mean, log_std)
+
+
+def _require_squashed(action: Array) -> Array:
+    """Where an action is in [-1, 1] up to rounding; refuses a known one that is not, NaN too."""
+    inside = jnp.abs(action) <= 1 + 4 * jnp.finfo(action.dtype).eps
+    if known(inside) and not np.all(inside):
+        raise ValueError(
+            f"action must be in [-1, 1], got {jnp.min(action)} to {jnp.max(action)}; "
+            "scale it with unit_interval"
+        )
+    return inside
 
 
 def tanh_gaussian_entropy(

@@ -35,6 +35,7 @@ EMPTY = PaddedGraph(
     np.zeros(NODES, bool),
     np.zeros(EDGES, bool),
 )
+FULL = EMPTY._replace(node_mask=np.ones(NODES, bool), edge_mask=np.ones(EDGES, bool))
 NO_EDGES = EMPTY._replace(
     senders=np.zeros(0, np.int32),
     receivers=np.zeros(0, np.int32),
@@ -212,7 +213,7 @@ ROWS = [
         oracle=softmax_by_node,
         laws=[a_constant_at_a_node_cancels, softmax_does_not_see_padding],
         edges=[
-            Edge((np.full((EDGES, 1), 1e4), EMPTY._replace(edge_mask=np.ones(EDGES, bool)))),
+            Edge((np.full((EDGES, 1), 1e4), FULL)),
             *(Edge((np.zeros((0, 2)), graph)) for graph in (NO_EDGES, NOTHING)),
             Edge((np.zeros((EDGES, 0)), EMPTY)),
         ],
@@ -227,7 +228,7 @@ ROWS = [
         laws=[pooling_edges_follows_the_numbering],
         edges=[
             Edge(
-                (np.zeros((EDGES, 2)), EMPTY._replace(edge_mask=np.ones(EDGES, bool))),
+                (np.zeros((EDGES, 2)), FULL),
                 {"reduction": word},
             )
             for word in ("sum", "mean", "max")
