@@ -93,13 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "log", nargs="?", type=Path, metavar="LOG", help="dataset file, .h5 or .npz"
     )
-    replay.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="where the figures go (default replay.json beside the bundle); replaces an earlier "
-        "replay of the same log and no other file",
-    )
+    figures = "where the figures go (default replay.json beside the bundle); replaces an earlier "
+    figures += "replay of the same log and no other file"
+    replay.add_argument("--json", type=Path, metavar="FILE", help=figures)
     verify = _command(commands, "verify", _verify, "check every file of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     verify.add_argument(
