@@ -98,6 +98,8 @@ GRAPHS = {
 }
 STATISTICS = {
     "student_interval": lambda d: core.student_interval(d["series"]),
+    "student_quantile": lambda d: core.student_quantile(d["shares"], 5 + d["shares"]),
+    "beta_quantile": lambda d: core.beta_quantile(d["shares"], 5 + d["shares"], 2 + d["shares"]),
     "crossed_interval": lambda d: core.crossed_interval(d["cells"]),
     "paired_t_test": lambda d: core.paired_t_test(d["pairs"], 0.9 * d["least"]),
     "wilcoxon_test": lambda d: core.wilcoxon_test(d["pairs"], d["least"] - 0.25),

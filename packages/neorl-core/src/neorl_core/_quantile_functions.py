@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._require import floats, require_positive, require_probability
+from neorl_core._short_floats import narrowed, widened
 
 _HALVINGS = 64
 
@@ -40,12 +41,12 @@ def beta_quantile(
     b = require_positive("b", b)
     p, a, b = jnp.broadcast_arrays(floats(probability), floats(a), floats(b))
     dtype = jnp.result_type(p, a, b)
-    p, a, b = p.astype(dtype), a.astype(dtype), b.astype(dtype)
+    p, a, b = (widened(part.astype(dtype)) for part in (p, a, b))
     fine = (p >= 0) & (p <= 1) & (a > 0) & (b > 0)
     low, high = jnp.zeros_like(p), jnp.ones_like(p)
     low, high, _ = jax.lax.fori_loop(0, _HALVINGS, _halve, (low, high, (p, a, b)))
     x = jnp.where(p >= 1, 1, jnp.where(p <= 0, 0, (low + high) / 2))
-    return jnp.where(fine, x, jnp.nan)
+    return narrowed(jnp.where(fine, x, jnp.nan), dtype)
 
 
 def _halve(_, bracket):
@@ -85,15 +86,15 @@ def student_quantile(
     degrees = require_positive("degrees", degrees)
     p, degrees = jnp.broadcast_arrays(floats(probability), floats(degrees))
     dtype = jnp.result_type(p, degrees)
-    p, degrees = p.astype(dtype), degrees.astype(dtype)
+    p, degrees = widened(p.astype(dtype)), widened(degrees.astype(dtype))
     tail = jnp.minimum(p, 1 - p)
     fine = (p >= 0) & (p <= 1) & (degrees > 0)
     safe_tail, safe_degrees = jnp.where(fine, tail, 0.5), jnp.where(fine, degrees, 1)
     size = jnp.sqrt(safe_degrees) * jnp.exp(_log_odds(safe_tail, safe_degrees) / 2)
     t = jnp.where(p == 0.5, 0, jnp.sign(p - 0.5) * size)
-    many = safe_degrees > (1e4 if jnp.finfo(dtype).bits >= 64 else 200)
+    many = safe_degrees > (1e4 if jnp.finfo(p.dtype).bits >= 64 else 200)
     series = _cornish_fisher(jax.scipy.special.ndtri(p), safe_degrees)
-    return jnp.where(fine, jnp.where(many & (tail > 0), series, t), jnp.nan)
+    return narrowed(jnp.where(fine, jnp.where(many & (tail > 0), series, t), jnp.nan), dtype)
 
 
 def _log_odds(tail: Array, degrees: Array) -> Array:
