@@ -121,7 +121,8 @@ def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):
 @pytest.mark.parametrize("verdict", ["do not deploy", "cannot tell"])
 def test_a_gate_writes_nothing_unless_the_verdict_is_deploy(run_directory, verdict):
     path = run_directory / "verdict.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": verdict}))
+    other = {"verdict": verdict, "sentence": f"Decided: {verdict}.", "clauses": []}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **other}))
     before = sorted(run_directory.iterdir())
     with pytest.raises(NotDeployable, match=f"'{verdict}'; nothing was written") as error:
         export_run(run_directory, ExportOptions(require_deploy=True))
