@@ -74,7 +74,7 @@ def misfits():
 
 @pytest.mark.parametrize(("function", "given", "options", "name", "axes"), list(misfits()))
 def test_a_matrix_that_does_not_fit_is_named_with_its_axes(function, given, options, name, axes):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared whole below
+    with pytest.raises(ValueError) as caught:
         function(*given, **options)
     got = "shape (1, 1); transpose it or check the other matrices"
     assert str(caught.value) == f"{name} must have the axes {axes}, got {got}"
