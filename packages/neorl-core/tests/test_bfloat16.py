@@ -245,3 +245,15 @@ def test_linear_algebra_is_refused_in_one_line(name, dtype):
     words = rf"float32 or float64, got {dtype.__name__}; cast with \w+\.astype\(jnp\.float32\)$"
     with pytest.raises(ValueError, match=words):
         LINEAR_ALGEBRA[name](jnp.eye(2, dtype=dtype))
+
+
+def test_hyperparameters_leave_the_dtype_of_the_array():
+    short, wide = jnp.arange(3, dtype=jnp.bfloat16), np.float64(0.5)
+    assert core.optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
+    assert core.scaled_advantage(short, epsilon=jnp.float32(1e-6)).dtype == jnp.bfloat16
+    with jax.enable_x64(True):
+        single = jnp.arange(3, dtype=jnp.float32)
+        assert core.optimality_gap(single, target=wide).dtype == jnp.float32
+        assert core.scaled_advantage(single, epsilon=wide).dtype == jnp.float32
+        assert core.advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
+        np.testing.assert_allclose(core.optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)

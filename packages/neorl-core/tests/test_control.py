@@ -230,3 +230,14 @@ def test_a_broken_row_is_refused_and_under_jit_nothing_is_told():
         spoilt[column][1, 1] = value
         if column != 1:
             np.testing.assert_array_equal(identify_linear(*spoilt, delay=(1, 4)).a, clean.a)
+
+
+@pytest.mark.parametrize("stiffness", [1e2, 1e3, 1e4, 5e4])
+def test_a_stiff_plant_loses_the_digits_that_the_docstring_says(stiffness):
+    a, b = np.asarray([[-stiffness, 1.0], [0.0, -1e-3]]), np.asarray([[0.0], [1.0]])
+    ad, _ = zero_order_hold(jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32), dt=1.0)
+    slow = np.exp(-1e-3)
+    assert abs(float(ad[1, 1]) / slow - 1) < 4e-8 * stiffness + 1e-6
+    with jax.enable_x64(True):
+        ad, _ = zero_order_hold(jnp.asarray(a), jnp.asarray(b), dt=1.0)
+        assert abs(float(ad[1, 1]) / slow - 1) < 1e-16 * stiffness + 1e-14

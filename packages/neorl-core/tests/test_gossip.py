@@ -1,5 +1,7 @@
 """Gossip: contraction at the stated rate, and exact averages after the stated rounds."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -146,20 +148,55 @@ def test_rounds_that_rounding_spoils_are_refused(monkeypatch):
         averaging_rounds(ring_mixing(40))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: ring_mixing(0), "one or more"),
-        (lambda: star_mixing(0), "one or more"),
-        (lambda: hierarchical_mixing(()), "sizes"),
-        (lambda: hierarchical_mixing((3, 0)), "sizes"),
-        (lambda: metropolis_mixing(np.ones((2, 3), bool)), "square and symmetric"),
-        (lambda: metropolis_mixing(np.triu(np.ones((3, 3), bool))), "square and symmetric"),
-        (lambda: averaging_rounds(np.full((2, 2), 0.6)), "sum to one"),
-        (lambda: averaging_rounds(np.asarray([[1.5, -0.5], [-0.5, 1.5]])), "not be negative"),
-        (lambda: averaging_rounds(np.roll(np.eye(3), 1, axis=0)), "symmetric"),
-    ],
-)
-def test_misuse_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
+NOBODY = "clients must be 1 or more, got 0; leave mixing out where there is none"
+GROUPS = "give the members of a group, level by level"
+BOTH_WAYS = "list every link both ways, as links | links.T does"
+MAKE = "make it with metropolis_mixing"
+NEGATIVE = np.asarray([[1.5, -0.5], [-0.5, 1.5]])
+MISUSES = [
+    (ring_mixing, 0, NOBODY),
+    (star_mixing, 0, NOBODY),
+    (hierarchical_mixing, (), f"sizes must be one level or more, got none; {GROUPS}"),
+    (hierarchical_mixing, (3, 0), f"every one of sizes must be 1 or more, got 0; {GROUPS}"),
+    *(
+        (
+            metropolis_mixing,
+            links,
+            f"adjacency must be square and symmetric, got shape {links.shape}; {BOTH_WAYS}",
+        )
+        for links in (np.ones((2, 3), bool), np.triu(np.ones((3, 3), bool)))
+    ),
+    (
+        averaging_rounds,
+        np.full((2, 2), 0.6),
+        f"rows and columns of mixing must sum to one, got 1.2 to 1.2; {MAKE}",
+    ),
+    (averaging_rounds, NEGATIVE, f"mixing must not be negative, got -0.5; {MAKE}"),
+    (
+        averaging_rounds,
+        np.roll(np.eye(3), 1, axis=0),
+        "mixing must be symmetric for exact rounds; mix with metropolis_mixing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "message"), MISUSES)
+def test_misuse_is_refused_in_words(make, given, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        make(given)
+
+
+def test_a_group_of_one_and_levels_of_levels_average():
+    values = np.arange(12.0)
+    for sizes in ((2, 3, 2), (3, 2, 2), (1, 12), (12, 1), (2, 1, 6)):
+        mixed = values
+        for mixing in hierarchical_mixing(sizes):
+            mixed = mixing @ mixed
+        np.testing.assert_allclose(mixed, np.full(12, values.mean()), rtol=1e-5)
+
+
+def test_links_of_a_star_are_of_its_centre_alone():
+    mixing = np.asarray(star_mixing(5))
+    off = mixing[~np.eye(5, dtype=bool)].reshape(5, 4)
+    assert np.all(off[0] > 0)
+    np.testing.assert_array_equal(off[1:, 1:], np.zeros((4, 3)))

@@ -43,9 +43,11 @@ def test_importing_makes_no_arrays_and_starts_no_backend():
 
 @pytest.mark.slow
 def test_importing_costs_at_most_a_fifth_more_than_importing_jax():
-    """Median of seven alternating processes, warm file cache; in processor time.
+    """The best of up to three medians of seven alternating processes, warm file cache.
 
-    Other work on the machine only ever adds, and unevenly: two of three tries may fail.
+    In processor time. The bound is meant for one median on a quiet machine. Other work on a shared
+    one only ever adds to a ratio, and unevenly, so a median above the bound is taken again, twice
+    at most, and the least counts: what costs too much by itself fails all three.
     """
     python(TIMED.format("neorl_core"))
     ratios = []

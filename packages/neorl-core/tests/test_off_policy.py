@@ -291,3 +291,25 @@ def test_what_lies_outside_the_range_is_flagged_under_jit():
     assert np.isnan(jax.jit(hoeffding_interval)(bad, low=0.0, high=1.0).low)
     assert np.isnan(jax.jit(empirical_bernstein_interval)(bad, low=0.0, high=1.0).high)
     assert np.isnan(jax.jit(hcope_lower_bound)(-bad, threshold=1.0))
+
+
+def test_a_return_of_zero_is_zero_under_any_weight():
+    huge = LoggedTrajectories(jnp.asarray([1000.0, 0.0]), jnp.zeros(2))
+    log = huge._replace(q_value=jnp.zeros(2), value=jnp.zeros(2))
+    later = jnp.asarray([0.0, 1.0])
+    for estimate in (tis_return, pdis_return, doubly_robust_return):
+        value, slope = jax.value_and_grad(functools.partial(estimate, discount=1.0))(log)
+        assert float(value) == 0
+        assert np.all(np.isfinite(slope.log_ratio))
+        assert float(estimate(log._replace(reward=later), discount=1.0)) == np.inf
+        assert float(estimate(log._replace(reward=later), discount=0.0)) == 0
+        assert float(estimate(log._replace(reward=-later), discount=1.0)) == -np.inf
+        never = log._replace(log_ratio=jnp.asarray([-jnp.inf, 1000.0]), reward=later)
+        assert float(estimate(never, discount=1.0)) == 0
+        reached = log._replace(log_ratio=jnp.asarray([1.0, 1000.0]), reward=later)
+        assert float(estimate(reached, discount=0.0)) == 0
+        # A return of zero under a weight that is a number keeps its slope in the rewards.
+        usual = log._replace(log_ratio=jnp.log(jnp.asarray([2.0, 3.0])))
+        slope = jax.grad(functools.partial(estimate, discount=1.0))(usual)
+        expected = [6, 6] if estimate is tis_return else [2, 6]
+        np.testing.assert_allclose(slope.reward, expected, rtol=1e-6)

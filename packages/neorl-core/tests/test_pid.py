@@ -1,6 +1,7 @@
 """Laws of the PID that need more than one sequence: hand-over, start, lost measurements."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -163,5 +164,110 @@ def test_form():
     state_keeps_form(lambda carry, action: pid.sent(carry, action), carry, reading)
     other = loop(kp=9.0, setpoint=-3.0)
     no_recompile(PID.__call__, (pid, carry, reading), (other, other.initial_carry(), reading + 1))
-    with pytest.raises(ValueError, match="rank 1"):
+
+
+def interlocked(**changes):
+    pid = dataclasses.replace(
+        loop(),
+        override_below=jnp.asarray([1.0]),
+        override_cap=jnp.asarray([3.0]),
+        override_output=(0,),
+        override_measured=(0,),
+    )
+    return dataclasses.replace(pid, **changes)
+
+
+def each(name, things, shape=(2,)):
+    return (
+        f"{name} must have one number for each of the 1 {things}, "
+        f"got shape {shape}; give it the shape (1,)"
+    )
+
+
+def indices(name, got, things):
+    return f"{name} must be indices from 0 to 0, got {got}; number the 1 {things} from 0"
+
+
+TWO = jnp.ones(2)
+MISFITS = [
+    *(
+        ({name: TWO}, each(name, "loops in measured"))
+        for name in ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
+    ),
+    *(
+        ({name: TWO}, each(name, "overrides in override_output"))
+        for name in ("override_below", "override_cap")
+    ),
+    ({"override_measured": (0, 0)}, each("override_measured", "overrides")),
+    (
+        {"dt": jnp.ones(1)},
+        "dt must be one number, got shape (1,); index it, or use jax.vmap for several",
+    ),
+    ({"measured": (7,)}, indices("measured", (7,), "observations")),
+    ({"measured": (-1,)}, indices("measured", (-1,), "observations")),
+    ({"override_measured": (1,)}, indices("override_measured", (1,), "observations")),
+    ({"override_output": (1,)}, indices("override_output", (1,), "loops")),
+    (
+        {"measured": (0.5,)},
+        "an index of measured must be a whole number that is known before tracing, got 0.5; "
+        "give an int",
+    ),
+]
+OUT_OF_RANGE = [
+    (
+        {"low": 101.0 + jnp.zeros(1)},
+        "low must not be above high, got [101.] and [100.]; swap the ends that cross",
+    ),
+    ({"dt": jnp.asarray(-1.0)}, "dt must be finite and positive, got -1.0; check sign and unit"),
+    ({"dt": jnp.asarray(0.0)}, "dt must be finite and positive, got 0.0; check sign and unit"),
+    (
+        {"tau": jnp.asarray([-1.0])},
+        "tau must be finite and not negative, got [-1.]; check sign and unit",
+    ),
+    (
+        {"override_cap": jnp.asarray([-101.0])},
+        "override_cap must not be below low of its output, got [-101.] and [-100.]; "
+        "raise the cap, jnp.inf for none",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), MISFITS + OUT_OF_RANGE)
+def test_a_bank_that_does_not_fit_is_refused_when_called(changes, message):
+    pid = interlocked(**changes)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        pid(loop().initial_carry(), jnp.ones(1))
+
+
+@pytest.mark.parametrize(("changes", "message"), MISFITS)
+def test_shapes_and_indices_are_refused_while_tracing_too(changes, message):
+    pid = interlocked(**changes)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        jax.jit(PID.__call__)(pid, loop().initial_carry(), jnp.ones(1))
+
+
+@pytest.mark.parametrize(("changes", "message"), OUT_OF_RANGE)
+def test_known_numbers_are_refused_where_the_bank_is_a_constant_of_the_program(changes, message):
+    pid = interlocked(**changes)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        jax.jit(lambda carry, obs: pid(carry, obs))(loop().initial_carry(), jnp.ones(1))
+
+
+def test_limits_may_be_equal_or_infinite_and_a_filter_off():
+    pid = interlocked(low=jnp.asarray([3.0]), high=jnp.asarray([3.0]), tau=jnp.zeros(1))
+    assert pid(pid.initial_carry(), jnp.zeros(1))[1].tolist() == [3.0]
+    pid = loop(low=-np.inf, high=np.inf, ki=0.0)
+    assert pid(pid.initial_carry(), jnp.full(1, -1e6))[1].tolist() == [5 + 2 * (1e6 + 10)]
+
+
+def test_what_is_given_to_a_bank_has_its_loops():
+    pid = loop()
+    carry = pid.initial_carry()
+    axes = "obs must have the axes (obs), got shape (2, 1); for a batch of them use jax.vmap"
+    with pytest.raises(ValueError, match=f"^{re.escape(axes)}$"):
         pid(carry, jnp.ones((2, 1)), None)
+    with pytest.raises(ValueError, match=f"^{re.escape(each('action', 'loops'))}$"):
+        pid.sent(carry, TWO)
+    for name in PIDCarry._fields:
+        with pytest.raises(ValueError, match=f"^{re.escape(each(f'carry.{name}', 'loops'))}$"):
+            pid(carry._replace(**{name: TWO}), jnp.ones(1))

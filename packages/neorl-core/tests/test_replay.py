@@ -192,7 +192,7 @@ def test_a_value_that_fits_takes_the_dtype_of_the_line(dtype, value):
         (lambda: sample_priorities(priority_tree(2), KEY, batch=0), "batch"),
         (lambda: history_window(0.0, length=0), "length"),
         (lambda: history_step(history_window(0.0, length=2), jnp.ones(1), first=True), "shape ()"),
-        (lambda: delay_line(0.0, delay=-1), "negative"),
+        (lambda: delay_line(0.0, delay=-1), "delay must be 0 or more"),
         (lambda: delay_step(delay_line(0.0, delay=2), jnp.ones(1), first=True), "shape ()"),
         (lambda: window_rows(3, 0, length=0), "length"),
     ],

@@ -1,4 +1,4 @@
-"""Least squares over the simplex, against every possible set of entries that are not zero."""
+"""Least squares over the simplex against every set of entries not zero, and projections."""
 
 import functools
 import itertools
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import simplex_quadratic
+from neorl_core import project_simplex, simplex_quadratic
 
 
 def minimiser_by_sets(matrix: np.ndarray) -> np.ndarray:
@@ -47,3 +47,28 @@ def test_few_steps_reach_the_minimiser(condition: float, iterations: int) -> Non
 
 def test_one_step_is_enough_for_the_unit_matrix() -> None:
     np.testing.assert_allclose(simplex_quadratic(jnp.eye(2), iterations=1), [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1e8, 0.0, 0.0], [1.0, 0.0, 0.0]),
+        ([1e7, 1e7 - 0.5, 0.0], [0.5, 0.5, 0.0]),  # In float32 the second is 1e7 too.
+        ([4e6, 4e6 - 0.5, 0.0], [0.75, 0.25, 0.0]),
+        ([1e7, 1e7 - 1.0, -1e30], [1.0, 0.0, 0.0]),
+        ([-3e38, 3e38], [0.0, 1.0]),
+    ],
+)
+def test_a_projection_onto_the_simplex_sums_to_one_far_from_it(values, expected):
+    given = np.asarray(values, np.float32)
+    np.testing.assert_allclose(project_simplex(given), expected, atol=1e-6)
+    slope = jax.jacobian(project_simplex)(jnp.asarray(given))
+    assert np.all(np.isfinite(slope))
+
+
+def test_a_common_offset_changes_no_projection():
+    values = np.asarray([0.25, -0.5, 0.125, 0.0], np.float32)
+    for offset in (2.0**10, 2.0**20, -(2.0**20)):
+        np.testing.assert_array_equal(
+            project_simplex(values + np.float32(offset)), project_simplex(values)
+        )

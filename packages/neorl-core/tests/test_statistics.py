@@ -177,3 +177,18 @@ def test_merging_in_any_grouping_gives_one_result():
 def test_the_variance_of_too_few_samples_is_nan():
     assert np.isnan(variance(empty_moments()))
     assert np.isnan(variance(sample_moments(jnp.ones(1)), ddof=1))
+
+
+def test_student_quantiles_equal_scipys_for_few_degrees_and_far_tails():
+    p = np.asarray([1e-12, 1e-6, 0.025, 0.3, 0.4999, 0.6, 0.975, 1 - 1e-9, 1 - 1e-12])[:, None]
+    degrees = np.asarray([0.2, 0.5, 1, 1.5, 4, 30, 100, 190, 1e3, 9.9e3, 1.1e4, 1e8])
+    p, degrees = np.broadcast_arrays(p, degrees)
+    with jax.enable_x64(True):
+        double = jax.jit(student_quantile)(p, degrees)
+    np.testing.assert_allclose(double, stats.t.ppf(p, degrees), rtol=1e-8)
+    low = p[:, 0] < 0.99  # Nearer to 1 than that float32 is coarse, or 1.
+    p, degrees = p[low].astype(np.float32), degrees[low].astype(np.float32)
+    single = jax.jit(student_quantile)(p, degrees)
+    expected = stats.t.ppf(p.astype(np.float64), degrees.astype(np.float64))
+    expected = np.where(np.abs(expected) > np.finfo(np.float32).max, -np.inf, expected)
+    np.testing.assert_allclose(single, expected, rtol=1e-4)

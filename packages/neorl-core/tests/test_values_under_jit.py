@@ -4,6 +4,7 @@ Where they are known before tracing they are refused; ``refuses`` in the table t
 """
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +80,7 @@ CASES = {
     "reachability_target": (core.reachability_target, "discount", (SERIES, SERIES, FLAGS), {}),
     "discounted_cost_limit": (core.discounted_cost_limit, "discount", (SERIES,), {"horizon": 9}),
     "expectile_loss": (core.expectile_loss, "expectile", (SERIES, SERIES), {}),
+    "polyak": (core.polyak, "rate", (SERIES, SERIES**2), {}),
     "pinball_loss": (core.pinball_loss, "level", (SERIES, SERIES), {}),
     "quantile_huber_loss": (of_levels, "level", (), {}),
     "tanh_gaussian_log_density": (
@@ -271,6 +273,13 @@ OR_ZERO = {
 }  # fmt: skip
 ARRAYS = {("standardiser", "std"), ("limit_rate", "rate")}
 MAY_BE_INFINITE = {("limit_rate", "rate")}
+OF_ANY_SHAPE = {
+    "pinball_loss", "quantile_huber_loss", "beta_quantile", "beta_quantile, b", "student_quantile",
+    *(f"{name} or zero" for name in (
+        "standardiser", "limit_rate", "step_cost_limit", "discounted_cost_limit",
+        "penalised_reward", "weighted_mean", "graph_convolution",
+    )),
+}  # fmt: skip
 POSITIVE_CASES = {name: (False, case) for name, case in POSITIVE.items()} | {
     f"{name} or zero": (True, case) for name, case in OR_ZERO.items()
 }
@@ -294,6 +303,56 @@ def test_a_traced_number_outside_its_range_gives_nan(name):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(call(number)))
 
 
+@pytest.mark.parametrize("name", sorted({*CASES, *POSITIVE_CASES} - OF_ANY_SHAPE))
+def test_an_array_is_refused_where_one_number_is_to_be_given(name):
+    """Broadcast, it would enlarge the result without a word."""
+    function, option, args, rest = CASES[name] if name in CASES else POSITIVE_CASES[name][1]
+    for shape in ((1,), (4, 1)):
+        message = f"{option} must be one number, got shape {shape}; index it, or use jax.vmap"
+        with pytest.raises(ValueError, match=f"^{re.escape(message)} for several$"):
+            function(*args, **rest, **{option: jnp.full(shape, 0.5)})
+
+
+BOUNDED = {
+    "StateFeedback": lambda *ends: core.StateFeedback(jnp.eye(3), *[jnp.zeros(3)] * 2, *ends),
+    "BaseStock": lambda *ends: core.BaseStock(jnp.zeros(3), jnp.eye(3), *ends),
+    "UniformPolicy": core.UniformPolicy,
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_an_action_whose_bounds_cross_is_nan(name):
+    low, high = jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3)
+    act = jax.jit(lambda policy: policy((), jnp.zeros(3), KEY)[1])
+    assert np.isnan(act(BOUNDED[name](low, high))).tolist() == [False, True, False]
+    with pytest.raises(ValueError, match=r"^low must not be above high, .*; .*"):
+        BOUNDED[name](low, high)((), jnp.zeros(3), KEY)
+    # Also where the policy is a constant of the program.
+    with pytest.raises(ValueError, match=r"^low must not be above high, .*; .*"):
+        jax.jit(lambda obs: BOUNDED[name](low, high)((), obs, KEY)[1])(jnp.zeros(3))
+
+
+def test_a_range_without_an_end_has_no_uniform_draw():
+    draw = jax.jit(lambda policy: policy((), jnp.zeros(2), KEY)[1])
+    endless = core.UniformPolicy(jnp.asarray([0.0, -jnp.inf]), jnp.ones(2))
+    assert np.isnan(draw(endless)).tolist() == [False, True]
+    wide = jnp.full(2, 3e38)
+    assert np.isnan(draw(core.UniformPolicy(-wide, wide))).all()
+
+
+def test_a_ratio_that_is_negative_only_while_the_program_runs_gives_nan():
+    returns = jax.jit(lambda ratio: core.marginalised_return(ratio, SERIES, discount=0.5))
+    robust = jax.jit(
+        lambda ratio: core.marginalised_doubly_robust(
+            SERIES, ratio, *[SERIES] * 3, FLAGS, discount=0.5
+        )
+    )
+    for call in (returns, robust):
+        assert np.isfinite(call(SERIES))
+        for wrong in (-1.0, np.nan, np.inf):
+            assert np.isnan(call(SERIES.at[2].set(wrong)))
+
+
 def test_ends_that_cross_only_while_the_program_runs_give_nan():
     box = jax.jit(core.project_box)(jnp.zeros(3), jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3))
     assert np.isnan(box).tolist() == [False, True, False]
@@ -301,6 +360,23 @@ def test_ends_that_cross_only_while_the_program_runs_give_nan():
     assert np.isnan(clamp(SERIES, 1.0, -1.0)).all()
     assert np.isnan(clamp(SERIES, 1.0, 1.0)).all()
     assert np.isfinite(clamp(SERIES, -1.0, 1.0)).all()
+
+
+@pytest.mark.parametrize("rank_test", [core.controllable, core.observable])
+def test_no_pair_passes_a_rank_test_of_negative_tolerance(rank_test):
+    seen = jax.jit(lambda tolerance: rank_test(jnp.eye(2), jnp.eye(2), tolerance=tolerance))
+    assert [bool(seen(number)) for number in (0.0, -1.0, np.nan, np.inf)] == [True] + [False] * 3
+
+
+@pytest.mark.parametrize("name", ["huber_loss", "hcope_lower_bound", "zero_order_hold"])
+def test_jax_with_debug_nans_says_which_traced_number_was_wrong(name):
+    """A NaN makes JAX run the call again uncompiled, where the number is known and refused."""
+    function, option, args, rest = POSITIVE[name]
+    call = jax.jit(lambda number: function(*args, **rest, **{option: number}))
+    with jax.debug_nans(True):
+        call(1.0)
+        with pytest.raises(ValueError, match=f"^{option} must be finite and positive, got -2.0; "):
+            jax.block_until_ready(call(-2.0))
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._masked_mean import masked_mean
-from neorl_core._require import floats, require_positive, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import floats, like, require_positive, require_same_shape
 
 
 def advantage_weights(

@@ -14,8 +14,8 @@ from neorl_core._require import (
     floats,
     require_choice,
     require_length,
-    require_positive,
     require_probability,
+    require_whole,
 )
 from neorl_core._short_floats import is_short, narrowed, widened
 
@@ -47,7 +47,8 @@ def bootstrap_replicates(
         The replicates along the first axis.
 
     Raises:
-        ValueError: If there is no sample, first axes differ, or ``resamples`` is below one.
+        ValueError: If there is no sample, first axes differ, or ``resamples`` is no whole number
+            from one on.
 
     Example:
         >>> import jax
@@ -55,9 +56,12 @@ def bootstrap_replicates(
         >>> draws = bootstrap_replicates(jnp.ones(5), jax.random.key(0), resamples=3)
         >>> draws.tolist()
         [1.0, 1.0, 1.0]
+
+    Source: Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 7 (1979)
+    1.
     """
     samples = _checked(samples, 1)
-    require_positive("resamples", resamples)
+    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
     dtype, samples = _result_type(statistic, samples), _widened(samples)
     replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
     return narrowed(replicates, dtype)
@@ -93,7 +97,7 @@ def bootstrap_interval(
 
     Raises:
         ValueError: If there are fewer than two samples, first axes differ, ``level`` is outside
-            (0, 1), ``resamples`` is below one or ``method`` is unknown.
+            (0, 1), ``resamples`` is no whole number from one on or ``method`` is unknown.
 
     Example:
         >>> import jax
@@ -102,10 +106,13 @@ def bootstrap_interval(
         >>> interval = bootstrap_interval(returns, jax.random.key(0))
         >>> bool(interval.low < 4.5) and bool(interval.high > 4.5)
         True
+
+    Source: Efron, Better bootstrap confidence intervals, Journal of the American Statistical
+    Association 82 (1987) 171.
     """
     samples = _checked(samples, 2)
     level = require_probability("level", level)
-    require_positive("resamples", resamples)
+    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
     require_choice("method", method, ("percentile", "bca"))
     dtype, samples = _result_type(statistic, samples), _widened(samples)
     interval = _interval(

@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from neorl_core._require import require_whole
+
 CostPer = Literal["step", "episode"]
 
 
@@ -119,11 +121,8 @@ class Spec:
                 f"dt must be a positive number of seconds, got {self.dt}; "
                 "give the period of the log"
             )
-        if not (isinstance(self.horizon, int) and self.horizon >= 1):
-            raise ValueError(
-                f"horizon must be a whole number of steps, got {self.horizon!r}; "
-                "give the longest episode"
-            )
+        horizon = require_whole("horizon", self.horizon, 1, "give the longest episode")
+        object.__setattr__(self, "horizon", horizon)
 
     @property
     def n_obs(self) -> int:
@@ -180,7 +179,7 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
             action=tuple(Channel(**channel) for channel in data["action"]),
             cost=tuple(CostChannel(**channel) for channel in data["cost"]),
             dt=float(data["dt"]),
-            horizon=int(data["horizon"]),
+            horizon=data["horizon"],
         )
     except TypeError as error:
         raise ValueError(

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from neorl_core._require import require_whole
+
 
 class Aggregate(NamedTuple):
     """One update made of many.
@@ -46,12 +48,9 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
     return clients
 
 
-def require_faulty(faulty: int) -> None:
-    """Refuses a negative number of faulty clients."""
-    if faulty < 0:
-        raise ValueError(
-            f"faulty must be a number of clients from 0 on, got {faulty}; give 0 for none"
-        )
+def require_faulty(faulty: int) -> int:
+    """The number of faulty clients; refuses what is no whole number, or negative."""
+    return require_whole("faulty", faulty, 0, "give 0 for none")
 
 
 def usable(updates: Any) -> Bool[Array, " client"]:

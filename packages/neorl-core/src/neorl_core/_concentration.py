@@ -12,6 +12,8 @@ from neorl_core._require import (
     require_positive,
     require_probability,
     require_rank,
+    require_scalar,
+    require_whole,
 )
 
 
@@ -164,8 +166,7 @@ def hcope_threshold(
     """
     samples = _not_negative(samples)
     delta = require_probability("delta", delta)
-    if size < 2:
-        raise ValueError(f"size must be two samples or more, got {size}; hold fewer samples out")
+    size = require_whole("size", size, 2, "hold fewer samples out")
     cut = jnp.minimum(samples[None, :], samples[:, None])
     log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
     spread = jnp.sqrt(2 * jnp.var(cut, axis=1, ddof=1) * log_term / size)
@@ -180,6 +181,8 @@ def _bounded(
 ) -> tuple[Array, Array, Array]:
     require_rank("samples", samples, 1, "sample")
     require_length("samples", samples, least)
+    require_scalar("low", low)
+    require_scalar("high", high)
     level = require_probability("level", level)
     if known((samples, low, high)):
         values = np.asarray(samples)

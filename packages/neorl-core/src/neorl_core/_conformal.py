@@ -10,6 +10,7 @@ from neorl_core._require import (
     require_probability,
     require_rank,
     require_same_shape,
+    require_scalar,
 )
 
 
@@ -69,7 +70,7 @@ def weighted_conformal_quantile(
     Args:
         scores: Of calibration episodes; may be of length zero.
         weights: Likelihood ratio of every one, not negative, up to a common factor.
-        weight: Likelihood ratio of the case to come.
+        weight: Likelihood ratio of the case to come, a scalar.
         alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
@@ -77,8 +78,8 @@ def weighted_conformal_quantile(
         NaN or a weight is negative or NaN.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis, a known weight is negative, or
-            ``alpha`` is outside (0, 1).
+        ValueError: If shapes differ, there is not one axis, ``weight`` is not a scalar, a known
+            weight is negative, or ``alpha`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,6 +92,7 @@ def weighted_conformal_quantile(
     """
     require_rank("scores", scores, 1, "sample")
     require_same_shape("scores", scores, "weights", weights)
+    require_scalar("weight", weight)
     alpha = require_probability("alpha", alpha)
     if known((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))

@@ -53,7 +53,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
         raise ValueError(
             f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
         )
-    shares = require_positive("weights", weights, or_zero=True)
+    shares = require_positive("weights", weights, or_zero=True, many=True)
     kept = usable(updates)
     return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, shares, 0)), kept)
 
@@ -97,7 +97,7 @@ def trimmed_mean(updates: Any, *, faulty: int) -> Aggregate:
 
     Raises:
         ValueError: If there are not more than ``2 faulty`` clients, leaves disagree about their
-            number, or ``faulty`` is negative.
+            number, or ``faulty`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -106,7 +106,7 @@ def trimmed_mean(updates: Any, *, faulty: int) -> Aggregate:
 
     Source: Yin et al., Byzantine-robust distributed learning, arXiv 1803.01498.
     """
-    require_faulty(faulty)
+    faulty = require_faulty(faulty)
     require_updates(updates, 2 * faulty + 1, f"trimming {faulty} at each end needs")
     kept = usable(updates)
     trim, count = still_faulty(kept, faulty), how_many(kept)

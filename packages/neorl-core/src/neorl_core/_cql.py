@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, require_positive, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import floats, like, require_positive, require_same_shape
 
 
 def cql_regulariser(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._require import floats
+from neorl_core._require import floats, require_broadcast, require_same_shape
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -37,13 +37,9 @@ def diagonal_gaussian_log_density(
         >>> round(float(diagonal_gaussian_log_density(zero, zero, zero)), 4)
         -1.8379
     """
-    x = floats(x)
+    x, mean = floats(x), floats(mean)
+    require_same_shape("x", x, "mean", mean)
     mean, log_std = gaussian_parameters(mean, log_std)
-    if x.shape != mean.shape:
-        raise ValueError(
-            f"x and mean must have one shape, got {x.shape} and {mean.shape}; "
-            "for a batch use jax.vmap"
-        )
     standardised = (x - mean) * jnp.exp(-log_std)
     return jnp.sum(-jnp.square(standardised) / 2 - log_std - LOG_TWO_PI / 2, axis=-1)
 
@@ -85,12 +81,17 @@ def diagonal_gaussian_entropy(log_std: Float[Array, "*batch channel"]) -> Float[
     Returns:
         The entropy, without the last axis.
 
+    Raises:
+        ValueError: If there is no axis.
+
     Example:
         >>> import jax.numpy as jnp
         >>> round(float(diagonal_gaussian_entropy(jnp.zeros(2))), 4)
         2.8379
     """
-    return jnp.sum(floats(log_std) + (1 + LOG_TWO_PI) / 2, axis=-1)
+    log_std = floats(log_std)
+    _require_channels("log_std", log_std)
+    return jnp.sum(log_std + (1 + LOG_TWO_PI) / 2, axis=-1)
 
 
 def diagonal_gaussian_kl(
@@ -122,12 +123,8 @@ def diagonal_gaussian_kl(
         0.5
     """
     mean, log_std = gaussian_parameters(mean, log_std)
-    other_mean, other_log_std = gaussian_parameters(other_mean, other_log_std)
-    if other_mean.shape != mean.shape:
-        raise ValueError(
-            f"the means must have one shape, got {mean.shape}, {other_mean.shape}; "
-            "for a batch use jax.vmap"
-        )
+    other_mean, other_log_std = gaussian_parameters(other_mean, other_log_std, prefix="other_")
+    require_same_shape("mean", mean, "other_mean", other_mean)
     gap = log_std - other_log_std
     distance = jnp.square((mean - other_mean) * jnp.exp(-other_log_std))
     # expm1 keeps a divergence near zero not negative: exp(2g) - 1 - 2g >= 0.
@@ -146,12 +143,17 @@ def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array,
     return floats(mean)
 
 
-def gaussian_parameters(mean: Array, log_std: Array) -> tuple[Array, Array]:
+def gaussian_parameters(mean: Array, log_std: Array, *, prefix: str = "") -> tuple[Array, Array]:
     """Both as floats of the shape of the mean; refuses what does not broadcast to it."""
     mean, log_std = floats(mean), floats(log_std)
-    if mean.ndim == 0 or jnp.broadcast_shapes(mean.shape, log_std.shape) != mean.shape:
-        raise ValueError(
-            "mean needs a last axis of channels, and log_std must broadcast against it, got "
-            f"{mean.shape} and {log_std.shape}; give one log_std a channel"
-        )
+    _require_channels(f"{prefix}mean", mean)
+    require_broadcast(f"{prefix}log_std", log_std, f"{prefix}mean", mean.shape)
     return mean, jnp.broadcast_to(log_std, mean.shape)
+
+
+def _require_channels(name: str, value: Array) -> None:
+    if value.ndim == 0:
+        raise ValueError(
+            f"{name} needs a last axis of channels, got a scalar; "
+            "for one channel give it shape (1,)"
+        )

@@ -3,9 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, require_same_shape
+from neorl_core._require import booleans, floats, require_same_shape
 from neorl_core._td import td_target
-from neorl_core._time_series import booleans
 
 
 def double_td_target(

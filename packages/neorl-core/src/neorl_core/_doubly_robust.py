@@ -12,8 +12,7 @@ from neorl_core._importance_sampling import (
     masked,
     weighted,
 )
-from neorl_core._require import require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import like, require_same_shape
 
 
 def doubly_robust_return(

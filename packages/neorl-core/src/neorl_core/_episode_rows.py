@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Int
 
-from neorl_core._require import require_rank, require_same_shape
-from neorl_core._time_series import booleans
+from neorl_core._require import booleans, require_rank, require_same_shape, require_whole
 
 
 def episode_first_rows(
@@ -55,17 +54,14 @@ def window_rows(
         false the episode has no such step and the number is ``first_row``.
 
     Raises:
-        ValueError: If ``length`` is below one.
+        ValueError: If ``length`` is no whole number from one on.
 
     Example:
         >>> rows, mask = window_rows(3, 2, length=3)
         >>> rows.tolist(), mask.tolist()
         ([2, 2, 3], [False, True, True])
     """
-    if length < 1:
-        raise ValueError(
-            f"length must be one step or more, got {length}; give the number of rows of a window"
-        )
+    length = require_whole("length", length, 1, "give the number of rows of a window")
     row, first_row = jnp.asarray(row), jnp.asarray(first_row)
     rows = row - jnp.arange(length - 1, -1, -1, dtype=row.dtype)
     mask = rows >= first_row

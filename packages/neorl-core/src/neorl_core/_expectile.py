@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import require_probability, require_same_shape
+from neorl_core._require import floats, require_probability, require_same_shape
 
 
 def expectile_loss(
@@ -40,6 +40,6 @@ def expectile_loss(
     """
     require_same_shape("target", target, "prediction", prediction)
     expectile = require_probability("expectile", expectile)
-    difference = target - prediction
+    difference = floats(target) - floats(prediction)
     weight = jnp.where(difference > 0, expectile, 1 - expectile).astype(difference.dtype)
     return weight * jnp.square(difference)

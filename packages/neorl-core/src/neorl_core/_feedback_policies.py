@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from neorl_core._require import floats, require_each, require_order, require_rank
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +20,7 @@ class StateFeedback:
         setpoint: Where the plant is to stand, shape ``(obs,)``.
         bias: Action that holds it there, shape ``(act,)``.
         low: Shape ``(act,)``.
-        high: Shape ``(act,)``.
+        high: Not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN where it is.
     """
 
     gain: Float[Array, "act obs"]
@@ -45,15 +47,15 @@ class StateFeedback:
             The carry and the action in physical units.
 
         Raises:
-            ValueError: If ``obs`` is not of the shape ``(obs,)`` of the set-point.
+            ValueError: If ``obs`` or a field has not the shape that the gain asks for, or known
+                bounds cross.
         """
-        if obs.shape != self.setpoint.shape:
-            raise ValueError(
-                f"this feedback sees one observation of shape {self.setpoint.shape}, "
-                f"got {obs.shape}; for a batch use jax.vmap"
-            )
+        require_rank("gain", self.gain, 2, "act, obs")
+        require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
+        require_each("obs", obs, self.gain.shape[1], "columns of gain")
+        require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
         wanted = self.bias - self.gain @ (obs - self.setpoint)
-        return carry, jnp.clip(wanted, self.low, self.high)
+        return carry, _between(wanted, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
@@ -73,7 +75,8 @@ class BaseStock:
         position: What each observation adds to the position of each item (1 for stock on hand
             and in transit, -1 for backlog, 0 for the rest), shape ``(act, obs)``.
         low: Least order, usually zero, shape ``(act,)``.
-        high: Largest order, shape ``(act,)``.
+        high: Largest order, not below ``low``, shape ``(act,)``; under ``jit`` the order is NaN
+            where it is.
     """
 
     level: Float[Array, " act"]
@@ -99,15 +102,22 @@ class BaseStock:
             The carry and the orders in physical units.
 
         Raises:
-            ValueError: If ``obs`` is not of rank one and as long as a row of ``position``.
+            ValueError: If ``obs`` or a field has not the shape that ``position`` asks for, or
+                known bounds cross.
         """
-        if obs.shape != self.position.shape[1:]:
-            raise ValueError(
-                f"this policy sees one observation of shape {self.position.shape[1:]}, "
-                f"got {obs.shape}; for a batch use jax.vmap"
-            )
-        return carry, jnp.clip(self.level - self.position @ obs, self.low, self.high)
+        require_rank("position", self.position, 2, "act, obs")
+        require_each("obs", obs, self.position.shape[1], "columns of position")
+        require_each("level", self.level, self.position.shape[0], "rows of position")
+        return carry, _between(self.level - self.position @ obs, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
         return carry
+
+
+def _between(wanted: Array, low: Array, high: Array) -> Array:
+    """The action clipped to its bounds; NaN where they cross and are traced, else refused."""
+    require_each("low", low, wanted.shape[0], "actions")
+    require_each("high", high, wanted.shape[0], "actions")
+    require_order(low, high)
+    return jnp.where(low <= high, jnp.clip(floats(wanted), low, high), jnp.nan)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, known, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import floats, known, like, require_broadcast, require_same_shape
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -33,7 +32,8 @@ def soft_clamp(
         ``softplus(low - high)``. NaN under ``jit`` where the ends are not in order.
 
     Raises:
-        ValueError: If concrete ends do not satisfy ``low < high``.
+        ValueError: If an end does not broadcast to the shape of ``x``, or concrete ends do not
+            satisfy ``low < high``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,6 +43,8 @@ def soft_clamp(
     Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
     dynamics models, arXiv 1805.12114, appendix A.1.
     """
+    require_broadcast("low", low, "x", jnp.shape(x))
+    require_broadcast("high", high, "x", jnp.shape(x))
     if known((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
         raise ValueError(f"low must be below high, got {low} and {high}; swap or widen them")
     x = floats(x)
@@ -78,7 +80,8 @@ def gaussian_nll(
         The loss of every element.
 
     Raises:
-        ValueError: If the shapes differ, or concrete ends do not satisfy ``low < high``.
+        ValueError: If the shapes differ, an end does not broadcast to them, or concrete ends do
+            not satisfy ``low < high``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -90,6 +93,8 @@ def gaussian_nll(
     """
     require_same_shape("target", target, "mean", mean)
     require_same_shape("target", target, "log_variance", log_variance)
+    require_broadcast("low", low, "target", jnp.shape(target))
+    require_broadcast("high", high, "target", jnp.shape(target))
     bounded = soft_clamp(log_variance, low, high)
     error = jnp.square(floats(target) - floats(mean))
     return (error * jnp.exp(-bounded) + bounded + LOG_TWO_PI) / 2

@@ -9,8 +9,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._client_updates import Aggregate, cleaned, require_updates, usable
 from neorl_core._products import product
-from neorl_core._require import floats, known, require_rank
-from neorl_core._short_floats import require_wide
+from neorl_core._require import floats, known, require_rank, require_whole
+from neorl_core._short_floats import require_wide, widened
 
 
 def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Array, "client client"]:
@@ -56,13 +56,14 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
         The mixing matrix. :func:`averaging_rounds` of it has ``clients // 2`` rounds.
 
     Raises:
-        ValueError: If there is no client.
+        ValueError: If ``clients`` is no whole number from one on.
 
     Example:
         >>> ring_mixing(4).round(2).tolist()[0]
         [0.32999998331069946, 0.32999998331069946, 0.0, 0.32999998331069946]
     """
-    number = np.arange(_at_least_one(clients))
+    clients = _at_least_one(clients)
+    number = np.arange(clients)
     apart = np.abs(number[:, None] - number[None, :])
     return metropolis_mixing((apart == 1) | (apart == clients - 1))
 
@@ -77,13 +78,14 @@ def star_mixing(clients: int) -> Float[Array, "client client"]:
         The mixing matrix. :func:`averaging_rounds` of it has two rounds.
 
     Raises:
-        ValueError: If there is no client.
+        ValueError: If ``clients`` is no whole number from one on.
 
     Example:
         >>> star_mixing(4).tolist()[1]
         [0.25, 0.75, 0.0, 0.0]
     """
-    links = np.zeros((_at_least_one(clients), clients), bool)
+    clients = _at_least_one(clients)
+    links = np.zeros((clients, clients), bool)
     links[0] = links[:, 0] = True
     return metropolis_mixing(links)
 
@@ -102,17 +104,16 @@ def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client cl
         The mixing matrices in the order of use: as many rounds as levels.
 
     Raises:
-        ValueError: If there is no level or a size is below one.
+        ValueError: If there is no level or a size is no whole number from one on.
 
     Example:
         >>> hierarchical_mixing((2, 2))[0].tolist()[0]
         [0.5, 0.5, 0.0, 0.0]
     """
-    if not sizes or any(size < 1 for size in sizes):
-        raise ValueError(
-            f"sizes must be one or more groups of one or more members, got {sizes}; "
-            "give the members of a group, level by level"
-        )
+    advice = "give the members of a group, level by level"
+    sizes = tuple(require_whole("every one of sizes", size, 1, advice) for size in sizes)
+    if not sizes:
+        raise ValueError(f"sizes must be one level or more, got none; {advice}")
     clients = int(np.prod(sizes))
     matrices, below = [], 1
     for size in sizes:
@@ -215,18 +216,21 @@ def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
         mixing: Doubly stochastic.
 
     Returns:
-        From 0 (the exact average in one round) to 1 (not connected).
+        From 0 (the exact average in one round) to 1 (not connected); NaN under ``jit`` where rows
+        or columns do not sum to one.
 
     Raises:
-        ValueError: If the matrix is not square, of a float shorter than float32, or known and not
-            doubly stochastic.
+        ValueError: If the matrix is not square, of a float shorter than float32, or known and has
+            rows or columns that do not sum to one.
 
     Example:
         >>> round(float(mixing_rate(ring_mixing(4))), 4)
         0.3333
     """
-    mixing = require_wide("mixing", _checked(mixing))
-    return jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
+    mixing, stochastic = _checked(mixing)
+    mixing = require_wide("mixing", mixing)
+    rate = jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
+    return jnp.where(stochastic, rate, jnp.nan)
 
 
 def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggregate:
@@ -241,7 +245,8 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
         mixing: Rows and columns sum to one.
 
     Returns:
-        All clients' new updates, stacked like the old ones, and which were usable before.
+        All clients' new updates, stacked like the old ones, and which were usable before. The
+        updates are NaN under ``jit`` where rows or columns of ``mixing`` do not sum to one.
 
     Raises:
         ValueError: If shapes disagree, or a known ``mixing`` has rows or columns that do not sum
@@ -253,7 +258,7 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
         [1.5, 1.5]
     """
     clients = require_updates(updates, 1, "gossip needs")
-    mixing = _checked(mixing)
+    mixing, stochastic = _checked(mixing)
     if mixing.shape[0] != clients:
         raise ValueError(
             f"mixing must be of the {clients} clients, got shape {mixing.shape}; "
@@ -270,37 +275,41 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
 
     def mixed(leaf: Array, old: Array) -> Array:
         flat = product(weights.astype(leaf.dtype), leaf.reshape(clients, -1)).reshape(leaf.shape)
-        return jnp.where(deaf.reshape((-1,) + (1,) * (leaf.ndim - 1)), old, flat)
+        kept_apart = deaf.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        return jnp.where(stochastic, jnp.where(kept_apart, old, flat), jnp.nan)
 
     return Aggregate(jax.tree.map(mixed, cleaned(updates, kept), updates), kept)
 
 
 def _at_least_one(clients: int) -> int:
-    if clients < 1:
-        raise ValueError(
-            f"clients must be one or more, got {clients}; leave mixing out where there is none"
-        )
-    return clients
+    return require_whole("clients", clients, 1, "leave mixing out where there is none")
 
 
-def _checked(mixing: ArrayLike) -> Array:
+def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
+    """The matrix as floats, and whether its rows and columns sum to one; a known one must."""
     require_rank("mixing", mixing, 2, "client, client")
     if jnp.shape(mixing)[0] != jnp.shape(mixing)[1]:
         raise ValueError(
             f"mixing must be square, got shape {jnp.shape(mixing)}; "
             "give one row and one column for each client"
         )
-    if known(mixing):
-        matrix = np.asarray(mixing, np.float64)
-        sums = np.append(matrix.sum(axis=0), matrix.sum(axis=1))
-        # Rounds of slow modes have entries of hundreds, and sums that round accordingly.
-        slack = 1e-5 * max(1.0, np.abs(matrix).max(initial=0))
-        if not np.abs(sums - 1).max(initial=0) <= slack:
-            raise ValueError(
-                f"rows and columns of mixing must sum to one, got {sums.min():.6g} to "
-                f"{sums.max():.6g}; make it with metropolis_mixing"
-            )
-    return floats(mixing)
+    if not known(mixing):
+        return floats(mixing), _sums_to_one(jnp, widened(jax.lax.stop_gradient(mixing)))[0]
+    stochastic, sums = _sums_to_one(np, np.asarray(mixing, np.float64))
+    if not stochastic:
+        raise ValueError(
+            f"rows and columns of mixing must sum to one, got {sums.min():.6g} to "
+            f"{sums.max():.6g}; make it with metropolis_mixing"
+        )
+    return floats(mixing), True
+
+
+def _sums_to_one(xp: Any, matrix: Any) -> tuple[Any, Any]:
+    """Whether all sums are one, by NumPy or by JAX, and the sums."""
+    sums = xp.concatenate([matrix.sum(axis=0), matrix.sum(axis=1)])
+    # Rounds of slow modes have entries of hundreds, and sums that round accordingly.
+    slack = 1e-5 * xp.abs(matrix).max(initial=1)
+    return xp.abs(sums - 1).max(initial=0) <= slack, sums
 
 
 def _require_doubly_stochastic(matrix: np.ndarray) -> None:

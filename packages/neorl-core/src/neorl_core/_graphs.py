@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from neorl_core._require import floats, known, require_integers, require_rank
+from neorl_core._require import (
+    floats,
+    known,
+    require_each,
+    require_integers,
+    require_rank,
+    require_whole,
+)
 from neorl_core._short_floats import narrowed, widened
 
 
@@ -41,16 +48,19 @@ def smallest_bucket(size: int, buckets: Sequence[int]) -> int:
         One of the buckets.
 
     Raises:
-        ValueError: If none is large enough.
+        ValueError: If none is large enough, or a number is no whole one from zero on.
 
     Example:
         >>> smallest_bucket(100, (64, 128, 256))
         128
     """
-    fitting = [bucket for bucket in buckets if bucket >= size]
+    size = require_whole("size", size, 0, "give the number of nodes or edges")
+    advice = "give the numbers of nodes or edges that programs are compiled for"
+    sizes = [require_whole("every bucket", bucket, 0, advice) for bucket in buckets]
+    fitting = [bucket for bucket in sizes if bucket >= size]
     if not fitting:
         raise ValueError(
-            f"no bucket holds {size}, the largest of {len(buckets)} is {max(buckets, default=0)}; "
+            f"no bucket holds {size}, the largest of {len(sizes)} is {max(sizes, default=0)}; "
             "add a larger one"
         )
     return min(fitting)
@@ -78,8 +88,8 @@ def pad_graph(
         convolution, attention, pooling of edges and degrees say of this graph is NaN.
 
     Raises:
-        ValueError: If shapes disagree, the graph is larger than its padded size, indices are no
-            integers, or a known edge joins a node that does not exist.
+        ValueError: If shapes disagree, the graph is larger than its padded size, a size is no whole
+            number, indices are no integers, or a known edge joins a node that does not exist.
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,6 +107,8 @@ def pad_graph(
             f"senders and receivers must agree, got shapes {senders.shape} and {receivers.shape}; "
             "give both ends of every edge"
         )
+    node_count = require_whole("node_count", node_count)
+    edge_count = require_whole("edge_count", edge_count)
     real_nodes, real_edges = nodes.shape[0], senders.shape[0]
     if real_nodes > node_count or real_edges > edge_count:
         raise ValueError(
@@ -124,6 +136,24 @@ def _require_ends(senders: ArrayLike, receivers: ArrayLike, nodes: int) -> None:
             f"edges must join nodes 0 to {nodes - 1}, got indices {ends.min()} to {ends.max()}; "
             "number the nodes of one graph from 0"
         )
+
+
+def require_graph(graph: PaddedGraph) -> None:
+    """Refuses a graph made by hand whose fields do not fit together; values are not looked at."""
+    for name, field in zip(graph._fields, graph, strict=True):
+        if not hasattr(field, "dtype"):
+            raise ValueError(
+                f"{name} of a graph must be an array, got {type(field).__name__}; use pad_graph"
+            )
+    require_rank("nodes", graph.nodes, 2, "node, feature")
+    require_each("node_mask", graph.node_mask, graph.nodes.shape[0], "nodes")
+    require_rank("edge_mask", graph.edge_mask, 1, "edge")
+    for name, side in (("senders", graph.senders), ("receivers", graph.receivers)):
+        require_each(name, side, graph.edge_mask.shape[0], "edges in edge_mask")
+        require_integers(name, side)
+    for name, mask in (("node_mask", graph.node_mask), ("edge_mask", graph.edge_mask)):
+        if mask.dtype != jnp.bool_:
+            raise ValueError(f"{name} must be boolean, got {mask.dtype}; cast it with astype(bool)")
 
 
 def real_nodes(graph: PaddedGraph) -> Float[Array, "node feature"]:

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, require_positive, require_same_shape
-from neorl_core._time_series import booleans, like
+from neorl_core._require import booleans, floats, like, require_positive, require_same_shape
 
 FLOOR = -1.0
 

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
+from neorl_core._require import require_whole
+
 
 class HistoryWindow(NamedTuple):
     """The last values of the current episode.
@@ -30,17 +32,13 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
         The window before the first step.
 
     Raises:
-        ValueError: If ``length`` is below one.
+        ValueError: If ``length`` is no whole number from one on.
 
     Example:
         >>> history_window(0.0, length=2).values.shape
         (2,)
     """
-    if length < 1:
-        raise ValueError(
-            f"length must be one step or more, got {length}; "
-            "give the number of values that it holds"
-        )
+    length = require_whole("length", length, 1, "give the number of values that it holds")
     example = jnp.asarray(example)
     values = jnp.zeros((length, *example.shape), example.dtype)
     return HistoryWindow(values, jnp.zeros((), jnp.int32))
@@ -102,14 +100,13 @@ def delay_line(fill: Shaped[ArrayLike, "*shape"], *, delay: int) -> DelayLine:
         The line before the first step.
 
     Raises:
-        ValueError: If ``delay`` is negative.
+        ValueError: If ``delay`` is no whole number from zero on.
 
     Example:
         >>> delay_line(0.5, delay=2).values.tolist()
         [0.5, 0.5]
     """
-    if delay < 0:
-        raise ValueError(f"delay must not be negative, got {delay} steps; give 0 for no delay")
+    delay = require_whole("delay", delay, 0, "give 0 for no delay")
     fill = jnp.asarray(fill)
     return DelayLine(jnp.broadcast_to(fill[None], (delay, *fill.shape)), fill)
 

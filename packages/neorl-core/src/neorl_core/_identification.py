@@ -1,6 +1,6 @@
 """Linear models of a plant from its log, by least squares, with dead times."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._episode_rows import episode_first_rows
 from neorl_core._products import product
-from neorl_core._require import floats, known, require_positive, require_rank
+from neorl_core._require import floats, known, require_positive, require_rank, require_whole
 from neorl_core._short_floats import require_wide
 
 
@@ -65,8 +65,9 @@ def identify_linear(
         row that enters holds a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, a delay is negative, there are not as many delays as
-            inputs, ``ridge`` is negative, or a known row that enters holds a NaN or an infinity.
+        ValueError: If shapes disagree, a delay is no whole number from zero on, there are not as
+            many delays as inputs, ``ridge`` is negative, or a known row that enters holds a NaN or
+            an infinity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -115,8 +116,8 @@ def delay_residuals(
         under ``jit`` for a delay whose rows hold a NaN or an infinity.
 
     Raises:
-        ValueError: If shapes disagree, ``longest`` or ``ridge`` is negative, or a known row that
-            enters holds a NaN or an infinity.
+        ValueError: If shapes disagree, ``longest`` is no whole number from zero on, ``ridge`` is
+            negative, or a known row that enters holds a NaN or an infinity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,10 +129,7 @@ def delay_residuals(
     """
     columns = _columns(obs, action, next_obs)
     ridge = require_positive("ridge", ridge, or_zero=True)
-    if longest < 0:
-        raise ValueError(
-            f"longest must not be negative, got {longest} steps; give 0 to try no delay"
-        )
+    longest = require_whole("longest", longest, 0, "give 0 to try no delay")
     first = episode_first_rows(terminated, truncated)
     _require_rows(first, columns[0])
     inputs = columns[1].shape[1]
@@ -154,7 +152,7 @@ def _fit(
     late = [jnp.roll(action[:, i], delay) for i, delay in enumerate(delays)]
     design = jnp.concatenate([obs, *[column[:, None] for column in late]], axis=1)
     broken = keep & ~jnp.all(jnp.isfinite(jnp.concatenate([design, next_obs], axis=1)), axis=1)
-    _require_whole(broken)
+    _require_finite(broken)
     whole = ~jnp.any(broken)
     rows = jnp.sum(keep).astype(obs.dtype)
     x, x_mean, x_scale = _standardised(design, keep, rows)
@@ -210,7 +208,7 @@ def _require_rows(first: Array, obs: Array) -> None:
         )
 
 
-def _require_whole(broken: Array) -> None:
+def _require_finite(broken: Array) -> None:
     if not known(broken) or not np.any(broken):
         return
     rows = np.flatnonzero(broken)
@@ -221,11 +219,13 @@ def _require_whole(broken: Array) -> None:
     )
 
 
-def _delays(delay: int | tuple[int, ...], inputs: int) -> tuple[int, ...]:
-    delays = (delay,) * inputs if isinstance(delay, int) else tuple(delay)
-    if len(delays) != inputs or any(steps < 0 for steps in delays):
+def _delays(delay: Any, inputs: int) -> tuple[int, ...]:
+    delays = (delay,) * inputs if np.ndim(delay) == 0 else tuple(delay)
+    if len(delays) != inputs:
         raise ValueError(
-            f"delay must be steps from 0 on, one for all or one for each of the {inputs} inputs, "
-            f"got {delay}; give whole steps"
+            f"delay must be one for all or one for each of the {inputs} inputs, got {delay}; "
+            "give a tuple of one whole number an input"
         )
-    return delays
+    return tuple(
+        require_whole("delay", steps, 0, "give the steps of dead time") for steps in delays
+    )

@@ -6,8 +6,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, require_probability, require_rank, require_same_shape
-from neorl_core._time_series import booleans, like
+from neorl_core._require import (
+    booleans,
+    floats,
+    like,
+    require_probability,
+    require_rank,
+    require_same_shape,
+)
 
 
 class LoggedTrajectories(NamedTuple):

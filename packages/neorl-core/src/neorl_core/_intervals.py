@@ -58,6 +58,8 @@ def student_interval(
         >>> interval = student_interval(jnp.array([1.0, 2.0, 3.0]))
         >>> round(float(interval.low), 2), round(float(interval.high), 2)
         (-0.48, 4.48)
+
+    Source: Student, The probable error of a mean, Biometrika 6 (1908) 1.
     """
     level = require_probability("level", level)
     require_length("samples", samples, 2)
@@ -100,5 +102,6 @@ def paired_difference_interval(
         True
     """
     require_same_shape("first", first, "second", second)
+    require_length("first", first, 2)
     dtype = jnp.result_type(floats(first), floats(second))
     return narrowed(student_interval(widened(first) - widened(second), level=level), dtype)

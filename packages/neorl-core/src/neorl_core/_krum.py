@@ -18,6 +18,7 @@ from neorl_core._client_updates import (
     usable,
 )
 from neorl_core._coordinate_rules import mean_near_median
+from neorl_core._require import require_whole
 
 
 def krum(updates: Any, *, faulty: int) -> Aggregate:
@@ -36,7 +37,7 @@ def krum(updates: Any, *, faulty: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``faulty`` is negative.
+            ``faulty`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -62,7 +63,7 @@ def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, ``faulty``
-            is negative or ``selected`` is out of range.
+            is no whole number from zero on or ``selected`` none in range.
 
     Example:
         >>> import jax.numpy as jnp
@@ -72,8 +73,9 @@ def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
 
     Source: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
     """
-    require_faulty(faulty)
+    faulty = require_faulty(faulty)
     clients = require_updates(updates, 2 * faulty + 3, f"Krum against {faulty} faulty needs")
+    selected = require_whole("selected", selected)
     if not 1 <= selected <= clients:
         raise ValueError(
             f"selected must be from 1 to the {clients} clients, got {selected}; "
@@ -104,7 +106,7 @@ def bulyan(updates: Any, *, faulty: int) -> Aggregate:
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``faulty`` is negative.
+            ``faulty`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -115,7 +117,7 @@ def bulyan(updates: Any, *, faulty: int) -> Aggregate:
     Source: El Mhamdi, Guerraoui and Rouault, The hidden vulnerability of distributed learning in
     Byzantium, arXiv 1802.07927.
     """
-    require_faulty(faulty)
+    faulty = require_faulty(faulty)
     clients = require_updates(updates, 4 * faulty + 3, f"Bulyan against {faulty} faulty needs")
     kept = usable(updates)
     updates = cleaned(updates, kept)

@@ -4,9 +4,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._recurrence import backward_recurrence, bootstrap, cut_at_the_last
-from neorl_core._require import floats, require_probability
+from neorl_core._require import booleans, floats, like, require_probability, require_series
 from neorl_core._short_floats import narrowed, widened
-from neorl_core._time_series import booleans, like, require_series
 
 
 def td_lambda_returns(

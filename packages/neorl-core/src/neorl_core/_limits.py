@@ -4,8 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, known, require_positive, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import (
+    floats,
+    known,
+    like,
+    require_order,
+    require_positive,
+    require_same_shape,
+)
 
 
 def project_box(
@@ -34,10 +40,7 @@ def project_box(
     """
     require_same_shape("x", x, "low", low)
     require_same_shape("x", x, "high", high)
-    if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
-        raise ValueError(
-            f"low must not be above high, got {low} and {high}; swap the ends that cross"
-        )
+    require_order(low, high)
     x = floats(x)
     low, high = like(low, x), like(high, x)
     nearest = jnp.minimum(jnp.maximum(x, low), high)
@@ -66,8 +69,8 @@ def limit_rate(
         The next point; ``x`` itself, to the bit, where it can be reached.
 
     Raises:
-        ValueError: If the shapes differ, a concrete rate is negative or NaN, or a concrete ``dt``
-            is not positive.
+        ValueError: If the shapes differ, a concrete rate is negative or NaN, ``dt`` is not a
+            scalar, or a concrete one is not positive.
 
     Example:
         >>> import jax.numpy as jnp

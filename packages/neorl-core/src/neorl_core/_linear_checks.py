@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -35,21 +36,39 @@ def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
     return require_wide(name, floats(matrix))
 
 
-def require_definite(name: str, matrix: Array, *, strictly: bool) -> None:
-    """Refuses a known matrix that is not symmetric positive (semi)definite."""
+def require_definite(name: str, matrix: Array, *, strictly: bool) -> bool | Array:
+    """Refuses a known matrix that is not symmetric positive (semi)definite.
+
+    Returns:
+        Whether it is. What is being traced cannot be refused, so its result must hang on this.
+    """
     if not known(matrix):
-        return
+        return _is_definite(jax.lax.stop_gradient(matrix), strictly)
     values = np.asarray(matrix, np.float64)
     scale = max(1.0, float(np.abs(values).max(initial=0)))
     slack = 1e-5 * scale
     kind = "positive definite" if strictly else "positive semidefinite"
     least = np.linalg.eigvalsh((values + values.T) / 2).min(initial=np.inf)
-    asymmetry = np.abs(values - values.T).max(initial=0)
+    with np.errstate(invalid="ignore"):
+        asymmetry = np.abs(values - values.T).max(initial=0)
     if not asymmetry <= slack or not (least > 0 if strictly else least >= -slack):
         raise ValueError(
             f"{name} must be symmetric and {kind}, got least eigenvalue {least:.3g} and "
             f"asymmetry {asymmetry:.3g}; check its signs"
         )
+    return True
+
+
+def _is_definite(matrix: Array, strictly: bool) -> Array:
+    """The same judgement of a traced matrix, in its own dtype."""
+    scale = jnp.max(jnp.abs(matrix), initial=1)
+    symmetric = jnp.max(jnp.abs(matrix - matrix.T), initial=0) <= 1e-5 * scale
+    if strictly:
+        # Its rounding is that of each row and not of the largest entry, as eigenvalues' would be.
+        return symmetric & jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix)))
+    # Eigenvalues round with the norm, which is up to as many times the largest entry as rows.
+    slack = max(1e-5, 16 * len(matrix) * float(jnp.finfo(matrix.dtype).eps)) * scale
+    return symmetric & (jnp.min(jnp.linalg.eigvalsh(matrix), initial=jnp.inf) >= -slack)
 
 
 def require_stable(name: str, matrix: Array) -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core._doubly_robust import model, step_weights, weighted_terms
 from neorl_core._importance_sampling import LoggedTrajectories, checked, discounts
 from neorl_core._products import product
-from neorl_core._require import require_positive, require_probability
+from neorl_core._require import require_probability, require_whole
 from neorl_core._simplex import simplex_quadratic
 
 
@@ -70,7 +70,7 @@ def magic(
     learning, arXiv 1604.00923, section 6 and algorithm 1.
     """
     level = require_probability("level", level)
-    require_positive("resamples", resamples)
+    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
     terms = _partial_terms(trajectories, discount)
     n = terms.shape[0]
     blended = jnp.sum(terms, axis=0)

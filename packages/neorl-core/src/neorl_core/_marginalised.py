@@ -4,8 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, known, require_length, require_probability
-from neorl_core._time_series import booleans, like, require_series
+from neorl_core._require import (
+    booleans,
+    floats,
+    known,
+    like,
+    require_length,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_series,
+)
 
 
 def marginalised_return(
@@ -21,7 +30,8 @@ def marginalised_return(
     distribution of the log. No product over time, hence no curse of the horizon.
 
     Args:
-        density_ratio: ``zeta`` of every logged state and action, not negative.
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
+            result under ``jit`` where one is not.
         reward: Same shape.
         discount: In [0, 1); NaN results under ``jit`` where it is outside.
         normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
@@ -31,8 +41,8 @@ def marginalised_return(
         ratios that are all zero.
 
     Raises:
-        ValueError: If shapes differ, there is not one axis of one sample or more, or ``discount``
-            is outside [0, 1).
+        ValueError: If shapes differ, there is not one axis of one sample or more, a concrete
+            ratio is negative or not finite, or a concrete ``discount`` is outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -42,7 +52,8 @@ def marginalised_return(
     Source: Liu et al., Breaking the curse of horizon, arXiv 1810.12429.
     """
     require_series(density_ratio=density_ratio, reward=reward)
-    density_ratio, reward = floats(density_ratio), floats(reward)
+    density_ratio = _ratio(density_ratio)
+    reward = floats(reward)
     rest = _rest(discount, reward)
     scale = jnp.mean(density_ratio) if normalise else 1
     return jnp.mean(density_ratio * reward) / (scale * rest)
@@ -65,7 +76,8 @@ def marginalised_doubly_robust(
 
     Args:
         initial_value: ``V(s_0)`` of the starts of episodes.
-        density_ratio: ``zeta`` of every logged state and action.
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
+            result under ``jit`` where one is not.
         reward: Same shape.
         q_value: ``Q(s, a)`` of the model.
         next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
@@ -76,8 +88,9 @@ def marginalised_doubly_robust(
         The estimated discounted return from the initial states.
 
     Raises:
-        ValueError: If shapes differ, there is no start or no sample, or ``discount`` is outside
-            [0, 1).
+        ValueError: If shapes differ, the starts or the samples are not along one axis or there
+            are none, a concrete ratio is negative or not finite, or a concrete ``discount`` is
+            outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -89,6 +102,7 @@ def marginalised_doubly_robust(
     Source: Kallus and Uehara, Efficiently breaking the curse of horizon in off-policy evaluation
     with double reinforcement learning, arXiv 1909.05850.
     """
+    require_rank("initial_value", initial_value, 1, "start")
     require_length("initial_value", initial_value, 1)
     require_series(
         density_ratio=density_ratio,
@@ -97,11 +111,16 @@ def marginalised_doubly_robust(
         next_value=next_value,
         terminated=terminated,
     )
+    density_ratio = _ratio(density_ratio)
     reward, next_value = floats(reward), floats(next_value)
     rest = _rest(discount, reward)
     following = jnp.where(booleans(terminated), 0, next_value)
     error = reward + like(discount, reward) * following - floats(q_value)
-    return jnp.mean(floats(initial_value)) + jnp.mean(floats(density_ratio) * error) / rest
+    return jnp.mean(floats(initial_value)) + jnp.mean(density_ratio * error) / rest
+
+
+def _ratio(density_ratio: Array) -> Array:
+    return floats(require_positive("density_ratio", density_ratio, or_zero=True, many=True))
 
 
 def _rest(discount: float | Array, data: Array) -> Array:

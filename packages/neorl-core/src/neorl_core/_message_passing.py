@@ -13,9 +13,10 @@ from neorl_core._graphs import (
     nan_if_broken,
     real_nodes,
     require_edge_values,
+    require_graph,
     sum_at_receivers,
 )
-from neorl_core._require import floats, require_choice, require_positive
+from neorl_core._require import floats, require_choice, require_positive, require_rank
 from neorl_core._short_floats import narrowed, widened
 
 Reduction = Literal["sum", "mean", "max"]
@@ -30,6 +31,9 @@ def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
     Returns:
         Counts in the dtype of the features; zero for isolated nodes and for padding.
 
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together.
+
     Example:
         >>> import jax.numpy as jnp
         >>> from neorl_core import pad_graph
@@ -37,6 +41,7 @@ def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
         >>> in_degrees(graph).tolist()
         [0.0, 2.0, 0.0]
     """
+    require_graph(graph)
     return nan_if_broken(_in_degrees(graph), graph).astype(floats(graph.nodes).dtype)
 
 
@@ -62,8 +67,8 @@ def graph_convolution(
         zero without; padding gets zero, and its content changes nothing.
 
     Raises:
-        ValueError: If ``weights`` has not one number for each edge, or a known one of a real edge
-            is negative or not finite.
+        ValueError: If the fields of a graph made by hand do not fit together, ``weights`` has not
+            one number for each edge, or a known one of a real edge is negative or not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -75,11 +80,13 @@ def graph_convolution(
     Source: Kipf and Welling, Semi-supervised classification with graph convolutional networks,
     arXiv 1609.02907, equation 2.
     """
+    require_graph(graph)
     dtype, features = floats(graph.nodes).dtype, widened(real_nodes(graph))
     strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
+    require_rank("weights", strength, 1, "edge")
     strength = require_edge_values("weights", strength, graph).astype(features.dtype)
     strength = jnp.where(graph.edge_mask, strength, 0)
-    strength = require_positive("weights", strength, or_zero=True)
+    strength = require_positive("weights", strength, or_zero=True, many=True)
     degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
     # The double where keeps the gradient of isolated nodes finite.
     joined = ~(degree <= 0)
@@ -104,7 +111,8 @@ def edge_softmax(
         Weights that sum to one at every node that an edge enters; zero for padding.
 
     Raises:
-        ValueError: If ``scores`` has not one row for each edge.
+        ValueError: If the fields of a graph made by hand do not fit together, or ``scores`` has
+            not one row for each edge.
 
     Example:
         >>> import jax.numpy as jnp
@@ -115,6 +123,7 @@ def edge_softmax(
 
     Source: Velickovic et al., Graph attention networks, arXiv 1710.10903, equation 3.
     """
+    require_graph(graph)
     scores = require_edge_values("scores", scores, graph)
     dtype, scores = scores.dtype, widened(scores)
     real = along_edges(graph.edge_mask, scores)
@@ -141,7 +150,8 @@ def pool_edges(
         One row a node; zero where no edge enters.
 
     Raises:
-        ValueError: If ``values`` has not one row for each edge or ``reduction`` is unknown.
+        ValueError: If the fields of a graph made by hand do not fit together, ``values`` has not
+            one row for each edge, or ``reduction`` is unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -151,6 +161,7 @@ def pool_edges(
         [0.0, 1.5]
     """
     require_choice("reduction", reduction, ("sum", "mean", "max"))
+    require_graph(graph)
     values = require_edge_values("values", values, graph)
     values = jnp.where(along_edges(graph.edge_mask, values), values, 0)
     if reduction == "max":
@@ -177,7 +188,8 @@ def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Arr
         nodes, so padding leaves its bits alone.
 
     Raises:
-        ValueError: If ``reduction`` is unknown.
+        ValueError: If the fields of a graph made by hand do not fit together, or ``reduction`` is
+            unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -187,6 +199,7 @@ def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Arr
         [2.0]
     """
     require_choice("reduction", reduction, ("sum", "mean", "max"))
+    require_graph(graph)
     features = real_nodes(graph)
     if reduction == "max":
         highest = jnp.max(features, axis=0, where=graph.node_mask[:, None], initial=-jnp.inf)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
-from neorl_core._require import require_length
+from neorl_core._require import require_length, require_scalar, require_whole
 from neorl_core._short_floats import is_short, widened
 
 
@@ -100,12 +100,16 @@ def update_moments(
         The new moments.
 
     Raises:
-        ValueError: If the shapes differ, or ``moments`` were cast to a dtype shorter than float32.
+        ValueError: If the shapes differ, ``mask`` is not a scalar, or ``moments`` were cast to a
+            dtype shorter than float32.
 
     Example:
         >>> moments = update_moments(update_moments(empty_moments(), 1.0), 3.0)
         >>> float(moments.mean), float(moments.m2)
         (2.0, 2.0)
+
+    Source: Welford, Note on a method for calculating corrected sums of squares and products,
+    Technometrics 4 (1962) 419.
     """
     _require_counting(moments)
     sample = jnp.asarray(sample, moments.mean.dtype)
@@ -114,6 +118,7 @@ def update_moments(
             f"a sample has shape {moments.mean.shape}, got {sample.shape}; "
             "start other moments for it"
         )
+    require_scalar("mask", mask)
     keep = jnp.asarray(mask, bool)
     count = moments.count + keep.astype(moments.count.dtype)
     delta = jnp.where(keep, sample - moments.mean, 0)
@@ -144,6 +149,9 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
         >>> both = merge_moments(one, two)
         >>> float(both.count), float(both.mean)
         (3.0, 3.0)
+
+    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample
+    variances, 1979.
     """
     if first.mean.shape != second.mean.shape:
         raise ValueError(
@@ -170,17 +178,14 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         The variance, in squared units.
 
     Raises:
-        ValueError: If ``ddof`` is negative.
+        ValueError: If ``ddof`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
         >>> float(variance(sample_moments(jnp.array([1.0, 3.0])), ddof=1))
         2.0
     """
-    if ddof < 0:
-        raise ValueError(
-            f"ddof must be 0 or more, got {ddof}; 0 divides by the count, 1 by one less"
-        )
+    ddof = require_whole("ddof", ddof, 0, "0 divides by the count, 1 by one less")
     room = moments.count - ddof
     return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)
 

@@ -29,6 +29,9 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
         >>> import jax.numpy as jnp
         >>> [round(float(p), 3) for p in holm(jnp.array([0.01, 0.04, 0.03]))]
         [0.03, 0.06, 0.06]
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
+    Statistics 6 (1979) 65.
     """
     require_rank("p_values", p_values, 1, "test")
     if known(p_values):

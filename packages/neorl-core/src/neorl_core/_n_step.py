@@ -5,9 +5,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._recurrence import bootstrap, cut_at_the_last
-from neorl_core._require import floats, require_probability
+from neorl_core._require import (
+    booleans,
+    floats,
+    like,
+    require_probability,
+    require_series,
+    require_whole,
+)
 from neorl_core._short_floats import narrowed, widened
-from neorl_core._time_series import booleans, like, require_series
 
 
 def n_step_returns(
@@ -34,8 +40,8 @@ def n_step_returns(
         The returns, one per step. No gradient is stopped here.
 
     Raises:
-        ValueError: If the time axis is empty, shapes differ, ``n`` is below one, or a concrete
-            ``discount`` is outside [0, 1].
+        ValueError: If the time axis is empty, shapes differ, ``n`` is no whole number from one on,
+            or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -76,11 +82,7 @@ def segment_n_step_returns(
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = require_probability("discount", discount, closed=True)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(
-            f"n must be a whole number of steps, at least 1, got {n!r}; "
-            "1 is the plain temporal difference"
-        )
+    n = require_whole("n", n, 1, "1 is the plain temporal difference")
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward = widened(reward)
     terminated = booleans(terminated)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._require import floats, known
+from neorl_core._require import floats, known, require_scalar
 
 
 def normalised_score(
@@ -27,12 +27,16 @@ def normalised_score(
         references agree under ``jit``.
 
     Raises:
-        ValueError: If known references agree.
+        ValueError: If a reference is not a scalar, or known ones agree.
 
     Example:
         >>> float(normalised_score(5.0, low=0.0, high=10.0))
         50.0
+
+    Source: Fu et al., D4RL: datasets for deep data-driven reinforcement learning, arXiv 2004.07219.
     """
+    require_scalar("low", low)
+    require_scalar("high", high)
     if known((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
         raise ValueError(f"low and high must differ, got {low} and {high}; measure both references")
     returns = floats(returns)

@@ -12,9 +12,9 @@ from neorl_core._require import (
     floats,
     require_choice,
     require_length,
-    require_positive,
     require_rank,
     require_same_shape,
+    require_whole,
 )
 from neorl_core._short_floats import narrowed, widened
 
@@ -60,6 +60,8 @@ def paired_t_test(
         >>> result = paired_t_test(jnp.array([2.0, 3.0, 4.1]), jnp.array([1.0, 2.1, 3.0]))
         >>> bool(result.p_value < 0.01)
         True
+
+    Source: Student, The probable error of a mean, Biometrika 6 (1908) 1.
     """
     difference, dtype = _differences(first, second, alternative)
     require_length("first", difference, 2)
@@ -102,6 +104,8 @@ def wilcoxon_test(
         >>> result = wilcoxon_test(jnp.arange(1.0, 6.0), jnp.zeros(5), alternative="greater")
         >>> float(result.p_value)
         0.03125
+
+    Source: Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945) 80.
     """
     difference, dtype = _differences(first, second, alternative)
     size = jnp.abs(difference)
@@ -141,8 +145,8 @@ def sign_flip_test(
         The mean difference and its p value.
 
     Raises:
-        ValueError: If the shapes differ, there is no pair, ``resamples`` is below one or
-            ``alternative`` is unknown.
+        ValueError: If the shapes differ, there is no pair, ``resamples`` is no whole number from
+            one on or ``alternative`` is unknown.
 
     Example:
         >>> import jax
@@ -150,9 +154,12 @@ def sign_flip_test(
         >>> result = sign_flip_test(jnp.arange(1.0, 5.0), jnp.zeros(4), jax.random.key(0))
         >>> float(result.p_value)
         0.125
+
+    Source: Fisher, The design of experiments, 1935; the added one as in Phipson and Smyth,
+    Permutation p-values should never be zero, 2010.
     """
     difference, dtype = _differences(first, second, alternative)
-    require_positive("resamples", resamples)
+    resamples = require_whole("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
     every = 2.0**n <= resamples
     if every:

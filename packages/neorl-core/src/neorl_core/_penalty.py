@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import require_positive
+from neorl_core._require import floats, require_positive
 
 
 def penalised_reward(
@@ -38,6 +38,7 @@ def penalised_reward(
             f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}; "
             "give one price for each cost channel"
         )
-    penalty = require_positive("penalty", penalty, or_zero=True)
-    priced = jnp.matmul(cost, penalty, precision="highest")
-    return reward - priced.astype(jnp.asarray(reward).dtype)
+    penalty = require_positive("penalty", penalty, or_zero=True, many=True)
+    reward = floats(reward)
+    priced = jnp.matmul(floats(cost), floats(penalty), precision="highest")
+    return reward - priced.astype(reward.dtype)

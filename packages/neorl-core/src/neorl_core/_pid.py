@@ -5,7 +5,21 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._require import (
+    floats,
+    known,
+    require_each,
+    require_order,
+    require_positive,
+    require_rank,
+    require_scalar,
+    require_whole,
+)
+
+LOOP_FIELDS = ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
 
 
 class PIDCarry(NamedTuple):
@@ -53,18 +67,21 @@ class PID:
     An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
     ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes.
 
+    Shapes and indices are checked when the bank is called; of the numbers, those that are known
+    then. What is being traced is used as it comes: the loops run inside a simulator.
+
     Attributes:
         kp: Proportional gains, output units per measured unit, shape ``(loop,)``.
         ki: Integral gains, per second, shape ``(loop,)``.
         kd: Derivative gains, seconds, shape ``(loop,)``.
-        tau: Time constants of the derivative filters in seconds, shape ``(loop,)``.
+        tau: Time constants of the derivative filters in seconds, not negative, shape ``(loop,)``.
         setpoint: Shape ``(loop,)``.
         bias: Output at zero error, shape ``(loop,)``.
         low: Lower limits of the outputs, shape ``(loop,)``.
-        high: Upper limits of the outputs, shape ``(loop,)``.
-        dt: Control period in seconds, scalar.
+        high: Upper limits of the outputs, not below ``low``, shape ``(loop,)``.
+        dt: Control period in seconds, positive, scalar.
         override_below: Thresholds, shape ``(override,)``; may be empty.
-        override_cap: Caps, shape ``(override,)``.
+        override_cap: Caps, not below ``low`` of their output, shape ``(override,)``.
         measured: Index of the observation that each loop controls.
         override_output: Index of the output that each override caps.
         override_measured: Index of the observation that each override reads.
@@ -87,8 +104,8 @@ class PID:
 
     def initial_carry(self) -> PIDCarry:
         """No integral, no history."""
-        zero = jnp.zeros_like(self.kp)
-        unknown = jnp.full_like(self.kp, jnp.nan)
+        zero = jnp.zeros_like(floats(self.kp))
+        unknown = jnp.full_like(zero, jnp.nan)
         return PIDCarry(zero, zero, unknown, zero, zero, unknown)
 
     def __call__(
@@ -106,13 +123,14 @@ class PID:
             that is not finite gives a NaN output; a guard catches it.
 
         Raises:
-            ValueError: If ``obs`` is not of rank one.
+            ValueError: If ``obs`` is not of rank one, a field or the carry has another shape than
+                stated, an index names no observation or output, or known numbers are out of
+                range: ``low`` above ``high``, a cap below ``low``, a negative ``tau``, a ``dt``
+                that is not positive.
         """
-        if obs.ndim != 1:
-            raise ValueError(
-                f"a PID sees one observation of rank 1, got shape {obs.shape}; "
-                "for a batch use jax.vmap"
-            )
+        require_rank("obs", obs, 1, "obs")
+        self._require_form(carry, obs.shape[0])
+        self._require_range()
         reading = obs[jnp.asarray(self.measured)]
         good, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(good, reading, carry.measurement)
@@ -130,13 +148,47 @@ class PID:
         return self.sent(new, output), output
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """Back-calculates the integral from the action that the plant received, NaN if unknown."""
-        known, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
-        tracks = known & seen & (self.ki != 0)
+        """Back-calculates the integral from the action that the plant received, NaN if unknown.
+
+        Raises:
+            ValueError: If ``action`` has not one number for each loop.
+        """
+        require_each("action", action, len(self.measured), "loops")
+        told, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
+        tracks = told & seen & (self.ki != 0)
         return carry._replace(
             integral=jnp.where(tracks, carry.held + action, carry.integral),
-            output=jnp.where(known & ~seen, action, carry.output),
+            output=jnp.where(told & ~seen, action, carry.output),
         )
+
+    def _require_form(self, carry: PIDCarry, observations: int) -> None:
+        """Refuses shapes and indices that do not fit together; they are known while tracing."""
+        loops, overrides = len(self.measured), len(self.override_output)
+        for name in LOOP_FIELDS:
+            require_each(name, getattr(self, name), loops, "loops in measured")
+        require_scalar("dt", self.dt)
+        for name in ("override_below", "override_cap"):
+            require_each(name, getattr(self, name), overrides, "overrides in override_output")
+        require_each("override_measured", self.override_measured, overrides, "overrides")
+        for name, leaf in zip(carry._fields, carry, strict=True):
+            require_each(f"carry.{name}", leaf, loops, "loops")
+        _require_indices("measured", self.measured, observations, "observations")
+        _require_indices("override_measured", self.override_measured, observations, "observations")
+        _require_indices("override_output", self.override_output, loops, "loops")
+
+    def _require_range(self) -> None:
+        """Refuses known numbers out of range; what is traced passes, and no operation is added."""
+        require_order(self.low, self.high)
+        for name, number, or_zero in (("tau", self.tau, True), ("dt", self.dt, False)):
+            if known(number):
+                require_positive(name, number, or_zero=or_zero, many=True)
+        if known((self.low, self.override_cap)) and self.override_output:
+            least = np.asarray(self.low)[list(self.override_output)]
+            if not np.all(np.asarray(self.override_cap) >= least):
+                raise ValueError(
+                    f"override_cap must not be below low of its output, got {self.override_cap} "
+                    f"and {least}; raise the cap, jnp.inf for none"
+                )
 
     def _slope(self, carry: PIDCarry, measurement: Array, good: Array, seen: Array) -> tuple:
         """The filtered derivative, and the age of the measurement that it rests on."""
@@ -153,3 +205,12 @@ class PID:
         active = obs[jnp.asarray(self.override_measured)] < self.override_below
         caps = jnp.where(active, self.override_cap, jnp.inf)
         return self.high.at[jnp.asarray(self.override_output)].min(caps)
+
+
+def _require_indices(name: str, indices: tuple[int, ...], count: int, things: str) -> None:
+    for index in indices:
+        if not 0 <= require_whole(f"an index of {name}", index) < count:
+            raise ValueError(
+                f"{name} must be indices from 0 to {count - 1}, got {indices}; "
+                f"number the {count} {things} from 0"
+            )

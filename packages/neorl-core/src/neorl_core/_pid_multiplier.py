@@ -5,8 +5,16 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, require_positive, require_probability
-from neorl_core._time_series import like
+from neorl_core._require import (
+    floats,
+    like,
+    require_length,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_scalar,
+    require_whole,
+)
 
 
 class MultiplierState(NamedTuple):
@@ -34,15 +42,10 @@ def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierStat
         The state.
 
     Raises:
-        ValueError: If ``delay`` is below one or ``cost`` is not a scalar.
+        ValueError: If ``delay`` is no whole number from one on or ``cost`` is not a scalar.
     """
-    if isinstance(delay, bool) or not isinstance(delay, int) or delay < 1:
-        raise ValueError(
-            f"delay must be a whole number of steps, at least 1, got {delay!r}; "
-            "1 compares with the step before"
-        )
-    if jnp.ndim(cost) != 0:
-        raise ValueError(f"cost must be a scalar, got shape {jnp.shape(cost)}; use jax.vmap")
+    delay = require_whole("delay", delay, 1, "1 compares with the step before")
+    require_scalar("cost", cost)
     cost = floats(cost)
     zero = jnp.zeros_like(cost)
     return MultiplierState(zero, jnp.full((delay + 1,), cost), zero)
@@ -86,8 +89,8 @@ def pid_multiplier_step(
         ceiling or ``smoothing`` is outside its range.
 
     Raises:
-        ValueError: If a concrete gain is negative, a ceiling not positive or ``smoothing``
-            outside [0, 1].
+        ValueError: If an argument or a field of the state has another rank than stated, a
+            concrete gain is negative, a ceiling not positive or ``smoothing`` outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -102,6 +105,15 @@ def pid_multiplier_step(
     Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
     Lagrangian methods, arXiv 2007.03964, algorithm 1.
     """
+    for name, number in (
+        ("state.error", state.error),
+        ("state.integral", state.integral),
+        ("cost", cost),
+        ("limit", limit),
+    ):
+        require_scalar(name, number)
+    require_rank("state.cost", state.cost, 1, "history")
+    require_length("state.cost", state.cost, 2)
     kp = require_positive("kp", kp, or_zero=True)
     ki = require_positive("ki", ki, or_zero=True)
     kd = require_positive("kd", kd, or_zero=True)

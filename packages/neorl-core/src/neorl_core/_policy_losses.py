@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, require_positive, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import floats, like, require_positive, require_same_shape, require_scalar
 
 
 def reinforce_loss(
@@ -110,7 +109,7 @@ def sac_temperature_loss(
         The loss of every element, of the shape of ``log_prob``.
 
     Raises:
-        ValueError: If ``log_temperature`` is not a scalar.
+        ValueError: If ``log_temperature`` or ``target_entropy`` is not a scalar.
 
     Example:
         >>> import jax.numpy as jnp
@@ -120,11 +119,8 @@ def sac_temperature_loss(
     Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905,
     equation 18.
     """
-    if jnp.ndim(log_temperature) != 0:
-        raise ValueError(
-            f"log_temperature must be a scalar, got shape {jnp.shape(log_temperature)}; "
-            "for several temperatures use jax.vmap"
-        )
+    require_scalar("log_temperature", log_temperature)
+    require_scalar("target_entropy", target_entropy)
     excess = jax.lax.stop_gradient(floats(log_prob))
     excess = excess + like(target_entropy, excess)
     return -jnp.exp(floats(log_temperature)) * excess

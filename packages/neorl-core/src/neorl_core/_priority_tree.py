@@ -6,7 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray
 
-from neorl_core._require import floats, require_positive, require_probability, require_rank
+from neorl_core._require import (
+    floats,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_whole,
+)
 
 
 class PriorityTree(NamedTuple):
@@ -45,17 +51,13 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         The tree.
 
     Raises:
-        ValueError: If ``capacity`` is below one.
+        ValueError: If ``capacity`` is no whole number from one on.
 
     Example:
         >>> priority_tree(3).sums.shape
         (8,)
     """
-    if capacity < 1:
-        raise ValueError(
-            f"capacity must be one item or more, got {capacity}; "
-            "give the number of items that it holds"
-        )
+    capacity = require_whole("capacity", capacity, 1, "give the number of items that it holds")
     return PriorityTree(jnp.zeros(2 << (capacity - 1).bit_length(), dtype))
 
 
@@ -83,6 +85,8 @@ def set_priorities(
         >>> tree = set_priorities(priority_tree(4), jnp.array([1, 3]), jnp.array([1.0, 3.0]))
         >>> float(tree.sums[1])
         4.0
+
+    Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
     items, priorities = jnp.asarray(items), jnp.asarray(priorities, tree.sums.dtype)
     require_rank("items", items, 1, "batch")
@@ -119,7 +123,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
         The items, in increasing order, and their probabilities.
 
     Raises:
-        ValueError: If ``batch`` is below one.
+        ValueError: If ``batch`` is no whole number from one on.
 
     Example:
         >>> import jax
@@ -130,7 +134,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
 
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
-    require_positive("batch", batch)
+    batch = require_whole("batch", batch, 1, "give the number of draws")
     sums, leaves = tree.sums, tree.sums.shape[0] // 2
     total = sums[1]
     fine = (total > 0) & jnp.isfinite(total)

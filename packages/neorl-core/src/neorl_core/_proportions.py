@@ -34,6 +34,9 @@ def wilson_interval(
     Example:
         >>> round(float(wilson_interval(0, 10).high), 3)
         0.278
+
+    Source: Wilson, Probable inference, the law of succession, and statistical inference, Journal of
+    the American Statistical Association 22 (1927) 209.
     """
     dtype = _dtype(successes, trials)
     k, n, tail = _counts(successes, trials, level)
@@ -72,6 +75,9 @@ def clopper_pearson_interval(
 
         >>> bool(clopper_pearson_interval(0, 299, level=0.90).high <= 0.01)
         True
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934) 404.
     """
     dtype = _dtype(successes, trials)
     k, n, delta = _counts(successes, trials, level)

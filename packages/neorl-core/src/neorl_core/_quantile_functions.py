@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._require import floats, require_positive, require_probability
+from neorl_core._require import floats, require_positive, require_probability, require_together
 from neorl_core._short_floats import narrowed, widened
 
 _HALVINGS = 64
@@ -30,15 +30,16 @@ def beta_quantile(
         In [0, 1]; NaN where an argument is outside its range under ``jit``.
 
     Raises:
-        ValueError: If an argument is known and outside its range.
+        ValueError: If the shapes do not broadcast, or an argument is known and outside its range.
 
     Example:
         >>> round(float(beta_quantile(0.5, 2.0, 2.0)), 4)
         0.5
     """
-    probability = require_probability("probability", probability, closed=True)
-    a = require_positive("a", a)
-    b = require_positive("b", b)
+    probability = require_probability("probability", probability, closed=True, many=True)
+    a = require_positive("a", a, many=True)
+    b = require_positive("b", b, many=True)
+    require_together(probability=probability, a=a, b=b)
     p, a, b = jnp.broadcast_arrays(floats(probability), floats(a), floats(b))
     dtype = jnp.result_type(p, a, b)
     p, a, b = (widened(part.astype(dtype)) for part in (p, a, b))
@@ -76,14 +77,15 @@ def student_quantile(
         ``jit``.
 
     Raises:
-        ValueError: If an argument is known and outside its range.
+        ValueError: If the shapes do not broadcast, or an argument is known and outside its range.
 
     Example:
         >>> round(float(student_quantile(0.975, 9.0)), 3)
         2.262
     """
-    probability = require_probability("probability", probability, closed=True)
-    degrees = require_positive("degrees", degrees)
+    probability = require_probability("probability", probability, closed=True, many=True)
+    degrees = require_positive("degrees", degrees, many=True)
+    require_together(probability=probability, degrees=degrees)
     p, degrees = jnp.broadcast_arrays(floats(probability), floats(degrees))
     dtype = jnp.result_type(p, degrees)
     p, degrees = widened(p.astype(dtype)), widened(degrees.astype(dtype))

@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._require import floats, require_length, require_rank, require_same_shape
+from neorl_core._require import (
+    floats,
+    require_length,
+    require_rank,
+    require_same_shape,
+    require_whole,
+)
 from neorl_core._short_floats import narrowed, widened
 
 
@@ -53,6 +59,9 @@ def rank_correlation(
         >>> import jax.numpy as jnp
         >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([4.0, 5.0, 60.0])))
         1.0
+
+    Source: Spearman, The proof and measurement of association between two things, American Journal
+    of Psychology 15 (1904) 72.
     """
     require_same_shape("first", first, "second", second)
     require_length("first", first, 2)
@@ -82,16 +91,19 @@ def regret_at_k(
         Not negative; NaN if any input is NaN.
 
     Raises:
-        ValueError: If the shapes differ or ``k`` is outside its range.
+        ValueError: If the shapes differ or ``k`` is no whole number in its range.
 
     Example:
         >>> import jax.numpy as jnp
         >>> float(regret_at_k(jnp.array([3.0, 1.0]), jnp.array([10.0, 12.0]), k=1))
         2.0
+
+    Source: Fu et al., Benchmarks for deep off-policy evaluation, arXiv 2103.16596.
     """
     require_same_shape("estimates", estimates, "values", values)
     require_rank("values", values, 1, "item")
     estimates, values = floats(estimates), floats(values)
+    k = require_whole("k", k)
     if not 1 <= k <= values.shape[0]:
         raise ValueError(
             f"k must be between 1 and the {values.shape[0]} items, got {k}; choose fewer"

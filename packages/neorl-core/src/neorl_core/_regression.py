@@ -3,8 +3,14 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._require import floats, require_positive, require_probability, require_same_shape
-from neorl_core._time_series import like
+from neorl_core._require import (
+    floats,
+    like,
+    require_broadcast,
+    require_positive,
+    require_probability,
+    require_same_shape,
+)
 
 
 def squared_loss(
@@ -52,7 +58,8 @@ def huber_loss(
         The loss of every element.
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``threshold`` is not positive.
+        ValueError: If the shapes differ, or ``threshold`` is not a scalar or, where concrete,
+            not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -80,14 +87,15 @@ def pinball_loss(
     Args:
         target: Any shape.
         prediction: Same shape.
-        level: In (0, 1), one for all elements or one for each; NaN results under ``jit`` where
-            it is outside.
+        level: In (0, 1), broadcast against the target: one for all elements, or one for each;
+            NaN results under ``jit`` where it is outside.
 
     Returns:
         The loss of every element. At a tie its gradient is one of the two one-sided ones.
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``level`` is outside (0, 1).
+        ValueError: If the shapes differ, ``level`` does not broadcast to them, or a concrete one
+            is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,7 +105,8 @@ def pinball_loss(
     Source: Koenker and Bassett, Regression quantiles, 1978.
     """
     require_same_shape("target", target, "prediction", prediction)
-    level = require_probability("level", level)
+    require_broadcast("level", level, "target", jnp.shape(target))
+    level = require_probability("level", level, many=True)
     difference = floats(target) - floats(prediction)
     share = like(level, difference)
     return jnp.where(difference > 0, share * difference, (share - 1) * difference)
@@ -128,7 +137,8 @@ def quantile_huber_loss(
 
     Raises:
         ValueError: If ``prediction`` and ``level`` differ in shape, an argument is not of rank
-            one, a concrete level is outside (0, 1) or a concrete threshold is not positive.
+            one, a concrete level is outside (0, 1), or ``threshold`` is not a scalar or, where
+            concrete, not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -144,7 +154,7 @@ def quantile_huber_loss(
             "target and prediction must have one axis each, got shapes "
             f"{jnp.shape(target)} and {jnp.shape(prediction)}; for a batch use jax.vmap"
         )
-    level = require_probability("level", level)
+    level = require_probability("level", level, many=True)
     threshold = require_positive("threshold", threshold)
     target = floats(target)
     difference = target[None, :] - floats(prediction)[:, None]

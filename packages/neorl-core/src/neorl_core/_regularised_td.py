@@ -3,9 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._require import floats, require_positive, require_same_shape
-from neorl_core._td import clipped_double_td_target
-from neorl_core._time_series import booleans, like
+from neorl_core._require import booleans, floats, like, require_positive, require_same_shape
+from neorl_core._td import clipped_double_td_target, require_members
 
 
 def regularised_td_target(
@@ -59,7 +58,9 @@ def regularised_td_target(
     require_same_shape(
         "next_policy_action", next_policy_action, "next_logged_action", next_logged_action
     )
+    require_same_shape("reward", reward, "terminated", terminated)
     require_same_shape("reward", reward, "truncated", truncated)
+    require_members("next_values", next_values, "reward", reward)
     weight = require_positive("weight", weight, or_zero=True)
     policy, log = floats(next_policy_action), floats(next_logged_action)
     if policy.shape[:-1] != jnp.shape(reward) or policy.ndim == 0:
@@ -72,9 +73,7 @@ def regularised_td_target(
     # Both sides are replaced: what stands at a seam may be anything, NaN included.
     distance = jnp.where(seam, 0, policy - jnp.where(seam, 0, log))
     price = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
-    values = floats(next_values)
-    if values.ndim == price.ndim + 1:
-        values = values - price[None]
+    values = floats(next_values) - price[None]
     # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
     reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
     return clipped_double_td_target(reward, values, booleans(terminated), discount=discount)

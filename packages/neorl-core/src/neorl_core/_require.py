@@ -1,4 +1,4 @@
-"""Checks of arguments at the boundary, before anything is traced."""
+"""Checks of arguments at the boundary, before anything is traced, and their dtypes."""
 
 import operator
 from typing import Any
@@ -23,12 +23,26 @@ def floats(value: ArrayLike) -> Array:
     return array.astype(jnp.result_type(float))
 
 
-def require_probability(name: str, value: Any, *, closed: bool = False) -> Any:
+def booleans(flags: ArrayLike) -> Array:
+    """Flags as booleans; a log may hold them as 0 and 1."""
+    return jnp.asarray(flags).astype(jnp.bool_)
+
+
+def like(value: ArrayLike, data: Array) -> Array:
+    """A hyperparameter in the dtype of the data."""
+    return jnp.asarray(value).astype(data.dtype)
+
+
+def require_probability(name: str, value: Any, *, closed: bool = False, many: bool = False) -> Any:
     """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``.
+
+    Also refuses an array of values, unless there may be ``many``.
 
     Returns:
         The value. What is being traced cannot be refused: it becomes NaN where it is outside.
     """
+    if not many:
+        require_scalar(name, value)
     numbers = np.asarray(value) if known(value) else jnp.asarray(value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
     if not known(value):
@@ -39,12 +53,16 @@ def require_probability(name: str, value: Any, *, closed: bool = False) -> Any:
     return value
 
 
-def require_positive(name: str, value: Any, *, or_zero: bool = False) -> Any:
+def require_positive(name: str, value: Any, *, or_zero: bool = False, many: bool = False) -> Any:
     """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite.
+
+    Also refuses an array of values, unless there may be ``many``.
 
     Returns:
         The value. What is being traced cannot be refused: it becomes NaN where it is outside.
     """
+    if not many:
+        require_scalar(name, value)
     numbers = np.asarray(value) if known(value) else jnp.asarray(value)
     fine = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
     if not known(value):
@@ -60,6 +78,57 @@ def nan_unless(fine: ArrayLike, numbers: ArrayLike) -> Array:
     numbers = jnp.asarray(numbers)
     real = jnp.issubdtype(numbers.dtype, jnp.floating)
     return jnp.where(fine, numbers if real else floats(numbers), jnp.nan)
+
+
+def require_scalar(name: str, value: ArrayLike) -> None:
+    """Refuses an array where one number is to be given, also one of shape ``(1,)``."""
+    if np.ndim(value) != 0:
+        raise ValueError(
+            f"{name} must be one number, got shape {np.shape(value)}; "
+            "index it, or use jax.vmap for several"
+        )
+
+
+def require_each(name: str, value: Any, count: int, things: str) -> None:
+    """Refuses what is not of shape ``(count,)``: one number for each of some ``things``."""
+    if np.shape(value) != (count,):
+        raise ValueError(
+            f"{name} must have one number for each of the {count} {things}, "
+            f"got shape {np.shape(value)}; give it the shape ({count},)"
+        )
+
+
+def require_broadcast(name: str, value: ArrayLike, other: str, shape: tuple[int, ...]) -> None:
+    """Refuses what cannot be broadcast to ``shape``, that of ``other``, or would enlarge it."""
+    try:
+        fits = np.broadcast_shapes(np.shape(value), shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} must broadcast against the shape {shape} of {other}, "
+            f"got shape {np.shape(value)}; give one number, or one for each element"
+        )
+
+
+def require_together(**values: ArrayLike) -> None:
+    """Refuses arrays that do not broadcast against each other."""
+    shapes = [np.shape(value) for value in values.values()]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(
+            f"{', '.join(values)} must broadcast against each other, got shapes "
+            f"{', '.join(map(str, shapes))}; give numbers, or arrays of one shape"
+        ) from None
+
+
+def require_order(low: ArrayLike, high: ArrayLike) -> None:
+    """Refuses known ends that cross, or of which one is NaN."""
+    if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
+        raise ValueError(
+            f"low must not be above high, got {low} and {high}; swap the ends that cross"
+        )
 
 
 def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:
@@ -89,6 +158,15 @@ def require_length(name: str, value: ArrayLike, least: int) -> None:
         )
 
 
+def require_series(**series: ArrayLike) -> None:
+    """Refuses arrays that are not all of one shape ``(time,)`` with at least one step."""
+    names = list(series)
+    for name in names:
+        require_rank(name, series[name], 1, "time")
+        require_same_shape(names[0], series[names[0]], name, series[name])
+    require_length(names[0], series[names[0]], 1)
+
+
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuses a word that is not among ``choices``."""
     if value not in choices:
@@ -97,15 +175,24 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         )
 
 
-def require_whole(name: str, value: Any) -> int:
-    """The whole number; refuses a float, which would be cut, and what is being traced."""
+def require_whole(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
+    """The whole number as an int: of Python, of NumPy, or an array without axes.
+
+    Refuses a float, which would be cut, a boolean, which is no number, and what is being traced;
+    and, where ``least`` is given, what is below it, with the ``advice`` for it.
+    """
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
         raise ValueError(
             f"{name} must be a whole number that is known before tracing, got {value!r}; "
             "give an int"
-        ) from None
+        )
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be {least} or more, got {number}; {advice}")
+    return number
 
 
 def require_integers(name: str, value: ArrayLike) -> None:

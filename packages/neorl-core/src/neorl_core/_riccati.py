@@ -13,6 +13,7 @@ from neorl_core._linear_checks import (
     require_stabilisable,
 )
 from neorl_core._products import product, symmetric
+from neorl_core._require import require_whole
 
 _DOUBLINGS = 40
 
@@ -65,7 +66,8 @@ def discrete_riccati(
         cross: ``N`` of the cost ``x^T Q x + u^T R u + 2 x^T N u``; zero if ``None``.
 
     Returns:
-        ``X``, symmetric; NaN where no stabilising solution was reached.
+        ``X``, symmetric; NaN where no stabilising solution was reached, and under ``jit`` where
+        ``q`` or ``r`` is not symmetric and definite.
 
     Raises:
         ValueError: If shapes disagree, or known matrices are not symmetric, not definite, not
@@ -80,7 +82,7 @@ def discrete_riccati(
     Source: Chu, Fan, Lin and Wang, Structure-preserving algorithms for periodic discrete-time
     algebraic Riccati equations, 2004.
     """
-    a, b, q, r, n = _problem(a, b, q, r, cross)
+    a, b, q, r, n, definite = _problem(a, b, q, r, cross)
     require_stabilisable(a, b, "stabilisable")
     # Completing the square takes the cross term out of the problem.
     inner = jnp.linalg.solve(r, n.T)
@@ -89,7 +91,7 @@ def discrete_riccati(
     start = (a, symmetric(product(b, jnp.linalg.solve(r, b.T))), symmetric(q))
     (power, _, solution), _ = jax.lax.scan(_double, start, None, length=_DOUBLINGS)
     settled = jnp.max(jnp.abs(power)) <= jnp.finfo(power.dtype).eps
-    return jnp.where(settled, solution, jnp.nan)
+    return jnp.where(settled & definite, solution, jnp.nan)
 
 
 def _double(state: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
@@ -121,7 +123,7 @@ def lq_regulator(
         cross: ``N``; zero if ``None``.
 
     Returns:
-        The gain and the cost to go; NaN where no stabilising gain was reached.
+        The gain and the cost to go; NaN as :func:`discrete_riccati`.
 
     Raises:
         ValueError: As :func:`discrete_riccati`.
@@ -135,7 +137,7 @@ def lq_regulator(
     Source: Anderson and Moore, Optimal control: linear quadratic methods, 1990.
     """
     x = discrete_riccati(a, b, q, r, cross=cross)
-    a, b, q, r, n = _problem(a, b, q, r, cross)
+    a, b, q, r, n, _ = _problem(a, b, q, r, cross)
     return Regulator(_gain(a, b, r, n, x), x)
 
 
@@ -164,11 +166,12 @@ def finite_horizon_regulator(
 
     Returns:
         Gains of shape ``(horizon, act, state)``, first period first, and the costs to go of shape
-        ``(horizon + 1, state, state)``.
+        ``(horizon + 1, state, state)``; NaN under ``jit`` where ``q``, ``r`` or ``terminal`` is
+        not symmetric and definite.
 
     Raises:
         ValueError: If shapes disagree, known matrices are not symmetric or not definite, or
-            ``horizon`` is negative.
+            ``horizon`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -176,17 +179,17 @@ def finite_horizon_regulator(
         >>> plan = finite_horizon_regulator(one, one, one, one, one, horizon=1)
         >>> float(plan.gain[0, 0, 0]), float(plan.cost_to_go[0, 0, 0])
         (0.5, 1.5)
+
+    Source: Anderson and Moore, Optimal control: linear quadratic methods, 1990.
     """
-    a, b, q, r, n = _problem(a, b, q, r, cross)
+    a, b, q, r, n, definite = _problem(a, b, q, r, cross)
     terminal = require_matrix("terminal", terminal, a.shape, "state, state").astype(a.dtype)
-    require_definite("terminal", terminal, strictly=False)
-    if horizon < 0:
-        raise ValueError(
-            f"horizon must not be negative, got {horizon} periods; 0 leaves the terminal cost alone"
-        )
+    definite = definite & require_definite("terminal", terminal, strictly=False)
+    horizon = require_whole("horizon", horizon, 0, "0 leaves the terminal cost alone")
     start = (symmetric(terminal), (a, b, symmetric(q), r, n))
     _, (gains, costs) = jax.lax.scan(_step_back, start, None, length=horizon, reverse=True)
-    return Regulator(gains, jnp.concatenate([costs, symmetric(terminal)[None]]))
+    costs = jnp.concatenate([costs, symmetric(terminal)[None]])
+    return Regulator(jnp.where(definite, gains, jnp.nan), jnp.where(definite, costs, jnp.nan))
 
 
 def _step_back(state: tuple, _: None) -> tuple[tuple, tuple[Array, Array]]:
@@ -214,7 +217,8 @@ def kalman_filter(
         measurement: ``V``, symmetric positive definite.
 
     Returns:
-        The gain and the covariance before a measurement; NaN where none was reached.
+        The gain and the covariance before a measurement; NaN where none was reached, and under
+        ``jit`` where ``process`` or ``measurement`` is not symmetric and definite.
 
     Raises:
         ValueError: If shapes disagree, or known matrices are not symmetric, not definite, or some
@@ -234,23 +238,26 @@ def kalman_filter(
     measurement = require_matrix(
         "measurement", measurement, (c.shape[0], c.shape[0]), "measurement, measurement"
     )
+    # By their own names; what is traced becomes NaN in the equation.
+    require_definite("process", process, strictly=False)
+    require_definite("measurement", measurement, strictly=True)
     p = discrete_riccati(a.T, c.T, process, measurement)
     spread = product(c, p, c.T) + measurement.astype(a.dtype)
     return KalmanFilter(jnp.linalg.solve(spread, product(c, p)).T, p)
 
 
-def _problem(a, b, q, r, cross) -> tuple[Array, Array, Array, Array, Array]:
+def _problem(a, b, q, r, cross) -> tuple[Array, Array, Array, Array, Array, bool | Array]:
+    """The matrices in one dtype, and whether the costs are definite."""
     a = require_square("a", a)
     b = require_matrix("b", b, (a.shape[0], None), "state, act")
     q = require_matrix("q", q, a.shape, "state, state")
     r = require_matrix("r", r, (b.shape[1], b.shape[1]), "act, act")
     n = jnp.zeros_like(b) if cross is None else cross
     n = require_matrix("cross", n, b.shape, "state, act")
-    require_definite("q", q, strictly=False)
-    require_definite("r", r, strictly=True)
+    definite = require_definite("q", q, strictly=False) & require_definite("r", r, strictly=True)
     dtype = jnp.result_type(a, b, q, r, n)
     a, b, q, r, n = (matrix.astype(dtype) for matrix in (a, b, q, r, n))
-    return a, b, q, r, n
+    return a, b, q, r, n, definite
 
 
 def _gain(a: Array, b: Array, r: Array, n: Array, x: Array) -> Array:

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from neorl_core._require import require_whole
+
 
 class RingBuffer(NamedTuple):
     """The last ``capacity`` rows that were pushed.
@@ -33,7 +35,7 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         The buffer.
 
     Raises:
-        ValueError: If ``capacity`` is below one.
+        ValueError: If ``capacity`` is no whole number from one on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -41,11 +43,7 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         >>> ring_order(buffer).tolist(), buffer.rows.tolist()
         ([1, 0], [3.0, 2.0])
     """
-    if capacity < 1:
-        raise ValueError(
-            f"capacity must be one row or more, got {capacity}; "
-            "give the number of rows that it holds"
-        )
+    capacity = require_whole("capacity", capacity, 1, "give the number of rows that it holds")
     zero = jnp.zeros((), jnp.int32)
     return RingBuffer(jax.tree.map(lambda leaf: _slots(leaf, capacity), example), zero, zero)
 
@@ -115,7 +113,7 @@ def ring_sample(
         The rows, and the slots they came from; of an empty buffer zeros and slots of -1.
 
     Raises:
-        ValueError: If ``batch`` is negative.
+        ValueError: If ``batch`` is no whole number from zero on.
 
     Example:
         >>> import jax
@@ -125,8 +123,7 @@ def ring_sample(
         >>> rows.tolist(), slots.tolist()
         ([5.0, 5.0], [0, 0])
     """
-    if batch < 0:
-        raise ValueError(f"batch must not be negative, got {batch}; give the number of draws")
+    batch = require_whole("batch", batch, 0, "give the number of draws")
     slots = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.size, 1), jnp.int32)
     rows = jax.tree.map(lambda leaf: leaf[slots], buffer.rows)
     return rows, jnp.where(buffer.size > 0, slots, -1)

@@ -17,7 +17,7 @@ from neorl_core._client_updates import (
     usable,
 )
 from neorl_core._coordinate_rules import masked_median
-from neorl_core._require import require_positive, require_same_shape
+from neorl_core._require import require_positive, require_same_shape, require_whole
 
 
 def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
@@ -35,7 +35,7 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number, or ``iterations``
-            is below one.
+            is no whole number from one on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -47,7 +47,7 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
     Kakade and Harchaoui, Robust aggregation for federated learning, arXiv 1912.13445.
     """
     require_updates(updates, 1, "a geometric median needs")
-    require_positive("iterations", iterations)
+    iterations = require_whole("iterations", iterations, 1, "give the number of steps")
     kept = usable(updates)
     updates = cleaned(updates, kept)
     count = how_many(kept)
@@ -101,7 +101,8 @@ def centred_clipping(
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number or with ``centre``,
-            a known ``radius`` is not positive or ``iterations`` is below one.
+            a known ``radius`` is not positive or ``iterations`` is no whole number from
+            one on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,7 +115,7 @@ def centred_clipping(
     """
     require_updates(updates, 1, "clipping needs")
     radius = require_positive("radius", radius)
-    require_positive("iterations", iterations)
+    iterations = require_whole("iterations", iterations, 1, "give the number of steps")
     _require_centre(updates, centre)
     kept = usable(updates)
     updates = cleaned(updates, kept)

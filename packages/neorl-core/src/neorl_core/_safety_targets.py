@@ -3,10 +3,16 @@
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from neorl_core._require import floats, require_positive, require_probability
+from neorl_core._require import (
+    booleans,
+    floats,
+    like,
+    require_positive,
+    require_probability,
+    require_whole,
+)
 from neorl_core._require import require_same_shape as same_shape
-from neorl_core._td import td_target
-from neorl_core._time_series import booleans, like
+from neorl_core._td import require_members, td_target
 
 
 def discounted_cost_target(
@@ -39,7 +45,9 @@ def discounted_cost_target(
         >>> float(discounted_cost_target(jnp.array(1.0), values, jnp.array(False), discount=0.5))
         3.0
     """
-    worst = jnp.max(_members("cost", cost, next_values), axis=0)
+    same_shape("cost", cost, "terminated", terminated)
+    require_members("next_values", next_values, "cost", cost)
+    worst = jnp.max(floats(next_values), axis=0)
     return td_target(floats(cost), worst, booleans(terminated), discount=discount)
 
 
@@ -99,14 +107,15 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
         The limit of a step, same shape.
 
     Raises:
-        ValueError: If ``horizon`` is below one, or a concrete limit is negative or not finite.
+        ValueError: If ``horizon`` is no whole number from one on, or a concrete limit is negative
+            or not finite.
 
     Example:
         >>> float(step_cost_limit(10.0, horizon=4))
         2.5
     """
-    _require_horizon(horizon)
-    limit = require_positive("limit", limit, or_zero=True)
+    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
+    limit = require_positive("limit", limit, or_zero=True, many=True)
     return floats(limit) / horizon
 
 
@@ -128,8 +137,8 @@ def discounted_cost_limit(
         The threshold of the critic, same shape as ``limit``.
 
     Raises:
-        ValueError: If ``horizon`` is below one, a concrete limit is negative or not finite, or a
-            concrete ``discount`` is outside [0, 1].
+        ValueError: If ``horizon`` is no whole number from one on, a concrete limit is negative or
+            not finite, or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> round(float(discounted_cost_limit(10.0, horizon=300, discount=0.99)), 2)
@@ -138,6 +147,7 @@ def discounted_cost_limit(
     Source: the conversion of the offline safe RL library OSRL and of FISOR.
     """
     discount = require_probability("discount", discount, closed=True)
+    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
     per_step = step_cost_limit(limit, horizon=horizon)
     share = like(discount, per_step)
     inside = (share > 0) & (share < 1)
@@ -146,22 +156,3 @@ def discounted_cost_limit(
     series = jnp.expm1(horizon * jnp.log(safe)) / jnp.expm1(jnp.log(safe))
     end = jnp.where(jnp.isnan(share), share, jnp.where(share > 0, horizon, 1))
     return per_step * jnp.where(inside, series, end)
-
-
-def _require_horizon(horizon: int) -> None:
-    if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-        raise ValueError(
-            f"horizon must be a whole number of steps, at least 1, got {horizon!r}; "
-            "give the longest episode"
-        )
-
-
-def _members(name: str, data: ArrayLike, values: ArrayLike) -> Array:
-    values = floats(values)
-    if values.ndim != jnp.ndim(data) + 1 or values.shape[0] == 0:
-        raise ValueError(
-            "next_values needs a first axis of at least one ensemble member before the axes of "
-            f"{name}, got shape {values.shape} for {name} of {jnp.shape(data)}; "
-            "for one critic add the axis with values[None]"
-        )
-    return values

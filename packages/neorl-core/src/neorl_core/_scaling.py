@@ -9,13 +9,17 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._channels import Channel, highs, lows
-from neorl_core._require import require_positive, require_same_shape
+from neorl_core._require import known, require_positive, require_rank, require_same_shape
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Affine:
     """The invertible map ``scaled = (physical - offset) / scale``, channel by channel.
+
+    The maps raise ``ValueError`` if the last axis of what they are given is not that of the
+    channels, ``offset`` and ``scale`` differ in shape or are not of rank one, or a known scale is
+    not positive. A traced scale is used as it comes: a negative one mirrors, zero divides.
 
     Attributes:
         offset: In physical units, shape ``(channel,)``.
@@ -28,12 +32,25 @@ class Affine:
     def to_scaled(self, physical: Float[ArrayLike, "*batch channel"]) -> Array:
         """Physical units to scaled ones, shape unchanged."""
         physical = jnp.asarray(physical)
+        self._require_channels("physical", physical)
         return (physical - _beside(physical, self.offset)) / _beside(physical, self.scale)
 
     def to_physical(self, scaled: Float[ArrayLike, "*batch channel"]) -> Array:
         """Scaled units to physical ones, shape unchanged."""
         scaled = jnp.asarray(scaled)
+        self._require_channels("scaled", scaled)
         return scaled * _beside(scaled, self.scale) + _beside(scaled, self.offset)
+
+    def _require_channels(self, name: str, values: Array) -> None:
+        require_rank("offset", self.offset, 1, "channel")
+        require_same_shape("offset", self.offset, "scale", self.scale)
+        if known(self.scale):
+            require_positive("scale", self.scale, many=True)
+        if values.shape[-1:] != jnp.shape(self.offset):
+            raise ValueError(
+                f"{name} must have the {jnp.shape(self.offset)[0]} channels of the map along its "
+                f"last axis, got shape {values.shape}; check the order of its axes"
+            )
 
 
 def unit_interval(channels: Sequence[Channel]) -> Affine:
@@ -75,7 +92,7 @@ def standardiser(
 
     Raises:
         ValueError: If the shapes differ, a concrete ``std`` is negative or not finite, or
-            ``epsilon`` is not positive.
+            ``epsilon`` is not a scalar or, where concrete, not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -84,7 +101,7 @@ def standardiser(
         [1.0]
     """
     require_same_shape("mean", mean, "std", std)
-    std = require_positive("std", std, or_zero=True)
+    std = require_positive("std", std, or_zero=True, many=True)
     epsilon = require_positive("epsilon", epsilon)
     return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))
 

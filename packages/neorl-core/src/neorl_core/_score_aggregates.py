@@ -11,12 +11,12 @@ from neorl_core._bootstrap import percentile_interval
 from neorl_core._intervals import Interval
 from neorl_core._require import (
     floats,
+    like,
     require_length,
-    require_positive,
     require_probability,
     require_rank,
+    require_whole,
 )
-from neorl_core._time_series import like
 
 
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
@@ -87,6 +87,9 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
         >>> import jax.numpy as jnp
         >>> float(optimality_gap(jnp.array([0.5, 7.0])))
         0.25
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
     """
     scores = floats(scores).reshape(-1)
     require_length("scores", scores, 1)
@@ -115,6 +118,9 @@ def probability_of_improvement(
         >>> import jax.numpy as jnp
         >>> float(probability_of_improvement(jnp.array([[1.0], [2.0]]), jnp.array([[1.0]])))
         0.75
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
     """
     first, second = _by_run_and_task("first", first), _by_run_and_task("second", second)
     if first.shape[1] != second.shape[1]:
@@ -145,6 +151,9 @@ def performance_profile(
         >>> import jax.numpy as jnp
         >>> performance_profile(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0, 2.0])).tolist()
         [1.0, 0.5, 0.0]
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
     """
     require_rank("thresholds", thresholds, 1, "threshold")
     scores = floats(scores).reshape(-1)
@@ -176,7 +185,7 @@ def stratified_bootstrap_interval(
 
     Raises:
         ValueError: If ``scores`` has not two axes, there are fewer than two runs or no task,
-            ``level`` is outside (0, 1) or ``resamples`` is below one.
+            ``level`` is outside (0, 1) or ``resamples`` is no whole number from one on.
 
     Example:
         >>> import jax
@@ -184,11 +193,14 @@ def stratified_bootstrap_interval(
         >>> interval = stratified_bootstrap_interval(scores, jax.random.key(1))
         >>> bool(interval.low < interval.estimate) and bool(interval.estimate < interval.high)
         True
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
     """
     scores = _by_run_and_task("scores", scores)
     require_length("scores", scores, 2)
     level = require_probability("level", level)
-    require_positive("resamples", resamples)
+    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
     return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
 
 

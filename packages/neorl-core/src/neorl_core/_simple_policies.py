@@ -4,7 +4,11 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._require import floats, known, require_rank, require_same_shape
 
 
 @jax.tree_util.register_dataclass
@@ -25,7 +29,12 @@ class ConstantPolicy:
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """The action; ``obs`` and ``key`` are ignored."""
+        """The action; ``obs`` and ``key`` are ignored.
+
+        Raises:
+            ValueError: If ``action`` is not of rank one.
+        """
+        require_rank("action", self.action, 1, "act")
         return carry, self.action
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
@@ -40,7 +49,7 @@ class UniformPolicy:
 
     Attributes:
         low: Shape ``(act,)``, physical units.
-        high: Shape ``(act,)``, physical units.
+        high: Shape ``(act,)``, physical units, not below ``low``.
     """
 
     low: Float[Array, " act"]
@@ -53,9 +62,31 @@ class UniformPolicy:
     def __call__(
         self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw from ``[low, high)``; ``obs`` is ignored."""
-        return carry, jax.random.uniform(key, self.low.shape, self.low.dtype, self.low, self.high)
+        """A fresh draw from ``[low, high)``; ``obs`` is ignored.
+
+        Under ``jit`` the draw is NaN where the bounds cross or are infinitely far apart.
+
+        Raises:
+            ValueError: If the bounds differ in shape or are not of rank one, or known ones cross
+                or are infinitely far apart.
+        """
+        require_rank("low", self.low, 1, "act")
+        require_same_shape("low", self.low, "high", self.high)
+        low, high = floats(self.low), floats(self.high)
+        if known((self.low, self.high)) and not np.all(_fine(np.asarray(low), np.asarray(high))):
+            raise ValueError(
+                f"low must not be above high, nor infinitely far below, got {self.low} and "
+                f"{self.high}; give the range of every action"
+            )
+        draw = jax.random.uniform(key, low.shape, low.dtype, low, high)
+        return carry, jnp.where(_fine(low, high), draw, jnp.nan)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
         return carry
+
+
+def _fine(low: Any, high: Any) -> Any:
+    """Where a range is one to draw from."""
+    with np.errstate(all="ignore"):
+        return (low <= high) & (high - low < np.inf)

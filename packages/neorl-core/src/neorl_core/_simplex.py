@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._products import product
-from neorl_core._require import floats, require_length, require_rank
+from neorl_core._require import floats, require_length, require_rank, require_whole
 
 
 def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
@@ -58,7 +58,8 @@ def simplex_quadratic(
         The weights. Where several minimise, one of them. NaN if an entry is not finite.
 
     Raises:
-        ValueError: If the matrix is empty or not square, or ``iterations`` is below one.
+        ValueError: If the matrix is empty or not square, or ``iterations`` is no whole number
+            from one on.
 
     Example:
         >>> import jax.numpy as jnp
@@ -76,10 +77,7 @@ def simplex_quadratic(
             f"matrix must be square, got shape {matrix.shape}; "
             "give the matrix of the quadratic form"
         )
-    if iterations < 1:
-        raise ValueError(
-            f"iterations must be one or more, got {iterations}; give the number of steps"
-        )
+    iterations = require_whole("iterations", iterations, 1, "give the number of steps")
     scale = jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
     scaled = matrix / jnp.where(scale > 0, scale, 1)
     start = jnp.full(n, 1 / n, matrix.dtype)

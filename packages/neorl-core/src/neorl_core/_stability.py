@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._linear_checks import require_matrix, require_square, require_stable
 from neorl_core._products import product, symmetric
+from neorl_core._require import require_positive
 
 _SQUARINGS = 40
 
@@ -101,6 +102,8 @@ def controllability_matrix(
         >>> shift = jnp.array([[0.0, 1.0], [0.0, 0.0]])
         >>> controllability_matrix(shift, jnp.array([[0.0], [1.0]])).tolist()
         [[0.0, 1.0], [1.0, 0.0]]
+
+    Source: Kalman, On the general theory of control systems, 1960.
     """
     a = require_square("a", a)
     b = require_matrix("b", b, (a.shape[0], None), "state, act").astype(a.dtype)
@@ -126,29 +129,34 @@ def controllable(
     Args:
         a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
         b: ``B``; without inputs nothing is controllable.
-        tolerance: Least ratio of the singular values; by default ``state`` times the rounding.
+        tolerance: Least ratio of the singular values, not negative; by default ``state`` times the
+            rounding.
 
     Returns:
-        True or false.
+        True or false; false under ``jit`` where ``tolerance`` is negative.
 
     Raises:
-        ValueError: If shapes disagree.
+        ValueError: If shapes disagree or a known ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
         >>> bool(controllable(jnp.eye(2), jnp.ones((2, 1))))
         False
+
+    Source: Kalman, On the general theory of control systems, 1960.
     """
     a = require_square("a", a)
     n = a.shape[0]
     b = require_matrix("b", b, (n, None), "state, act").astype(a.dtype)
+    least = n * jnp.finfo(a.dtype).eps
+    if tolerance is not None:
+        least = require_positive("tolerance", tolerance, or_zero=True)
     if b.shape[1] == 0:
         return jnp.zeros((), bool)
     blocks = [_scaled(b)]
     for _ in range(n - 1):
         blocks.append(_scaled(product(a, blocks[-1])))
     values = jnp.linalg.svd(jnp.concatenate(blocks, axis=1), compute_uv=False)
-    least = n * jnp.finfo(a.dtype).eps if tolerance is None else tolerance
     return values[n - 1] > least * values[0]
 
 
@@ -163,19 +171,22 @@ def observable(
     Args:
         a: ``A`` of ``x_{k+1} = A x_k``.
         c: ``C`` of ``y_k = C x_k``.
-        tolerance: Least ratio of the singular values; by default ``state`` times the rounding.
+        tolerance: Least ratio of the singular values, not negative; by default ``state`` times the
+            rounding.
 
     Returns:
-        True or false.
+        True or false; false under ``jit`` where ``tolerance`` is negative.
 
     Raises:
-        ValueError: If shapes disagree.
+        ValueError: If shapes disagree or a known ``tolerance`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
         >>> integrator = jnp.array([[1.0, 1.0], [0.0, 1.0]])
         >>> bool(observable(integrator, jnp.array([[1.0, 0.0]])))
         True
+
+    Source: Kalman, On the general theory of control systems, 1960.
     """
     a = require_square("a", a)
     c = require_matrix("c", c, (None, a.shape[0]), "measurement, state")

@@ -15,8 +15,7 @@ from neorl_core._diagonal_gaussian import (
     diagonal_gaussian_sample,
     gaussian_parameters,
 )
-from neorl_core._require import floats, known, require_probability
-from neorl_core._time_series import like
+from neorl_core._require import floats, known, like, require_probability, require_same_shape
 
 LOG_TWO = math.log(2)
 
@@ -74,8 +73,10 @@ def tanh_gaussian_latent_log_density(
     Raises:
         ValueError: If the shapes disagree.
     """
+    latent, mean = floats(latent), floats(mean)
+    require_same_shape("latent", latent, "mean", mean)
     gaussian = diagonal_gaussian_log_density(latent, mean, log_std)
-    return gaussian - jnp.sum(_log_slope(floats(latent)), axis=-1)
+    return gaussian - jnp.sum(_log_slope(latent), axis=-1)
 
 
 def tanh_gaussian_log_density(
@@ -101,8 +102,8 @@ def tanh_gaussian_log_density(
         The log-density, without the last axis, finite with finite gradients.
 
     Raises:
-        ValueError: If the shapes disagree, a concrete ``margin`` is outside (0, 1), or a concrete
-            action is outside [-1, 1].
+        ValueError: If the shapes disagree, ``margin`` is not a scalar, a concrete one is outside
+            (0, 1), or a concrete action is outside [-1, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -111,7 +112,8 @@ def tanh_gaussian_log_density(
         -0.9189
     """
     margin = require_probability("margin", margin)
-    action = floats(action)
+    action, mean = floats(action), floats(mean)
+    require_same_shape("action", action, "mean", mean)
     limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
     latent = jnp.arctanh(jnp.clip(action, -limit, limit))
     latent = jnp.where(_require_squashed(action), latent, jnp.nan)

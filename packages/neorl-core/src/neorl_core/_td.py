@@ -1,9 +1,9 @@
 """One-step temporal-difference targets."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-from neorl_core._require import require_probability, require_same_shape
+from neorl_core._require import floats, require_probability, require_same_shape
 
 
 def td_target(
@@ -35,12 +35,15 @@ def td_target(
         >>> ended = jnp.array([False, True])
         >>> td_target(jnp.ones(2), jnp.full(2, 10.0), ended, discount=0.5).tolist()
         [6.0, 1.0]
+
+    Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 6.2.
     """
     require_same_shape("reward", reward, "next_value", next_value)
     require_same_shape("reward", reward, "terminated", terminated)
     discount = require_probability("discount", discount, closed=True)
+    next_value = floats(next_value)
     follows = jnp.where(terminated, jnp.zeros_like(next_value), next_value)
-    return reward + (discount * follows).astype(follows.dtype)
+    return floats(reward) + (discount * follows).astype(follows.dtype)
 
 
 def clipped_double_td_target(
@@ -69,10 +72,16 @@ def clipped_double_td_target(
     Source: Fujimoto, van Hoof and Meger, Addressing function approximation error in actor-critic
     methods, arXiv 1802.09477.
     """
-    if jnp.ndim(next_values) != jnp.ndim(reward) + 1 or next_values.shape[0] == 0:
+    require_members("next_values", next_values, "reward", reward)
+    return td_target(reward, jnp.min(floats(next_values), axis=0), terminated, discount=discount)
+
+
+def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike) -> None:
+    """Refuses values that are not one or more members' along a first axis, each like ``of_one``."""
+    shape, each = jnp.shape(values), jnp.shape(of_one)
+    if shape[1:] != each or shape[:1] in ((), (0,)):
         raise ValueError(
-            "next_values needs a first axis of at least one ensemble member before the axes of "
-            f"reward, got shape {jnp.shape(next_values)} for reward of {jnp.shape(reward)}; "
-            "for one critic add the axis with values[None]"
+            f"{name} needs a first axis of at least one ensemble member before the axes of "
+            f"{other}, got shape {shape} for {other} of {each}; "
+            f"for one critic add the axis with {name}[None]"
         )
-    return td_target(reward, jnp.min(next_values, axis=0), terminated, discount=discount)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._masked_mean import masked_mean
-from neorl_core._require import require_positive, require_same_shape
+from neorl_core._require import floats, require_positive, require_same_shape
 
 
 def td3_bc_policy_loss(
@@ -48,6 +48,7 @@ def td3_bc_policy_loss(
             f"{jnp.shape(q)} and {jnp.shape(action)}; give the values of one critic as (batch,)"
         )
     alpha = require_positive("alpha", alpha, or_zero=True)
+    q, action, logged_action = floats(q), floats(action), floats(logged_action)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)

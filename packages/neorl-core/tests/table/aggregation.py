@@ -371,6 +371,7 @@ ROWS = [
         ],
         refuses=[
             Refusal("no array", ((),), {"limit": 1.0}),
+            Refusal("of floats", (jnp.ones(2, int),), {"limit": 1.0}),
             Refusal("limit", (jnp.ones(2),), {"limit": 0.0}),
         ],
         rtol=1e-4,
@@ -422,6 +423,7 @@ ROWS = [
         refuses=[
             Refusal("square", (jnp.ones((3, 2)),)),
             Refusal("sum to one", (jnp.full((2, 2), 0.6),)),
+            Refusal("float32 or float64", (jnp.eye(2, dtype=jnp.bfloat16),)),
         ],
         differentiable=False,
         atol=1e-5,

@@ -154,6 +154,15 @@ def range_row(function, oracle, least):
             Refusal("[0.0, 1.0]", (jnp.asarray([0.5, 2.0]),), RANGE),
             Refusal("[0.0, 1.0]", (jnp.asarray([0.5, jnp.nan]),), RANGE),
             Refusal("(0, 1)", (jnp.ones(2),), {"level": 1.0, **RANGE}),
+            *(
+                Refusal(
+                    f"{end} must be one number, got shape (2, 1); "
+                    "index it, or use jax.vmap for several",
+                    (jnp.ones(2),),
+                    {**RANGE, end: jnp.full((2, 1), RANGE[end])},
+                )
+                for end in RANGE
+            ),
         ],
         rtol=1e-4,
         dtypes=FLOATS,
@@ -234,6 +243,10 @@ ROWS = [
             Refusal("negative", (jnp.ones(2), jnp.asarray([1.0, -1.0]), 1.0)),
             Refusal("negative", (jnp.ones(2), jnp.ones(2), -1.0)),
             Refusal("alpha", (jnp.ones(2), jnp.ones(2), 1.0), {"alpha": 1.0}),
+            Refusal(
+                "weight must be one number, got shape (1,); index it, or use jax.vmap for several",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(1)),
+            ),
         ],
         differentiable=False,
         exempt={"finite": "infinite where too little weight was seen"},

@@ -229,11 +229,27 @@ ROWS = [
                 (*BATCH[:3], jnp.ones((3, 1)), *BATCH[4:]),
                 PRICED,
             ),
-            Refusal(
-                "reward and truncated must have one shape", (*BATCH[:5], jnp.zeros(2, bool)), PRICED
-            ),
             Refusal("last axis of channels", (*BATCH[:2], *[jnp.ones(3)] * 2, *BATCH[4:]), PRICED),
             Refusal("ensemble member", (BATCH[0], jnp.ones(3), *BATCH[2:]), PRICED),
+            *(
+                Refusal(
+                    "next_values needs a first axis of at least one ensemble member before the "
+                    f"axes of reward, got shape {shape} for reward of (3,); for one critic add the "
+                    "axis with next_values[None]",
+                    (BATCH[0], jnp.ones(shape), *BATCH[2:]),
+                    PRICED,
+                )
+                for shape in ((2, 1), (2, 4), (0, 3))
+            ),
+            *(
+                Refusal(
+                    f"reward and {('terminated', 'truncated')[place - 4]} must have one shape, got "
+                    "(3,) and (2,); index or reshape one of them, nothing is broadcast here",
+                    (*BATCH[:place], jnp.zeros(2, bool), *BATCH[place + 1 :]),
+                    PRICED,
+                )
+                for place in (4, 5)
+            ),
             Refusal(
                 "weight must be finite and not negative", BATCH, {"discount": 0.5, "weight": -1.0}
             ),
@@ -252,7 +268,7 @@ ROWS = [
         ],
         refuses=[
             *shape_refusals(
-                "reward",
+                "cost",
                 "one ensemble member before the axes of cost",
                 jnp.ones((2, 3)),
                 jnp.ones(3),

@@ -31,6 +31,17 @@ NOT_A_FORMULA = {"oracle": "a draw; its distribution is tested in test_distribut
 LOOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
+def wide(name, mean, shape):
+    """The refusal of a parameter that does not broadcast against a mean of two channels."""
+    return (
+        f"{name} must broadcast against the shape (2,) of {mean}, got shape {shape}; "
+        "give one number, or one for each element"
+    )
+
+
+SCALAR = " needs a last axis of channels, got a scalar; for one channel give it shape (1,)"
+
+
 def log_density_by_scipy(x, mean, log_std):
     return np.sum(stats.norm.logpdf(x, mean, np.exp(log_std)))
 
@@ -123,7 +134,11 @@ ROWS = [
         ],
         refuses=[
             Refusal("x and mean must have one shape", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
-            Refusal("broadcast", (jnp.ones(2), jnp.ones(2), jnp.ones((3, 2)))),
+            *(
+                Refusal(wide("log_std", "mean", shape), (jnp.ones(2), jnp.ones(2), jnp.ones(shape)))
+                for shape in ((3, 2), (3,))
+            ),
+            Refusal(f"mean{SCALAR}", (jnp.ones(()), jnp.ones(()), jnp.ones(2))),
         ],
         **LOOSE,
     ),
@@ -135,7 +150,13 @@ ROWS = [
         laws=[sample_is_affine],
         edges=[Edge((ZERO, np.full(CHANNELS, -80.0), RAW_KEY)), Edge((NOTHING, NOTHING, RAW_KEY))],
         refuses=[
-            Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0))),
+            *(
+                Refusal(
+                    wide("log_std", "mean", shape),
+                    (jnp.ones(2), jnp.ones(shape), jax.random.key(0)),
+                )
+                for shape in ((3, 2), (3,))
+            ),
         ],
     ),
     Row(
@@ -144,6 +165,7 @@ ROWS = [
         oracle=entropy_by_scipy,
         laws=[entropy_of_wider_is_larger],
         edges=[Edge((np.full(CHANNELS, -50.0),)), Edge((NOTHING,))],
+        refuses=[Refusal(f"log_std{SCALAR}", (jnp.ones(()),))],
     ),
     Row(
         diagonal_gaussian_kl,
@@ -157,10 +179,21 @@ ROWS = [
         ],
         refuses=[
             Refusal(
-                "the means must have one shape",
+                "mean and other_mean must have one shape, got (2,) and (3,); "
+                "index or reshape one of them, nothing is broadcast here",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(3), jnp.ones(3)),
             ),
-            Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jnp.ones(2), jnp.ones(2))),
+            *(
+                Refusal(
+                    wide("log_std", "mean", shape),
+                    (jnp.ones(2), jnp.ones(shape), jnp.ones(2), jnp.ones(2)),
+                )
+                for shape in ((3, 2), (3,))
+            ),
+            Refusal(
+                wide("other_log_std", "other_mean", (3,)),
+                (jnp.ones(2), jnp.ones(2), jnp.ones(2), jnp.ones(3)),
+            ),
         ],
         **LOOSE,
     ),

@@ -313,6 +313,31 @@ CALM = tuple(np.zeros(2) for _ in range(5))
 LOWS, HIGHS = rows(ACT, elements=reals(-9, -1)), rows(ACT, elements=reals(1, 9))
 ONE = jnp.ones(1)
 SECOND = {"dt": 1.0}
+SAME = "; index or reshape one of them, nothing is broadcast here"
+
+
+def each(name, count, things, shape):
+    """The refusal of a field that has not one number for each of some things."""
+    return (
+        f"{name} must have one number for each of the {count} {things}, "
+        f"got shape {shape}; give it the shape ({count},)"
+    )
+
+
+def pid_misfits():
+    """Tunings, readings and actions, of which one does not fit the two loops."""
+    good = [jnp.ones(2)] * 5
+    rest = jnp.ones((STEPS, OBS)), jnp.ones((STEPS, 2)), jnp.zeros(STEPS, bool)
+    for place, name in enumerate(("kp", "ki", "kd", "tau", "setpoint")):
+        wrong = jnp.ones(() if name == "tau" else 3)
+        tuning = (*good[:place], wrong, *good[place + 1 :])
+        yield Refusal(each(name, 2, "loops in measured", wrong.shape), (tuning, *rest))
+    yield Refusal(
+        "measured must be indices from 0 to 1, got (2, 0); number the 2 observations from 0",
+        (tuple(good), rest[0][:, :2], *rest[1:]),
+    )
+
+
 POSITIVE = reals(0.0625, 50)
 
 ROWS = [
@@ -386,6 +411,11 @@ ROWS = [
                 (jnp.ones(1), jnp.ones(1), jnp.ones(1)),
                 {"dt": 0.0},
             ),
+            Refusal(
+                "dt must be one number, got shape (2, 1); index it, or use jax.vmap for several",
+                (jnp.ones(2), jnp.ones(2), jnp.ones(2)),
+                {"dt": jnp.ones((2, 1))},
+            ),
         ],
     ),
     Row(
@@ -395,6 +425,32 @@ ROWS = [
         oracle=scaled_by_hand,
         laws=[ends_of_the_range],
         edges=[Edge((np.zeros(3), np.ones(3), np.zeros((0, 3))))],
+        refuses=[
+            Refusal(
+                f"offset and scale must have one shape, got (3,) and (1,){SAME}",
+                (jnp.ones(3), jnp.ones(1), jnp.ones(3)),
+            ),
+            Refusal(
+                "offset must have the axes (channel), got shape (); for a batch of them use "
+                "jax.vmap",
+                (jnp.ones(()), jnp.ones(()), jnp.ones(3)),
+            ),
+            *(
+                Refusal(
+                    "physical must have the 3 channels of the map along its last axis, "
+                    f"got shape {shape}; check the order of its axes",
+                    (jnp.ones(3), jnp.ones(3), jnp.ones(shape)),
+                )
+                for shape in ((3, 1), (4,), ())
+            ),
+            *(
+                Refusal(
+                    f"scale must be finite and positive, got [{text}]; check sign and unit",
+                    (jnp.ones(1), jnp.asarray([scale]), jnp.ones(1)),
+                )
+                for scale, text in ((0.0, "0."), (-2.0, "-2."), (jnp.nan, "nan"))
+            ),
+        ],
         rtol=1e-4,
         atol=1e-4,
     ),
@@ -435,9 +491,26 @@ ROWS = [
         edges=[Edge((np.ones((2, 3)), np.zeros(3), np.full(2, 50.0), np.zeros(3)))],
         refuses=[
             Refusal(
-                "one observation of shape (3,)",
+                each("obs", 3, "columns of gain", "(4, 3)"),
                 (jnp.ones((2, 3)), jnp.ones(3), jnp.ones(2), jnp.ones((4, 3))),
-            )
+            ),
+            Refusal(
+                each("setpoint", 3, "columns of gain", "(1,)"),
+                (jnp.ones((2, 3)), jnp.ones(1), jnp.ones(2), jnp.ones(3)),
+            ),
+            Refusal(
+                each("bias", 2, "rows of gain", "(3,)"),
+                (jnp.ones((2, 3)), jnp.ones(3), jnp.ones(3), jnp.ones(3)),
+            ),
+            Refusal(
+                each("low", 1, "actions", "(2,)"),
+                (jnp.ones((1, 3)), jnp.ones(3), jnp.ones(1), jnp.ones(3)),
+            ),
+            Refusal(
+                "gain must have the axes (act, obs), got shape (3,); for a batch of them use "
+                "jax.vmap",
+                (jnp.ones(3), jnp.ones(3), jnp.ones(2), jnp.ones(3)),
+            ),
         ],
         atol=1e-5,
     ),
@@ -452,7 +525,23 @@ ROWS = [
         exempt={"dtype": "the limits of the sample are float32"},
         edges=[Edge((np.zeros(2), np.ones((2, 3)), np.zeros(3)))],
         refuses=[
-            Refusal("one observation of shape (3,)", (jnp.ones(2), jnp.ones((2, 3)), jnp.ones(4)))
+            Refusal(
+                each("obs", 3, "columns of position", "(4,)"),
+                (jnp.ones(2), jnp.ones((2, 3)), jnp.ones(4)),
+            ),
+            Refusal(
+                each("level", 2, "rows of position", "(1,)"),
+                (jnp.ones(1), jnp.ones((2, 3)), jnp.ones(3)),
+            ),
+            Refusal(
+                each("low", 1, "actions", "(2,)"),
+                (jnp.ones(1), jnp.ones((1, 3)), jnp.ones(3)),
+            ),
+            Refusal(
+                "position must have the axes (act, obs), got shape (3,); for a batch of them use "
+                "jax.vmap",
+                (jnp.ones(1), jnp.ones(3), jnp.ones(3)),
+            ),
         ],
     ),
     Row(
@@ -465,6 +554,12 @@ ROWS = [
             Edge((np.zeros(ACT), np.zeros(OBS), RAW_KEY)),
             Edge((np.full(ACT, 1e30), np.full(OBS, -1e30), RAW_KEY)),
             Edge((np.zeros(0), np.zeros(0), RAW_KEY)),
+        ],
+        refuses=[
+            Refusal(
+                "action must have the axes (act), got shape (); for a batch of them use jax.vmap",
+                (jnp.ones(()), jnp.ones(3), jax.random.key(0)),
+            )
         ],
     ),
     Row(
@@ -479,6 +574,20 @@ ROWS = [
             Edge((np.full(ACT, 1e30), np.zeros(OBS), RAW_KEY)),  # The width is below one rounding.
             Edge((np.zeros(0), np.zeros(0), RAW_KEY)),
         ],
+        refuses=[
+            Refusal(
+                "low must have the axes (act), got shape (2, 1); for a batch of them use jax.vmap",
+                (jnp.ones((2, 1)), jnp.ones(3), jax.random.key(0)),
+            ),
+            *(
+                Refusal(
+                    "low must not be above high, nor infinitely far below, got "
+                    f"[{end}] and [{end}]; give the range of every action",
+                    (jnp.asarray([end]), jnp.ones(3), jax.random.key(0)),
+                )
+                for end in (jnp.inf, jnp.nan)
+            ),
+        ],
     ),
     Row(
         pid_run,
@@ -491,6 +600,7 @@ ROWS = [
             Edge((CALM, np.zeros((STEPS, OBS)), np.zeros((STEPS, 2)), np.zeros(STEPS, bool))),
             Edge((CALM, np.full((STEPS, OBS), 1e6), np.zeros((STEPS, 2)), np.ones(STEPS, bool))),
         ],
+        refuses=list(pid_misfits()),
         rtol=1e-4,
         atol=1e-5,
     ),

@@ -186,6 +186,49 @@ WEIGHTS = rows(EDGES, elements=reals(0.0625, 4))
 ONE = PaddedGraph(jnp.ones((2, 1)), *jnp.zeros((2, 3), int), jnp.ones(2, bool), jnp.ones(3, bool))
 NONE = np.zeros(0, np.int32)
 
+
+def made_by_hand():
+    """Graphs whose fields do not fit together, each with what is said of it."""
+    axes = "; for a batch of them use jax.vmap"
+    yield (
+        f"nodes must have the axes (node, feature), got shape (2,){axes}",
+        ONE._replace(nodes=jnp.ones(2)),
+    )
+    yield (
+        f"edge_mask must have the axes (edge), got shape (3, 1){axes}",
+        ONE._replace(edge_mask=jnp.ones((3, 1), bool)),
+    )
+    for name, count, things in (
+        ("node_mask", 2, "nodes"),
+        ("senders", 3, "edges in edge_mask"),
+        ("receivers", 3, "edges in edge_mask"),
+    ):
+        kind = bool if name == "node_mask" else int
+        yield (
+            (
+                f"{name} must have one number for each of the {count} {things}, "
+                f"got shape (4,); give it the shape ({count},)"
+            ),
+            ONE._replace(**{name: jnp.zeros(4, kind)}),
+        )
+    for name in ("senders", "receivers"):
+        yield (
+            (f"{name} must be integers, got float32; cast with astype(jnp.int32) what is whole"),
+            ONE._replace(**{name: jnp.zeros(3)}),
+        )
+    for name, size in (("node_mask", 2), ("edge_mask", 3)):
+        yield (
+            (f"{name} must be boolean, got float32; cast it with astype(bool)"),
+            ONE._replace(**{name: jnp.ones(size)}),
+        )
+    yield (
+        "senders of a graph must be an array, got list; use pad_graph",
+        ONE._replace(senders=[0, 0, 0]),
+    )
+
+
+MISFITS = list(made_by_hand())
+
 ROWS = [
     Row(
         in_degrees,
@@ -193,6 +236,7 @@ ROWS = [
         oracle=degrees_by_counting,
         laws=[every_real_edge_counts_once],
         edges=[Edge((EMPTY,))],
+        refuses=[Refusal(words, (graph,)) for words, graph in MISFITS],
     ),
     Row(
         graph_convolution,
@@ -203,7 +247,16 @@ ROWS = [
         edges=[Edge((EMPTY, np.ones(EDGES)), {"self_loops": False})],
         refuses=[
             Refusal("each of the 3 edges", (ONE, jnp.ones(2))),
-            Refusal("each of the 3 edges", (ONE, jnp.ones(()))),
+            Refusal(
+                "weights must have the axes (edge), got shape (); for a batch of them use jax.vmap",
+                (ONE, jnp.ones(())),
+            ),
+            Refusal(
+                "weights must have the axes (edge), got shape (3, 1); for a batch of them use "
+                "jax.vmap",
+                (ONE, jnp.ones((3, 1))),
+            ),
+            *(Refusal(words, (graph,)) for words, graph in MISFITS),
             Refusal("weights must be finite and not negative", (ONE, -jnp.ones(3))),
         ],
     ),
@@ -217,7 +270,10 @@ ROWS = [
             *(Edge((np.zeros((0, 2)), graph)) for graph in (NO_EDGES, NOTHING)),
             Edge((np.zeros((EDGES, 0)), EMPTY)),
         ],
-        refuses=[Refusal("each of the 3 edges", (jnp.ones(2), ONE))],
+        refuses=[
+            Refusal("each of the 3 edges", (jnp.ones(2), ONE)),
+            *(Refusal(words, (jnp.ones(3), graph)) for words, graph in MISFITS),
+        ],
         atol=1e-5,
     ),
     Row(
@@ -241,6 +297,7 @@ ROWS = [
         refuses=[
             Refusal("each of the 3 edges", (jnp.ones(2), ONE)),
             Refusal("sum, mean, max", (jnp.ones(3), ONE), {"reduction": "min"}),
+            *(Refusal(words, (jnp.ones(3), graph)) for words, graph in MISFITS),
         ],
     ),
     Row(
@@ -250,7 +307,10 @@ ROWS = [
         oracle=nodes_at_once,
         laws=[pooling_nodes_ignores_the_numbering],
         edges=[Edge((EMPTY,), {"reduction": word}) for word in ("sum", "mean", "max")],
-        refuses=[Refusal("sum, mean, max", (ONE,), {"reduction": "min"})],
+        refuses=[
+            Refusal("sum, mean, max", (ONE,), {"reduction": "min"}),
+            *(Refusal(words, (graph,)) for words, graph in MISFITS),
+        ],
     ),
     Row(
         convolved_after_padding,

@@ -101,6 +101,15 @@ ZEROS, FAR = np.zeros(7), np.full(7, 1e4)
 ALL, NONE = np.ones(7, bool), np.zeros(7, bool)
 WARM = {"temperature": 1.0, "ceiling": 7.0}
 
+
+def wide(name, other, shape):
+    """The refusal of an end that does not broadcast against an array of shape (2,)."""
+    return (
+        f"{name} must broadcast against the shape (2,) of {other}, got shape {shape}; "
+        "give one number, or one for each element"
+    )
+
+
 ROWS = [
     Row(
         gumbel_loss,
@@ -150,6 +159,11 @@ ROWS = [
         refuses=[
             Refusal("low must be below high", (jnp.ones(2),), {"low": 1.0, "high": 1.0}),
             Refusal("low must be below high", (jnp.ones(2),), {"low": 1.0, "high": 0.0}),
+            *(
+                Refusal(wide(name, "x", shape), (jnp.ones(2),), {**BOUNDS, name: jnp.ones(shape)})
+                for name in ("low", "high")
+                for shape in ((3,), (2, 1))
+            ),
         ],
     ),
     Row(
@@ -173,6 +187,11 @@ ROWS = [
                 "low must be below high",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(2)),
                 {"low": 1.0, "high": 0.0},
+            ),
+            *(
+                Refusal(wide(name, "target", shape), (jnp.ones(2),) * 3, {name: jnp.ones(shape)})
+                for name in ("low", "high")
+                for shape in ((3,), (2, 1))
             ),
         ],
         # exp(-v) multiplies the rounding of v, as large as 10.

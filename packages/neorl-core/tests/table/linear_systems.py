@@ -392,7 +392,15 @@ ROWS = [
         oracle=controllable_by_rank,
         laws=[feedback_changes_nothing],
         edges=[Edge((TWO, np.ones((2, 0))), TOLERANCE)],
-        refuses=[Refusal("square", (jnp.ones((2, 3)), TWO)), Refusal("b must have", (TWO, ONE))],
+        refuses=[
+            Refusal("square", (jnp.ones((2, 3)), TWO)),
+            Refusal("b must have", (TWO, ONE)),
+            Refusal(
+                "tolerance must be finite and not negative, got -1.0; check sign and unit",
+                (TWO, jnp.ones((2, 0))),
+                {"tolerance": -1.0},
+            ),
+        ],
         differentiable=False,
         dtypes=FLOATS,
     ),
@@ -402,7 +410,15 @@ ROWS = [
         options=TOLERANCE,
         oracle=observable_by_rank,
         laws=[is_the_dual_of_controllable],
-        refuses=[Refusal("square", (jnp.ones((2, 3)), TWO)), Refusal("c must have", (TWO, ONE))],
+        refuses=[
+            Refusal("square", (jnp.ones((2, 3)), TWO)),
+            Refusal("c must have", (TWO, ONE)),
+            Refusal(
+                "tolerance must be finite and not negative, got -1.0; check sign and unit",
+                (TWO, TWO),
+                {"tolerance": -1.0},
+            ),
+        ],
         differentiable=False,
         dtypes=FLOATS,
     ),
@@ -414,8 +430,17 @@ ROWS = [
         laws=[follows_the_units],
         refuses=[
             *log_refusals(delay=0),
-            Refusal("each of the 2 inputs", SHORT, {"delay": (1, 2, 3)}),
-            Refusal("from 0 on", SHORT, {"delay": -1}),
+            Refusal(
+                "delay must be one for all or one for each of the 2 inputs, got (1, 2, 3); "
+                "give a tuple of one whole number an input",
+                SHORT,
+                {"delay": (1, 2, 3)},
+            ),
+            Refusal(
+                "delay must be 0 or more, got -1; give the steps of dead time",
+                SHORT,
+                {"delay": (0, -1)},
+            ),
         ],
         differentiable=False,
         rtol=1e-3,

@@ -107,6 +107,11 @@ ROWS = [
                 (jnp.ones(3), jnp.ones(1)),
                 {"rate": 0.5},
             ),
+            Refusal(
+                "target must be of floats, got a leaf of int32; leave counters and keys out",
+                (jnp.arange(3), jnp.ones(3)),
+                {"rate": 0.5},
+            ),
             Refusal("rate must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"rate": 1.5}),
         ],
     ),

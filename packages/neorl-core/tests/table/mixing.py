@@ -143,7 +143,13 @@ ROWS = [
         oracle=by_neighbours,
         laws=[it_does_not_matter_who_is_first],
         edges=[Edge(edge.args, {"count": count}) for edge in EDGES for count in (1, CLIENTS)],
-        refuses=[Refusal("one or more", (np.zeros((1, 1)),), {"count": 0})],
+        refuses=[
+            Refusal(
+                "clients must be 1 or more, got 0; leave mixing out where there is none",
+                (np.zeros((1, 1)),),
+                {"count": 0},
+            )
+        ],
         atol=1e-5,
     ),
     Row(
@@ -154,7 +160,13 @@ ROWS = [
         oracle=by_the_centre,
         laws=[the_centre_hears_all],
         edges=[Edge(edge.args, {"count": count}) for edge in EDGES for count in (1, CLIENTS)],
-        refuses=[Refusal("one or more", (np.zeros((1, 1)),), {"count": 0})],
+        refuses=[
+            Refusal(
+                "clients must be 1 or more, got 0; leave mixing out where there is none",
+                (np.zeros((1, 1)),),
+                {"count": 0},
+            )
+        ],
         atol=1e-5,
     ),
     Row(

@@ -119,6 +119,10 @@ ROWS = [
         edges=[Edge((np.zeros((0, 2)), np.zeros(0, bool), np.full(2, 1e3), np.asarray(True)))],
         refuses=[
             Refusal("shape (2,)", (jnp.ones((3, 2)), jnp.ones(3, bool), jnp.ones(3), True)),
+            Refusal(
+                "mask must be one number, got shape (2,); index it, or use jax.vmap for several",
+                (jnp.ones((3, 2)), jnp.ones(3, bool), jnp.ones(2), jnp.ones(2, bool)),
+            ),
         ],
         dtypes=FLOATS,
         atol=1e-5,
@@ -174,7 +178,18 @@ ROWS = [
         oracle=by_hand,
         laws=[references_score_zero_and_hundred],
         edges=[Edge((np.zeros(0),), {"low": 0.0, "high": 1.0})],
-        refuses=[Refusal("must differ", (1.0,), {"low": 2.0, "high": 2.0})],
+        refuses=[
+            Refusal("must differ", (1.0,), {"low": 2.0, "high": 2.0}),
+            *(
+                Refusal(
+                    f"{end} must be one number, got shape (2, 1); "
+                    "index it, or use jax.vmap for several",
+                    (jnp.ones(2),),
+                    {"low": 0.0, "high": 2.0, end: jnp.ones((2, 1))},
+                )
+                for end in ("low", "high")
+            ),
+        ],
         atol=1e-5,
     ),
 ]

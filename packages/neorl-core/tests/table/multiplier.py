@@ -94,6 +94,11 @@ DEFAULTS = {"smoothing": 0.95, "integral_ceiling": 10.0, "ceiling": 100.0}
 STATE = pid_multiplier_init(jnp.zeros(()), delay=1)
 ONE_STEP = (STATE, jnp.ones(()), jnp.ones(()))
 
+
+def one_number(name):
+    return f"{name} must be one number, got shape (2,); index it, or use jax.vmap for several"
+
+
 ROWS = [
     Row(
         multipliers,
@@ -129,6 +134,31 @@ ROWS = [
             ),
             Refusal("ceiling must be finite and positive", ONE_STEP, {**NO_GAIN, "ceiling": -1.0}),
             Refusal("smoothing must be in [0, 1]", ONE_STEP, {**NO_GAIN, "smoothing": 2.0}),
+            *(
+                Refusal(one_number(name), ONE_STEP, {**NO_GAIN, name: jnp.ones(2)})
+                for name in ("kp", "ki", "kd", "smoothing", "integral_ceiling", "ceiling")
+            ),
+            *(
+                Refusal(one_number(name), args, NO_GAIN)
+                for name, args in (
+                    ("cost", (STATE, jnp.ones(2), jnp.ones(()))),
+                    ("limit", (STATE, jnp.ones(()), jnp.ones(2))),
+                    ("state.error", (STATE._replace(error=jnp.ones(2)), *ONE_STEP[1:])),
+                    ("state.integral", (STATE._replace(integral=jnp.ones(2)), *ONE_STEP[1:])),
+                )
+            ),
+            Refusal(
+                "state.cost must have the axes (history), got shape (2, 2); for a batch of them "
+                "use jax.vmap",
+                (STATE._replace(cost=jnp.ones((2, 2))), *ONE_STEP[1:]),
+                NO_GAIN,
+            ),
+            Refusal(
+                "state.cost needs a first axis of length 2 or more, got shape (1,); "
+                "check how it was sliced",
+                (STATE._replace(cost=jnp.ones(1)), *ONE_STEP[1:]),
+                NO_GAIN,
+            ),
         ],
     ),
     Row(
@@ -140,12 +170,12 @@ ROWS = [
         edges=[Edge((np.zeros(()),), {"delay": 1})],
         refuses=[
             Refusal(
-                "delay must be a whole number of steps, at least 1, got 0",
+                "delay must be 1 or more, got 0; 1 compares with the step before",
                 (jnp.ones(()),),
                 {"delay": 0},
             ),
             Refusal("delay must be", (jnp.ones(()),), {"delay": 1.0}),
-            Refusal("scalar", (jnp.ones(2),), {"delay": 1}),
+            Refusal(one_number("cost"), (jnp.ones(2),), {"delay": 1}),
         ],
     ),
 ]

@@ -381,6 +381,7 @@ def satisfies_the_optimality_conditions(matrix):
 WEIGHTS = st.tuples(rows(7, elements=reals(0.0625, 8)), rows(7))
 KEY = jax.random.key(0)
 PAIR = jnp.ones(2)
+RATIO = "density_ratio must be finite and not negative, got [-1.]; check sign and unit"
 
 ROWS = [
     single_row(tis_return, tis_by_products, [on_its_own_log_it_is_the_mean_return(tis_return)]),
@@ -472,6 +473,7 @@ ROWS = [
             Refusal("length 1", (jnp.ones(0), jnp.ones(0)), {"discount": 0.5}),
             Refusal("[0, 1)", (jnp.ones(2), jnp.ones(2)), {"discount": 1.0}),
             Refusal("discount must be in [0, 1]", (jnp.ones(2), jnp.ones(2)), {"discount": -1.0}),
+            Refusal(RATIO, (-jnp.ones(1), jnp.ones(1)), {"discount": 0.5}),
         ],
         rtol=1e-4,
         atol=1e-5,
@@ -499,6 +501,17 @@ ROWS = [
             ),
             Refusal(
                 "[0, 1)", (jnp.ones(1), *[jnp.ones(2)] * 4, jnp.zeros(2, bool)), {"discount": 1.0}
+            ),
+            Refusal(
+                "initial_value must have the axes (start), got shape (2, 1); for a batch of them "
+                "use jax.vmap",
+                (jnp.ones((2, 1)), *[jnp.ones(2)] * 4, jnp.zeros(2, bool)),
+                {"discount": 0.5},
+            ),
+            Refusal(
+                RATIO,
+                (jnp.ones(1), -jnp.ones(1), *[jnp.ones(1)] * 3, jnp.zeros(1, bool)),
+                {"discount": 0.5},
             ),
         ],
         rtol=1e-4,
@@ -530,7 +543,11 @@ ROWS = [
             Refusal("matrix must have the axes (item, item)", (jnp.ones(2),)),
             Refusal("matrix needs a first axis of length 1", (jnp.ones((0, 0)),)),
             Refusal("square", (jnp.ones((2, 3)),)),
-            Refusal("iterations must be one or more", (jnp.eye(2),), {"iterations": 0}),
+            Refusal(
+                "iterations must be 1 or more, got 0; give the number of steps",
+                (jnp.eye(2),),
+                {"iterations": 0},
+            ),
         ],
         differentiable=False,
         rtol=1e-3,

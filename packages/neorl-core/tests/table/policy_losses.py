@@ -144,7 +144,20 @@ ROWS = [
             Edge((np.zeros(()), ZEROS), {"target_entropy": 0.0}),
             Edge((np.zeros(()), np.zeros(0)), {"target_entropy": -3.0}),
         ],
-        refuses=[Refusal("scalar", (jnp.ones(2), jnp.ones(2)), {"target_entropy": 1.0})],
+        refuses=[
+            Refusal(
+                "log_temperature must be one number, got shape (2,); "
+                "index it, or use jax.vmap for several",
+                (jnp.ones(2), jnp.ones(2)),
+                {"target_entropy": 1.0},
+            ),
+            Refusal(
+                "target_entropy must be one number, got shape (2, 1); "
+                "index it, or use jax.vmap for several",
+                (jnp.ones(()), jnp.ones(2)),
+                {"target_entropy": jnp.ones((2, 1))},
+            ),
+        ],
     ),
     Row(
         edac_diversity,

@@ -44,6 +44,11 @@ ROWS = [
             Refusal("[0, 1]", (1.5, 1.0, 1.0)),
             Refusal("positive", (0.5, 0.0, 1.0)),
             Refusal("positive", (0.5, 1.0, -1.0)),
+            Refusal(
+                "probability, a, b must broadcast against each other, got shapes (2,), (3,), (); "
+                "give numbers, or arrays of one shape",
+                (np.full(2, 0.5), np.ones(3), 1.0),
+            ),
         ],
         differentiable=False,
         atol=2e-5,
@@ -60,7 +65,15 @@ ROWS = [
             Edge((0.975, 1e7)),
             Edge((0.0, 1e7)),
         ],
-        refuses=[Refusal("[0, 1]", (-0.1, 1.0)), Refusal("positive", (0.5, 0.0))],
+        refuses=[
+            Refusal("[0, 1]", (-0.1, 1.0)),
+            Refusal("positive", (0.5, 0.0)),
+            Refusal(
+                "probability, degrees must broadcast against each other, got shapes (2,), (3,); "
+                "give numbers, or arrays of one shape",
+                (np.full(2, 0.5), np.ones(3)),
+            ),
+        ],
         differentiable=False,
         exempt={"finite": "infinite at 0 and 1"},
         rtol=2e-4,

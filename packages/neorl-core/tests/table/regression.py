@@ -144,6 +144,15 @@ ROWS = [
             Refusal("target and prediction must have one shape", PAIR, {"level": 0.5}),
             Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 1.0}),
             Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 0.0}),
+            *(
+                Refusal(
+                    f"level must broadcast against the shape (7,) of target, got shape {shape}; "
+                    "give one number, or one for each element",
+                    (ZEROS, ZEROS),
+                    {"level": jnp.full(shape, 0.5)},
+                )
+                for shape in ((3,), (7, 1))
+            ),
         ],
     ),
     Row(

@@ -345,7 +345,7 @@ ROWS = [
             *refusals("reward", "next_value", "terminated", n=2),
             *(
                 Refusal(
-                    "n must be a whole number",
+                    "n must be",
                     (jnp.ones(2), jnp.ones(2), jnp.zeros(2, bool)),
                     {"discount": 0.5, "n": n},
                 )

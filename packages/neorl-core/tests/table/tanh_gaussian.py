@@ -123,6 +123,11 @@ def mirrored_divergence(mean, log_std, other_mean, other_log_std):
 
 
 RAW_KEY = np.zeros(2, np.uint32)
+SAME = "; index or reshape one of them, nothing is broadcast here"
+WIDE = (
+    "log_std must broadcast against the shape (2,) of mean, got shape (3,); "
+    "give one number, or one for each element"
+)
 
 ROWS = [
     Row(
@@ -131,7 +136,11 @@ ROWS = [
         oracle=latent_by_scipy,
         laws=[agrees_with_the_density_of_the_action],
         refuses=[
-            Refusal("x and mean must have one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3)))
+            Refusal(
+                f"latent and mean must have one shape, got (2,) and (3,){SAME}",
+                (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3)),
+            ),
+            Refusal(WIDE, (jnp.zeros(2), jnp.zeros(2), jnp.zeros(3))),
         ],
         edges=[
             Edge((ZERO, ZERO, ZERO)),
@@ -154,7 +163,17 @@ ROWS = [
         ],
         refuses=[
             Refusal("margin must be in (0, 1)", (jnp.zeros(2),) * 3, {"margin": 0.0}),
-            Refusal("x and mean must have one shape", (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3))),
+            Refusal(
+                "margin must be one number, got shape (2, 1); "
+                "index it, or use jax.vmap for several",
+                (jnp.zeros(2),) * 3,
+                {"margin": jnp.full((2, 1), 0.5)},
+            ),
+            Refusal(
+                f"action and mean must have one shape, got (2,) and (3,){SAME}",
+                (jnp.zeros(2), jnp.zeros(3), jnp.zeros(3)),
+            ),
+            Refusal(WIDE, (jnp.zeros(2), jnp.zeros(2), jnp.zeros(3))),
         ],
         rtol=1e-4,
         atol=1e-4,
@@ -171,7 +190,7 @@ ROWS = [
             Edge((-FAR, np.full(CHANNELS, -20.0), RAW_KEY)),
             Edge((NOTHING, NOTHING, RAW_KEY)),
         ],
-        refuses=[Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2)), jax.random.key(0)))],
+        refuses=[Refusal(WIDE, (jnp.ones(2), jnp.ones(3), jax.random.key(0)))],
         **LOOSE,
     ),
     Row(
@@ -179,7 +198,7 @@ ROWS = [
         sample=st.tuples(VALUE, LOG_STD),
         oracle=entropy_by_quadrature,
         laws=[mirrored_and_bounded],
-        refuses=[Refusal("broadcast", (jnp.ones(2), jnp.ones((3, 2))))],
+        refuses=[Refusal(WIDE, (jnp.ones(2), jnp.ones(3)))],
         edges=[
             Edge((ZERO, ZERO)),
             Edge((ZERO, np.full(CHANNELS, -10.0))),
@@ -194,7 +213,13 @@ ROWS = [
         sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
         oracle=kl_of_the_latents,
         laws=[mirrored_divergence],
-        refuses=[Refusal("means must have one shape", (*[jnp.ones(2)] * 2, *[jnp.ones(3)] * 2))],
+        refuses=[
+            Refusal(
+                f"mean and other_mean must have one shape, got (2,) and (3,){SAME}",
+                (*[jnp.ones(2)] * 2, *[jnp.ones(3)] * 2),
+            ),
+            Refusal(WIDE, (jnp.ones(2), jnp.ones(3), jnp.ones(2), jnp.ones(2))),
+        ],
         edges=[Edge((ZERO, ZERO, ZERO, ZERO))],
         **LOOSE,
     ),

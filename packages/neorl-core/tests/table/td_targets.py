@@ -93,6 +93,13 @@ ROWS = [
         refuses=[
             Refusal("first axis", (jnp.ones(3), jnp.ones(3), ENDED), {"discount": 0.5}),
             Refusal("first axis", (jnp.ones(3), jnp.ones((0, 3)), ENDED), {"discount": 0.5}),
+            Refusal(
+                "next_values needs a first axis of at least one ensemble member before the axes of "
+                "reward, got shape (2, 1) for reward of (3,); for one critic add the axis with "
+                "next_values[None]",
+                (jnp.ones(3), jnp.ones((2, 1)), ENDED),
+                {"discount": 0.5},
+            ),
         ],
     ),
 ]

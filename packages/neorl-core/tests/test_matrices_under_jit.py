@@ -1,0 +1,88 @@
+"""Matrices that are not what they must be, known only while the program runs: NaN.
+
+Where they are known before tracing they are refused.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neorl_core as core
+
+EYE = jnp.eye(2)
+MISJUDGED = {
+    "negative": jnp.diag(jnp.asarray([1.0, -0.2])),
+    "unsymmetric": jnp.asarray([[1.0, 0.5], [0.0, 1.0]]),
+    "NaN": jnp.full((2, 2), jnp.nan),
+    "infinite": jnp.inf * EYE,
+}
+SINGULAR = {"singular": jnp.ones((2, 2)), "zero": 0 * EYE}
+# Function, which of its matrices is judged, and whether that must be strictly definite.
+DEFINITE = {
+    "discrete_riccati, q": (core.discrete_riccati, 2, False),
+    "discrete_riccati, r": (core.discrete_riccati, 3, True),
+    "lq_regulator, q": (core.lq_regulator, 2, False),
+    "lq_regulator, r": (core.lq_regulator, 3, True),
+    "finite_horizon_regulator, q": (core.finite_horizon_regulator, 2, False),
+    "finite_horizon_regulator, r": (core.finite_horizon_regulator, 3, True),
+    "finite_horizon_regulator, terminal": (core.finite_horizon_regulator, 4, False),
+    "kalman_filter, process": (core.kalman_filter, 2, False),
+    "kalman_filter, measurement": (core.kalman_filter, 3, True),
+}
+
+
+def of_matrices(name):
+    """The function of the one matrix that is judged; a stable system, so that any ``q`` will do."""
+    function, place, _ = DEFINITE[name]
+    finite = function is core.finite_horizon_regulator
+    args = [0.5 * EYE, EYE, EYE, EYE] + [EYE] * finite
+    options = {"horizon": 2} if finite else {}
+    return lambda matrix: function(*args[:place], matrix, *args[place + 1 :], **options)
+
+
+@pytest.mark.parametrize("name", DEFINITE)
+def test_a_traced_matrix_that_is_not_definite_gives_nan(name):
+    call, strictly = of_matrices(name), DEFINITE[name][2]
+    judged = jax.jit(call)
+    for word, matrix in (MISJUDGED | SINGULAR).items():
+        good = word in SINGULAR and not strictly
+        for leaf in jax.tree.leaves(judged(matrix)):
+            assert (np.isfinite(leaf) if good else np.isnan(leaf)).all(), word
+        if not good:
+            with pytest.raises(ValueError, match="must be symmetric and positive"):
+                call(matrix)
+    # Scales far apart are no reason, nor is what rounding leaves of symmetry.
+    uneven = jnp.diag(jnp.asarray([1.0, 1e-8])).at[0, 1].set(1e-12)
+    for leaf, want in zip(*map(jax.tree.leaves, (judged(uneven), call(uneven))), strict=True):
+        np.testing.assert_allclose(leaf, want, rtol=1e-6, atol=1e-9)
+
+
+def test_a_traced_matrix_is_judged_apart_from_the_others_and_from_the_slope():
+    call = of_matrices("discrete_riccati, r")
+    batch = jax.jit(jax.vmap(call))(jnp.stack([EYE, MISJUDGED["negative"]]))
+    assert np.isfinite(batch[0]).all()
+    assert np.isnan(batch[1]).all()
+    slope = jax.jit(jax.grad(lambda matrix: call(matrix)[0, 0]))(EYE)
+    step = 1e-2 * EYE
+    nearby = (call(EYE + step) - call(EYE - step))[0, 0] / 2e-2
+    np.testing.assert_allclose(slope[0, 0], nearby, rtol=1e-3)
+
+
+def test_a_wide_semidefinite_matrix_is_not_taken_for_rounding():
+    wide = jnp.ones((60, 60))
+    call = jax.jit(lambda q: core.discrete_riccati(jnp.eye(60) / 2, jnp.eye(60), q, jnp.eye(60)))
+    assert np.isfinite(call(wide)).all()
+    assert np.isnan(call(wide - jnp.eye(60) / 100)).all()
+
+
+@pytest.mark.parametrize("step", [core.gossip_step, lambda _, mixing: core.mixing_rate(mixing)])
+def test_a_traced_mixing_whose_sums_are_not_one_gives_nan(step):
+    call = jax.jit(lambda mixing: jax.tree.leaves(step(jnp.eye(2), mixing))[0])
+    rows_only = jnp.asarray([[1.0, 0.0], [1.0, 0.0]])
+    for mixing in (rows_only, rows_only.T, jnp.ones((2, 2)), jnp.full((2, 2), jnp.nan)):
+        assert np.isnan(call(mixing)).all()
+    steep = jnp.asarray([[301.0, -300.0], [-300.0, 301.0]])
+    for mixing in (EYE, jnp.full((2, 2), 0.5), steep, steep.at[0, 0].add(1e-3)):
+        assert np.isfinite(call(mixing)).all()
+    assert np.isnan(call(steep.at[0, 0].add(1e-1))).all()

@@ -1,0 +1,289 @@
+"""The checks that every module shares: what passes, what is refused in which words, what is NaN."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core._require import (
+    booleans,
+    floats,
+    known,
+    like,
+    nan_unless,
+    require_broadcast,
+    require_choice,
+    require_each,
+    require_integers,
+    require_length,
+    require_order,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_same_shape,
+    require_scalar,
+    require_series,
+    require_together,
+    require_whole,
+)
+from neorl_core._short_floats import is_short, narrowed, require_wide, widened
+
+UNIT = "check sign and unit"
+SHARE = "give a share, not per cent"
+NUMBER = "index it, or use jax.vmap for several"
+EACH = "give one number, or one for each element"
+FOUR = {"other": "y", "shape": (4, 3)}
+REFUSED = [
+    (require_probability, {}, 1.5, f"x must be in (0, 1), got 1.5; {SHARE}"),
+    (require_probability, {}, 1, f"x must be in (0, 1), got 1; {SHARE}"),
+    (require_probability, {}, 0, f"x must be in (0, 1), got 0; {SHARE}"),
+    (require_probability, {}, np.nan, f"x must be in (0, 1), got nan; {SHARE}"),
+    (require_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {SHARE}"),
+    (require_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {SHARE}"),
+    (require_positive, {}, 0.0, f"x must be finite and positive, got 0.0; {UNIT}"),
+    (require_positive, {}, np.inf, f"x must be finite and positive, got inf; {UNIT}"),
+    (require_positive, {}, np.nan, f"x must be finite and positive, got nan; {UNIT}"),
+    (require_positive, {"or_zero": True}, -1, f"x must be finite and not negative, got -1; {UNIT}"),
+    *(
+        (check, {}, np.full(shape, 0.5), f"x must be one number, got shape {shape}; {NUMBER}")
+        for check in (require_scalar, require_probability, require_positive)
+        for shape in ((1,), (2, 1))
+    ),
+    (
+        require_probability,
+        {"many": True},
+        np.asarray([0.5, 2.0]),
+        f"x must be in (0, 1), got [0.5 2. ]; {SHARE}",
+    ),
+    *(
+        (
+            require_each,
+            {"count": 2, "things": "loops"},
+            np.zeros(shape),
+            "x must have one number for each of the 2 loops, "
+            f"got shape {shape}; give it the shape (2,)",
+        )
+        for shape in ((), (1,), (2, 1))
+    ),
+    *(
+        (
+            require_broadcast,
+            FOUR,
+            np.zeros(shape),
+            f"x must broadcast against the shape (4, 3) of y, got shape {shape}; {EACH}",
+        )
+        for shape in ((4,), (2, 3), (1, 4, 3))
+    ),
+    (
+        require_rank,
+        {"rank": 2, "axes": "time, act"},
+        np.zeros(3),
+        "x must have the axes (time, act), got shape (3,); for a batch of them use jax.vmap",
+    ),
+    (
+        require_length,
+        {"least": 2},
+        np.zeros((1, 4)),
+        "x needs a first axis of length 2 or more, got shape (1, 4); check how it was sliced",
+    ),
+    (
+        require_length,
+        {"least": 0},
+        np.zeros(()),
+        "x needs a first axis of length 0 or more, got shape (); check how it was sliced",
+    ),
+    (
+        require_choice,
+        {"choices": ("mean", "sum")},
+        "Sum",
+        "x must be one of mean, sum, got 'Sum'; spell it as listed",
+    ),
+    (
+        require_integers,
+        {},
+        np.zeros(2, np.float32),
+        "x must be integers, got float32; cast with astype(jnp.int32) what is whole",
+    ),
+    (
+        require_whole,
+        {},
+        2.0,
+        "x must be a whole number that is known before tracing, got 2.0; give an int",
+    ),
+    (require_whole, {"least": 3, "advice": "do this"}, 2, "x must be 3 or more, got 2; do this"),
+    (
+        require_wide,
+        {},
+        jnp.zeros(1, jnp.float16),
+        "x must be float32 or float64, got float16; cast with x.astype(jnp.float32)",
+    ),
+]
+GOOD = [
+    (require_probability, {}, 1e-9),
+    (require_probability, {}, 1 - 1e-9),
+    (require_probability, {"closed": True}, 0),
+    (require_probability, {"closed": True}, 1),
+    (require_positive, {}, 1e-30),
+    (require_positive, {}, 1e30),
+    (require_positive, {"or_zero": True}, 0),
+    (require_positive, {"many": True}, np.ones((2, 1))),
+    (require_probability, {"many": True}, np.full(2, 0.5)),
+]
+PASSED = [
+    (require_scalar, {}, 3),
+    (require_scalar, {}, np.zeros(())),
+    (require_each, {"count": 2, "things": "loops"}, (0, 1)),
+    *((require_broadcast, FOUR, np.zeros(shape)) for shape in ((), (3,), (4, 1), (4, 3))),
+    (require_rank, {"rank": 2, "axes": "time, act"}, np.zeros((0, 3))),
+    (require_length, {"least": 2}, np.zeros(2)),
+    (require_length, {"least": 0}, np.zeros(0)),
+    (require_choice, {"choices": ("mean", "sum")}, "sum"),
+    (require_integers, {}, 3),
+    (require_integers, {}, []),
+    (require_integers, {}, np.zeros(2, np.uint8)),
+]
+
+
+@pytest.mark.parametrize(("check", "options", "value", "message"), REFUSED)
+def test_what_is_refused_is_refused_in_these_words(check, options, value, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        check("x", value, **options)
+
+
+@pytest.mark.parametrize(("check", "options", "value"), GOOD)
+def test_a_good_number_comes_back_as_it_is(check, options, value):
+    assert check("x", value, **options) is value
+
+
+@pytest.mark.parametrize(("check", "options", "value"), PASSED)
+def test_what_is_fine_passes(check, options, value):
+    assert check("x", value, **options) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "options", "numbers", "bad"),
+    [
+        (require_probability, {}, [0, 1e-9, 0.5, 1, 2, np.nan], [1, 0, 0, 1, 1, 1]),
+        (require_probability, {"closed": True}, [-1, 0, 0.5, 1, 2, np.nan], [1, 0, 0, 0, 1, 1]),
+        (require_positive, {}, [-1, 0, 1e-9, 1e30, np.inf, np.nan], [1, 1, 0, 0, 1, 1]),
+        (require_positive, {"or_zero": True}, [-1, 0, 1e30, np.inf, np.nan], [1, 0, 0, 1, 1]),
+    ],
+)
+def test_a_traced_number_outside_its_range_is_nan_and_one_inside_keeps_its_bits(
+    check, options, numbers, bad
+):
+    judge = jax.jit(lambda number: check("x", number, **options))
+    for number, outside in zip(np.asarray(numbers, np.float32), bad, strict=True):
+        np.testing.assert_array_equal(judge(number), np.float32(np.nan) if outside else number)
+
+
+def test_a_traced_integer_outside_its_range_is_nan_too():
+    judge = jax.jit(lambda number: require_positive("x", number))
+    assert judge(3) == 3
+    assert np.isnan(judge(-3))
+    assert judge(3).dtype == jnp.float32
+
+
+def test_only_what_is_traced_is_unknown():
+    seen = []
+    jax.jit(lambda x: seen.append((known(x), known((1.0, [x])), known(np.ones(2)))))(1.0)
+    assert seen == [(False, False, True)]
+    assert known(1.0)
+    assert known(jnp.ones(2))
+    assert known([])
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+def test_floats_stay_and_integers_become_the_default_float(dtype):
+    weak = jnp.asarray(1.0)
+    assert weak.weak_type
+    assert not floats(weak).weak_type
+    assert floats(jnp.ones(2, dtype)).dtype == dtype
+    assert floats([1, 2]).dtype == floats(True).dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert floats(1).dtype == jnp.float64
+
+
+def test_nan_stands_where_a_number_is_not_fine():
+    result = nan_unless(np.asarray([True, False]), np.asarray([1, 2]))
+    np.testing.assert_array_equal(result, np.asarray([1, np.nan], np.float32))
+    short = nan_unless(np.asarray([True, False]), jnp.ones(2, jnp.bfloat16))
+    assert short.dtype == jnp.bfloat16
+
+
+def test_two_shapes_are_named_where_they_differ():
+    require_same_shape("a", np.zeros((2, 3)), "b", np.ones((2, 3)))
+    message = (
+        "a and b must have one shape, got (2,) and (2, 1); "
+        "index or reshape one of them, nothing is broadcast here"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        require_same_shape("a", np.zeros(2), "b", np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_short_floats_are_widened_and_narrowed_again(dtype):
+    assert is_short(dtype)
+    short = jnp.ones(2, dtype)
+    assert widened(short).dtype == jnp.float32
+    tree = {"sum": jnp.ones(2), "count": jnp.ones(2, jnp.int32)}
+    back = narrowed(tree, dtype)
+    assert back["sum"].dtype == dtype
+    assert back["count"].dtype == jnp.int32
+
+
+def test_what_is_not_short_passes_as_it_is():
+    assert not any(map(is_short, (jnp.float32, jnp.float64, jnp.int8)))
+    wide = jnp.ones(2)
+    assert require_wide("x", wide) is wide
+    assert widened(wide).dtype == widened([1, 2]).dtype == jnp.float32
+    tree = {"sum": wide}
+    assert narrowed(tree, jnp.float32) is tree
+    with jax.enable_x64(True):
+        assert widened(jnp.ones(2, jnp.float64)).dtype == jnp.float64
+
+
+def test_shapes_that_do_not_go_together_are_named():
+    require_together(x=1.0, y=np.ones((2, 1)), z=np.ones(3))
+    message = (
+        "x, y must broadcast against each other, got shapes (2,), (3,); "
+        "give numbers, or arrays of one shape"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        require_together(x=np.ones(2), y=np.ones(3))
+
+
+@pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (np.nan, 1.0), (0.0, np.nan)])
+def test_ends_that_cross_are_refused_and_traced_ones_pass(low, high):
+    message = f"low must not be above high, got {low} and {high}; swap the ends that cross"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        require_order(low, high)
+    require_order(1.0, 1.0)
+    require_order(-np.inf, np.inf)
+    jax.jit(lambda a, b: require_order(a, b))(low, high)
+
+
+@pytest.mark.parametrize(
+    ("series", "message"),
+    [
+        ({"a": np.ones((2, 2))}, "a must have the axes (time), got shape (2, 2)"),
+        ({"a": np.ones(2), "b": np.ones(())}, "b must have the axes (time), got shape ()"),
+        ({"a": np.ones(2), "b": np.ones(3)}, "a and b must have one shape, got (2,) and (3,)"),
+        ({"a": np.ones(0), "b": np.ones(0)}, "a needs a first axis of length 1 or more"),
+    ],
+)
+def test_series_have_one_axis_of_one_length(series, message):
+    require_series(a=np.ones(1), b=np.zeros(1, bool))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        require_series(**series)
+
+
+def test_flags_may_be_zeros_and_ones_and_numbers_take_the_dtype_of_the_data():
+    flags = booleans(np.asarray([0.0, 1.0, 2.0]))
+    assert flags.dtype == jnp.bool_
+    assert flags.tolist() == [False, True, True]
+    for dtype in (jnp.bfloat16, jnp.float32):
+        assert like(0.5, jnp.ones(2, dtype)).dtype == dtype
+    assert float(like(0.5, jnp.ones(2))) == 0.5

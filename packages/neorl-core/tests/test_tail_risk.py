@@ -1,0 +1,95 @@
+"""Quantiles and tail means: many samples, short floats, infinite samples, large weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import conditional_value_at_risk, weighted_quantile
+
+RNG = np.random.default_rng(0)
+PROBABILITIES = (0.0, 1e-4, 0.07, 0.5, 0.9, 0.99995, 1.0)
+
+
+@jax.jit
+def quantile(samples, weights, probability):
+    return weighted_quantile(samples, weights, probability=probability)
+
+
+@jax.jit
+def tail(samples, weights, share):
+    return conditional_value_at_risk(samples, weights, share=share)
+
+
+def rank(probability, n):
+    """The index of the quantile of n samples, in whole numbers."""
+    parts = round(probability * 10**6)
+    return max(-(-parts * n // 10**6), 1) - 1
+
+
+@pytest.mark.parametrize("n", [1000, 1_000_000])
+def test_a_quantile_of_many_samples_is_the_one_that_is_counted(n):
+    samples = jnp.arange(n, dtype=jnp.float32)[::-1]
+    equal = jnp.full(n, 0.1)
+    for p in PROBABILITIES:
+        expected = rank(p, n)
+        assert float(weighted_quantile(samples, probability=p)) == expected
+        assert float(quantile(samples, None, p)) == expected
+        assert float(quantile(samples, equal, p)) == expected
+
+
+def test_a_known_probability_is_counted_in_double():
+    samples = jnp.arange(2_000_001.0)
+    for p in PROBABILITIES:
+        assert float(weighted_quantile(samples, probability=p)) == rank(p, 2_000_001)
+    assert float(weighted_quantile(jnp.arange(100.0), probability=jnp.float32(0.07))) == 6
+
+
+def test_a_quantile_of_short_floats_is_counted_too():
+    values = (jnp.arange(1000) / 1000).astype(jnp.bfloat16)
+    for weights in (None, jnp.ones(1000, jnp.bfloat16)):
+        for p in (0.0, 0.1, 0.5, 0.9, 1.0):
+            found = weighted_quantile(values, weights, probability=p)
+            assert found.dtype == jnp.bfloat16
+            assert float(found) == float(values[rank(p, 1000)])
+        found = conditional_value_at_risk(values, weights, share=0.5)
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
+def test_tails_of_many_weighted_samples_equal_those_in_double(spread):
+    n = 100_000
+    samples, weights = RNG.permutation(n), np.exp(spread * RNG.normal(size=n)).astype(np.float32)
+    order = np.argsort(samples)
+    mass = weights[order].astype(np.float64)
+    reached = np.cumsum(mass)
+    given = jnp.asarray(samples, jnp.float32), jnp.asarray(weights)
+    for p in (1e-4, 0.01, 0.5, 0.9, 0.9999):
+        low, high = (np.argmax(reached >= near * reached[-1]) for near in (p - 5e-7, p + 5e-7))
+        assert low <= float(quantile(*given, p)) <= high
+        inside = np.clip(p * reached[-1] - (reached - mass), 0, mass)
+        expected = np.sum(inside * np.arange(n)) / inside.sum()
+        np.testing.assert_allclose(tail(*given, p), expected, rtol=2e-6)
+
+
+def test_what_lies_beyond_the_share_may_be_infinite():
+    samples = jnp.asarray([1.0, jnp.inf, 2.0])
+    assert float(conditional_value_at_risk(samples, share=0.3)) == 1
+    np.testing.assert_allclose(conditional_value_at_risk(samples, share=0.5), 4 / 3, rtol=1e-6)
+    assert float(conditional_value_at_risk(samples, share=1.0)) == np.inf
+    assert float(conditional_value_at_risk(-samples, share=0.3)) == -np.inf
+    slope = jax.grad(lambda x: conditional_value_at_risk(x, share=0.5))(samples)
+    np.testing.assert_allclose(slope, [2 / 3, 0, 1 / 3], rtol=1e-6)
+
+
+def test_large_weights_do_not_overflow_and_infinite_ones_are_flagged():
+    samples, weights = jnp.arange(3.0), jnp.full(3, 3e38)
+    assert float(quantile(samples, weights, 0.5)) == 1
+    np.testing.assert_allclose(tail(samples, weights, 1.0), 1, rtol=1e-6)
+    assert np.isnan(quantile(samples, weights.at[1].set(jnp.inf), 0.5))
+    assert np.isnan(tail(samples, weights.at[1].set(jnp.inf), 0.5))
+    np.testing.assert_allclose(tail(samples, jnp.full(3, 2e-38), 0.5), 1 / 3, rtol=1e-6)
+    # A sample without weight is never the quantile, at either end.
+    ends = jnp.asarray([0.0, 1.0, 0.0])
+    assert [float(quantile(samples, ends, p)) for p in (0.0, 1.0)] == [1, 1]
