@@ -10,12 +10,14 @@ the changed function; those run, with Hypothesis' ``mutation`` profile, in proce
 from mutant to mutant (``tools/mutants/worker.py``). The result, ``tools/mutants/results.json``,
 names every survivor. ``tools/mutants/equivalent.toml`` lists the mutants that no test can kill,
 each with the reason; the score leaves them out. The target is 90 %. It takes about two seconds a
-mutant and core, so it is not part of ``.ci/run``; an interrupted group goes on with ``--resume``.
+mutant and core, so it is not part of ``.ci/run``; an interrupted group goes on with ``--resume``,
+and after a change ``--since-last`` judges only what was not killed before or now reads differently.
 
 Needs ``mutmut==3.8.1`` beside ``neorl-core[testing]``.
 """
 
 import argparse
+import ast
 import json
 import os
 import shutil
@@ -56,7 +58,7 @@ only_mutate = {modules}
 track_dependencies = false
 use_git_change_detection = false
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
-    "-k", "not the_table and not named"]
+    "-p", "forgetful", "-k", "not the_table"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]
@@ -72,13 +74,19 @@ CHECKED = 10
 CODES = {0: "survived", 1: "killed", 3: "killed"}
 
 
-def prepare(group: str) -> Path:
-    """A copy of the package with mutmut's settings for one group."""
-    chosen, folder = groups()[group], WORK / group
+def prepare(group: str, *, since_last: bool = False) -> Path:
+    """A copy of the package with mutmut's settings for one group.
+
+    ``since_last`` takes over the kills of mutants whose function reads as it did in the last run.
+    """
+    chosen, last, folder = groups()[group], WORK / group, WORK / f"{group} in the making"
+    before, found = (texts(last), statuses(last)) if since_last else ({}, {})
+    dead = {before[name] for name, status in found.items() if status == "killed" and name in before}
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CORE / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "tests" / "table").mkdir(parents=True)
-    tests = ["test_table", *chosen.tests]
+    shutil.copytree(CORE / "tests" / "public_api", folder / "tests" / "public_api")
+    tests = ["test_table", "test_refusal_words", *chosen.tests]
     tables = [CORE / "tests" / "table" / f"{name}.py" for name in chosen.table]
     for file in [*(CORE / "tests").glob("*.py"), *tables]:
         shutil.copy(file, folder / file.relative_to(CORE))
@@ -88,7 +96,26 @@ def prepare(group: str) -> Path:
     )
     (folder / "pyproject.toml").write_text(settings)
     mutmut(folder, "run", "none")
-    return folder
+    with (folder / STATUSES).open("w") as record:
+        for name, text in texts(folder).items():
+            if text in dead:
+                record.write(json.dumps([name, "killed"]) + "\n")
+    shutil.rmtree(last, ignore_errors=True)
+    return folder.rename(last)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """Mutant name to module and code of the changed function, without the mutant's number."""
+    found = {}
+    for file in (folder / "mutants" / "src").rglob("*.py"):
+        module = f"neorl_core.{file.stem}"
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name[-1].isdigit():
+                name, mark, _ = node.name.partition("__mutmut_")
+                if mark:
+                    full, node.name = f"{module}.{node.name}", name
+                    found[full] = f"{module}\n{ast.unparse(node)}"
+    return found
 
 
 def variables() -> dict[str, str]:
@@ -99,7 +126,7 @@ def variables() -> dict[str, str]:
         "JAX_COMPILATION_CACHE_DIR": str(WORK / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPATH": "src",
+        "PYTHONPATH": os.pathsep.join(["src", str(RECORDS)]),
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0",
     }
 
@@ -291,6 +318,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--show", action="store_true", help="print the survivors of the groups")
     parser.add_argument("--again", action="store_true", help="judge the last run again")
     parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
+    parser.add_argument(
+        "--since-last", action="store_true", help="keep the kills of unchanged functions"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at once")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.groups) - set(known))
@@ -302,7 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not (options.report or options.show):
         for group in chosen:
             kept = (WORK / group / STATUSES).exists() and (options.again or options.resume)
-            folder = WORK / group if kept else prepare(group)
+            folder = WORK / group if kept else prepare(group, since_last=options.since_last)
             if not options.again:
                 execute(folder, options.workers)
             results[group] = result_of(group, folder)

@@ -1,0 +1,11 @@
+"""Lets JAX forget what it traced before each test; a pytest plugin of ``tools/mutation.py``.
+
+Which tests reach a function is seen when Python runs it, and Python runs it only when JAX traces:
+without this, only the first of all tests that trace a function would be seen to reach it.
+"""
+
+import jax
+
+
+def pytest_runtest_setup() -> None:
+    jax.clear_caches()
