@@ -56,12 +56,12 @@ def run(python: Path, folder: Path, code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_lines_of_the_readme_run_on_the_wheel(outside: tuple[Path, Path]) -> None:
+def test_the_readme_and_a_foreign_training_loop_of_ten_lines_run_on_the_wheel(
+    outside: tuple[Path, Path],
+) -> None:
+    """One test, so that two workers do not make the environment twice."""
     (first, *_) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(first.strip().splitlines()) <= 6
     run(*outside, first)
-
-
-def test_a_foreign_training_loop_of_ten_lines_runs_on_the_wheel(outside: tuple[Path, Path]) -> None:
     assert len(LOOP.strip().splitlines()) == 10
     run(*outside, LOOP + CHECK)
