@@ -19,6 +19,7 @@ import io
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,8 @@ def _described(name: str) -> tuple[str, dict[str, Any]]:
     training, algorithms = {"algorithms": [name]}, {name: {}}
     config = {"data": {}, "penalty": {}, "training": training, "algorithms": algorithms}
     dataset = {"content_hash": ""}
-    record = {"id": "x", "config_hash": "", "program_form": "", "dataset": dataset}
+    # The tracker knows a run by its id: under one that is there already it would copy nothing.
+    record = {"id": uuid.uuid4().hex, "config_hash": "", "program_form": "", "dataset": dataset}
     return dump_toml(config), record
 
 

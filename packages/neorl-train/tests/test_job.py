@@ -1,8 +1,11 @@
 """The main job from a log, or an environment, to a verdict; and every kind of bad log."""
 
+import contextlib
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 import zipfile
 
 import h5py
@@ -14,7 +17,7 @@ from neorl_agents import ALGORITHMS, load_policy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety import constraints_from_dict
-from neorl_train import BadInputError, config_type, read_records
+from neorl_train import BadInputError, InterruptedRunError, config_type, read_records
 from neorl_train._cli import main
 from neorl_train._config import DataConfig
 from neorl_train._experience import collected_log, experience, whole_log
@@ -133,14 +136,14 @@ def test_a_damaged_log_of_an_environment_is_collected_again(here, monkeypatch, m
     assert len(calls) == 2
 
 
-@pytest.fixture(params=["DMSD-high-20000-val.npz", "Simglucose-high-20000-val.npz"])
-def foreign(request):
-    return shared_data("neorl2", request.param)
+@pytest.fixture
+def foreign():
+    return shared_data("neorl2", "DMSD-high-20000-val.npz")
 
 
 @pytest.mark.slow
 def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
-    path = foreign
+    path = foreign  # found from the checkout, so before ``here`` leaves it
     assert main(["run", *QUICK, "--data.source", str(path)]) == 0
     run = here / "runs" / "0001"
     _check_files(run, environment=False)
@@ -237,6 +240,45 @@ def test_a_log_that_cannot_be_split_is_refused(here, capsys, make_log, episodes,
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (here / "runs").exists()
+
+
+def test_a_run_in_use_is_not_resumed_by_another_process(here, capsys, make_log, monkeypatch):
+    def stopped(*_, **__):
+        raise InterruptedRunError(2, "")
+
+    write_dataset(here / "log.h5", make_log())
+    with monkeypatch.context() as patch:
+        patch.setattr("neorl_train._stages._train_all", stopped)
+        assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
+    run = here / "runs" / "0001"
+    with _held(run) as holder:
+        before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        capsys.readouterr()
+        assert main(["resume", "runs/0001", "--quiet"]) == 2
+        assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    said = capsys.readouterr()
+    wait = f"neorl-train: {run} is in use by process {holder}; wait for it or stop it\n"
+    assert (said.out, said.err) == ("", wait)
+
+
+@contextlib.contextmanager
+def _held(run):
+    """While another process, whose number this gives, holds the lock of a run."""
+    program = (
+        "import pathlib, sys, time\n"
+        "from neorl_train import RunDirectory\n"
+        "from neorl_train._run_directory import locked\n"
+        "with locked(RunDirectory(pathlib.Path(sys.argv[1]))):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    words = [sys.executable, "-c", program, str(run)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):

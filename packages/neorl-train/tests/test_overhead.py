@@ -1,26 +1,82 @@
 """The loop with everything on keeps nine tenths of the rate of a bare scan of the same update.
 
-CPU time is compared, not the clock: other work on the machine does not count. The figure that is
-reported comes from ``tools/benchmarks/training_loop.py``, on a quiet machine.
+Everything: records of every block, MLflow on SQLite, checkpoints, and an evaluation of every policy
+on held-out rows and on the reactor. Processor time is compared, so that other work on the machine
+does not count; a loop that waits, for the disk or for a lock, would not show there, so the clock is
+bounded too, widely. A busy neighbour takes a tenth of a processor's speed now and then: the best of
+three turns counts. The figure that is reported comes from ``tools/benchmarks/training_loop.py``,
+on a quiet machine.
 """
 
 import time
+import uuid
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
-from neorl_agents import BC
+from neorl_agents import TD3BC
 from neorl_core import Transition, as_arrays
-from neorl_envs import data_statistics
+from neorl_envs import data_statistics, dataset_from_columns, make
 from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, TrainingData, train
+from neorl_train._config_file import dump_toml
+from neorl_train._mlflow import DATABASE
 from neorl_train._probe import PolicyProbe
-from neorl_train._tracking import NoTracker
+from neorl_train._run_directory import create_run
+from neorl_train._tracking import MlflowTracker
 from neorl_train._watch import RunWatcher
 
-UPDATES, BLOCK = 160_000, 1000
-LEARNER = BC(hidden=(64, 64), batch_size=64)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
+
+ENV = make("ChemicalReactor-v0")
+LEARNER = TD3BC(hidden=(64, 64), batch_size=64)
+SEEDS, UPDATES, BLOCK, STARTS = (0, 1), 28_000, 1000, 4
+SHARE, DELAY, TURNS = 0.9, 1.5, 3
+CONFIG = {"data": {}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}
+RECORD = {"config_hash": "", "program_form": "", "dataset": {"content_hash": ""}}
+
+
+class Spent(NamedTuple):
+    """Seconds of the processor and of the clock, from one moment or between two."""
+
+    processor: float
+    clock: float
+
+    @classmethod
+    def now(cls):
+        return cls(time.process_time(), time.perf_counter())
+
+    def since(self, begun):
+        return Spent(self.processor - begun.processor, self.clock - begun.clock)
+
+
+class Turn(NamedTuple):
+    """A run of the library between two bare scans.
+
+    Attributes:
+        share: Processor time of the scans, their mean, by that of the run.
+        delay: Clock of the run by that of the slower scan.
+    """
+
+    share: float
+    delay: float
+
+
+def _log(rows):
+    """Random rows of the reactor's form."""
+    rng, spec = np.random.default_rng(0), ENV.spec
+    return dataset_from_columns(
+        spec,
+        obs=rng.normal(size=(rows, spec.n_obs)),
+        action=rng.uniform(*np.array([(c.low, c.high) for c in spec.action]).T, (rows, 3)),
+        reward=rng.normal(size=rows),
+        cost=np.zeros((rows, spec.n_cost)),
+        next_obs=rng.normal(size=(rows, spec.n_obs)),
+        terminated=np.zeros(rows, bool),
+        truncated=np.arange(1, rows + 1) % 50 == 0,
+    )
 
 
 def _bare(algorithm, state, rows, key, *, shape):
@@ -36,62 +92,101 @@ def _updated(algorithm, state, batch_and_key):
     return algorithm.update(state, *batch_and_key)
 
 
-def _bare_seconds(data):
+def _bare_run(data):
     wanted = {name: getattr(data.rows, name) for name in LEARNER.fields}
     rows = jax.device_put(Transition(*(wanted.get(name) for name in Transition._fields)))
-    state = LEARNER.init(data.spec, data.statistics, jax.random.key(0))
-    block = jax.jit(partial(_bare, shape=(BLOCK, 1, LEARNER.batch_size)), donate_argnums=1)
-    algorithm = as_arrays(LEARNER)
-    state, _ = jax.block_until_ready(block(algorithm, state, rows, jax.random.key(1)))
-    begun = time.process_time()
+    per_update = LEARNER.batches_per_update
+    shape = (BLOCK // per_update, per_update, LEARNER.batch_size)
+    block = jax.jit(partial(_bare, shape=shape), donate_argnums=1)
+    algorithm, states = as_arrays(LEARNER), []
+    for seed in SEEDS:
+        state = LEARNER.init(data.spec, data.statistics, jax.random.key(seed))
+        states.append(block(algorithm, state, rows, jax.random.key(1))[0])
+    jax.block_until_ready(states)
+    begun = Spent.now()
     for number in range(UPDATES // BLOCK):
-        state, _ = block(algorithm, state, rows, jax.random.key(number))
-    jax.block_until_ready(state)
-    return time.process_time() - begun
+        key = jax.random.key(number)
+        states = [block(algorithm, state, rows, key)[0] for state in states]
+    jax.block_until_ready(states)
+    return Spent.now().since(begun)
 
 
-class _Clock(RunWatcher):
-    begun = 0.0
+class _Watch(RunWatcher):
+    """Notes when the program is compiled."""
+
+    begun = Spent(0, 0)
 
     def running(self):
-        self.begun = time.process_time()
+        self.begun = Spent.now()
 
 
-def _library_seconds(data, held_out, folder):
-    folder.mkdir()
-    records = Records(folder / "metrics.jsonl")
-    saved = Checkpoints(folder / "c", identity={}, interval=UPDATES // 2, keep=2, say=print)
-    watcher = _Clock(
-        "bc",
-        (0,),
-        UPDATES,
+def _library_run(data, held_out, runs, updates=UPDATES):
+    """A training run of every seed, until its last metric is in the database."""
+    config = dump_toml({**CONFIG, "algorithms": {"td3_bc": {}}})
+    run = create_run(runs, config, {**RECORD, "id": uuid.uuid4().hex})
+    records, tracker = Records(run.metrics), MlflowTracker(run)
+    watcher = _Watch(
+        "td3_bc",
+        SEEDS,
+        updates,
         records=records,
         reporter=Reporter(quiet=True),
-        tracker=NoTracker(),
+        tracker=tracker,
         timings=Timings(),
     )
+    folder = run.checkpoints("td3_bc")
     train(
         LEARNER,
         data,
-        (0,),
-        Plan(UPDATES, BLOCK, UPDATES // 2),
+        SEEDS,
+        Plan(updates, BLOCK, updates // 2),
         watcher=watcher,
-        checkpoints=saved,
-        probe=PolicyProbe(held_out, None, key=jax.random.key(2), starts=0),
+        checkpoints=Checkpoints(folder, identity={}, interval=updates // 2, keep=2, say=print),
+        probe=PolicyProbe(held_out, ENV, key=jax.random.key(2), starts=STARTS),
     )
     records.close()
-    return time.process_time() - watcher.begun
+    assert tracker.finish() == ""
+    spent = Spent.now().since(watcher.begun)
+    _check_that_everything_was_on(run, updates)
+    return spent
+
+
+def _check_that_everything_was_on(run, updates):
+    assert len(list(run.checkpoints("td3_bc").iterdir())) == 2
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / DATABASE}")
+    (experiment,) = client.search_experiments(filter_string="name = 'neorl'")
+    mine = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
+    assert len(mine) == len(SEEDS)
+    for one in mine:
+        blocks = client.get_metric_history(one.info.run_id, "critic_loss")
+        assert len(blocks) == updates // BLOCK
+        assert len(client.get_metric_history(one.info.run_id, "plant_return")) == 2
 
 
 @pytest.mark.slow
-def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(make_log, tmp_path):
-    log = make_log(episodes=200, length=50)
+def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(tmp_path):
+    log = _log(10_000)
     data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
-    held_out = make_log(episodes=4)
-    _library_seconds(data, held_out, tmp_path / "warm")
-    bare = [_bare_seconds(data)]
-    library = []
-    for number in range(2):
-        library.append(_library_seconds(data, held_out, tmp_path / str(number)))
-        bare.append(_bare_seconds(data))
-    assert np.median(bare) / np.median(library) >= 0.9, (bare, library)
+    library = partial(_library_run, data, _log(500), tmp_path)
+    library(updates=2 * BLOCK)  # imports, compiles, makes the database
+    before, turns = _bare_run(data), []
+    for _ in range(TURNS):
+        run, after = library(), _bare_run(data)
+        bare = (before.processor + after.processor) / 2
+        slowest = max(before.clock, after.clock)
+        turns.append(Turn(share=bare / run.processor, delay=run.clock / slowest))
+        before = after
+        if _share(turns) >= SHARE and _delay(turns) <= DELAY:
+            break
+    assert _share(turns) >= SHARE, turns
+    assert _delay(turns) <= DELAY, turns
+
+
+def _share(turns):
+    return max(turn.share for turn in turns)
+
+
+def _delay(turns):
+    return min(turn.delay for turn in turns)
