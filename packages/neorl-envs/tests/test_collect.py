@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neorl_core import highs, lows
-from neorl_envs import ChemicalReactor, Dataset, collect_log
+from neorl_envs import ChemicalReactor, Dataset, _collect, collect_log
 from neorl_envs._operators import attend, in_manual, moved_setpoint, start_shift
 
 
@@ -59,6 +59,23 @@ def test_a_longer_log_begins_with_the_shorter_one(env: ChemicalReactor, log: Dat
     assert again.content_hash == log.content_hash
     other = collect_log(env, n_steps=1, key=jax.random.key(4))
     assert other.content_hash != short.content_hash
+
+
+def test_a_log_of_several_blocks_is_one_compiled_program(env: ChemicalReactor) -> None:
+    """The program is called block by block; neither block, length nor key makes another one."""
+    called, collect = [], _collect._collect_block
+
+    def counted(*arguments: Any) -> Any:
+        called.append(arguments)
+        return collect(*arguments)
+
+    collect.clear_cache()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_collect, "_collect_block", counted)
+        collect_log(env, n_steps=25_000, key=jax.random.key(3))
+        collect_log(env, n_steps=1, key=jax.random.key(4))
+    assert len(called) == 3
+    assert collect._cache_size() == 1
 
 
 def test_every_channel_is_excited_and_the_file_says_how(log: Dataset) -> None:
