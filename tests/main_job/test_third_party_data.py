@@ -9,18 +9,24 @@ from neorl_core.testing import shared_data
 
 pytestmark = pytest.mark.slow
 
+# One log through every algorithm; the other shows that episodes of unequal length are read.
 FILES = {
-    "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes"),
-    "Simglucose": ("Simglucose-high-100000-train.npz", "100257 rows of 280 episodes"),
+    "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ()),
+    "Simglucose": (
+        "Simglucose-high-100000-train.npz",
+        "100257 rows of 280 episodes",
+        ("--training.algorithms", "iql"),
+    ),
 }
 OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> None:
-    file, size = FILES[name]
+    file, size, options = FILES[name]
     log = shared_data("neorl2", file)
-    printed = command("neorl-train", "run", f"--data.source={log}", *small, cwd=tmp_path).stdout
+    words = ("run", f"--data.source={log}", *small, *options)
+    printed = command("neorl-train", *words, cwd=tmp_path).stdout
     run = tmp_path / "runs" / "0001"
     verdict = json.loads((run / "verdict.json").read_text())
     assert verdict["verdict"] == "cannot tell"
