@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 from neorl_core import (
     Aggregate,
@@ -198,6 +199,45 @@ def test_the_geometric_median_turns_with_the_coordinates():
 def test_the_geometric_median_rests_on_a_client_that_outweighs_the_others():
     corners = jnp.asarray([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [-4.0, -4.0], [0.0, 0.0]])
     np.testing.assert_allclose(geometric_median(corners).value, [0, 0], atol=1e-6)
+
+
+# The coordinate median, where the iteration starts, is the client at the origin; the others pull
+# with 1.78 of it to the right.
+CROSS = jnp.array([[0, 0], [5.0, 0.5], [5, -0.5], [-0.5, 5], [-0.5, -5]])
+
+
+def test_the_geometric_median_leaves_a_client_that_it_starts_on():
+    clients = np.asarray(CROSS, np.float64)
+    best = scipy.optimize.minimize(
+        lambda point: np.linalg.norm(clients - point, axis=1).sum(),
+        [1.0, 0.0],
+        method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-12},
+    )
+    assert best.x[0] > 0.1
+    np.testing.assert_allclose(geometric_median(CROSS).value, best.x, atol=1e-4)
+
+
+def test_its_first_step_off_a_client_is_as_published():
+    # Vardi and Zhang 2000, equations 2.5 and 2.6: the mean of the others with weights one over
+    # distance, less the share of the clients on the spot in the pull.
+    others = np.asarray(CROSS[1:], np.float64)
+    away = np.linalg.norm(others, axis=1)
+    goal = (others / away[:, None]).sum(axis=0) / (1 / away).sum()
+    pull = np.linalg.norm((others / away[:, None]).sum(axis=0))
+    moved = geometric_median(CROSS, iterations=1).value
+    np.testing.assert_allclose(moved, (1 - 1 / pull) * goal, rtol=1e-5, atol=1e-6)
+
+
+def test_two_clients_on_the_spot_outweigh_that_pull():
+    twice = jnp.concatenate([CROSS, CROSS[:1]])
+    np.testing.assert_array_equal(geometric_median(twice).value, [0, 0])
+
+
+@pytest.mark.parametrize("rule", [coordinate_median, geometric_median])
+def test_the_median_of_one_usable_client_is_that_client(rule):
+    clients = jnp.array([[jnp.nan, 0.0], [3.0, -7.0]])
+    np.testing.assert_array_equal(rule(clients).value, [3, -7])
 
 
 def test_distances_late_in_training_do_not_cancel():
