@@ -153,6 +153,34 @@ def test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate():
     np.testing.assert_allclose(found.blended[0], data.value[:, 0].mean(), rtol=1e-12)
 
 
+def test_magic_sets_a_bias_above_against_one_below():
+    # Three estimates: 5 and 1 without spread, and 2, the mean of a reward of 1 and one of 0 or 2,
+    # with a narrow interval. A quarter of the first and the rest of the second is about 2 without
+    # spread, so the third is not needed.
+    n = 40
+    reward = jnp.stack([jnp.ones(n), np.arange(n) % 2 * 2.0], axis=1)
+    model = jnp.tile(jnp.array([5.0, 0.0]), (n, 1))
+    log = LoggedTrajectories(jnp.zeros((n, 2)), reward, None, q_value=model, value=model)
+    found = magic(log, jax.random.key(3), discount=1.0)
+    np.testing.assert_allclose(found.blended, [5, 1, 2], rtol=1e-5)
+    assert float(found.weights[2]) < 0.01
+    assert 0.15 < float(found.weights[0]) < 0.35
+    assert abs(float(found.estimate) - 2) < 0.3
+
+
+def test_magic_of_single_steps_is_the_model_or_the_weights():
+    column = jnp.array([[1.0], [3.0]])
+    model = jnp.full((2, 1), 7.0)
+    log = LoggedTrajectories(jnp.zeros((2, 1)), column, None, q_value=model, value=model)
+    found = magic(log, jax.random.key(3), discount=1.0, resamples=20)
+    np.testing.assert_allclose(found.blended, [7, 2], rtol=1e-6)
+
+
+def test_a_marginalised_return_is_not_normalised_unless_asked():
+    ratio, reward = 2 * jnp.ones(4), 3 * jnp.ones(4)
+    assert float(marginalised_return(ratio, reward, discount=0.5)) == 12
+
+
 def test_the_closed_and_the_recursive_doubly_robust_estimates_are_one():
     log = jax.tree.map(lambda leaf: np.asarray(leaf[0]), one_log(jax.random.key(4), 80, 1.0))
     rho, powers = np.cumprod(np.exp(log.log_ratio)), DISCOUNT ** np.arange(HORIZON)
