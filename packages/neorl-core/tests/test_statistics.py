@@ -15,8 +15,12 @@ from neorl_core import (
     clopper_pearson_interval,
     empty_moments,
     holm,
+    interquartile_mean,
     merge_moments,
+    optimality_gap,
+    paired_difference_interval,
     paired_t_test,
+    rank_correlation,
     sample_moments,
     sign_flip_test,
     student_quantile,
@@ -84,6 +88,36 @@ def test_samples_that_all_agree_have_an_interval_of_no_width():
     assert bootstrap_interval(jnp.full(5, 3.25), KEY, resamples=50) == (3.25, 3.25, 3.25)
 
 
+def how_many_differ(samples):
+    return jnp.sum(jnp.diff(jnp.sort(samples)) > 0).astype(samples.dtype)
+
+
+def test_a_statistic_that_no_replicate_reaches_has_limits_all_the_same():
+    # A draw with replacement of 30 different numbers repeats some: all replicates are below.
+    samples = np.random.default_rng(4).normal(size=30)
+    interval = bootstrap_interval(samples, KEY, statistic=how_many_differ, resamples=200)
+    replicates = bootstrap_replicates(samples, KEY, statistic=how_many_differ, resamples=200)
+    assert np.max(replicates) < interval.estimate == 29
+    # Every draw without one sample has 28, so nothing accelerates: the limits are quantiles.
+    bias = stats.norm.ppf(1 - 0.5 / 200)
+    ends = stats.norm.cdf(2 * bias + stats.norm.ppf([0.025, 0.975]))
+    np.testing.assert_allclose(interval[1:], np.quantile(replicates, ends), rtol=1e-12)
+
+
+def test_a_statistic_that_every_replicate_passes_has_limits_all_the_same():
+    samples = np.random.default_rng(4).normal(size=30)
+    interval = bootstrap_interval(samples, KEY, statistic=how_many_repeat, resamples=200)
+    replicates = bootstrap_replicates(samples, KEY, statistic=how_many_repeat, resamples=200)
+    assert np.min(replicates) > interval.estimate == -29
+    bias = stats.norm.ppf(0.5 / 200)
+    ends = stats.norm.cdf(2 * bias + stats.norm.ppf([0.025, 0.975]))
+    np.testing.assert_allclose(interval[1:], np.quantile(replicates, ends), rtol=1e-12)
+
+
+def how_many_repeat(samples):
+    return -how_many_differ(samples)
+
+
 def mean_without_the_first(samples):
     return jnp.mean(samples[1:])
 
@@ -136,6 +170,33 @@ def test_drawn_sign_flips_keep_their_level_and_near_the_exact_value():
     assert abs(every - drawn) < 4 * np.sqrt(every * (1 - every) / 2**14)
     certain = sign_flip_test(np.ones(30), np.zeros(30), KEY, resamples=99).p_value
     np.testing.assert_allclose(certain, 0.02)
+
+
+def test_a_drawn_test_of_one_side_counts_what_was_observed_too():
+    falls = sign_flip_test(-np.ones(30), np.zeros(30), KEY, alternative="less", resamples=99)
+    rises = sign_flip_test(np.ones(30), np.zeros(30), KEY, alternative="greater", resamples=99)
+    np.testing.assert_allclose([falls.p_value, rises.p_value], 0.01)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8, 19, 20, 41])
+def test_the_interquartile_mean_is_scipys_trimmed_mean(count):
+    scores = np.random.default_rng(count).normal(size=count)
+    np.testing.assert_allclose(
+        interquartile_mean(scores), stats.trim_mean(scores, 0.25), rtol=1e-12
+    )
+
+
+def test_two_pairs_have_a_rank_correlation():
+    ours = [rank_correlation(np.array([1.0, 2.0]), np.array(y)) for y in ([3.0, 4.0], [4.0, 3.0])]
+    np.testing.assert_allclose(ours, [1, -1], rtol=1e-12)
+
+
+def test_what_is_left_out_is_as_documented():
+    scores = np.array([[0.2, 1.6], [0.6, 0.8]])
+    np.testing.assert_allclose(optimality_gap(scores), 1 - (0.2 + 1 + 0.6 + 0.8) / 4)
+    first, second = np.random.default_rng(5).normal(size=(2, 12))
+    expected = stats.ttest_rel(first, second).confidence_interval(0.95)
+    np.testing.assert_allclose(paired_difference_interval(first, second)[1:], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("test", [paired_t_test, wilcoxon_test, sign_flip_test])
