@@ -43,3 +43,10 @@ def test_it_covers_as_often_as_it_says_where_the_smaller_way_prevails(spreads, l
 
 def test_it_covers_as_often_as_it_says_where_both_ways_are_long():
     assert abs(covered((40, 40), (1.0, 0.1, 0.5), 0.95) - 0.95) <= error(0.95)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e3, 1e6])
+def test_it_turns_with_the_unit_of_the_samples(unit):
+    samples = np.random.default_rng(1).normal(size=(4, 30)).astype(np.float32)
+    there = np.asarray(crossed_interval(unit * samples))
+    np.testing.assert_allclose(there, unit * np.asarray(crossed_interval(samples)), rtol=1e-4)

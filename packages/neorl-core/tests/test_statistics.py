@@ -151,6 +151,15 @@ def test_paired_tests_equal_scipys(alternative):
     np.testing.assert_allclose(ours.p_value, theirs.pvalue, rtol=1e-10)
 
 
+def test_the_same_difference_in_every_pair_is_certain():
+    ones, zeros = np.ones(5), np.zeros(5)
+    assert tuple(paired_t_test(ones, zeros)) == (np.inf, 0)
+    assert paired_t_test(ones, zeros, alternative="greater").p_value == 0
+    assert paired_t_test(ones, zeros, alternative="less").p_value == 1
+    assert paired_t_test(zeros, ones, alternative="less").p_value == 0
+    assert np.isnan(paired_t_test(ones, ones).p_value)
+
+
 def test_a_test_of_nan_is_nan():
     first = jnp.asarray([1.0, jnp.nan, 2.0])
     results = (
