@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--algorithms", nargs="+", default=["td3_bc", "iql"])
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each (5)")
     parser.add_argument("--seeds", type=int, default=4, help="seeds trained side by side (4)")
-    parser.add_argument("--updates", type=int, default=50_000, help="a round and seed (50000)")
+    parser.add_argument("--updates", type=int, default=100_000, help="a round and seed (100000)")
     parser.add_argument("--interval", type=int, default=25_000, help="of checkpoints (25000)")
     parser.add_argument("--out", type=Path, default=RESULTS / "training_loop.json")
     return parser.parse_args()
