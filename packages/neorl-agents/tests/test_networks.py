@@ -37,6 +37,32 @@ class TestMLP:
             network(jnp.asarray(x[0, 0])), in_numpy(network, x[0, 0]), atol=1e-5
         )
 
+    @pytest.mark.parametrize("outputs", [1, 2, 3, 4, 5, 9])
+    @pytest.mark.parametrize("variant", ["eager", "jit", "vmap", "jit of vmap"])
+    def test_batches_have_the_values_and_gradients_of_their_rows(self, outputs, variant):
+        network = init_mlp((3, 8, 5, outputs), KEY)
+        x = jax.random.normal(jax.random.key(1), (7, 3))
+        target = jax.random.normal(jax.random.key(2), (7, outputs))
+
+        def loss_of_the_batch(network, x):
+            return jnp.sum(jnp.square(network(x) - target))
+
+        def loss_of_its_rows(network, x):
+            return jnp.sum(jnp.square(jax.vmap(network)(x) - target))
+
+        np.testing.assert_allclose(network(x), in_numpy(network, np.asarray(x)), atol=1e-5)
+        both = jax.value_and_grad(loss_of_the_batch, argnums=(0, 1))
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (network, x))
+            expected = jax.value_and_grad(loss_of_its_rows, argnums=(0, 1))(*wide)
+        if "vmap" in variant:
+            both, pair = jax.vmap(both), jax.tree.map(lambda a: jnp.stack([a, a]), (network, x))
+        else:
+            pair = (network, x)
+        found = (jax.jit(both) if "jit" in variant else both)(*pair)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a[-1] if "vmap" in variant else a, b, rtol=1e-4, atol=1e-5)
+
     def test_output_activation_comes_last(self):
         plain = init_mlp((3, 8, 2), KEY)
         bounded = init_mlp((3, 8, 2), KEY, output=tanh)
