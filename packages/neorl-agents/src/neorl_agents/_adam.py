@@ -1,5 +1,6 @@
 """One step of Adam, with the learning rate as data."""
 
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -10,24 +11,30 @@ Parameters = TypeVar("Parameters")
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
+SMALL = 1024
+"""Leaves of at most so many numbers are averaged together, as one vector. The biases and last
+layers of small networks are most of their leaves and hardly any of their numbers; on a CPU a kernel
+for each costs more to start than to run."""
+
 
 class Moments(NamedTuple):
     """What Adam remembers.
 
     Attributes:
         step: Number of steps taken.
-        mean: Moving average of the gradient, a PyTree like the parameters.
+        mean: Moving average of the gradient: all small leaves as one vector, if there are any, then
+            every large leaf in its own shape, both in the order of the parameters.
         square: Moving average of its square, likewise.
     """
 
     step: Int[Array, ""]
-    mean: Any
-    square: Any
+    mean: tuple[Float[Array, "..."], ...]
+    square: tuple[Float[Array, "..."], ...]
 
 
 def init_adam(parameters: Any) -> Moments:
     """Zero moments for ``parameters``, and no step taken."""
-    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    zeros = jax.tree.map(jnp.zeros_like, _packed(parameters))
     return Moments(jnp.zeros((), jnp.int32), zeros, zeros)
 
 
@@ -68,9 +75,36 @@ def adam(
     def squared(v: Array, g: Array) -> Array:
         return BETA_2 * v + (1 - BETA_2) * jnp.square(g)
 
-    def moved(p: Array, m: Array, v: Array) -> Array:
-        return (p - rate * m / (jnp.sqrt(v) + floor)).astype(p.dtype)
+    def way(m: Array, v: Array) -> Array:
+        return rate * m / (jnp.sqrt(v) + floor)
 
-    mean = jax.tree.map(averaged, moments.mean, gradient)
-    square = jax.tree.map(squared, moments.square, gradient)
-    return jax.tree.map(moved, parameters, mean, square), Moments(step, mean, square)
+    def moved(p: Array, w: Array) -> Array:
+        return (p - w).astype(p.dtype)
+
+    gradients = _packed(gradient)
+    mean = jax.tree.map(averaged, moments.mean, gradients)
+    square = jax.tree.map(squared, moments.square, gradients)
+    ways = _unpacked(jax.tree.map(way, mean, square), parameters)
+    return jax.tree.map(moved, parameters, ways), Moments(step, mean, square)
+
+
+def _packed(tree: Any) -> tuple[Array, ...]:
+    leaves = jax.tree.leaves(tree)
+    small = [leaf.ravel() for leaf in leaves if leaf.size <= SMALL]
+    large = [leaf for leaf in leaves if leaf.size > SMALL]
+    return (jnp.concatenate(small), *large) if small else tuple(large)
+
+
+def _unpacked(packed: tuple[Array, ...], like: Parameters) -> Parameters:
+    leaves, treedef = jax.tree.flatten(like)
+    sizes = [leaf.size for leaf in leaves if leaf.size <= SMALL]
+    vector, large = (packed[0], packed[1:]) if sizes else (None, packed)
+    starts, rest = iter(accumulate(sizes, initial=0)), iter(large)
+    found = []
+    for leaf in leaves:
+        if vector is not None and leaf.size <= SMALL:
+            start = next(starts)
+            found.append(vector[start : start + leaf.size].reshape(leaf.shape))
+        else:
+            found.append(next(rest))
+    return treedef.unflatten(found)
