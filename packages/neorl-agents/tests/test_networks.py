@@ -48,7 +48,7 @@ class TestMLP:
             return jnp.sum(jnp.square(network(x) - target))
 
         def loss_of_its_rows(network, x):
-            return jnp.sum(jnp.square(jax.vmap(network)(x) - target))
+            return jnp.sum(jnp.square(jax.vmap(network)(x) - target.astype(x.dtype)))
 
         np.testing.assert_allclose(network(x), in_numpy(network, np.asarray(x)), atol=1e-5)
         both = jax.value_and_grad(loss_of_the_batch, argnums=(0, 1))
