@@ -1,10 +1,12 @@
 """One step of Adam, with the learning rate as data."""
 
-from itertools import accumulate
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 Parameters = TypeVar("Parameters")
@@ -22,19 +24,19 @@ class Moments(NamedTuple):
 
     Attributes:
         step: Number of steps taken.
-        mean: Moving average of the gradient: all small leaves as one vector, if there are any, then
-            every large leaf in its own shape, both in the order of the parameters.
+        mean: Moving average of the gradient: all small leaves as one vector, and a PyTree like the
+            parameters with ``None`` in their places.
         square: Moving average of its square, likewise.
     """
 
     step: Int[Array, ""]
-    mean: tuple[Float[Array, "..."], ...]
-    square: tuple[Float[Array, "..."], ...]
+    mean: tuple[Float[Array, " small"], Any]
+    square: tuple[Float[Array, " small"], Any]
 
 
 def init_adam(parameters: Any) -> Moments:
     """Zero moments for ``parameters``, and no step taken."""
-    zeros = jax.tree.map(jnp.zeros_like, _packed(parameters))
+    zeros = jax.tree.map(jnp.zeros_like, _packed(parameters)[0])
     return Moments(jnp.zeros((), jnp.int32), zeros, zeros)
 
 
@@ -81,30 +83,22 @@ def adam(
     def moved(p: Array, w: Array) -> Array:
         return (p - w).astype(p.dtype)
 
-    gradients = _packed(gradient)
+    gradients, unpacked = _packed(gradient)
     mean = jax.tree.map(averaged, moments.mean, gradients)
     square = jax.tree.map(squared, moments.square, gradients)
-    ways = _unpacked(jax.tree.map(way, mean, square), parameters)
+    ways = unpacked(*jax.tree.map(way, mean, square))
     return jax.tree.map(moved, parameters, ways), Moments(step, mean, square)
 
 
-def _packed(tree: Any) -> tuple[Array, ...]:
-    leaves = jax.tree.leaves(tree)
-    small = [leaf.ravel() for leaf in leaves if leaf.size <= SMALL]
-    large = [leaf for leaf in leaves if leaf.size > SMALL]
-    return (jnp.concatenate(small), *large) if small else tuple(large)
+def _packed(tree: Parameters) -> tuple[tuple[Array, Any], Callable[[Array, Any], Parameters]]:
+    small, large = eqx.partition(tree, _is_small)
+    vector, unravel = ravel_pytree(small)
+
+    def unpacked(vector: Array, large: Any) -> Parameters:
+        return eqx.combine(unravel(vector), large)
+
+    return (vector, large), unpacked
 
 
-def _unpacked(packed: tuple[Array, ...], like: Parameters) -> Parameters:
-    leaves, treedef = jax.tree.flatten(like)
-    sizes = [leaf.size for leaf in leaves if leaf.size <= SMALL]
-    vector, large = (packed[0], packed[1:]) if sizes else (None, packed)
-    starts, rest = iter(accumulate(sizes, initial=0)), iter(large)
-    found = []
-    for leaf in leaves:
-        if vector is not None and leaf.size <= SMALL:
-            start = next(starts)
-            found.append(vector[start : start + leaf.size].reshape(leaf.shape))
-        else:
-            found.append(next(rest))
-    return treedef.unflatten(found)
+def _is_small(leaf: Array) -> bool:
+    return leaf.size <= SMALL

@@ -72,11 +72,11 @@ def _batch_affine(x: Array, weight: Array, bias: Array) -> Array:
     """``x @ weight + bias`` in a form that a CPU computes fast, forwards and backwards.
 
     The mathematics is that of the plain expression; only the order of sums differs. For small
-    matrices, left to itself, XLA (a) folds the transposition of the weights' gradient into a
-    product that is slow with a transposed left operand: here the narrower factor is transposed in
-    memory first; (b) sums the bias' gradient in a kernel three times slower than a product with
-    ones; (c) takes twelve times its share of arithmetic for a product with few columns, a
-    policy's last layer: here those go column by column. Reverse mode only.
+    matrices XLA's own choice on a CPU is slow in three places: (a) it folds the transposition of
+    the weights' gradient into a product; here the narrower factor is transposed in memory first;
+    (b) it sums the bias' gradient in a reduction; here that is a product with ones; (c) it is
+    slow at a product with few columns, a policy's last layer; here those go column by
+    column. Reverse mode only.
     """
     return _product(x, weight) + bias[None, :]
 
