@@ -10,7 +10,8 @@ import pytest
 from neorl_agents import load_policy
 from neorl_deploy import load_bundle, read_log
 from neorl_envs import read_dataset
-from neorl_safety import constraints_from_dict, guard
+from neorl_safety.constraints import constraints_from_dict
+from neorl_safety.guards import guard
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from neorl_core import (
 )
 from neorl_core.testing import climate
 from neorl_deploy import export_run, load_bundle
-from neorl_safety import action_constraints, constraints_to_dict
+from neorl_safety.constraints import action_constraints, constraints_to_dict
 
 
 def pytest_configure() -> None:

@@ -11,7 +11,8 @@ import pytest
 from neorl_agents import load_policy
 from neorl_deploy import ExportOptions, NotDeployable, export_run, read_bundle
 from neorl_deploy._run import evaluation_summary
-from neorl_safety import action_constraints, guard
+from neorl_safety.constraints import action_constraints
+from neorl_safety.guards import guard
 
 
 def test_the_bundle_says_what_it_is(exported, finished_run, spec):

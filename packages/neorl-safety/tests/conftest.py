@@ -5,7 +5,8 @@ import pytest
 
 from neorl_core import PID, Channel, Spec
 from neorl_core.testing import climate
-from neorl_safety import ActionConstraints, Context
+from neorl_safety.constraints import ActionConstraints
+from neorl_safety.filters import Context
 
 
 def pytest_configure() -> None:

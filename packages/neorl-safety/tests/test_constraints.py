@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, Spec
-from neorl_safety import (
+from neorl_safety.constraints import (
     ActionConstraints,
     action_constraints,
     constraints_from_dict,

@@ -17,7 +17,8 @@ from neorl_core.testing import (
     reals,
     rows,
 )
-from neorl_safety import ActionConstraints, Context, action_constraints, filter_action
+from neorl_safety.constraints import ActionConstraints, action_constraints
+from neorl_safety.filters import Context, filter_action
 
 SIZES = reals(0.0, 50.0)
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_safety import Context, Flag, Limit, action_constraints, filter_action
+from neorl_safety.constraints import action_constraints
+from neorl_safety.filters import Context, Flag, Limit, filter_action
 
 TINY, LARGEST = np.finfo(np.float32).tiny, np.finfo(np.float32).max
 

@@ -8,7 +8,9 @@ import pytest
 
 from neorl_core import PID, ConstantPolicy, Policy, UniformPolicy
 from neorl_core.testing import no_recompile
-from neorl_safety import Flag, GuardedPolicy, action_constraints, flag_names, guard
+from neorl_safety.constraints import action_constraints
+from neorl_safety.filters import Flag, flag_names
+from neorl_safety.guards import GuardedPolicy, guard
 
 RATES = (0.25, 0.05)
 LOW, HIGH = np.array([0.0, 280.0]), np.array([100.0, 320.0])

@@ -7,7 +7,7 @@ import pkgutil
 import numpy as np
 
 import neorl_safety
-from neorl_safety import Flag, Limit, empty_report, flag_names
+from neorl_safety.filters import Flag, Limit, empty_report, flag_names
 
 
 def test_all_names_exist_in_sorted_order():

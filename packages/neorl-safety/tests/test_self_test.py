@@ -3,7 +3,8 @@
 import jax
 import pytest
 
-from neorl_safety import action_constraints, fast_math_self_test, filter_action
+from neorl_safety.constraints import action_constraints
+from neorl_safety.filters import fast_math_self_test, filter_action
 
 
 def test_an_honest_program_passes(spec):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from neorl_core.testing import flags, oracle
-from neorl_safety import violation_statistics
+from neorl_safety.monitoring import violation_statistics
 
 BATCH = (4, 6)
 

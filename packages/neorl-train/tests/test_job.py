@@ -16,7 +16,7 @@ import pytest
 from neorl_agents import ALGORITHMS, load_policy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
-from neorl_safety import constraints_from_dict
+from neorl_safety.constraints import constraints_from_dict
 from neorl_train import BadInputError, InterruptedRunError, config_type, read_records
 from neorl_train._cli import main
 from neorl_train._config import DataConfig

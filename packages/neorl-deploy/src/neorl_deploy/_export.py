@@ -36,7 +36,7 @@ from neorl_deploy._strict_json import dump_canonical, dump_compact
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
-    from neorl_safety import GuardedPolicy
+    from neorl_safety.guards import GuardedPolicy
 
 VERSIONED = ("neorl-core", "neorl-safety", "neorl-agents", "neorl-deploy", "jax", "jaxlib", "numpy")
 PARITY_SECONDS = 300
@@ -120,7 +120,8 @@ def _guarded(run: Run) -> tuple[PolicyArtefact, PolicyArtefact, GuardedPolicy]:
     """The candidate and the fallback behind the run's constraints; everything must fit."""
     try:
         from neorl_agents import ArtefactError, load_policy, policy_actions
-        from neorl_safety import constraints_from_dict, guard
+        from neorl_safety.constraints import constraints_from_dict
+        from neorl_safety.guards import guard
     except ImportError as error:
         raise missing_extra("an export", "export", error) from error
     try:
@@ -186,7 +187,7 @@ def _manifest(
     run: Run, candidate: PolicyArtefact, fallback: PolicyArtefact, exported: Exported
 ) -> dict[str, Any]:
     from neorl_core import spec_to_dict
-    from neorl_safety import Flag, Limit
+    from neorl_safety.filters import Flag, Limit
 
     def artefact(found: PolicyArtefact, path: Path) -> dict[str, Any]:
         return {

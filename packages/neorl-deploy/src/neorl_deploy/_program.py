@@ -13,7 +13,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy._manifest import ArrayEntry
 
 if TYPE_CHECKING:
-    from neorl_safety import GuardedPolicy
+    from neorl_safety.guards import GuardedPolicy
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 OUTPUTS = ("action", "flags", "limits", "intervention")

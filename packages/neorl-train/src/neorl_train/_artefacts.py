@@ -10,7 +10,7 @@ import numpy as np
 from neorl_agents import save_policy
 from neorl_core import ConstantPolicy, Policy, Spec, highs, lows
 from neorl_envs import Dataset
-from neorl_safety import ActionConstraints, action_constraints, constraints_to_dict
+from neorl_safety.constraints import ActionConstraints, action_constraints, constraints_to_dict
 from neorl_train._experience import probe_observations
 from neorl_train._files import write_json
 from neorl_train._run_directory import RunDirectory

@@ -11,7 +11,8 @@ from jaxtyping import Int, PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset, behaviour_policies
-from neorl_safety import ActionConstraints, guard
+from neorl_safety.constraints import ActionConstraints
+from neorl_safety.guards import guard
 from neorl_train._evaluate_episodes import Episodes, episodes_of, joined, recorded_episodes
 from neorl_train._evaluate_kinds import as_one_kind
 from neorl_train._evaluate_results import (

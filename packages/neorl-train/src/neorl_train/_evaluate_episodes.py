@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from neorl_core import Spec
 from neorl_envs import Dataset
-from neorl_safety import Flag
+from neorl_safety.filters import Flag
 from neorl_train._evaluate_rollout import Rollout
 
 ACTED = int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_core import Policy, as_arrays
-from neorl_safety import SafetyReport, empty_report
+from neorl_safety.filters import SafetyReport, empty_report
 
 
 class OneOfCarry(NamedTuple):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from neorl_core import Environment, Policy
-from neorl_safety import SafetyReport, empty_report
+from neorl_safety.filters import SafetyReport, empty_report
 
 Tree = TypeVar("Tree")
 
@@ -29,7 +29,7 @@ class Rollout(NamedTuple):
         success: It ended as the plant wants it to, shape ``(time,)``: by the clock, where the
             environment's ``info`` has no field ``success``.
         mask: The transition belongs to the episode, shape ``(time,)``.
-        flags: Decisions of the guard, bits of ``neorl_safety.Flag``, shape ``(time,)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
         intervention: Change the guard made to each channel, shape ``(time, act)``.
     """
 

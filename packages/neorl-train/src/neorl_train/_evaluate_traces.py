@@ -29,7 +29,7 @@ class Trace:
         applied: What the plant received, shape ``(time, act)``.
         reward: Shape ``(time,)``.
         cost: Shape ``(time, cost)``.
-        flags: Decisions of the guard, bits of ``neorl_safety.Flag``, shape ``(time,)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
     """
 
     label: str

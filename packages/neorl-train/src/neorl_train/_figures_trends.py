@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Spec
-from neorl_safety import Flag
+from neorl_safety.filters import Flag
 from neorl_train._evaluate_results import Band
 from neorl_train._evaluate_traces import Trace
 from neorl_train._figures import (

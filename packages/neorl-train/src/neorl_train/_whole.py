@@ -3,7 +3,7 @@
 import json
 
 from neorl_agents import ArtefactError, load_policy
-from neorl_safety import constraints_from_dict
+from neorl_safety.constraints import constraints_from_dict
 from neorl_train._artefacts import CONSTRAINTS
 from neorl_train._errors import BadInputError
 from neorl_train._evaluate_files import read_evaluation, read_verdict

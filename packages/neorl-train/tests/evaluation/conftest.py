@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core import PID, Channel, CostChannel, Spec, Step
 from neorl_envs import OperatorPlan, collect_log
-from neorl_safety import action_constraints
+from neorl_safety.constraints import action_constraints
 from neorl_train._evaluate import evaluate
 from neorl_train._verdict import verdict
 

@@ -8,7 +8,8 @@ import pytest
 
 from neorl_core import ConstantPolicy, as_arrays
 from neorl_envs import collect_log, make
-from neorl_safety import action_constraints, guard
+from neorl_safety.constraints import action_constraints
+from neorl_safety.guards import guard
 from neorl_train import _evaluate
 from neorl_train._evaluate_kinds import as_one_kind
 from neorl_train._evaluate_rollout import _acted, rollouts

@@ -13,7 +13,7 @@ import pytest
 from neorl_core import Channel, ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
-from neorl_safety import action_constraints, constraints_to_dict
+from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import _figures
 from neorl_train._errors import BadInputError
 from neorl_train._evaluate_files import write_evaluation

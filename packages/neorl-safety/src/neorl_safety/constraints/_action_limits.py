@@ -133,7 +133,7 @@ def action_constraints(
 
     Example:
         >>> from neorl_core import Channel, Spec
-        >>> from neorl_safety import action_constraints
+        >>> from neorl_safety.constraints import action_constraints
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
         >>> action_constraints(spec, [(0.5, 1.0)]).rate_down.tolist()

@@ -10,9 +10,9 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy
-from neorl_safety._constraints import ActionConstraints
-from neorl_safety._filter import Context, filter_action
-from neorl_safety._report import SafetyReport, empty_report
+from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.filters._box_and_rate import Context, filter_action
+from neorl_safety.filters._report import SafetyReport, empty_report
 
 Tree = TypeVar("Tree")
 
@@ -130,7 +130,8 @@ def guard(
     Example:
         >>> import jax.numpy as jnp
         >>> from neorl_core import Channel, ConstantPolicy, Spec
-        >>> from neorl_safety import action_constraints, guard
+        >>> from neorl_safety.constraints import action_constraints
+        >>> from neorl_safety.guards import guard
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
         >>> wild, calm = ConstantPolicy(jnp.array([jnp.nan])), ConstantPolicy(jnp.array([40.0]))

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
 
-from neorl_safety._constraints import ActionConstraints
-from neorl_safety._report import Flag, Limit, SafetyReport
+from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.filters._report import Flag, Limit, SafetyReport
 
 
 class Context(NamedTuple):
@@ -81,7 +81,8 @@ def filter_action(
     Example:
         >>> import jax.numpy as jnp
         >>> from neorl_core import Channel, Spec
-        >>> from neorl_safety import Context, action_constraints, filter_action
+        >>> from neorl_safety.constraints import action_constraints
+        >>> from neorl_safety.filters import Context, filter_action
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
         >>> limits = action_constraints(spec, [0.25])

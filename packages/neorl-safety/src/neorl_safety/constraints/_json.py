@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_safety._constraints import ActionConstraints
+from neorl_safety.constraints._action_limits import ActionConstraints
 
 FORMAT = "neorl-constraints"
 VERSION = 1

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_safety._constraints import ActionConstraints
-from neorl_safety._filter import Context
-from neorl_safety._report import Flag, SafetyReport
+from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.filters._box_and_rate import Context
+from neorl_safety.filters._report import Flag, SafetyReport
 
 CompiledFilter = Callable[[ActionConstraints, Context, Array], tuple[Array, SafetyReport]]
 
