@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS, Algorithm, NetworkPolicy
+from neorl_agents import ALGORITHMS, Algorithm
+from neorl_agents.policies import NetworkPolicy
 from neorl_core import Policy, as_arrays
 from neorl_core.testing import assert_close, state_keeps_form
 

@@ -9,19 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import (
-    ALGORITHMS,
-    ArtefactError,
-    GaussianPolicy,
-    NetworkPolicy,
-    init_mlp,
-    load_policy,
-    policy_actions,
-    save_policy,
-)
-from neorl_agents import _sealed_file as sealed_file
-from neorl_agents._policy_kinds import KINDS
-from neorl_agents._sealed_file import write_sealed
+from neorl_agents import ALGORITHMS, ArtefactError, load_policy, save_policy
+from neorl_agents.artefact import _sealed_file as sealed_file
+from neorl_agents.artefact import policy_actions
+from neorl_agents.artefact._kinds import KINDS
+from neorl_agents.artefact._sealed_file import write_sealed
+from neorl_agents.networks import init_mlp
+from neorl_agents.policies import GaussianPolicy, NetworkPolicy
 from neorl_core import PID, ConstantPolicy, as_arrays
 
 KEY = jax.random.key(0)

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import ACTIVATIONS, MLP, GaussianPolicy, NetworkPolicy, ensemble, init_mlp
-from neorl_agents._adam import adam, init_adam
-from neorl_agents._critics import critic_loss, first_q_value, init_critics, q_values
-from neorl_agents._mlp import relu, tanh
-from neorl_agents._scaling import init_scaling, scaled
+from neorl_agents.networks import ACTIVATIONS, MLP, ensemble, init_mlp
+from neorl_agents.networks._adam import adam, init_adam
+from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
+from neorl_agents.networks._mlp import relu, tanh
+from neorl_agents.policies import GaussianPolicy, NetworkPolicy
+from neorl_agents.policies._scaling import init_scaling, scaled
 from neorl_core import Affine, FieldStatistics
 from neorl_core.testing import assert_close, finite_grad, no_recompile
 

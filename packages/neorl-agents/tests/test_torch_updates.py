@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import IQL, MLP, TD3BC
+from neorl_agents import IQL, TD3BC
+from neorl_agents.networks import MLP
 from neorl_core import (
     Channel,
     DataStatistics,

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import NetworkPolicy, init_mlp, save_policy
-from neorl_agents import _mlp as mlp
+from neorl_agents import save_policy
+from neorl_agents.networks import _mlp as mlp
+from neorl_agents.networks import init_mlp
+from neorl_agents.policies import NetworkPolicy
 from neorl_core import (
     PID,
     Channel,

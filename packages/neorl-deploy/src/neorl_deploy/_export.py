@@ -119,7 +119,8 @@ def _on_cpu() -> contextlib.AbstractContextManager[Any]:
 def _guarded(run: Run) -> tuple[PolicyArtefact, PolicyArtefact, GuardedPolicy]:
     """The candidate and the fallback behind the run's constraints; everything must fit."""
     try:
-        from neorl_agents import ArtefactError, load_policy, policy_actions
+        from neorl_agents import ArtefactError, load_policy
+        from neorl_agents.artefact import policy_actions
         from neorl_safety.constraints import constraints_from_dict
         from neorl_safety.guards import guard
     except ImportError as error:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents._mlp import MLP, Initialiser, ensemble, init_mlp
+from neorl_agents.networks._mlp import MLP, Initialiser, ensemble, init_mlp
 from neorl_core import Transition, masked_mean
 
 

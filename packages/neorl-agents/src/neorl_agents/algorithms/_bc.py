@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents._adam import Moments, adam, init_adam
-from neorl_agents._algorithm import Metrics
-from neorl_agents._checks import require_count, require_number, require_widths
-from neorl_agents._mlp import MLP, init_mlp, tanh
-from neorl_agents._network_policy import NetworkPolicy
-from neorl_agents._scaling import Scaling, init_scaling, network_policy, scaled
+from neorl_agents.algorithms._hyperparameters import require_count, require_number, require_widths
+from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.networks._adam import Moments, adam, init_adam
+from neorl_agents.networks._mlp import MLP, init_mlp, tanh
+from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
 from neorl_core import DataStatistics, Spec, Transition, as_arrays, masked_mean
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from neorl_agents._mlp import ACTIVATIONS, MLP
-from neorl_agents._network_policy import NetworkPolicy
+from neorl_agents.networks._mlp import ACTIVATIONS, MLP
+from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import PID, Affine, ConstantPolicy, Policy, Spec
 
 

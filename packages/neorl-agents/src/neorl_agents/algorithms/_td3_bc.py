@@ -9,13 +9,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents._adam import Moments, adam, init_adam
-from neorl_agents._algorithm import Metrics
-from neorl_agents._checks import require_choice, require_count, require_number, require_widths
-from neorl_agents._critics import critic_loss, first_q_value, init_critics, q_values
-from neorl_agents._mlp import MLP, init_mlp, tanh
-from neorl_agents._network_policy import NetworkPolicy
-from neorl_agents._scaling import RewardScale, Scaling, init_scaling, network_policy, scaled
+from neorl_agents.algorithms._hyperparameters import (
+    require_choice,
+    require_count,
+    require_number,
+    require_widths,
+)
+from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.networks._adam import Moments, adam, init_adam
+from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
+from neorl_agents.networks._mlp import MLP, init_mlp, tanh
+from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._scaling import (
+    RewardScale,
+    Scaling,
+    init_scaling,
+    network_policy,
+    scaled,
+)
 from neorl_core import (
     DataStatistics,
     Spec,

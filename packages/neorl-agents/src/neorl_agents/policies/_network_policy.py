@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents._mlp import MLP
+from neorl_agents.networks._mlp import MLP
 from neorl_core import Affine
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents._policy_kinds import KINDS, abstract_policy, kind_of
-from neorl_agents._sealed_file import ArtefactError, read_sealed, write_sealed
+from neorl_agents.artefact._kinds import KINDS, abstract_policy, kind_of
+from neorl_agents.artefact._sealed_file import ArtefactError, read_sealed, write_sealed
 from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
 
 SCHEMA = 1

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_agents._mlp import MLP
-from neorl_agents._network_policy import NetworkPolicy
+from neorl_agents.networks._mlp import MLP
+from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import (
     Affine,
     DataStatistics,
