@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_deploy import load_bundle, read_log
+from neorl_deploy.runtime import load_bundle
+from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard

@@ -27,7 +27,8 @@ from neorl_core import (
     unit_interval,
 )
 from neorl_core.testing import climate
-from neorl_deploy import export_run, load_bundle
+from neorl_deploy.export import export_run
+from neorl_deploy.runtime import load_bundle
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 
 
@@ -199,7 +200,7 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
 def exported(finished_run, tmp_path_factory) -> Path:
     """The bundle of the run; not to be changed."""
     out = tmp_path_factory.mktemp("bundles") / "plant.bundle"
-    from neorl_deploy import ExportOptions
+    from neorl_deploy.export import ExportOptions
 
     return export_run(finished_run, ExportOptions(out=out)).path
 

@@ -11,10 +11,12 @@ import pytest
 
 from neorl_agents import load_policy, save_policy
 from neorl_core import ConstantPolicy
-from neorl_deploy import DeployError, ExportOptions, export_run, read_bundle
-from neorl_deploy._cli import main
-from neorl_deploy._export import prove_parity
-from neorl_deploy._run import log_of, newest_bundle, newest_run, read_run
+from neorl_deploy import DeployError
+from neorl_deploy._command.main import main
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.export import ExportOptions, export_run
+from neorl_deploy.export._export import prove_parity
+from neorl_deploy.training_run._run import log_of, newest_bundle, newest_run, read_run
 
 
 def refused(run, message, **options):
@@ -183,7 +185,7 @@ def test_a_program_that_does_not_run_elsewhere_is_not_written(bundle):
 def test_a_full_disk_leaves_nothing_behind(run_directory):
     code = f"""
 import resource, sys
-from neorl_deploy._cli import main
+from neorl_deploy._command.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 sys.exit(main(["export", {str(run_directory)!r}]))
 """
@@ -199,7 +201,7 @@ def test_ctrl_c_leaves_nothing_behind(run_directory, monkeypatch, capsys):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neorl_deploy._export.prove_parity", stopped)
+    monkeypatch.setattr("neorl_deploy.export._export.prove_parity", stopped)
     before = sorted(run_directory.rglob("*"))
     assert main(["export", str(run_directory)]) == 130
     assert capsys.readouterr().err == "neorl-deploy: stopped; nothing was left behind\n"

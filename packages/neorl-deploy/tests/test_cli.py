@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from neorl_deploy._cli import main
+from neorl_deploy._command.main import main
 
 
 @pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])

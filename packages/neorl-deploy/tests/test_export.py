@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_deploy import ExportOptions, NotDeployable, export_run, read_bundle
-from neorl_deploy._run import evaluation_summary
+from neorl_deploy import NotDeployable
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.export import ExportOptions, export_run
+from neorl_deploy.training_run._run import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neorl_core.testing import shared_data
-from neorl_deploy import DeployError, read_log
+from neorl_deploy import DeployError
+from neorl_deploy.shadow import read_log
 
 
 def test_a_dataset_file_is_read(finished_run, log_columns):

@@ -6,9 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from neorl_deploy import DeployError, read_bundle, read_log, replay
-from neorl_deploy._text import replay_lines
-from neorl_deploy._trend import trend, typical_episode
+from neorl_deploy import DeployError
+from neorl_deploy._command.text import replay_lines
+from neorl_deploy._command.trend import trend, typical_episode
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.shadow import read_log, replay
 
 
 @pytest.fixture(scope="module")

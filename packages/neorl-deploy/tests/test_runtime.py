@@ -10,10 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_deploy import BundleError, load_bundle, read_bundle
-from neorl_deploy._bundle_files import checksums
-from neorl_deploy._runtime import Runtime
-from neorl_deploy._strict_json import dump_canonical
+from neorl_deploy import BundleError
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._files import checksums
+from neorl_deploy.bundle._strict_json import dump_canonical
+from neorl_deploy.runtime import load_bundle
+from neorl_deploy.runtime._runtime import Runtime
 
 MIDDLE = np.array([1.0, 330.0, 3.0])
 
@@ -140,7 +142,7 @@ import sys
 for name in ("equinox", "optax", "neorl_core", "neorl_safety", "neorl_agents", "h5py"):
     sys.modules[name] = None
 import numpy as np
-from neorl_deploy import load_bundle
+from neorl_deploy.runtime import load_bundle
 runtime = load_bundle({str(exported)!r})
 print(runtime.step(np.array([1.0, 330.0, 3.0])).action.tolist())
 """
@@ -173,14 +175,14 @@ import neorl_deploy
 for module in pkgutil.iter_modules(neorl_deploy.__path__):
     if module.name != "__main__":
         importlib.import_module(f"neorl_deploy.{{module.name}}")
-from neorl_deploy._cli import main
+from neorl_deploy._command.main import main
 bundle = {str(exported)!r}
 assert main(["verify", bundle]) == 0
 assert main(["inspect", bundle]) == 0
 assert main(["replay", bundle, bundle + "/../no.h5"]) == 2
 assert main(["verify", bundle, "--run-probes"]) == 2
 try:
-    neorl_deploy.load_bundle(bundle)
+    neorl_deploy.runtime.load_bundle(bundle)
 except neorl_deploy.DeployError as error:
     print(error, file=sys.stderr)
 """

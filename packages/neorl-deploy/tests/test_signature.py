@@ -6,11 +6,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 
-from neorl_deploy import BundleError, DeployError, ExportOptions, export_run, read_bundle
-from neorl_deploy._bundle_files import checksums
-from neorl_deploy._cli import main
-from neorl_deploy._signature import read_public_key
-from neorl_deploy._strict_json import dump_canonical
+from neorl_deploy import BundleError, DeployError
+from neorl_deploy._command.main import main
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._files import checksums
+from neorl_deploy.bundle._signature import read_public_key
+from neorl_deploy.bundle._strict_json import dump_canonical
+from neorl_deploy.export import ExportOptions, export_run
 
 
 def write_key(path, key=None):

@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from neorl_deploy import BundleError, read_bundle
-from neorl_deploy._bundle_files import LARGEST, checksums
-from neorl_deploy._strict_json import dump_canonical
+from neorl_deploy import BundleError
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._files import LARGEST, checksums
+from neorl_deploy.bundle._strict_json import dump_canonical
 
 
 def reseal(bundle):

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from neorl_deploy._bundle import Bundle, read_bundle
 from neorl_deploy._errors import DeployError, NotDeployable
-from neorl_deploy._signature import read_public_key
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._signature import read_public_key
 
 EXAMPLES = """\
 examples:
@@ -133,9 +133,9 @@ def _command(commands, name, function, text) -> argparse.ArgumentParser:
 
 def _export(options: argparse.Namespace) -> int:
     _prepare_jax()
-    from neorl_deploy._export import ExportOptions, export_run
-    from neorl_deploy._run import newest_run
-    from neorl_deploy._text import bundle_lines, verdict_lines
+    from neorl_deploy._command.text import bundle_lines, verdict_lines
+    from neorl_deploy.export._export import ExportOptions, export_run
+    from neorl_deploy.training_run._run import newest_run
 
     run = options.run or newest_run(Path("runs"))
     bundle = export_run(
@@ -157,11 +157,11 @@ def _export(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     _prepare_jax()
-    from neorl_deploy._figures_file import require_place, require_same_log, write_figures
-    from neorl_deploy._log_file import read_log
-    from neorl_deploy._replay import replay, report_path
-    from neorl_deploy._run import log_of, newest_bundle
-    from neorl_deploy._text import replay_lines, verdict_lines
+    from neorl_deploy._command.text import replay_lines, verdict_lines
+    from neorl_deploy.shadow._figures_file import require_place, require_same_log, write_figures
+    from neorl_deploy.shadow._log import read_log
+    from neorl_deploy.shadow._replay import replay, report_path
+    from neorl_deploy.training_run._run import log_of, newest_bundle
 
     path = options.bundle or newest_bundle(Path("runs"))
     figures = options.json or report_path(path)
@@ -181,12 +181,12 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from neorl_deploy._text import bundle_lines, proof_lines, verdict_lines
+    from neorl_deploy._command.text import bundle_lines, proof_lines, verdict_lines
 
     bundle = _read(options.bundle, options)
     if options.run_probes:
         _prepare_jax()
-        from neorl_deploy._runtime import Runtime
+        from neorl_deploy.runtime._runtime import Runtime
 
         worst = Runtime(bundle).self_test()
         print(
@@ -201,7 +201,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from neorl_deploy._text import inspect_lines
+    from neorl_deploy._command.text import inspect_lines
 
     bundle = _read(options.bundle, options)
     if options.json:

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._bundle import Bundle
-from neorl_deploy._runtime import open_programs, require_carry
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.runtime._runtime import open_programs, require_carry
 
 
 class Shadow(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy._manifest import ArrayEntry
+from neorl_deploy.bundle._manifest import ArrayEntry
 
 if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from neorl_deploy._errors import BundleError
-from neorl_deploy._strict_json import parse_strict
-from neorl_deploy._verdict import VERDICTS, contradiction
+from neorl_deploy.bundle._strict_json import parse_strict
+from neorl_deploy.bundle._verdict import VERDICTS, contradiction
 
 FORMAT = "neorl-bundle"
 SCHEMA_VERSION = 1

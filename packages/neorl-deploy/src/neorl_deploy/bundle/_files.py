@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import BundleError
-from neorl_deploy._strict_json import dump_canonical, parse_strict
+from neorl_deploy.bundle._strict_json import dump_canonical, parse_strict
 
 MIB = 2**20
 MANIFEST, STEP, INITIAL_CARRY = "manifest.json", "policy.stablehlo", "initial_carry.stablehlo"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from neorl_deploy._bundle import Bundle
-from neorl_deploy._manifest import ChannelEntry
-from neorl_deploy._replay import Replay
-from neorl_deploy._trend import trend, typical_episode
+from neorl_deploy._command.trend import trend, typical_episode
+from neorl_deploy.bundle._manifest import ChannelEntry
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.shadow._replay import Replay
 
 MOST_TRENDS = 3
 

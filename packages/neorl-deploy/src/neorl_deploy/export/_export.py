@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neorl_deploy import _bundle_files as files_of
-from neorl_deploy._atomic_directory import write_directory
-from neorl_deploy._bundle import Bundle, read_bundle
 from neorl_deploy._errors import DeployError, NotDeployable, missing_extra
-from neorl_deploy._figures_file import is_in_bundle
-from neorl_deploy._manifest import FORMAT, PARITY_TOLERANCE, SCHEMA_VERSION, ChannelEntry
-from neorl_deploy._probes import (
+from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle._manifest import FORMAT, PARITY_TOLERANCE, SCHEMA_VERSION, ChannelEntry
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._signature import Signer
+from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
+from neorl_deploy.bundle._test_vectors import (
     probe_archive,
     relative_difference,
     sequence_probes,
     single_probes,
 )
-from neorl_deploy._program import OUTPUTS, Exported, Reference, export_programs
-from neorl_deploy._run import Run, data_hash, evaluation_summary, read_run, trimmed
-from neorl_deploy._runtime import SELF_TEST_TOLERANCE
-from neorl_deploy._signature import Signer
-from neorl_deploy._strict_json import dump_canonical, dump_compact
+from neorl_deploy.export._atomic_directory import write_directory
+from neorl_deploy.export._stablehlo import OUTPUTS, Exported, Reference, export_programs
+from neorl_deploy.runtime._runtime import SELF_TEST_TOLERANCE
+from neorl_deploy.shadow._figures_file import is_in_bundle
+from neorl_deploy.training_run._run import Run, data_hash, evaluation_summary, read_run, trimmed
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
@@ -266,7 +266,7 @@ def prove_parity(bundle: Path) -> dict[str, Any]:
     Raises:
         DeployError: If the process fails, or a difference is above 1e-6 or a flag differs.
     """
-    command = [sys.executable, "-m", "neorl_deploy._parity", str(bundle)]
+    command = [sys.executable, "-m", "neorl_deploy.runtime._parity", str(bundle)]
     try:
         done = subprocess.run(
             command,

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy._bundle import Bundle
 from neorl_deploy._errors import DeployError
-from neorl_deploy._log_file import Log
-from neorl_deploy._manifest import ChannelEntry, Manifest
-from neorl_deploy._replay_program import Shadow, shadow
-from neorl_deploy._run import named_dataset
+from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.shadow._log import Log
+from neorl_deploy.shadow._program import Shadow, shadow
+from neorl_deploy.training_run._run import named_dataset
 
 Report = dict[str, Any]
 NAMED_AT_MOST = 4

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy import _bundle_files as files_of
-from neorl_deploy._bundle import Bundle, read_bundle
 from neorl_deploy._errors import BundleError, missing_extra
-from neorl_deploy._manifest import ArrayEntry, Manifest
-from neorl_deploy._probes import relative_difference
+from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._test_vectors import relative_difference
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neorl_deploy._manifest import ChannelEntry
+from neorl_deploy.bundle._manifest import ChannelEntry
 
 SEED = 7
 N_RANDOM = 32

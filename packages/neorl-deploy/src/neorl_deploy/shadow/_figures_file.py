@@ -6,9 +6,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy import _bundle_files as files_of
 from neorl_deploy._errors import DeployError
-from neorl_deploy._log_file import Log
+from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.shadow._log import Log
 
 REPORT_FIELDS = frozenset({"bundle", "log", "difference", "filter", "observations"})
 LARGEST_REPORT = 16 * files_of.MIB

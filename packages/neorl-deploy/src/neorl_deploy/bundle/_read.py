@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from neorl_deploy import _bundle_files as files_of
 from neorl_deploy._errors import BundleError
-from neorl_deploy._manifest import Manifest, parse_manifest
-from neorl_deploy._signature import require_signature
-from neorl_deploy._strict_json import parse_strict
+from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle._manifest import Manifest, parse_manifest
+from neorl_deploy.bundle._signature import require_signature
+from neorl_deploy.bundle._strict_json import parse_strict
 
 PROBE_ARRAYS = ("obs", "last_sent", "action", "flags")
 SECTIONS = ("single", "sequence")

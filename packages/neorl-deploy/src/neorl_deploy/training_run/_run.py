@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy._run_lock import holder
-from neorl_deploy._strict_json import read_json
-from neorl_deploy._verdict import VERDICTS, contradiction
+from neorl_deploy.bundle._strict_json import read_json
+from neorl_deploy.bundle._verdict import VERDICTS, contradiction
+from neorl_deploy.training_run._lock import holder
 
 RUNNING, FAILED, FINISHED = "running", "failed", "finished"
 LONGEST_LIST = 64

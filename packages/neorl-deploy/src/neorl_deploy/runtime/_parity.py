@@ -1,6 +1,6 @@
 """Answers the probes of a bundle in a fresh process that cannot import the training stack.
 
-Started by the export as ``python -m neorl_deploy._parity BUNDLE``; prints one line of JSON.
+Started by the export as ``python -m neorl_deploy.runtime._parity BUNDLE``; prints one line of JSON.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy._probes import relative_difference
+from neorl_deploy.bundle._test_vectors import relative_difference
 
 KEPT_OUT = ("equinox", "neorl_agents", "neorl_core", "neorl_safety", "neorl_train", "optax")
 
@@ -26,8 +26,8 @@ class Refuses(MetaPathFinder):
 
 def parity(path: str) -> dict[str, Any]:
     """The largest differences between the stored answers and those of the exported programs."""
-    from neorl_deploy._bundle import read_bundle
-    from neorl_deploy._runtime import Runtime
+    from neorl_deploy.bundle._read import read_bundle
+    from neorl_deploy.runtime._runtime import Runtime
 
     runtime = Runtime(read_bundle(path, proven=False))
     differences, flags_equal = {}, True

@@ -1,0 +1,15 @@
+"""The sealed directory: read and verified, nothing executed."""
+
+from neorl_deploy.bundle._manifest import ArrayEntry as ArrayEntry
+from neorl_deploy.bundle._manifest import ChannelEntry as ChannelEntry
+from neorl_deploy.bundle._manifest import Manifest as Manifest
+from neorl_deploy.bundle._read import Bundle as Bundle
+from neorl_deploy.bundle._read import read_bundle as read_bundle
+
+__all__ = [
+    "ArrayEntry",
+    "Bundle",
+    "ChannelEntry",
+    "Manifest",
+    "read_bundle",
+]

@@ -1,0 +1,11 @@
+"""Acts step by step (extra ``jax``)."""
+
+from neorl_deploy.runtime._runtime import Decision as Decision
+from neorl_deploy.runtime._runtime import Runtime as Runtime
+from neorl_deploy.runtime._runtime import load_bundle as load_bundle
+
+__all__ = [
+    "Decision",
+    "Runtime",
+    "load_bundle",
+]

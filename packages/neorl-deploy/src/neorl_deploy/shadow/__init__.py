@@ -1,0 +1,13 @@
+"""Shadow mode over a log (extra ``replay``)."""
+
+from neorl_deploy.shadow._log import Log as Log
+from neorl_deploy.shadow._log import read_log as read_log
+from neorl_deploy.shadow._replay import Replay as Replay
+from neorl_deploy.shadow._replay import replay as replay
+
+__all__ = [
+    "Log",
+    "Replay",
+    "read_log",
+    "replay",
+]

@@ -1,0 +1,1 @@
+"""A finished run, read without the training stack."""
