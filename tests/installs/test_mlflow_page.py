@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, Spec
-from neorl_envs import dataset_from_columns, write_dataset
+from neorl_envs import write_dataset
+from neorl_envs.datasets import dataset_from_columns
 
 LITTLE = (
     "--training.algorithms=bc",

@@ -27,7 +27,8 @@ def small_case(name: str) -> tuple[Any, Any]:
     import numpy as np
 
     from neorl_agents import ALGORITHMS
-    from neorl_envs import data_statistics, dataset_from_columns, make
+    from neorl_envs import make
+    from neorl_envs.datasets import data_statistics, dataset_from_columns
     from neorl_train import TrainingData
 
     rng = np.random.default_rng(0)

@@ -111,7 +111,8 @@ def _library_run(
 ) -> float:
     import jax
 
-    from neorl_envs import dataset_from_columns, make
+    from neorl_envs import make
+    from neorl_envs.datasets import dataset_from_columns
     from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, train
     from neorl_train._probe import PolicyProbe
     from neorl_train._run_directory import create_run

@@ -10,7 +10,9 @@ from jaxtyping import Array
 
 from neorl_core import Channel, CostChannel, Policy, Spec
 from neorl_core.testing import climate
-from neorl_envs import ChemicalReactor, Dataset, collect_log, dataset_from_columns, make
+from neorl_envs import Dataset, collect_log, make
+from neorl_envs.datasets import dataset_from_columns
+from neorl_envs.plants import ChemicalReactor
 
 
 def pytest_configure() -> None:

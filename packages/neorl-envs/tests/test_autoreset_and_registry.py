@@ -10,7 +10,9 @@ import pytest
 
 import neorl_envs
 from neorl_core import Environment
-from neorl_envs import ChemicalReactor, autoreset, environment_names, fresh_carry, make
+from neorl_envs import environment_names, make
+from neorl_envs.interfaces import autoreset, fresh_carry
+from neorl_envs.plants import ChemicalReactor
 
 SHORT = ChemicalReactor(horizon=7)
 

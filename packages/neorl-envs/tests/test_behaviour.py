@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import Policy
-from neorl_envs import behaviour_policies
-from neorl_envs._operators import attend, moved_setpoint, start_shift
+from neorl_envs.recording import behaviour_policies
+from neorl_envs.recording._operators import attend, moved_setpoint, start_shift
 
 
 @jax.jit

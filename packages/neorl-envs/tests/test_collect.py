@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from neorl_core import highs, lows
-from neorl_envs import ChemicalReactor, Dataset, _collect, collect_log
-from neorl_envs._operators import attend, in_manual, moved_setpoint, start_shift
+from neorl_envs import Dataset, collect_log
+from neorl_envs.plants import ChemicalReactor
+from neorl_envs.recording import _collect
+from neorl_envs.recording._operators import attend, in_manual, moved_setpoint, start_shift
 
 
 def test_the_log_is_whole_episodes_of_every_tuning_in_turn(

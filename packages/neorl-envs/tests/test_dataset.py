@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neorl_core import Spec
-from neorl_envs import Dataset, DatasetError, dataset_from_columns
+from neorl_envs import Dataset, DatasetError
+from neorl_envs.datasets import dataset_from_columns
 
 
 def test_episodes_and_next_actions_are_derived(toy: Dataset) -> None:

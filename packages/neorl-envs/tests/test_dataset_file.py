@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from neorl_core import Spec, spec_to_dict
-from neorl_envs import Dataset, DatasetError, dataset_from_columns, read_dataset, write_dataset
-from neorl_envs._dataset_file import DTYPES, OPTIONAL_DTYPES
+from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
+from neorl_envs.datasets import dataset_from_columns
+from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES
 
 
 def same(ours: Dataset, theirs: Dataset) -> None:

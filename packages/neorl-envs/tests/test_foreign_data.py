@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from neorl_core.testing import shared_data
-from neorl_envs import DatasetError, dataset_report, read_dataset, write_dataset
+from neorl_envs import DatasetError, read_dataset, write_dataset
+from neorl_envs.inspection import dataset_report
 
 
 def test_neorl2_rules(toy_npz: Path, toy_columns: dict) -> None:

@@ -13,7 +13,8 @@ from gymnasium.utils.env_checker import check_env
 
 import neorl_envs
 from neorl_core import unit_interval
-from neorl_envs import ChemicalReactor, gymnax
+from neorl_envs.interfaces import gymnax
+from neorl_envs.plants import ChemicalReactor
 
 NAME, PHYSICAL = "neorl/ChemicalReactor-v0", "neorl/ChemicalReactor-physical-v0"
 
@@ -92,7 +93,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
         env.step(np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="render_mode must be None or 'rgb_array', got 'human'"):
-        neorl_envs._gymnasium.GymnasiumEnv("ChemicalReactor-v0", render_mode="human")
+        neorl_envs.interfaces._gymnasium.GymnasiumEnv("ChemicalReactor-v0", render_mode="human")
     with pytest.raises(ValueError, match="preset must be"):
         gymnasium.make(NAME, preset="dirty")
     with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
@@ -184,10 +185,10 @@ def test_importing_registers_and_does_nothing_else() -> None:
         "import sys, neorl_envs, gymnasium\n"
         "assert 'neorl/ChemicalReactor-v0' in gymnasium.registry\n"
         "assert 'neorl/ChemicalReactor-physical-v0' in gymnasium.registry\n"
-        "assert not {'matplotlib', 'tyro', 'neorl_envs._gymnasium'} & set(sys.modules)\n"
+        "assert not {'matplotlib', 'tyro', 'neorl_envs.interfaces._gymnasium'} & set(sys.modules)\n"
         "import jax\n"
         "jax.config.update('jax_num_cpu_devices', 2)\n"  # refused once a backend runs
-        "neorl_envs._registration.register_environments()\n"  # twice is no error
+        "neorl_envs.interfaces._gymnasium_names.register_environments()\n"  # twice is no error
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

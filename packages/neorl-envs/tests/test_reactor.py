@@ -9,8 +9,8 @@ import pytest
 
 from neorl_core import ConstantPolicy, Environment, highs, lows
 from neorl_core.testing import everywhere, finite_grad, no_recompile
-from neorl_envs import ChemicalReactor
-from neorl_envs.chemical_reactor import State
+from neorl_envs.plants import ChemicalReactor
+from neorl_envs.plants.chemical_reactor import State
 
 ENV = ChemicalReactor()
 WORLDS = 1024

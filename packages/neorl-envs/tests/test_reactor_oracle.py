@@ -9,11 +9,11 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from neorl_core import PID
-from neorl_envs import ChemicalReactor
-from neorl_envs.chemical_reactor import Parameters, Plant
-from neorl_envs.chemical_reactor._dynamics import advance
-from neorl_envs.chemical_reactor._objective import inspect
-from neorl_envs.chemical_reactor._observe import pressure
+from neorl_envs.plants import ChemicalReactor
+from neorl_envs.plants.chemical_reactor import Parameters, Plant
+from neorl_envs.plants.chemical_reactor._dynamics import advance
+from neorl_envs.plants.chemical_reactor._instruments import pressure
+from neorl_envs.plants.chemical_reactor._objective import inspect
 
 HOURS = 50 / 3600
 DH, K0 = 950.0, 7.0

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from neorl_core import Transition
-from neorl_envs import ChemicalReactor, Dataset
+from neorl_envs import Dataset
+from neorl_envs.plants import ChemicalReactor
 from neorl_envs.render import picture, png, trends
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from neorl_core import Spec
-from neorl_envs import Dataset, dataset_from_columns, dataset_report, read_dataset, report_text
-from neorl_envs._cli import main
+from neorl_envs import Dataset, read_dataset
+from neorl_envs._command.main import main
+from neorl_envs.datasets import dataset_from_columns
+from neorl_envs.inspection import dataset_report, report_text
 
 
 def test_the_report_counts(toy_spec: Spec, toy_columns: dict) -> None:
@@ -63,7 +65,7 @@ def test_generate_inspect_and_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._cli._prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_envs._command.main._prepare_process", lambda: None)
     assert main(["generate", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
     said = capsys.readouterr().out
     dataset = read_dataset("log.h5")
@@ -117,7 +119,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 ) -> None:
     words, message = BAD[case]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._cli._prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_envs._command.main._prepare_process", lambda: None)
     assert main(words) == 2
     seen = capsys.readouterr()
     assert message in seen.err

@@ -5,13 +5,9 @@ import numpy as np
 import pytest
 
 from neorl_core import Spec
-from neorl_envs import (
-    Dataset,
-    _dataset_checks,
-    data_statistics,
-    dataset_from_columns,
-    split_episodes,
-)
+from neorl_envs import Dataset
+from neorl_envs.datasets import _checks as _dataset_checks
+from neorl_envs.datasets import data_statistics, dataset_from_columns, split_episodes
 
 
 def random_log(spec: Spec, n: int, seed: int, masked: float = 0.3) -> Dataset:

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int
 
 from neorl_core import Channel, ConstantPolicy, CostChannel, Spec
 from neorl_core.testing import climate
-from neorl_envs import Dataset, data_statistics, dataset_from_columns
+from neorl_envs import Dataset
+from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import TrainingData
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_core import Channel, Spec
-from neorl_envs import dataset_from_columns, write_dataset
+from neorl_envs import write_dataset
+from neorl_envs.datasets import dataset_from_columns
 from neorl_train import read_records, tree_digest
 
 pytestmark = pytest.mark.slow

@@ -96,11 +96,12 @@ def test_the_number_of_devices_is_not_part_of_the_result():
     program = """
         import jax, sys
         from neorl_agents import IQL
-        from neorl_envs import data_statistics, read_dataset
+        from neorl_envs import read_dataset
+        from neorl_envs.datasets import data_statistics
         from neorl_train import SeedLanes, TrainingData, tree_digest
         import numpy as np
         from neorl_core import Channel, Spec
-        from neorl_envs import dataset_from_columns
+        from neorl_envs.datasets import dataset_from_columns
 
         rng = np.random.default_rng(0)
         channels = tuple(Channel(n, "1", -5.0, 5.0) for n in "ab")

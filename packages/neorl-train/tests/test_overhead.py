@@ -19,7 +19,8 @@ import pytest
 
 from neorl_agents import TD3BC
 from neorl_core import Transition, as_arrays
-from neorl_envs import data_statistics, dataset_from_columns, make
+from neorl_envs import make
+from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, TrainingData, train
 from neorl_train._config_file import dump_toml
 from neorl_train._mlflow import DATABASE

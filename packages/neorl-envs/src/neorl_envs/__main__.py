@@ -2,7 +2,7 @@
 
 import sys
 
-from neorl_envs._cli import main
+from neorl_envs._command.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

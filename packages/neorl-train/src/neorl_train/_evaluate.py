@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
-from neorl_envs import Dataset, behaviour_policies
+from neorl_envs import Dataset
+from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.guards import guard
 from neorl_train._evaluate_episodes import Episodes, episodes_of, joined, recorded_episodes

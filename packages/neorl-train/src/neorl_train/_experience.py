@@ -21,13 +21,12 @@ from neorl_envs import (
     Dataset,
     DatasetError,
     collect_log,
-    data_statistics,
     environment_names,
     make,
     read_dataset,
-    split_episodes,
     write_dataset,
 )
+from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_train._config import DEMO_PENALTY, Config, hyperparameters
 from neorl_train._errors import BadInputError, one_line, unknown_name
 from neorl_train._lanes import TrainingData

@@ -11,7 +11,8 @@ import pytest
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import PID, Channel, CostChannel, Spec, Step
-from neorl_envs import OperatorPlan, collect_log
+from neorl_envs import collect_log
+from neorl_envs.recording import OperatorPlan
 from neorl_safety.constraints import action_constraints
 from neorl_train._evaluate import evaluate
 from neorl_train._verdict import verdict

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_envs import dataset_from_columns
+from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
 from neorl_train._evaluate_episodes import episodes_of, joined, recorded_episodes
 from neorl_train._evaluate_rollout import Rollout

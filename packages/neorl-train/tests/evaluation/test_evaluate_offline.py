@@ -4,7 +4,8 @@ import pytest
 
 from neorl_core import Channel, ConstantPolicy, Spec
 from neorl_core.testing import shared_data
-from neorl_envs import dataset_from_columns, read_dataset
+from neorl_envs import read_dataset
+from neorl_envs.datasets import dataset_from_columns
 from neorl_train._evaluate_files import read_evaluation, write_evaluation
 from neorl_train._evaluate_offline import evaluate_offline
 from neorl_train._evaluate_shadow import action_fits

@@ -1,0 +1,1 @@
+"""Files of many formats into a ``Dataset``."""

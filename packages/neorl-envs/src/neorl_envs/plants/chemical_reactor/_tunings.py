@@ -1,0 +1,58 @@
+"""The plant's controllers: three PID loops and an interlock, in four tunings."""
+
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+
+from neorl_core import PID, highs, lows
+from neorl_envs.plants.chemical_reactor._actuators import ACTION
+from neorl_envs.plants.chemical_reactor._instruments import OBS
+from neorl_envs.plants.chemical_reactor._objective import SETPOINT
+
+INDEX = {channel.name: i for i, channel in enumerate(OBS)}
+INTERLOCK_TEMPERATURE = 361.15  # K: below 88 degC the batch may not be fed faster than
+INTERLOCK_FEED = 5000.0  # kg/h
+
+SETTINGS: Mapping[str, tuple[float, float]] = {
+    "100/1500": (100.0, 1500.0),
+    "106/1500": (106.0, 1500.0),
+    "106/3000": (106.0, 3000.0),
+    "108/3000": (108.0, 3000.0),
+}
+"""Set point of the adiabatic temperature in degC and gain of the feed in kg/h per K."""
+
+REFERENCE = "106/1500"
+
+
+def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
+    """The bank of loops for one pair of settings.
+
+    Feed from the soft sensor of the adiabatic temperature (proportional, bias 8000 kg/h), jacket
+    inlet from the reactor temperature (6 K/K, 600 s), exchanger inlet from the reactor
+    temperature (12 K/K, bias 353.15 K). While the reactor is colder than 88 degC the feed is
+    capped at 5000 kg/h, so that monomer does not pile up.
+
+    Args:
+        adiabatic_celsius: Set point of the adiabatic temperature, degC.
+        feed_gain: kg/h per K.
+        dt: Control period in seconds.
+
+    Returns:
+        The controller; its three outputs are in the order of the action channels.
+    """
+    return PID(
+        kp=jnp.asarray((feed_gain, 6.0, 12.0)),
+        ki=jnp.asarray((0.0, 6.0 / 600.0, 0.0)),
+        kd=jnp.zeros(3),
+        tau=jnp.zeros(3),
+        setpoint=jnp.asarray((adiabatic_celsius + 273.15, SETPOINT, SETPOINT)),
+        bias=jnp.asarray((8000.0, SETPOINT, 353.15)),
+        low=jnp.asarray(lows(ACTION)),
+        high=jnp.asarray(highs(ACTION)),
+        dt=jnp.asarray(dt),
+        override_below=jnp.asarray((INTERLOCK_TEMPERATURE,)),
+        override_cap=jnp.asarray((INTERLOCK_FEED,)),
+        measured=(INDEX["T_adiab_hat"], INDEX["T_R"], INDEX["T_R"]),
+        override_output=(0,),
+        override_measured=(INDEX["T_R"],),
+    )
