@@ -261,7 +261,7 @@ def changed_lines(folder: Path, mutant: str) -> str:
 
 
 def function_of(mutant: str) -> str:
-    """``neorl_core._td.x_td_target__mutmut_3`` is a change of ``_td.td_target``."""
+    """``neorl_core.targets._td.x_td_target__mutmut_3`` is a change of ``_td.td_target``."""
     module, _, name = mutant.removeprefix("neorl_core.").partition(".x")
     return f"{module}.{name.partition('__mutmut_')[0].strip('_ǁ').replace('ǁ', '.')}"
 

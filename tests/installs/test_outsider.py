@@ -12,7 +12,8 @@ README = (Path(__file__).parents[2] / "packages" / "neorl-core" / "README.md").r
 # Ten lines of somebody else's trainer: values by expectile regression, with a slow target.
 LOOP = """
 import jax, jax.numpy as jnp
-from neorl_core import expectile_loss, masked_mean, polyak, td_target
+from neorl_core.losses import expectile_loss, masked_mean
+from neorl_core.targets import polyak, td_target
 (reward, state), ended = jax.random.normal(jax.random.key(0), (2, 512)) + 1, jnp.zeros(512, bool)
 def loss(theta, slow):
     target = td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)

@@ -16,7 +16,8 @@ from neorl_agents.artefact._kinds import KINDS
 from neorl_agents.artefact._sealed_file import write_sealed
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import GaussianPolicy, NetworkPolicy
-from neorl_core import PID, ConstantPolicy, as_arrays
+from neorl_core import as_arrays
+from neorl_core.control import PID, ConstantPolicy
 
 KEY = jax.random.key(0)
 

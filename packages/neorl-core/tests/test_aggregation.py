@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from neorl_core import (
+from neorl_core.federated import (
     Aggregate,
     bulyan,
     centred_clipping,

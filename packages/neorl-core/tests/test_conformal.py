@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.statistics import (
     conditional_value_at_risk,
     conformal_quantile,
     hcope_threshold,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from neorl_core import (
+from neorl_core.linear_systems import (
     KalmanFilter,
     LinearModel,
     Regulator,
@@ -20,9 +20,9 @@ from neorl_core import (
     lq_regulator,
     observable,
     spectral_radius,
-    student_interval,
     zero_order_hold,
 )
+from neorl_core.statistics import student_interval
 
 # The double mass-spring-damper of the public data set, as recovered from its log.
 MASSES = np.asarray(

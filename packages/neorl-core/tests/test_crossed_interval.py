@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import crossed_interval
+from neorl_core.statistics import crossed_interval
 
 DATASETS = 4000
 SPREADS = [(1.0, 1.0, 1.0), (0.3, 1.0, 1.0), (0.2, 0.8, 0.1), (1.0, 0.3, 0.5), (1.0, 0.0, 1.0)]

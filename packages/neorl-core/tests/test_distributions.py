@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core import (
-    UniformPolicy,
+from neorl_core.control import UniformPolicy
+from neorl_core.distributions import (
     categorical_sample,
     diagonal_gaussian_sample,
     tanh_gaussian_entropy,

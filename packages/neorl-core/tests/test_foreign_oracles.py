@@ -9,28 +9,32 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
-    LoggedTrajectories,
+from neorl_core.federated import (
     bulyan,
     coordinate_median,
+    krum,
+    multi_krum,
+    trimmed_mean,
+    weighted_mean,
+)
+from neorl_core.off_policy_evaluation import (
+    LoggedTrajectories,
     doubly_robust_return,
+    pdis_return,
+    tis_return,
+    weighted_doubly_robust,
+    wis,
+    wpdis,
+)
+from neorl_core.statistics import (
     empirical_bernstein_interval,
     interquartile_mean,
-    krum,
     median_task_mean,
-    multi_krum,
     optimality_gap,
-    pdis_return,
     performance_profile,
     probability_of_improvement,
     stratified_bootstrap_interval,
     student_interval,
-    tis_return,
-    trimmed_mean,
-    weighted_doubly_robust,
-    weighted_mean,
-    wis,
-    wpdis,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -13,25 +13,24 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from neorl_core import (
-    advantage_weights,
-    cal_ql_clamp,
-    clipped_double_td_target,
-    cql_regulariser,
+from neorl_core.costs import (
     discounted_cost_limit,
     discounted_cost_target,
-    edac_diversity,
-    expectile_loss,
     pid_multiplier_init,
     pid_multiplier_step,
     reachability_target,
-    regularised_td_target,
-    segment_n_step_returns,
-    segment_td_lambda_returns,
     step_cost_limit,
-    td3_bc_policy_loss,
-    td_target,
 )
+from neorl_core.losses import (
+    advantage_weights,
+    cal_ql_clamp,
+    cql_regulariser,
+    edac_diversity,
+    expectile_loss,
+    td3_bc_policy_loss,
+)
+from neorl_core.returns import segment_n_step_returns, segment_td_lambda_returns
+from neorl_core.targets import clipped_double_td_target, regularised_td_target, td_target
 
 RNG = np.random.default_rng(7)
 OBS = jnp.asarray(RNG.normal(size=(16, 3)), jnp.float32)

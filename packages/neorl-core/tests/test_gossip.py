@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.federated import (
     averaging_rounds,
     gossip_step,
     hierarchical_mixing,
@@ -143,7 +143,7 @@ def test_many_rounds_are_exact_in_float32(links, rounds):
 def test_rounds_that_rounding_spoils_are_refused(monkeypatch):
     """No graph of a test's size spoils Leja's order; the order of size does."""
     by_size = lambda modes: modes[np.argsort(np.abs(modes))]  # noqa: E731
-    monkeypatch.setattr("neorl_core._gossip._leja_order", by_size)
+    monkeypatch.setattr("neorl_core.federated._gossip._leja_order", by_size)
     with jax.enable_x64(False), pytest.raises(ValueError, match=r"the 20 rounds .* float32"):
         averaging_rounds(ring_mixing(40))
 

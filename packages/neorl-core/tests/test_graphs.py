@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.graphs import (
     PaddedGraph,
     edge_softmax,
     graph_convolution,

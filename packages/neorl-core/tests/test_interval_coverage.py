@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.statistics import (
     Interval,
     bootstrap_interval,
     clopper_pearson_interval,

@@ -6,7 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import delay_residuals, discrete_riccati, identify_linear, kalman_filter
+from neorl_core.linear_systems import (
+    delay_residuals,
+    discrete_riccati,
+    identify_linear,
+    kalman_filter,
+)
 
 ENDS = np.zeros(4, bool)
 OBS, ACTION = np.ones((4, 2)), np.ones((4, 1))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from neorl_core import (
+from neorl_core.linear_systems import (
     controllability_matrix,
     controllable,
     delay_residuals,

@@ -8,25 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.distributions import (
     categorical_entropy,
     categorical_kl,
     categorical_log_probability,
-    cql_regulariser,
     diagonal_gaussian_kl,
     diagonal_gaussian_log_density,
+    tanh_gaussian_entropy,
+    tanh_gaussian_latent_log_density,
+    tanh_gaussian_log_density,
+)
+from neorl_core.losses import (
+    cql_regulariser,
     edac_diversity,
     expectile_loss,
     gaussian_nll,
     huber_loss,
-    n_step_returns,
     quantile_huber_loss,
     soft_clamp,
-    tanh_gaussian_entropy,
-    tanh_gaussian_latent_log_density,
-    tanh_gaussian_log_density,
-    td_lambda_returns,
 )
+from neorl_core.returns import n_step_returns, td_lambda_returns
 
 RNG = np.random.default_rng(11)
 FIVE = functools.partial(RNG.normal, size=5)

@@ -8,24 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.off_policy_evaluation import (
     LoggedTrajectories,
     Magic,
-    bootstrap_interval,
     doubly_robust_return,
     effective_sample_size,
-    empirical_bernstein_interval,
-    hcope_lower_bound,
-    hoeffding_interval,
     magic,
     marginalised_doubly_robust,
     marginalised_return,
     pdis_return,
-    student_interval,
     tis_return,
     weighted_doubly_robust,
     wis,
     wpdis,
+)
+from neorl_core.statistics import (
+    bootstrap_interval,
+    empirical_bernstein_interval,
+    hcope_lower_bound,
+    hoeffding_interval,
+    student_interval,
 )
 
 STATES, ACTIONS, HORIZON, DISCOUNT = 6, 3, 8, 0.9

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from neorl_core import PID, PIDCarry
+from neorl_core.control import PID, PIDCarry
 from neorl_core.testing import no_recompile, reals, state_keeps_form
 
 

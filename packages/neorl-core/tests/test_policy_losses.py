@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import (
+from neorl_core.losses import (
     advantage_weights,
     masked_mean,
     ppo_clipped_loss,

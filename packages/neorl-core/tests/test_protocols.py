@@ -8,22 +8,24 @@ import pytest
 
 import neorl_core
 from neorl_core import (
-    PID,
-    BaseStock,
-    ConstantPolicy,
     DataStatistics,
     Environment,
     FieldStatistics,
-    MultiplierState,
-    PIDCarry,
     Policy,
     Spec,
-    StateFeedback,
     Step,
     Trajectory,
     Transition,
+)
+from neorl_core.control import (
+    PID,
+    BaseStock,
+    ConstantPolicy,
+    PIDCarry,
+    StateFeedback,
     UniformPolicy,
 )
+from neorl_core.costs import MultiplierState
 
 ONE, ROW = jnp.ones(1), jnp.ones((1, 2))
 POLICIES = {

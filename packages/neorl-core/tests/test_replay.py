@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.control import (
     DelayLine,
     HistoryWindow,
-    PrioritySample,
-    PriorityTree,
-    RingBuffer,
     delay_line,
     delay_step,
     history_step,
     history_window,
+)
+from neorl_core.replay import (
+    PrioritySample,
+    PriorityTree,
+    RingBuffer,
     priority_tree,
     priority_weights,
     ring_buffer,

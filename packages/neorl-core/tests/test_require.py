@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core._require import (
+from neorl_core._internal.checks import (
     booleans,
     floats,
     known,
@@ -28,7 +28,7 @@ from neorl_core._require import (
     require_together,
     require_whole,
 )
-from neorl_core._short_floats import is_short, narrowed, require_wide, widened
+from neorl_core._internal.float_widths import is_short, narrowed, require_wide, widened
 
 UNIT = "check sign and unit"
 SHARE = "give a share, not per cent"

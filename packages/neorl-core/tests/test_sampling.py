@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core import batch_indices, epoch_indices, shuffled_position
+from neorl_core.replay import batch_indices, epoch_indices, shuffled_position
 
 KEY = jax.random.key(42)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import project_simplex, simplex_quadratic
+from neorl_core.projections import project_simplex, simplex_quadratic
 
 
 def minimiser_by_sets(matrix: np.ndarray) -> np.ndarray:

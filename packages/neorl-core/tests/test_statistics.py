@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.statistics import (
     Moments,
     PairedTest,
     beta_quantile,

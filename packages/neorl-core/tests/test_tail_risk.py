@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import conditional_value_at_risk, weighted_quantile
+from neorl_core.statistics import conditional_value_at_risk, weighted_quantile
 
 RNG = np.random.default_rng(0)
 PROBABILITIES = (0.0, 1e-4, 0.07, 0.5, 0.9, 0.99995, 1.0)

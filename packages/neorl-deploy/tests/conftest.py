@@ -16,7 +16,6 @@ from neorl_agents.networks import _mlp as mlp
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import (
-    PID,
     Channel,
     CostChannel,
     Spec,
@@ -26,6 +25,7 @@ from neorl_core import (
     standardiser,
     unit_interval,
 )
+from neorl_core.control import PID
 from neorl_core.testing import climate
 from neorl_deploy.export import export_run
 from neorl_deploy.runtime import load_bundle

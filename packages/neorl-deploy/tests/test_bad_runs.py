@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy, save_policy
-from neorl_core import ConstantPolicy
+from neorl_core.control import ConstantPolicy
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import ConstantPolicy, Environment, highs, lows
+from neorl_core import Environment, highs, lows
+from neorl_core.control import ConstantPolicy
 from neorl_core.testing import everywhere, finite_grad, no_recompile
 from neorl_envs.plants import ChemicalReactor
 from neorl_envs.plants.chemical_reactor import State

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from neorl_core import PID
+from neorl_core.control import PID
 from neorl_envs.plants import ChemicalReactor
 from neorl_envs.plants.chemical_reactor import Parameters, Plant
 from neorl_envs.plants.chemical_reactor._dynamics import advance

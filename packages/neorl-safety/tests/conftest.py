@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import PID, Channel, Spec
+from neorl_core import Channel, Spec
+from neorl_core.control import PID
 from neorl_core.testing import climate
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.filters import Context

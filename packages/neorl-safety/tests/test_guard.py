@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import PID, ConstantPolicy, Policy, UniformPolicy
+from neorl_core import Policy
+from neorl_core.control import PID, ConstantPolicy, UniformPolicy
 from neorl_core.testing import no_recompile
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag, flag_names

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
 
-from neorl_core import Channel, ConstantPolicy, CostChannel, Spec
+from neorl_core import Channel, CostChannel, Spec
+from neorl_core.control import ConstantPolicy
 from neorl_core.testing import climate
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, dataset_from_columns

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import optimize
 
-from neorl_core import (
+from neorl_core.federated import (
     Aggregate,
     bulyan,
     centred_clipping,

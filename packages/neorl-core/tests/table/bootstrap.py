@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.statistics import (
     Interval,
     bootstrap_interval,
     bootstrap_replicates,

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
+from neorl_core.statistics import (
     Interval,
     conditional_value_at_risk,
     conformal_quantile,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from neorl_core import (
+from neorl_core.distributions import (
     categorical_entropy,
     categorical_kl,
     categorical_log_probability,

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import special
 
-from neorl_core import cal_ql_clamp, cql_regulariser
+from neorl_core.losses import cal_ql_clamp, cql_regulariser
 from neorl_core.testing import Edge, Refusal, Row, assert_close, finite_grad, mapped, reals, rows
 
 SAMPLES = 5

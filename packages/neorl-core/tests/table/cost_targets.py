@@ -2,15 +2,13 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
-    clipped_double_td_target,
+from neorl_core.costs import (
     discounted_cost_limit,
     discounted_cost_target,
-    double_td_target,
     reachability_target,
-    regularised_td_target,
     step_cost_limit,
 )
+from neorl_core.targets import clipped_double_td_target, double_td_target, regularised_td_target
 from neorl_core.testing import (
     Edge,
     Refusal,

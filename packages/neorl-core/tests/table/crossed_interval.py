@@ -2,7 +2,7 @@ import numpy as np
 import scipy.stats
 from hypothesis import strategies as st
 
-from neorl_core import Interval, crossed_interval, student_interval
+from neorl_core.statistics import Interval, crossed_interval, student_interval
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
 
 LEVELS = reals(0.5, 0.99).map(lambda level: {"level": float(level)})

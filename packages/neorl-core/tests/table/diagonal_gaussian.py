@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.distributions import (
     diagonal_gaussian_entropy,
     diagonal_gaussian_kl,
     diagonal_gaussian_log_density,

@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_core import expectile_loss
+from neorl_core.losses import expectile_loss
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, series
 
 EXPECTILES = reals(0.0625, 0.9375).map(lambda expectile: {"expectile": float(expectile)})

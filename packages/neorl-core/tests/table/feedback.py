@@ -3,22 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
-    PID,
-    Affine,
-    BaseStock,
-    Channel,
-    ConstantPolicy,
-    StateFeedback,
-    UniformPolicy,
-    as_arrays,
-    highs,
-    limit_rate,
-    lows,
-    project_box,
-    standardiser,
-    unit_interval,
-)
+from neorl_core import Affine, Channel, as_arrays, highs, lows, standardiser, unit_interval
+from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback, UniformPolicy
+from neorl_core.projections import limit_rate, project_box
 from neorl_core.testing import (
     ROWS as ROW_COUNT,
 )

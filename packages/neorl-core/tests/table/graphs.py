@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
+from neorl_core.graphs import (
     PaddedGraph,
     edge_softmax,
     graph_convolution,

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.statistics import (
     Interval,
     clopper_pearson_interval,
     paired_difference_interval,

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import gaussian_nll, gumbel_loss, soft_clamp
+from neorl_core.losses import gaussian_nll, gumbel_loss, soft_clamp
 from neorl_core.testing import (
     Edge,
     Refusal,

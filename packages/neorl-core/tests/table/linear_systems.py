@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import linalg, signal
 
-from neorl_core import (
+from neorl_core.linear_systems import (
     KalmanFilter,
     LinearModel,
     Regulator,

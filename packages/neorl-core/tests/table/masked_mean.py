@@ -2,7 +2,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import masked_mean, penalised_reward, polyak
+from neorl_core.costs import penalised_reward
+from neorl_core.losses import masked_mean
+from neorl_core.targets import polyak
 from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
 
 

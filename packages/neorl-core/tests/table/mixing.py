@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
+from neorl_core.federated import (
     averaging_rounds,
     gossip_step,
     hierarchical_mixing,

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import MultiplierState, pid_multiplier_init, pid_multiplier_step
+from neorl_core.costs import MultiplierState, pid_multiplier_init, pid_multiplier_step
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
 
 DELAY = 2

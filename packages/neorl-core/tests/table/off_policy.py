@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import optimize
 
-from neorl_core import (
+from neorl_core.off_policy_evaluation import (
     LoggedTrajectories,
     Magic,
     doubly_robust_return,
@@ -15,13 +15,12 @@ from neorl_core import (
     marginalised_doubly_robust,
     marginalised_return,
     pdis_return,
-    project_simplex,
-    simplex_quadratic,
     tis_return,
     weighted_doubly_robust,
     wis,
     wpdis,
 )
+from neorl_core.projections import project_simplex, simplex_quadratic
 from neorl_core.testing import (
     Edge,
     Refusal,

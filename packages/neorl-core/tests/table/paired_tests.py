@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import PairedTest, paired_t_test, sign_flip_test, wilcoxon_test
+from neorl_core.statistics import PairedTest, paired_t_test, sign_flip_test, wilcoxon_test
 from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, rows
 
 PAIRS = 5

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import edac_diversity, ppo_clipped_loss, reinforce_loss, sac_temperature_loss
+from neorl_core.losses import edac_diversity, ppo_clipped_loss, reinforce_loss, sac_temperature_loss
 from neorl_core.testing import (
     Edge,
     Refusal,

@@ -2,11 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
-    advantage_weights,
-    scaled_advantage,
-    td3_bc_policy_loss,
-)
+from neorl_core.losses import advantage_weights, scaled_advantage, td3_bc_policy_loss
 from neorl_core.testing import (
     Edge,
     Refusal,

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import beta_quantile, student_quantile
+from neorl_core.statistics import beta_quantile, student_quantile
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
 
 

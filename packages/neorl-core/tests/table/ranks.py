@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import holm, midranks, rank_correlation, regret_at_k
+from neorl_core.statistics import holm, midranks, rank_correlation, regret_at_k
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
 
 # Few values, so that ties are common.

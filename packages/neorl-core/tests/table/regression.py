@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import huber_loss, pinball_loss, quantile_huber_loss, squared_loss
+from neorl_core.losses import huber_loss, pinball_loss, quantile_huber_loss, squared_loss
 from neorl_core.testing import (
     Edge,
     Refusal,

@@ -5,14 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import (
+from neorl_core.control import delay_line, delay_step, history_step, history_window
+from neorl_core.replay import (
     PrioritySample,
     RingBuffer,
-    delay_line,
-    delay_step,
     episode_first_rows,
-    history_step,
-    history_window,
     priority_tree,
     priority_weights,
     ring_buffer,

@@ -2,7 +2,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import batch_indices, epoch_indices, shuffled_position
+from neorl_core.replay import batch_indices, epoch_indices, shuffled_position
 from neorl_core.testing import Edge, Refusal, Row, integers, keys, mapped
 
 KEY = jax.random.key(0)

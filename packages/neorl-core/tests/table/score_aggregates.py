@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core import (
+from neorl_core.statistics import (
     interquartile_mean,
     median_task_mean,
     optimality_gap,

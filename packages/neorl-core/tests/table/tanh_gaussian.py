@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from neorl_core import (
+from neorl_core.distributions import (
     diagonal_gaussian_sample,
     tanh_gaussian_entropy,
     tanh_gaussian_kl,

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core import clipped_double_td_target, td_target
+from neorl_core.targets import clipped_double_td_target, td_target
 from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
 
 LENGTH, MEMBERS = 7, 2

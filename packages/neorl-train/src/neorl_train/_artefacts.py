@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import save_policy
-from neorl_core import ConstantPolicy, Policy, Spec, highs, lows
+from neorl_core import Policy, Spec, highs, lows
+from neorl_core.control import ConstantPolicy
 from neorl_envs import Dataset
 from neorl_safety.constraints import ActionConstraints, action_constraints, constraints_to_dict
 from neorl_train._experience import probe_observations

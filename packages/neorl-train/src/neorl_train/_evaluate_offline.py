@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_core import ConstantPolicy, Policy, Spec, StateFeedback, Transition, highs, lows
+from neorl_core import Policy, Spec, Transition, highs, lows
+from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
 from neorl_train._evaluate_episodes import recorded_episodes
 from neorl_train._evaluate_results import (

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from neorl_core import normalised_score
+from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
 from neorl_train._evaluate_tables import PolicyRow
 from neorl_train._intervals import Estimate

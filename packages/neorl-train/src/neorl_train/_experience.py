@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import Spec, Transition, penalised_reward
+from neorl_core import Spec, Transition
+from neorl_core.costs import penalised_reward
 from neorl_envs import (
     Dataset,
     DatasetError,

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from neorl_core import (
+from neorl_core.statistics import (
     Interval,
     bootstrap_interval,
     clopper_pearson_interval,

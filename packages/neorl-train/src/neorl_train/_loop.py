@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents import Algorithm
-from neorl_core import Transition, batch_indices
+from neorl_core import Transition
+from neorl_core.replay import batch_indices
 
 
 @partial(jax.jit, static_argnames="cycles", donate_argnums=1)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import Array, Bool, Float
 
-from neorl_core import PID, Channel, CostChannel, Spec, Step
+from neorl_core import Channel, CostChannel, Spec, Step
+from neorl_core.control import PID
 from neorl_envs import collect_log
 from neorl_envs.recording import OperatorPlan
 from neorl_safety.constraints import action_constraints

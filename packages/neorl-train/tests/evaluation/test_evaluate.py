@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import ConstantPolicy, as_arrays
+from neorl_core import as_arrays
+from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard

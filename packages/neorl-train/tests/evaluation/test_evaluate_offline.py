@@ -2,7 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import Channel, ConstantPolicy, Spec
+from neorl_core import Channel, Spec
+from neorl_core.control import ConstantPolicy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset
 from neorl_envs.datasets import dataset_from_columns

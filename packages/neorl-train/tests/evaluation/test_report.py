@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import Channel, ConstantPolicy
+from neorl_core import Channel
+from neorl_core.control import ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict

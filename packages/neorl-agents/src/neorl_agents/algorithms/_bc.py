@@ -14,7 +14,8 @@ from neorl_agents.networks._adam import Moments, adam, init_adam
 from neorl_agents.networks._mlp import MLP, init_mlp, tanh
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
-from neorl_core import DataStatistics, Spec, Transition, as_arrays, masked_mean
+from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_core.losses import masked_mean
 
 
 class BCState(eqx.Module):

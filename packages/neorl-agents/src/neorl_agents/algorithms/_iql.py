@@ -27,19 +27,10 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
-from neorl_core import (
-    DataStatistics,
-    Spec,
-    Transition,
-    advantage_weights,
-    as_arrays,
-    diagonal_gaussian_log_density,
-    expectile_loss,
-    masked_mean,
-    polyak,
-    scaled_advantage,
-    td_target,
-)
+from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_core.distributions import diagonal_gaussian_log_density
+from neorl_core.losses import advantage_weights, expectile_loss, masked_mean, scaled_advantage
+from neorl_core.targets import polyak, td_target
 
 LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
 

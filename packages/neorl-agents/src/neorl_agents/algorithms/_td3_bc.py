@@ -27,16 +27,9 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
-from neorl_core import (
-    DataStatistics,
-    Spec,
-    Transition,
-    as_arrays,
-    clipped_double_td_target,
-    masked_mean,
-    polyak,
-    td3_bc_policy_loss,
-)
+from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_core.losses import masked_mean, td3_bc_policy_loss
+from neorl_core.targets import clipped_double_td_target, polyak
 
 
 class TD3BCState(eqx.Module):

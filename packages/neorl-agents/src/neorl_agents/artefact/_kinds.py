@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from neorl_agents.networks._mlp import ACTIVATIONS, MLP
 from neorl_agents.policies._network_policy import NetworkPolicy
-from neorl_core import PID, Affine, ConstantPolicy, Policy, Spec
+from neorl_core import Affine, Policy, Spec
+from neorl_core.control import PID, ConstantPolicy
 
 
 class Kind(NamedTuple):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.networks._mlp import MLP, Initialiser, ensemble, init_mlp
-from neorl_core import Transition, masked_mean
+from neorl_core import Transition
+from neorl_core.losses import masked_mean
 
 
 def init_critics(

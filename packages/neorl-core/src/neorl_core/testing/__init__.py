@@ -51,7 +51,6 @@ Traps that the kit avoids, measured: arrays that Hypothesis fills with one value
 lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
 '''
 
-from neorl_core.testing._climate import climate as climate
 from neorl_core.testing._compare import assert_close as assert_close
 from neorl_core.testing._experience_strategies import endings as endings
 from neorl_core.testing._experience_strategies import logs as logs
@@ -68,6 +67,7 @@ from neorl_core.testing._machine import NO_SHARED_DATA as NO_SHARED_DATA
 from neorl_core.testing._machine import browser as browser
 from neorl_core.testing._machine import shared_data as shared_data
 from neorl_core.testing._public_api import public_api as public_api
+from neorl_core.testing._settings import climate as climate
 from neorl_core.testing._sockets import OutboundConnectionError as OutboundConnectionError
 from neorl_core.testing._sockets import refuse_connections as refuse_connections
 from neorl_core.testing._strategies import LENGTHS as LENGTHS

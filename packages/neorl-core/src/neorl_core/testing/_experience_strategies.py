@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core._experience import Trajectory, Transition
+from neorl_core._vocabulary.experience import Trajectory, Transition
 from neorl_core.testing._strategies import LENGTHS, arrays, reals
 from neorl_core.testing._transforms import ROWS
 

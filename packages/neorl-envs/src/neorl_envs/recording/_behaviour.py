@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import PID, PIDCarry
+from neorl_core.control import PID, PIDCarry
 from neorl_envs.recording._operators import (
     OperatorPlan,
     OperatorState,

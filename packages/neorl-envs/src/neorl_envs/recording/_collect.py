@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import PID, Step
+from neorl_core import Step
+from neorl_core.control import PID
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.recording._behaviour import BehaviourPolicy
 from neorl_envs.recording._operators import OperatorPlan, in_manual

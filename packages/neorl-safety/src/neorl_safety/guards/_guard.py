@@ -129,7 +129,8 @@ def guard(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from neorl_core import Channel, ConstantPolicy, Spec
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_core.control import ConstantPolicy
         >>> from neorl_safety.constraints import action_constraints
         >>> from neorl_safety.guards import guard
         >>> valve = Channel("valve", "%", 0.0, 100.0)

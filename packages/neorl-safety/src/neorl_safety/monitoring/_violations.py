@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core import Interval, clopper_pearson_interval
+from neorl_core.statistics import Interval, clopper_pearson_interval
 
 
 class ViolationStatistics(NamedTuple):

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_core import PID, Spec, Step
+from neorl_core import Spec, Step
+from neorl_core.control import PID
 from neorl_envs.plants.chemical_reactor._actuators import (
     ACTION,
     SLEWS,

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 
-from neorl_core import PID, highs, lows
+from neorl_core import highs, lows
+from neorl_core.control import PID
 from neorl_envs.plants.chemical_reactor._actuators import ACTION
 from neorl_envs.plants.chemical_reactor._instruments import OBS
 from neorl_envs.plants.chemical_reactor._objective import SETPOINT

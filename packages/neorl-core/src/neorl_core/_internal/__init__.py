@@ -1,0 +1,1 @@
+"""What every formula stands on: checks of arguments, float widths, products."""

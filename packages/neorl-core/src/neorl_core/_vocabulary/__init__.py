@@ -1,0 +1,1 @@
+"""What all packages say to each other: channels, experience, protocols, scaling."""

@@ -1,0 +1,29 @@
+"""Control laws as policies, and the memory that they carry."""
+
+from neorl_core.control._feedback_policies import BaseStock as BaseStock
+from neorl_core.control._feedback_policies import StateFeedback as StateFeedback
+from neorl_core.control._history import DelayLine as DelayLine
+from neorl_core.control._history import HistoryWindow as HistoryWindow
+from neorl_core.control._history import delay_line as delay_line
+from neorl_core.control._history import delay_step as delay_step
+from neorl_core.control._history import history_step as history_step
+from neorl_core.control._history import history_window as history_window
+from neorl_core.control._pid import PID as PID
+from neorl_core.control._pid import PIDCarry as PIDCarry
+from neorl_core.control._simple_policies import ConstantPolicy as ConstantPolicy
+from neorl_core.control._simple_policies import UniformPolicy as UniformPolicy
+
+__all__ = [
+    "PID",
+    "BaseStock",
+    "ConstantPolicy",
+    "DelayLine",
+    "HistoryWindow",
+    "PIDCarry",
+    "StateFeedback",
+    "UniformPolicy",
+    "delay_line",
+    "delay_step",
+    "history_step",
+    "history_window",
+]

@@ -1,0 +1,123 @@
+"""Policies that are one affine map of the observation."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._internal.checks import floats, require_each, require_order, require_rank
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StateFeedback:
+    """Affine state feedback ``u = clip(bias - gain (obs - setpoint), low, high)``.
+
+    Attributes:
+        gain: As a linear-quadratic design gives it, shape ``(act, obs)``.
+        setpoint: Where the plant is to stand, shape ``(obs,)``.
+        bias: Action that holds it there, shape ``(act,)``.
+        low: Shape ``(act,)``.
+        high: Not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN where it is.
+    """
+
+    gain: Float[Array, "act obs"]
+    setpoint: Float[Array, " obs"]
+    bias: Float[Array, " act"]
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """One step.
+
+        Args:
+            carry: From :meth:`initial_carry`.
+            obs: One observation in physical units.
+            key: Ignored.
+
+        Returns:
+            The carry and the action in physical units.
+
+        Raises:
+            ValueError: If ``obs`` or a field has not the shape that the gain asks for, or known
+                bounds cross.
+        """
+        require_rank("gain", self.gain, 2, "act, obs")
+        require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
+        require_each("obs", obs, self.gain.shape[1], "columns of gain")
+        require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
+        wanted = self.bias - self.gain @ (obs - self.setpoint)
+        return carry, _between(wanted, self.low, self.high)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Identity."""
+        return carry
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BaseStock:
+    """Orders every period what is missing to a fixed inventory position.
+
+    ``u = clip(level - position obs, low, high)``, where ``position obs`` is stock on hand plus
+    what is on order less what is owed.
+
+    Attributes:
+        level: The base-stock level of every item, shape ``(act,)``.
+        position: What each observation adds to the position of each item (1 for stock on hand
+            and in transit, -1 for backlog, 0 for the rest), shape ``(act, obs)``.
+        low: Least order, usually zero, shape ``(act,)``.
+        high: Largest order, not below ``low``, shape ``(act,)``; under ``jit`` the order is NaN
+            where it is.
+    """
+
+    level: Float[Array, " act"]
+    position: Float[Array, "act obs"]
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """One step.
+
+        Args:
+            carry: From :meth:`initial_carry`.
+            obs: One observation in physical units.
+            key: Ignored.
+
+        Returns:
+            The carry and the orders in physical units.
+
+        Raises:
+            ValueError: If ``obs`` or a field has not the shape that ``position`` asks for, or
+                known bounds cross.
+        """
+        require_rank("position", self.position, 2, "act, obs")
+        require_each("obs", obs, self.position.shape[1], "columns of position")
+        require_each("level", self.level, self.position.shape[0], "rows of position")
+        return carry, _between(self.level - self.position @ obs, self.low, self.high)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Identity."""
+        return carry
+
+
+def _between(wanted: Array, low: Array, high: Array) -> Array:
+    """The action clipped to its bounds; NaN where they cross and are traced, else refused."""
+    require_each("low", low, wanted.shape[0], "actions")
+    require_each("high", high, wanted.shape[0], "actions")
+    require_order(low, high)
+    return jnp.where(low <= high, jnp.clip(floats(wanted), low, high), jnp.nan)

@@ -1,0 +1,92 @@
+"""Policies with nothing to learn."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._internal.checks import floats, known, require_rank, require_same_shape
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ConstantPolicy:
+    """Always the same action.
+
+    Attributes:
+        action: In physical units, shape ``(act,)``.
+    """
+
+    action: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """The action; ``obs`` and ``key`` are ignored.
+
+        Raises:
+            ValueError: If ``action`` is not of rank one.
+        """
+        require_rank("action", self.action, 1, "act")
+        return carry, self.action
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Identity."""
+        return carry
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class UniformPolicy:
+    """Independent uniform actions: the reference for "no control at all".
+
+    Attributes:
+        low: Shape ``(act,)``, physical units.
+        high: Shape ``(act,)``, physical units, not below ``low``.
+    """
+
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """A fresh draw from ``[low, high)``; ``obs`` is ignored.
+
+        Under ``jit`` the draw is NaN where the bounds cross or are infinitely far apart.
+
+        Raises:
+            ValueError: If the bounds differ in shape or are not of rank one, or known ones cross
+                or are infinitely far apart.
+        """
+        require_rank("low", self.low, 1, "act")
+        require_same_shape("low", self.low, "high", self.high)
+        low, high = floats(self.low), floats(self.high)
+        if known((self.low, self.high)) and not np.all(_fine(np.asarray(low), np.asarray(high))):
+            raise ValueError(
+                f"low must not be above high, nor infinitely far below, got {self.low} and "
+                f"{self.high}; give the range of every action"
+            )
+        draw = jax.random.uniform(key, low.shape, low.dtype, low, high)
+        return carry, jnp.where(_fine(low, high), draw, jnp.nan)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Identity."""
+        return carry
+
+
+def _fine(low: Any, high: Any) -> Any:
+    """Where a range is one to draw from."""
+    with np.errstate(all="ignore"):
+        return (low <= high) & (high - low < np.inf)

@@ -1,0 +1,158 @@
+"""Targets of cost critics, and limits in their units."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from neorl_core._internal.checks import (
+    booleans,
+    floats,
+    like,
+    require_positive,
+    require_probability,
+    require_whole,
+)
+from neorl_core._internal.checks import require_same_shape as same_shape
+from neorl_core.targets._td import require_members, td_target
+
+
+def discounted_cost_target(
+    cost: Float[Array, "*batch"],
+    next_values: Float[Array, "ens *batch"],
+    terminated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The one-step target of a cost critic, from the largest of several estimates.
+
+    ``cost + discount (1 - terminated) max_i next_values[i]``: pessimistic about cost.
+
+    Args:
+        cost: Any shape.
+        next_values: One estimate per member along the first axis, each of the shape of cost.
+        terminated: Shape of cost; a truncated step bootstraps.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The target, of the shape of cost.
+
+    Raises:
+        ValueError: If the shapes disagree, there is no member, or a concrete ``discount`` is
+            outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> values = jnp.array([2.0, 4.0])
+        >>> float(discounted_cost_target(jnp.array(1.0), values, jnp.array(False), discount=0.5))
+        3.0
+    """
+    same_shape("cost", cost, "terminated", terminated)
+    require_members("next_values", next_values, "cost", cost)
+    worst = jnp.max(floats(next_values), axis=0)
+    return td_target(floats(cost), worst, booleans(terminated), discount=discount)
+
+
+def reachability_target(
+    constraint: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The one-step target of a feasibility critic: the worst constraint value ever met.
+
+    ``(1 - discount) h + discount max(h, next_value)``, and ``h`` where terminated, with
+    ``h = constraint``. States from which the fixed point is at most zero can be kept safe.
+
+    Args:
+        constraint: ``h``, positive where the constraint is violated.
+        next_value: Value of the next observation, same shape; ignored where terminated.
+        terminated: Same shape.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The target, same shape.
+
+    Raises:
+        ValueError: If the shapes differ, or a concrete ``discount`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> h, value = jnp.array([-1.0, -1.0]), jnp.array([3.0, 3.0])
+        >>> reachability_target(h, value, jnp.array([False, True]), discount=0.5).tolist()
+        [1.0, -1.0]
+
+    Source: Fisac et al., Bridging Hamilton-Jacobi safety analysis and reinforcement learning,
+    2019; Zheng et al., Safe offline reinforcement learning with feasibility-guided diffusion
+    model, arXiv 2401.10700, equation 6.
+    """
+    same_shape("constraint", constraint, "next_value", next_value)
+    same_shape("constraint", constraint, "terminated", terminated)
+    discount = require_probability("discount", discount, closed=True)
+    here, share = floats(constraint), like(discount, floats(constraint))
+    following = jnp.where(booleans(terminated), here, floats(next_value))
+    return (1 - share) * here + share * jnp.maximum(here, following)
+
+
+def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
+    """The mean cost of a step at which an episode of ``horizon`` steps meets its limit.
+
+    ``limit / horizon``: what a mean over rows of ``w c`` is compared with.
+
+    Args:
+        limit: Largest sum of costs over an episode, any shape, not negative; NaN under ``jit``
+            where it is negative.
+        horizon: Steps of an episode, static, at least one.
+
+    Returns:
+        The limit of a step, same shape.
+
+    Raises:
+        ValueError: If ``horizon`` is no whole number from one on, or a concrete limit is negative
+            or not finite.
+
+    Example:
+        >>> float(step_cost_limit(10.0, horizon=4))
+        2.5
+    """
+    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
+    limit = require_positive("limit", limit, or_zero=True, many=True)
+    return floats(limit) / horizon
+
+
+def discounted_cost_limit(
+    limit: ArrayLike, *, horizon: int, discount: float | Float[Array, ""]
+) -> Array:
+    """The value of a discounted cost critic at which an episode meets its limit.
+
+    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``: the discounted sum of a cost
+    that is spread evenly over the episode; ``limit`` itself for ``discount = 1``.
+
+    Args:
+        limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
+            under ``jit`` where it is negative.
+        horizon: Steps of an episode, static, at least one.
+        discount: Of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
+
+    Returns:
+        The threshold of the critic, same shape as ``limit``.
+
+    Raises:
+        ValueError: If ``horizon`` is no whole number from one on, a concrete limit is negative or
+            not finite, or a concrete ``discount`` is outside [0, 1].
+
+    Example:
+        >>> round(float(discounted_cost_limit(10.0, horizon=300, discount=0.99)), 2)
+        3.17
+
+    Source: the conversion of the offline safe RL library OSRL and of FISOR.
+    """
+    discount = require_probability("discount", discount, closed=True)
+    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
+    per_step = step_cost_limit(limit, horizon=horizon)
+    share = like(discount, per_step)
+    inside = (share > 0) & (share < 1)
+    safe = jnp.where(inside, share, 0.5)
+    # expm1 keeps the digits of 1 - discount^horizon where the discount is near one.
+    series = jnp.expm1(horizon * jnp.log(safe)) / jnp.expm1(jnp.log(safe))
+    end = jnp.where(jnp.isnan(share), share, jnp.where(share > 0, horizon, 1))
+    return per_step * jnp.where(inside, series, end)

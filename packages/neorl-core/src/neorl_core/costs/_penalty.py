@@ -1,0 +1,44 @@
+"""Reward less declared prices of the costs."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import floats, require_positive
+
+
+def penalised_reward(
+    reward: Float[Array, "*batch"],
+    cost: Float[Array, "*batch cost"],
+    penalty: Float[Array, " cost"],
+) -> Float[Array, "*batch"]:
+    """The reward less ``penalty[i]`` for every unit of cost ``i``.
+
+    ``reward - sum_i penalty[i] cost[i]``: what learners that know no constraints are trained on.
+
+    Args:
+        reward: Any shape.
+        cost: The shape of reward and a last axis of cost channels, which may have length zero.
+        penalty: Reward per unit of each cost, not negative, shape ``(cost,)``; NaN results
+            under ``jit`` where one is negative.
+
+    Returns:
+        The penalised reward, of the shape of ``reward``.
+
+    Raises:
+        ValueError: If the shapes disagree or a concrete ``penalty`` is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(penalised_reward(jnp.array(1.0), jnp.array([2.0, 0.0]), jnp.array([0.25, 9.0])))
+        0.5
+    """
+    if jnp.shape(cost) != (*jnp.shape(reward), *jnp.shape(penalty)) or jnp.ndim(penalty) != 1:
+        raise ValueError(
+            "cost must have the shape of reward and one last axis as long as penalty, got "
+            f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}; "
+            "give one price for each cost channel"
+        )
+    penalty = require_positive("penalty", penalty, or_zero=True, many=True)
+    reward = floats(reward)
+    priced = jnp.matmul(floats(cost), floats(penalty), precision="highest")
+    return reward - priced.astype(reward.dtype)

@@ -1,0 +1,133 @@
+"""The Lagrange multiplier of a cost limit as a PID controller with a clamped integrator."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_length,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_scalar,
+    require_whole,
+)
+
+
+class MultiplierState(NamedTuple):
+    """What :func:`pid_multiplier_step` remembers.
+
+    Attributes:
+        error: Exponential mean of the excess over the limit, in units of cost.
+        cost: Exponential means of the cost, the newest last, shape ``(delay + 1,)``.
+        integral: The integral part of the multiplier.
+    """
+
+    error: Float[Array, ""]
+    cost: Float[Array, " history"]
+    integral: Float[Array, ""]
+
+
+def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierState:
+    """A multiplier at rest: no error, no integral, and ``cost`` as its history.
+
+    Args:
+        cost: A first measurement of the episode's cost, so that the derivative starts at zero.
+        delay: Steps over which the derivative part looks back, static, at least one.
+
+    Returns:
+        The state.
+
+    Raises:
+        ValueError: If ``delay`` is no whole number from one on or ``cost`` is not a scalar.
+    """
+    delay = require_whole("delay", delay, 1, "1 compares with the step before")
+    require_scalar("cost", cost)
+    cost = floats(cost)
+    zero = jnp.zeros_like(cost)
+    return MultiplierState(zero, jnp.full((delay + 1,), cost), zero)
+
+
+def pid_multiplier_step(
+    state: MultiplierState,
+    cost: Float[Array, ""],
+    limit: Float[Array, ""],
+    *,
+    kp: float | Float[Array, ""],
+    ki: float | Float[Array, ""],
+    kd: float | Float[Array, ""],
+    smoothing: float | Float[Array, ""] = 0.95,
+    integral_ceiling: float | Float[Array, ""] = 10.0,
+    ceiling: float | Float[Array, ""] = 100.0,
+) -> tuple[MultiplierState, Float[Array, ""]]:
+    """One update of the multiplier from one measured cost.
+
+    With ``e = cost - limit`` and ``a = smoothing``: ``P = a P + (1 - a) e``,
+    ``C = a C + (1 - a) cost``, ``D = max(0, C_t - C_{t - delay})``,
+    ``I = clip(I + ki e, 0, integral_ceiling)``, and the multiplier is
+    ``clip(kp P + I + kd D, 0, ceiling)``.
+
+    The integrator itself is clamped: a ceiling on the multiplier alone leaves it wound up, and
+    after a long violation the multiplier would not fall for as long again.
+
+    Args:
+        state: From :func:`pid_multiplier_init` or the last step.
+        cost: Measured cost of an episode.
+        limit: Its limit, same units.
+        kp: Proportional gain, multiplier units per cost unit, not negative.
+        ki: Integral gain, per step, not negative.
+        kd: Gain of the rising trend, not negative.
+        smoothing: Weight of the past in the exponential means, in [0, 1].
+        integral_ceiling: Largest integral part, positive.
+        ceiling: Largest multiplier, positive.
+
+    Returns:
+        The new state and the multiplier, scalar; a NaN multiplier under ``jit`` where a gain, a
+        ceiling or ``smoothing`` is outside its range.
+
+    Raises:
+        ValueError: If an argument or a field of the state has another rank than stated, a
+            concrete gain is negative, a ceiling not positive or ``smoothing`` outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> state = pid_multiplier_init(jnp.array(12.0), delay=1)
+        >>> gains = {"kp": 0.0, "ki": 0.25, "kd": 0.0}
+        >>> state, multiplier = pid_multiplier_step(
+        ...     state, jnp.array(12.0), jnp.array(10.0), **gains
+        ... )
+        >>> float(multiplier)
+        0.5
+
+    Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
+    Lagrangian methods, arXiv 2007.03964, algorithm 1.
+    """
+    for name, number in (
+        ("state.error", state.error),
+        ("state.integral", state.integral),
+        ("cost", cost),
+        ("limit", limit),
+    ):
+        require_scalar(name, number)
+    require_rank("state.cost", state.cost, 1, "history")
+    require_length("state.cost", state.cost, 2)
+    kp = require_positive("kp", kp, or_zero=True)
+    ki = require_positive("ki", ki, or_zero=True)
+    kd = require_positive("kd", kd, or_zero=True)
+    integral_ceiling = require_positive("integral_ceiling", integral_ceiling)
+    ceiling = require_positive("ceiling", ceiling)
+    smoothing = require_probability("smoothing", smoothing, closed=True)
+    cost = floats(cost)
+    excess = cost - floats(limit)
+    keep = like(smoothing, cost)
+    error = keep * state.error + (1 - keep) * excess
+    newest = keep * state.cost[-1] + (1 - keep) * cost
+    history = jnp.concatenate([state.cost[1:], newest[None]])
+    rise = jnp.maximum(newest - history[0], 0)
+    integral = jnp.clip(state.integral + like(ki, cost) * excess, 0, like(integral_ceiling, cost))
+    wanted = like(kp, cost) * error + integral + like(kd, cost) * rise
+    multiplier = jnp.clip(wanted, 0, like(ceiling, cost))
+    return MultiplierState(error, history, integral), multiplier

@@ -1,0 +1,152 @@
+"""The categorical distribution by its logits; minus infinity is a choice that cannot occur."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core._internal.checks import floats, require_same_shape
+
+
+def categorical_log_probability(
+    index: Int[Array, " *batch"], logits: Float[Array, "*batch choice"]
+) -> Float[Array, " *batch"]:
+    """Log-probability of a choice.
+
+    Args:
+        index: In ``[0, choice)``.
+        logits: Unnormalised log-probabilities along the last axis.
+
+    Returns:
+        The log-probability, of the shape of ``index``; NaN for an index outside the range.
+
+    Raises:
+        ValueError: If the shapes disagree or there is no choice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(categorical_log_probability(jnp.array(1), jnp.zeros(4))), 4)
+        -1.3863
+    """
+    logits = _logits(logits)
+    index = jnp.asarray(index)
+    if index.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"index must have the shape of logits without the last axis, got {index.shape} "
+            f"for {logits.shape}; give one index for each row of logits"
+        )
+    log_p = jax.nn.log_softmax(logits, axis=-1)
+    # Clamped for the gather and flagged after it: a negative index would wrap around.
+    inside = (index >= 0) & (index < logits.shape[-1])
+    safe = jnp.where(inside, index, 0)[..., None]
+    chosen = jnp.take_along_axis(log_p, safe, axis=-1)[..., 0]
+    return jnp.where(inside, chosen, jnp.nan)
+
+
+def categorical_sample(
+    logits: Float[Array, "*batch choice"], key: PRNGKeyArray
+) -> Int[Array, " *batch"]:
+    """A draw.
+
+    Args:
+        logits: Unnormalised log-probabilities along the last axis.
+        key: Used once.
+
+    Returns:
+        The index of the choice, int32.
+
+    Raises:
+        ValueError: If there is no choice.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> int(categorical_sample(jnp.array([-jnp.inf, 0.0]), jax.random.key(0)))
+        1
+    """
+    return jax.random.categorical(key, _logits(logits), axis=-1).astype(jnp.int32)
+
+
+def categorical_entropy(logits: Float[Array, "*batch choice"]) -> Float[Array, " *batch"]:
+    """Entropy in nats, ``-sum_i p_i log p_i``; choices that cannot occur add nothing.
+
+    Args:
+        logits: Unnormalised log-probabilities along the last axis.
+
+    Returns:
+        The entropy, without the last axis.
+
+    Raises:
+        ValueError: If there is no choice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(categorical_entropy(jnp.array([0.0, 0.0, -jnp.inf]))), 4)
+        0.6931
+    """
+    probability, log_p, _ = _possible(logits)
+    return -jnp.sum(probability * log_p, axis=-1)
+
+
+def categorical_kl(
+    logits: Float[Array, "*batch choice"], other_logits: Float[Array, "*batch choice"]
+) -> Float[Array, " *batch"]:
+    """Kullback-Leibler divergence of the first distribution from the second, in nats.
+
+    Args:
+        logits: Of the first, along the last axis.
+        other_logits: Of the second, same shape.
+
+    Returns:
+        ``sum_i p_i (log p_i - log q_i)``, without the last axis: infinite where the second
+        excludes what the first allows, and choices that the first excludes add nothing.
+
+    Raises:
+        ValueError: If the shapes differ or there is no choice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(categorical_kl(jnp.array([0.0, -jnp.inf]), jnp.zeros(2))), 4)
+        0.6931
+    """
+    require_same_shape("logits", logits, "other_logits", other_logits)
+    probability, log_p, possible = _possible(logits)
+    other = jax.nn.log_softmax(_logits(other_logits), axis=-1)
+    gap = jnp.where(possible, log_p - jnp.where(possible, other, 0), 0)
+    return jnp.sum(probability * gap, axis=-1)
+
+
+def categorical_mode(logits: Float[Array, "*batch choice"]) -> Int[Array, " *batch"]:
+    """The most probable choice, the first of several.
+
+    Args:
+        logits: Along the last axis.
+
+    Returns:
+        Its index, int32.
+
+    Raises:
+        ValueError: If there is no choice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> int(categorical_mode(jnp.array([0.0, 2.0, 2.0])))
+        1
+    """
+    return jnp.argmax(_logits(logits), axis=-1).astype(jnp.int32)
+
+
+def _possible(logits: Array) -> tuple[Array, Array, Array]:
+    """Probabilities, their logarithms where they are not zero (0 elsewhere), and where."""
+    log_p = jax.nn.log_softmax(_logits(logits), axis=-1)
+    possible = jnp.isfinite(log_p)
+    safe = jnp.where(possible, log_p, 0)
+    return jnp.where(possible, jnp.exp(safe), 0), safe, possible
+
+
+def _logits(logits: Array) -> Array:
+    logits = floats(logits)
+    if logits.ndim == 0 or logits.shape[-1] == 0:
+        raise ValueError(
+            f"logits need a last axis with at least one choice, got shape {logits.shape}; "
+            "give one logit for each choice"
+        )
+    return logits

@@ -1,0 +1,238 @@
+"""The Gaussian squashed by tanh, with independent channels in (-1, 1)."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core._internal.checks import floats, known, like, require_probability, require_same_shape
+from neorl_core.distributions._diagonal_gaussian import (
+    diagonal_gaussian_entropy,
+    diagonal_gaussian_kl,
+    diagonal_gaussian_log_density,
+    diagonal_gaussian_sample,
+    gaussian_parameters,
+)
+
+LOG_TWO = math.log(2)
+
+
+def tanh_gaussian_sample(
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "*batch channel"], Float[Array, " *batch"]]:
+    """A draw ``tanh(u)``, ``u`` Gaussian, and its log-density, from ``u`` and so exact.
+
+    Args:
+        mean: Of ``u``, last axis the channels.
+        log_std: Logarithms of the standard deviations of ``u``; broadcasts against ``mean``.
+        key: Used once.
+
+    Returns:
+        The action in [-1, 1], which rounding may put on a bound, and its log-density, which stays
+        finite there. Both have gradients to both parameters.
+
+    Raises:
+        ValueError: If the shapes disagree.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> zero = jnp.zeros(2)
+        >>> action, log_density = tanh_gaussian_sample(zero, zero - 40.0, jax.random.key(0))
+        >>> action.round(6).tolist()
+        [0.0, 0.0]
+
+    Source: Haarnoja et al., Soft actor-critic, arXiv 1801.01290, appendix C.
+    """
+    latent = diagonal_gaussian_sample(mean, log_std, key)
+    return jnp.tanh(latent), tanh_gaussian_latent_log_density(latent, mean, log_std)
+
+
+def tanh_gaussian_latent_log_density(
+    latent: Float[Array, "*batch channel"],
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+) -> Float[Array, " *batch"]:
+    """Log-density of the action ``tanh(latent)``, by its latent: exact also at saturation.
+
+    ``log N(latent) - sum_i log(1 - tanh(latent_i)^2)``, the logarithm as
+    ``2 (log 2 - |u| - log(1 + exp(-2 |u|)))``.
+
+    Args:
+        latent: Where, before the squashing.
+        mean: Same shape.
+        log_std: Broadcasts against ``mean``.
+
+    Returns:
+        The log-density of the action, without the last axis.
+
+    Raises:
+        ValueError: If the shapes disagree.
+    """
+    latent, mean = floats(latent), floats(mean)
+    require_same_shape("latent", latent, "mean", mean)
+    gaussian = diagonal_gaussian_log_density(latent, mean, log_std)
+    return gaussian - jnp.sum(_log_slope(latent), axis=-1)
+
+
+def tanh_gaussian_log_density(
+    action: Float[Array, "*batch channel"],
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+    *,
+    margin: float | Float[Array, ""] = 1e-5,
+) -> Float[Array, " *batch"]:
+    """Log-density of an action that was not drawn here, for example a logged one.
+
+    Args:
+        action: In [-1, 1]. The latent of a bound is infinite, so actions are first moved
+            ``margin`` inside, as offline RL does with saturated actions; the density there is
+            that of the moved action. Four units of rounding beyond a bound count as on it; NaN
+            results under ``jit`` from an action further out.
+        mean: Of the latent, same shape.
+        log_std: Broadcasts against ``mean``.
+        margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
+            is kept. NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The log-density, without the last axis, finite with finite gradients.
+
+    Raises:
+        ValueError: If the shapes disagree, ``margin`` is not a scalar, a concrete one is outside
+            (0, 1), or a concrete action is outside [-1, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> zero = jnp.zeros(1)
+        >>> round(float(tanh_gaussian_log_density(zero, zero, zero)), 4)
+        -0.9189
+    """
+    margin = require_probability("margin", margin)
+    action, mean = floats(action), floats(mean)
+    require_same_shape("action", action, "mean", mean)
+    limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
+    latent = jnp.arctanh(jnp.clip(action, -limit, limit))
+    latent = jnp.where(_require_squashed(action), latent, jnp.nan)
+    return tanh_gaussian_latent_log_density(latent, mean, log_std)
+
+
+def _require_squashed(action: Array) -> Array:
+    """Where an action is in [-1, 1] up to rounding; refuses a known one that is not, NaN too."""
+    inside = jnp.abs(action) <= 1 + 4 * jnp.finfo(action.dtype).eps
+    if known(inside) and not np.all(inside):
+        raise ValueError(
+            f"action must be in [-1, 1], got {jnp.min(action)} to {jnp.max(action)}; "
+            "scale it with unit_interval"
+        )
+    return inside
+
+
+def tanh_gaussian_entropy(
+    mean: Float[Array, "*batch channel"], log_std: Float[Array, "*#batch channel"]
+) -> Float[Array, " *batch"]:
+    """Differential entropy of the action in nats, by quadrature: no sampling noise.
+
+    ``H(Gaussian) + sum_i E log(1 - tanh(u_i)^2)``. The expectation splits into that of ``|u|``,
+    known in closed form, and of ``log(1 + exp(-2 |u|))``, smooth and local, by Gauss-Legendre.
+
+    Args:
+        mean: Of the latent, last axis the channels.
+        log_std: Broadcasts against ``mean``.
+
+    Returns:
+        The entropy, without the last axis, at most ``channel log 2``; absolute error below 1e-5
+        a channel for ``log_std`` in [-10, 5].
+
+    Raises:
+        ValueError: If the shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(tanh_gaussian_entropy(jnp.zeros(1), jnp.zeros(1))), 3)
+        0.67
+    """
+    mean, log_std = gaussian_parameters(mean, log_std)
+    std = jnp.exp(log_std)
+    rest = _expected_softplus(mean, std, side=1.0) + _expected_softplus(mean, std, side=-1.0)
+    slope = 2 * (LOG_TWO - _expected_size(mean, std) - rest)
+    return diagonal_gaussian_entropy(log_std) + jnp.sum(slope, axis=-1)
+
+
+def tanh_gaussian_kl(
+    mean: Float[Array, "*batch channel"],
+    log_std: Float[Array, "*#batch channel"],
+    other_mean: Float[Array, "*batch channel"],
+    other_log_std: Float[Array, "*#batch channel"],
+) -> Float[Array, " *batch"]:
+    """Kullback-Leibler divergence in nats: that of the latents, since tanh is a bijection.
+
+    Args:
+        mean: Of the first latent.
+        log_std: Of the first latent.
+        other_mean: Of the second latent.
+        other_log_std: Of the second latent.
+
+    Returns:
+        As :func:`diagonal_gaussian_kl`.
+
+    Raises:
+        ValueError: If the shapes disagree.
+    """
+    return diagonal_gaussian_kl(mean, log_std, other_mean, other_log_std)
+
+
+def tanh_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*batch channel"]:
+    """The deterministic action ``tanh(mean)``, channel by channel.
+
+    It is the median of every channel, and what is called the mode of this distribution in
+    reinforcement learning; the largest density itself lies nearer to a bound, or at both.
+
+    Args:
+        mean: Of the latent.
+
+    Returns:
+        The action in [-1, 1].
+    """
+    return jnp.tanh(floats(mean))
+
+
+@functools.cache
+def _legendre(axes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [-1, 1] behind ``axes`` axes of length one."""
+    nodes, weights = np.polynomial.legendre.leggauss(48)
+    shape = (1,) * axes + (-1,)
+    return nodes.reshape(shape), weights.reshape(shape)
+
+
+def _log_slope(latent: Array) -> Array:
+    """``log(1 - tanh(u)^2)`` without cancellation."""
+    size = jnp.abs(latent)
+    return 2 * (LOG_TWO - size - jnp.log1p(jnp.exp(-2 * size)))
+
+
+def _expected_size(mean: Array, std: Array) -> Array:
+    """``E|u|`` of a Gaussian: the mean of a folded normal."""
+    ratio = mean / std
+    density = jnp.exp(-jnp.square(ratio) / 2) / math.sqrt(2 * math.pi)
+    return 2 * std * density + mean * jax.lax.erf(ratio / math.sqrt(2))
+
+
+REACH = 10.0
+SIGMAS = 8.0
+
+
+def _expected_softplus(mean: Array, std: Array, *, side: float) -> Array:
+    """``E[log(1 + exp(-2 |u|)); side u > 0]`` over the part of the axis where it is not zero."""
+    centre = side * mean
+    start = jnp.clip(centre - SIGMAS * std, 0, REACH)
+    stop = jnp.clip(centre + SIGMAS * std, 0, REACH)
+    half = ((stop - start) / 2)[..., None]
+    nodes, weights = (like(values, mean) for values in _legendre(mean.ndim))
+    u = start[..., None] + half * (1 + nodes)
+    standardised = (u - centre[..., None]) / std[..., None]
+    density = jnp.exp(-jnp.square(standardised) / 2) / (std[..., None] * math.sqrt(2 * math.pi))
+    return jnp.sum(half * weights * density * jnp.log1p(jnp.exp(-2 * u)), axis=-1)

@@ -1,0 +1,126 @@
+"""Stacks of client updates as PyTrees: which are usable, how far apart they are."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from neorl_core._internal.checks import require_whole
+
+
+class Aggregate(NamedTuple):
+    """One update made of many.
+
+    Attributes:
+        value: A PyTree like one client's update; NaN where too few clients were usable.
+        kept: Which clients were usable, shape ``(client,)``: one with a NaN or an infinity
+            anywhere is left out of every rule.
+    """
+
+    value: Any
+    kept: Bool[Array, " client"]
+
+
+def require_updates(updates: Any, least: int, reason: str) -> int:
+    """The number of clients; refuses too few, and leaves that disagree about it."""
+    leaves = jax.tree.leaves(updates)
+    if not leaves:
+        raise ValueError("updates hold no array; stack the clients along the first axis")
+    for leaf in leaves:
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise ValueError(
+                f"updates must be of floats, got a leaf of {jnp.result_type(leaf)}; "
+                "leave counters and keys out"
+            )
+    lengths = {jnp.shape(leaf)[:1] for leaf in leaves}
+    if len(lengths) > 1 or () in lengths:
+        raise ValueError(
+            "every leaf of updates needs the clients along its first axis, got shapes "
+            f"{sorted({jnp.shape(leaf) for leaf in leaves})}; "
+            "stack the clients' updates with jax.tree.map and jnp.stack"
+        )
+    ((clients,),) = lengths
+    if clients < least:
+        raise ValueError(
+            f"{reason}: {least} clients or more, got {clients}; add clients or choose another rule"
+        )
+    return clients
+
+
+def require_faulty(faulty: int) -> int:
+    """The number of faulty clients; refuses what is no whole number, or negative."""
+    return require_whole("faulty", faulty, 0, "give 0 for none")
+
+
+def usable(updates: Any) -> Bool[Array, " client"]:
+    """Which clients have only finite numbers."""
+    flags = [
+        jnp.all(jnp.isfinite(leaf).reshape(leaf.shape[0], -1), axis=1)
+        for leaf in map(jnp.asarray, jax.tree.leaves(updates))
+    ]
+    return jnp.all(jnp.stack(flags), axis=0)
+
+
+def how_many(clients: Bool[Array, " client"]) -> Int[Array, ""]:
+    """Their number, int32 also where the default is wider."""
+    return jnp.sum(clients, dtype=jnp.int32)
+
+
+def still_faulty(kept: Bool[Array, " client"], faulty: int) -> Int[Array, ""]:
+    """How many of the kept ones may be faulty, since those left out were."""
+    return jnp.maximum(faulty - how_many(~kept), 0)
+
+
+def numbers(leaf: Array) -> Int[Array, "client *one"]:
+    """0, 1, ... along the clients, with as many axes as the leaf."""
+    return per_client(jnp.arange(leaf.shape[0], dtype=jnp.int32), leaf)
+
+
+def cleaned(updates: Any, kept: Bool[Array, " client"]) -> Any:
+    """The updates with zeros for the clients that were left out."""
+    return jax.tree.map(lambda leaf: jnp.where(per_client(kept, leaf), leaf, 0), updates)
+
+
+def per_client(values: Array, leaf: Array) -> Array:
+    """One value a client, with as many axes as the leaf."""
+    return values.reshape(values.shape + (1,) * (jnp.ndim(leaf) - 1))
+
+
+def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
+    """``sum_i w_i u_i / sum_i w_i``; NaN where the weights sum to zero."""
+
+    def mean(leaf: Array) -> Array:
+        shares = weights.astype(leaf.dtype)
+        total = jnp.sum(per_client(shares, leaf) * leaf, axis=0)
+        return total / jnp.sum(shares)
+
+    return jax.tree.map(mean, updates)
+
+
+def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
+    """Euclidean distance of every client from one point, without overflow of the squares."""
+    apart = jax.tree.map(lambda leaf, middle: leaf - middle[None], updates, centre)
+    joined = _joined(apart)
+    largest = jnp.max(jnp.abs(joined), axis=1, initial=0)
+    scale = jnp.where(largest > 0, largest, 1)
+    squares = jnp.sum((joined / scale[:, None]) ** 2, axis=1)
+    return jnp.where(largest > 0, scale * jnp.sqrt(jnp.where(largest > 0, squares, 1)), 0)
+
+
+def squared_distances(updates: Any) -> Float[Array, "client client"]:
+    """All squared distances by direct differences; the expanded square cancels late in training."""
+    joined = _joined(updates)
+    return jax.lax.scan(_from_one, joined, joined)[1]
+
+
+def _joined(updates: Any) -> Float[Array, "client coordinate"]:
+    """Every client as one row, in the widest dtype of the leaves."""
+    leaves = jax.tree.leaves(updates)
+    widest = max((leaf.dtype for leaf in leaves), key=lambda dtype: jnp.finfo(dtype).bits)
+    flat = [leaf.astype(widest).reshape(leaf.shape[0], -1) for leaf in leaves]
+    return jnp.concatenate(flat, axis=1)
+
+
+def _from_one(everyone: Array, one: Array) -> tuple[Array, Array]:
+    return everyone, jnp.sum((everyone - one[None, :]) ** 2, axis=1)

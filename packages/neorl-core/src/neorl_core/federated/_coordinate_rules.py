@@ -1,0 +1,150 @@
+"""Aggregation rules that look at one coordinate at a time."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core._internal.checks import floats, require_positive
+from neorl_core.federated._client_updates import (
+    Aggregate,
+    averaged,
+    cleaned,
+    how_many,
+    numbers,
+    per_client,
+    require_faulty,
+    require_updates,
+    still_faulty,
+    usable,
+)
+
+
+def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) -> Aggregate:
+    """Federated averaging: ``sum_i n_i u_i / sum_i n_i``.
+
+    One faulty client moves it anywhere; the other rules of this family do not let it.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        weights: One a client, not negative, for example its number of rows; equal if ``None``. NaN
+            results under ``jit`` where one is negative.
+
+    Returns:
+        The mean over the clients with finite numbers, in each leaf's dtype.
+
+    Raises:
+        ValueError: If there is no client, leaves disagree about their number, or ``weights`` has
+            another length or a known one is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> result = weighted_mean(jnp.array([1.0, 4.0, jnp.nan]), jnp.array([2.0, 1.0, 5.0]))
+        >>> float(result.value), result.kept.tolist()
+        (2.0, [True, True, False])
+
+    Source: McMahan et al., Communication-efficient learning of deep networks from decentralized
+    data, arXiv 1602.05629.
+    """
+    clients = require_updates(updates, 1, "a mean needs")
+    weights = jnp.ones(clients) if weights is None else floats(weights)
+    if weights.shape != (clients,):
+        raise ValueError(
+            f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
+        )
+    shares = require_positive("weights", weights, or_zero=True, many=True)
+    kept = usable(updates)
+    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, shares, 0)), kept)
+
+
+def coordinate_median(updates: Any) -> Aggregate:
+    """The median of every coordinate: holds while fewer than half of the clients are faulty.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+
+    Returns:
+        The median over the clients with finite numbers.
+
+    Raises:
+        ValueError: If there is no client or leaves disagree about their number.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(coordinate_median(jnp.array([1.0, 2.0, 1e30])).value)
+        2.0
+
+    Source: Yin et al., Byzantine-robust distributed learning, arXiv 1803.01498.
+    """
+    require_updates(updates, 1, "a median needs")
+    kept = usable(updates)
+    count = how_many(kept)
+    middle = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), updates)
+    return Aggregate(middle, kept)
+
+
+def trimmed_mean(updates: Any, *, faulty: int) -> Aggregate:
+    """The mean of every coordinate without its ``faulty`` largest and smallest values.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        faulty: How many clients may be faulty; more than twice as many are needed. Clients left
+            out for their NaNs count among them.
+
+    Returns:
+        The trimmed mean over the clients with finite numbers.
+
+    Raises:
+        ValueError: If there are not more than ``2 faulty`` clients, leaves disagree about their
+            number, or ``faulty`` is no whole number from zero on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(trimmed_mean(jnp.array([1.0, 2.0, 3.0, -1e30]), faulty=1).value)
+        1.5
+
+    Source: Yin et al., Byzantine-robust distributed learning, arXiv 1803.01498.
+    """
+    faulty = require_faulty(faulty)
+    require_updates(updates, 2 * faulty + 1, f"trimming {faulty} at each end needs")
+    kept = usable(updates)
+    trim, count = still_faulty(kept, faulty), how_many(kept)
+
+    def mean(leaf: Array) -> Array:
+        rank = numbers(leaf)
+        inside = (rank >= trim) & (rank < count - trim)
+        return _mean_where(sorted_kept(leaf, kept), inside)
+
+    return Aggregate(jax.tree.map(mean, updates), kept)
+
+
+def masked_median(leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""]) -> Array:
+    """The median of every coordinate over the chosen clients; NaN if there is none."""
+    ordered = sorted_kept(leaf, chosen)
+    low, high = jnp.maximum(count - 1, 0) // 2, count // 2
+    middle = ordered[low] / 2 + ordered[jnp.minimum(high, leaf.shape[0] - 1)] / 2
+    return jnp.where(count > 0, middle, jnp.nan)
+
+
+def mean_near_median(
+    leaf: Array, chosen: Bool[Array, " client"], count: Int[Array, ""], near: Int[Array, ""]
+) -> Array:
+    """The mean of the ``near`` chosen values that lie nearest to the median, by coordinate."""
+    middle = masked_median(leaf, chosen, count)
+    away = jnp.abs(leaf - middle[None])
+    away = jnp.where(per_client(chosen, leaf), away, jnp.inf)
+    ordered = jnp.take_along_axis(leaf, jnp.argsort(away, axis=0), axis=0)
+    rank = numbers(leaf)
+    return _mean_where(ordered, rank < near)
+
+
+def sorted_kept(leaf: Array, kept: Bool[Array, " client"]) -> Array:
+    """Every coordinate in increasing order, the clients that do not count last."""
+    return jnp.sort(jnp.where(per_client(kept, leaf), leaf, jnp.inf), axis=0)
+
+
+def _mean_where(values: Array, chosen: Bool[Array, "client *one"]) -> Array:
+    chosen = jnp.broadcast_to(chosen, values.shape)
+    count = jnp.sum(chosen, axis=0).astype(values.dtype)
+    return jnp.sum(jnp.where(chosen, values, 0), axis=0) / count

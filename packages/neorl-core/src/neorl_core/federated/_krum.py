@@ -1,0 +1,163 @@
+"""Aggregation rules that choose whole clients by their distances from each other."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core._internal.checks import require_whole
+from neorl_core.federated._client_updates import (
+    Aggregate,
+    averaged,
+    cleaned,
+    how_many,
+    require_faulty,
+    require_updates,
+    squared_distances,
+    still_faulty,
+    usable,
+)
+from neorl_core.federated._coordinate_rules import mean_near_median
+
+
+def krum(updates: Any, *, faulty: int) -> Aggregate:
+    """The client that is nearest to its ``n - faulty - 2`` nearest clients.
+
+    The score of a client is the sum of its squared distances to those; the least score wins, the
+    earlier client of two equal ones.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        faulty: How many clients may be faulty; ``2 faulty + 3`` are needed. Clients left out for
+            their NaNs count among them.
+
+    Returns:
+        That client's update.
+
+    Raises:
+        ValueError: If there are too few clients, leaves disagree about their number, or
+            ``faulty`` is no whole number from zero on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(krum(jnp.array([0.0, 1.0, 1.1, 1.2, 99.0]), faulty=1).value)
+        1.100000023841858
+
+    Source: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
+    """
+    return multi_krum(updates, faulty=faulty, selected=1)
+
+
+def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
+    """The mean of the ``selected`` clients of the least Krum scores.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        faulty: How many clients may be faulty; ``2 faulty + 3`` are needed.
+        selected: How many are averaged, from 1 to the number of clients; at most ``n - faulty``
+            of them are sure to be honest.
+
+    Returns:
+        The mean of the chosen clients; of all kept ones where fewer than ``selected`` are.
+
+    Raises:
+        ValueError: If there are too few clients, leaves disagree about their number, ``faulty``
+            is no whole number from zero on or ``selected`` none in range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> updates = jnp.array([1.0, 2.0, 3.0, 2.0, 1e30])
+        >>> float(multi_krum(updates, faulty=1, selected=4).value)
+        2.0
+
+    Source: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
+    """
+    faulty = require_faulty(faulty)
+    clients = require_updates(updates, 2 * faulty + 3, f"Krum against {faulty} faulty needs")
+    selected = require_whole("selected", selected)
+    if not 1 <= selected <= clients:
+        raise ValueError(
+            f"selected must be from 1 to the {clients} clients, got {selected}; "
+            "select fewer, or one by krum"
+        )
+    kept = usable(updates)
+    updates = cleaned(updates, kept)
+    scores = _scores(squared_distances(updates), kept, still_faulty(kept, faulty))
+    place = jnp.argsort(jnp.argsort(scores))
+    chosen = kept & (place < selected)
+    return Aggregate(averaged(updates, chosen), kept)
+
+
+def bulyan(updates: Any, *, faulty: int) -> Aggregate:
+    """Krum and trimming in turn, which leaves no coordinate to a faulty client.
+
+    ``n - 2 faulty`` clients are chosen by Krum one after the other, each without those chosen
+    before; then every coordinate is the mean of the ``n - 4 faulty`` chosen values nearest to
+    their median.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        faulty: How many clients may be faulty; ``4 faulty + 3`` are needed. Clients left out for
+            their NaNs count among them.
+
+    Returns:
+        The aggregate.
+
+    Raises:
+        ValueError: If there are too few clients, leaves disagree about their number, or
+            ``faulty`` is no whole number from zero on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> updates = jnp.array([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 1e30])
+        >>> float(bulyan(updates, faulty=1).value)
+        1.6666666269302368
+
+    Source: El Mhamdi, Guerraoui and Rouault, The hidden vulnerability of distributed learning in
+    Byzantium, arXiv 1802.07927.
+    """
+    faulty = require_faulty(faulty)
+    clients = require_updates(updates, 4 * faulty + 3, f"Bulyan against {faulty} faulty needs")
+    kept = usable(updates)
+    updates = cleaned(updates, kept)
+    bad, count = still_faulty(kept, faulty), how_many(kept)
+    wanted = count - 2 * bad
+    start = _Choice(squared_distances(updates), kept, jnp.zeros(clients, bool), bad, wanted)
+    choice, _ = jax.lax.scan(_choose_next, start, None, length=clients)
+    value = jax.tree.map(
+        lambda leaf: mean_near_median(leaf, choice.chosen, wanted, wanted - 2 * bad), updates
+    )
+    return Aggregate(value, kept)
+
+
+class _Choice(NamedTuple):
+    squared: Float[Array, "client client"]
+    left: Bool[Array, " client"]
+    chosen: Bool[Array, " client"]
+    faulty: Int[Array, ""]
+    wanted: Int[Array, ""]
+
+
+def _choose_next(state: _Choice, _: None) -> tuple[_Choice, None]:
+    best = jnp.argmin(_scores(state.squared, state.left, state.faulty))
+    more = how_many(state.chosen) < state.wanted
+    taken = (jnp.arange(state.left.shape[0]) == best) & more
+    return state._replace(left=state.left & ~taken, chosen=state.chosen | taken), None
+
+
+def _scores(
+    squared: Float[Array, "client client"],
+    present: Bool[Array, " client"],
+    faulty: Int[Array, ""],
+) -> Float[Array, " client"]:
+    """Krum scores among the clients present; infinite for the others."""
+    clients = present.shape[0]
+    other = present[:, None] & present[None, :] & ~jnp.eye(clients, dtype=bool)
+    nearest = jnp.sort(jnp.where(other, squared, jnp.inf), axis=1)
+    neighbours = jnp.maximum(how_many(present) - faulty - 2, 1)
+    counted = jnp.arange(clients, dtype=jnp.int32)[None, :] < neighbours
+    scores = jnp.sum(jnp.where(counted, nearest, 0), axis=1)
+    # One that is present stays ahead of one that is not, however far away it is.
+    largest = jnp.finfo(squared.dtype).max
+    return jnp.where(present, jnp.minimum(scores, largest), jnp.inf)

@@ -1,0 +1,150 @@
+"""Aggregation rules that find a centre step by step."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import require_positive, require_same_shape, require_whole
+from neorl_core.federated._client_updates import (
+    Aggregate,
+    averaged,
+    cleaned,
+    distances,
+    how_many,
+    per_client,
+    require_updates,
+    usable,
+)
+from neorl_core.federated._coordinate_rules import masked_median
+
+
+def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
+    """The point of least summed distance to the clients: holds while fewer than half are faulty.
+
+    Weiszfeld's iteration with the step of Vardi and Zhang where it meets a client, from the
+    coordinate median. It turns with the coordinates, which the coordinate median does not.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        iterations: Fixed number of steps.
+
+    Returns:
+        The median over the clients with finite numbers. Not differentiable.
+
+    Raises:
+        ValueError: If there is no client, leaves disagree about their number, or ``iterations``
+            is no whole number from one on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> corners = jnp.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [1.0, 1.0]])
+        >>> geometric_median(corners).value.tolist()
+        [1.0, 1.0]
+
+    Source: Vardi and Zhang, The multivariate L1-median and associated data depth, 2000; Pillutla,
+    Kakade and Harchaoui, Robust aggregation for federated learning, arXiv 1912.13445.
+    """
+    require_updates(updates, 1, "a geometric median needs")
+    iterations = require_whole("iterations", iterations, 1, "give the number of steps")
+    kept = usable(updates)
+    updates = cleaned(updates, kept)
+    count = how_many(kept)
+    centre = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), updates)
+    start = (centre, updates, kept)
+    (centre, _, _), _ = jax.lax.scan(_towards_median, start, None, length=iterations)
+    return Aggregate(centre, kept)
+
+
+def _towards_median(state: tuple, _: None) -> tuple[tuple, None]:
+    centre, updates, kept = state
+    away = distances(updates, centre)
+    touching = kept & (away == 0)
+    weights = jnp.where(kept & ~touching, 1 / jnp.where(away > 0, away, 1), 0)
+    total = jnp.sum(weights)
+    goal = averaged(updates, jnp.where(total > 0, weights, kept.astype(weights.dtype)))
+    # The pull of the others against the weight of those on the spot.
+    pull = jnp.sum(distances(jax.tree.map(lambda leaf: leaf[None], goal), centre)) * total
+    held = how_many(touching).astype(pull.dtype)
+    stay = jnp.where(held > 0, jnp.minimum(1, held / jnp.where(pull > 0, pull, 1)), 0)
+    stay = jnp.where((held > 0) & (pull <= 0), 1, stay)
+    moved = jax.tree.map(
+        lambda new, old: (1 - stay.astype(new.dtype)) * new + stay.astype(new.dtype) * old,
+        goal,
+        centre,
+    )
+    return (moved, updates, kept), None
+
+
+def centred_clipping(
+    updates: Any,
+    centre: Any,
+    *,
+    radius: float | Float[Array, ""],
+    iterations: int = 3,
+) -> Aggregate:
+    """Averages what the clients differ from a centre by, each difference cut to a length.
+
+    ``v <- v + mean_i (u_i - v) min(1, radius / |u_i - v|)``: a client moves the centre by no more
+    than ``radius / n`` in a step, whatever it sends.
+
+    Args:
+        updates: A PyTree with the clients along the first axis of every leaf.
+        centre: Where to start: the last aggregate, like one client's update.
+        radius: Length that a difference is cut to, positive; the spread of honest clients. NaN
+            results under ``jit`` where it is not positive.
+        iterations: Number of steps.
+
+    Returns:
+        The centre after them; the start itself where no client was usable.
+
+    Raises:
+        ValueError: If there is no client, leaves disagree about their number or with ``centre``,
+            a known ``radius`` is not positive or ``iterations`` is no whole number from
+            one on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> updates = jnp.array([1.0, 1.0, 1e30])
+        >>> centred_clipping(updates, jnp.array(0.0), radius=1.0, iterations=1).value
+        Array(1., dtype=float32)
+
+    Source: Karimireddy, He and Jaggi, Learning from history for Byzantine robust optimization,
+    arXiv 2012.10333.
+    """
+    require_updates(updates, 1, "clipping needs")
+    radius = require_positive("radius", radius)
+    iterations = require_whole("iterations", iterations, 1, "give the number of steps")
+    _require_centre(updates, centre)
+    kept = usable(updates)
+    updates = cleaned(updates, kept)
+    start = (jax.tree.map(jnp.asarray, centre), updates, kept, jnp.asarray(radius))
+    (centre, *_), _ = jax.lax.scan(_clipped_step, start, None, length=iterations)
+    return Aggregate(centre, kept)
+
+
+def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
+    centre, updates, kept, radius = state
+    away = distances(updates, centre)
+    radius = radius.astype(away.dtype)
+    share = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
+    share = share / jnp.maximum(how_many(kept), 1).astype(share.dtype)
+    share = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, share, 0))
+    moved = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, share), updates, centre)
+    return (moved, updates, kept, radius), None
+
+
+def _blend(leaf: Array, centre: Array, share: Float[Array, " client"]) -> Array:
+    share = share.astype(leaf.dtype)
+    return jnp.sum(per_client(share, leaf) * (leaf - centre[None]), axis=0)
+
+
+def _require_centre(updates: Any, centre: Any) -> None:
+    if jax.tree.structure(updates) != jax.tree.structure(centre):
+        raise ValueError(
+            f"centre must have the structure of one update, {jax.tree.structure(updates)}, "
+            f"got {jax.tree.structure(centre)}; take the last aggregate's value"
+        )
+    for leaf, middle in zip(jax.tree.leaves(updates), jax.tree.leaves(centre), strict=True):
+        require_same_shape("one update", leaf[0], "centre", middle)

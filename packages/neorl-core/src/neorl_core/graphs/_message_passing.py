@@ -1,0 +1,219 @@
+"""Convolution, attention weights and pooling on padded graphs, by segment operations."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import floats, require_choice, require_positive, require_rank
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.graphs._padded_graph import (
+    PaddedGraph,
+    along_edges,
+    entered,
+    nan_if_broken,
+    real_nodes,
+    require_edge_values,
+    require_graph,
+    sum_at_receivers,
+)
+
+Reduction = Literal["sum", "mean", "max"]
+
+
+def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
+    """How many real edges enter each node.
+
+    Args:
+        graph: Any padded graph.
+
+    Returns:
+        Counts in the dtype of the features; zero for isolated nodes and for padding.
+
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.graphs import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 0], [1, 1], node_count=3, edge_count=4)
+        >>> in_degrees(graph).tolist()
+        [0.0, 2.0, 0.0]
+    """
+    require_graph(graph)
+    return nan_if_broken(_in_degrees(graph), graph).astype(floats(graph.nodes).dtype)
+
+
+def graph_convolution(
+    graph: PaddedGraph,
+    weights: Float[Array, " edge"] | None = None,
+    *,
+    self_loops: bool = True,
+) -> Float[Array, "node feature"]:
+    """Symmetrically normalised sum over neighbours, ``D^{-1/2} (A + I) D^{-1/2} X``.
+
+    ``out_i = sum_{j -> i} w_ji x_j / sqrt(d_i d_j) + x_i / d_i`` with ``d`` the weight that enters
+    a node, its self-loop included. Multiply by a weight matrix before or after: both are linear.
+
+    Args:
+        graph: Any padded graph; an undirected one lists every edge both ways.
+        weights: Of the edges, not negative; all one if ``None``. NaN features under ``jit`` at the
+            node that a negative one enters and at those reached from there.
+        self_loops: Whether to add ``I``.
+
+    Returns:
+        New features. A node that nothing enters gets its own features with ``self_loops`` and
+        zero without; padding gets zero, and its content changes nothing.
+
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together, ``weights`` has not
+            one number for each edge, or a known one of a real edge is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.graphs import pad_graph
+        >>> pair = pad_graph(jnp.array([[1.0], [3.0]]), [0, 1], [1, 0], node_count=2, edge_count=2)
+        >>> graph_convolution(pair).round(4).tolist()
+        [[2.0], [2.0]]
+
+    Source: Kipf and Welling, Semi-supervised classification with graph convolutional networks,
+    arXiv 1609.02907, equation 2.
+    """
+    require_graph(graph)
+    dtype, features = floats(graph.nodes).dtype, widened(real_nodes(graph))
+    strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
+    require_rank("weights", strength, 1, "edge")
+    strength = require_edge_values("weights", strength, graph).astype(features.dtype)
+    strength = jnp.where(graph.edge_mask, strength, 0)
+    strength = require_positive("weights", strength, or_zero=True, many=True)
+    degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
+    # The double where keeps the gradient of isolated nodes finite.
+    joined = ~(degree <= 0)
+    scale = jnp.where(joined, jax.lax.rsqrt(jnp.where(joined, degree, 1)), 0)
+    scaled = features * scale[:, None]
+    total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)
+    result = (total + scaled if self_loops else total) * scale[:, None]
+    result = jnp.where(graph.node_mask[:, None], result, 0)
+    return narrowed(nan_if_broken(result, graph), dtype)
+
+
+def edge_softmax(
+    scores: Float[Array, "edge *head"], graph: PaddedGraph
+) -> Float[Array, "edge *head"]:
+    """Attention weights: a softmax over the edges that enter each node.
+
+    Args:
+        scores: One row an edge, with any number of heads.
+        graph: Any padded graph.
+
+    Returns:
+        Weights that sum to one at every node that an edge enters; zero for padding.
+
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together, or ``scores`` has
+            not one row for each edge.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.graphs import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 1], [1, 1], node_count=2, edge_count=3)
+        >>> edge_softmax(jnp.array([2.0, 2.0, 9.0]), graph).tolist()
+        [0.5, 0.5, 0.0]
+
+    Source: Velickovic et al., Graph attention networks, arXiv 1710.10903, equation 3.
+    """
+    require_graph(graph)
+    scores = require_edge_values("scores", scores, graph)
+    dtype, scores = scores.dtype, widened(scores)
+    real = along_edges(graph.edge_mask, scores)
+    highest = _max_at_receivers(scores, graph)
+    # Scores of minus infinity alone, as of masked edges, are no maximum to subtract.
+    highest = jnp.where(jnp.isneginf(highest), 0, highest)
+    highest = jax.lax.stop_gradient(highest)[graph.receivers]
+    raised = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
+    total = sum_at_receivers(raised, graph)[graph.receivers]
+    return narrowed(nan_if_broken(raised / jnp.where(real, total, 1), graph), dtype)
+
+
+def pool_edges(
+    values: Float[Array, "edge *feature"], graph: PaddedGraph, *, reduction: Reduction = "sum"
+) -> Float[Array, "node *feature"]:
+    """What the edges bring to the nodes that they enter: sum, mean or maximum.
+
+    Args:
+        values: One row an edge.
+        graph: Any padded graph.
+        reduction: ``"sum"``, ``"mean"`` or ``"max"``.
+
+    Returns:
+        One row a node; zero where no edge enters.
+
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together, ``values`` has not
+            one row for each edge, or ``reduction`` is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.graphs import pad_graph
+        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 1], [1, 1], node_count=2, edge_count=3)
+        >>> pool_edges(jnp.array([1.0, 2.0, 9.0]), graph, reduction="mean").tolist()
+        [0.0, 1.5]
+    """
+    require_choice("reduction", reduction, ("sum", "mean", "max"))
+    require_graph(graph)
+    values = require_edge_values("values", values, graph)
+    values = jnp.where(along_edges(graph.edge_mask, values), values, 0)
+    if reduction == "max":
+        entering = _in_degrees(graph).reshape((-1,) + (1,) * (values.ndim - 1)) > 0
+        highest = jnp.where(entering, _max_at_receivers(values, graph), 0)
+        return nan_if_broken(highest, graph)
+    dtype, total = values.dtype, sum_at_receivers(widened(values), graph)
+    if reduction == "sum":
+        return narrowed(nan_if_broken(total, graph), dtype)
+    count = jnp.maximum(_in_degrees(graph), 1).astype(total.dtype)
+    mean = total / count.reshape(count.shape + (1,) * (total.ndim - 1))
+    return narrowed(nan_if_broken(mean, graph), dtype)
+
+
+def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Array, " feature"]:
+    """One row of features for the whole graph: sum, mean or maximum over the real nodes.
+
+    Args:
+        graph: Any padded graph.
+        reduction: ``"sum"``, ``"mean"`` or ``"max"``.
+
+    Returns:
+        Shape ``(feature,)``; zero for a graph without nodes. The sum runs in the order of the
+        nodes, so padding leaves its bits alone.
+
+    Raises:
+        ValueError: If the fields of a graph made by hand do not fit together, or ``reduction`` is
+            unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.graphs import pad_graph
+        >>> graph = pad_graph(jnp.array([[1.0], [3.0]]), [], [], node_count=4, edge_count=1)
+        >>> pool_nodes(graph, reduction="mean").tolist()
+        [2.0]
+    """
+    require_choice("reduction", reduction, ("sum", "mean", "max"))
+    require_graph(graph)
+    features = real_nodes(graph)
+    if reduction == "max":
+        highest = jnp.max(features, axis=0, where=graph.node_mask[:, None], initial=-jnp.inf)
+        return jnp.where(jnp.any(graph.node_mask), highest, 0)
+    group = jnp.where(graph.node_mask, 0, 1)
+    total = jax.ops.segment_sum(widened(features), group, 1)[0]
+    if reduction == "mean":
+        total = total / jnp.maximum(jnp.sum(graph.node_mask), 1).astype(total.dtype)
+    return narrowed(total, features.dtype)
+
+
+def _in_degrees(graph: PaddedGraph) -> Array:
+    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, widened(graph.nodes).dtype), graph)
+
+
+def _max_at_receivers(values: Array, graph: PaddedGraph) -> Array:
+    return jax.ops.segment_max(values, entered(graph), graph.node_mask.shape[0])

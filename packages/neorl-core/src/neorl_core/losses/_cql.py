@@ -1,0 +1,102 @@
+"""The conservative term of CQL, and Cal-QL's clamp."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import floats, like, require_positive, require_same_shape
+
+
+def cql_regulariser(
+    q_data: Float[Array, "*batch"],
+    q_samples: Float[Array, "*batch sample"],
+    log_density: Float[Array, "*batch sample"] | None = None,
+    *,
+    temperature: float | Float[Array, ""] = 1.0,
+) -> Float[Array, "*batch"]:
+    """How far sampled actions are valued above the logged one, softly; not reduced over states.
+
+    With density correction (``log_density`` given):
+    ``temperature logsumexp_i((q_samples_i - log_density_i) / temperature) - q_data``; without it
+    ``q_data`` joins the samples: ``temperature logsumexp([q_samples, q_data] / temperature) -
+    q_data``. Neither form subtracts the logarithm of the number of samples.
+
+    Args:
+        q_data: One critic's value of the logged action.
+        q_samples: Its values of sampled actions, along a last axis.
+        log_density: Log-density of each sample under what it was drawn from (``-act log 2`` for
+            uniform actions in [-1, 1]); no gradient passes through it.
+        temperature: Positive; NaN results under ``jit`` where it is not.
+
+    Returns:
+        The term of every state, to be multiplied by a weight.
+
+    Raises:
+        ValueError: If shapes disagree, there is no sample for the corrected form, or a concrete
+            ``temperature`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> constant = cql_regulariser(jnp.array(3.0), jnp.full(4, 3.0), jnp.zeros(4))
+        >>> round(float(constant), 4)
+        1.3863
+
+    Source: Kumar et al., Conservative Q-learning for offline reinforcement learning,
+    arXiv 2006.04779, equation 4; the corrected form is its appendix F.
+    """
+    q_data, q_samples = floats(q_data), floats(q_samples)
+    if q_samples.ndim != q_data.ndim + 1 or q_samples.shape[:-1] != q_data.shape:
+        raise ValueError(
+            "q_samples must have the shape of q_data and a last axis of samples, got "
+            f"{q_samples.shape} for {q_data.shape}; put the samples last"
+        )
+    temperature = require_positive("temperature", temperature)
+    scale = like(temperature, q_data)
+    if log_density is None:
+        scores = jnp.concatenate([q_samples, q_data[..., None]], axis=-1)
+    else:
+        require_same_shape("q_samples", q_samples, "log_density", log_density)
+        if q_samples.shape[-1] == 0:
+            raise ValueError(
+                "the corrected form needs at least one sample, got none; "
+                "draw some or leave log_density out"
+            )
+        scores = q_samples - jax.lax.stop_gradient(floats(log_density))
+    return scale * jax.nn.logsumexp(scores / scale, axis=-1) - q_data
+
+
+def cal_ql_clamp(
+    q_policy: Float[Array, "*batch sample"], reference_return: Float[Array, "*batch"]
+) -> Float[Array, "*batch sample"]:
+    """Values of the policy's own samples, raised to the return of a reference policy.
+
+    ``max(q_policy_i, reference_return)``. For samples of the policy only, before
+    :func:`cql_regulariser`; values of random actions are left as they are.
+
+    Args:
+        q_policy: Values of actions drawn from the policy, along a last axis.
+        reference_return: Monte-Carlo return of the logged behaviour from the same state.
+
+    Returns:
+        The clamped values; no gradient reaches a clamped one.
+
+    Raises:
+        ValueError: If the shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cal_ql_clamp(jnp.array([1.0, 5.0]), jnp.array(2.0)).tolist()
+        [2.0, 5.0]
+
+    Source: Nakamoto et al., Cal-QL: calibrated offline RL pre-training for efficient online
+    fine-tuning, arXiv 2303.05479, equation 6.
+    """
+    q_policy, reference = floats(q_policy), floats(reference_return)
+    if q_policy.ndim != reference.ndim + 1 or q_policy.shape[:-1] != reference.shape:
+        raise ValueError(
+            "q_policy must have the shape of reference_return and a last axis of samples, got "
+            f"{q_policy.shape} for {reference.shape}; put the samples last"
+        )
+    floor = jnp.broadcast_to(reference[..., None], q_policy.shape)
+    # Not jnp.maximum, which would halve the gradient at a tie.
+    return jnp.where(q_policy > floor, q_policy, floor)

@@ -1,0 +1,45 @@
+"""The expectile loss of implicit Q-learning."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import floats, require_probability, require_same_shape
+
+
+def expectile_loss(
+    target: Float[Array, "*batch"],
+    prediction: Float[Array, "*batch"],
+    *,
+    expectile: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """Asymmetric squared error, elementwise and not reduced.
+
+    ``w (target - prediction)^2`` with ``w = expectile`` where ``target > prediction`` and
+    ``1 - expectile`` elsewhere. Its minimiser over one prediction is the expectile of the
+    targets: the mean for 0.5, towards the maximum as ``expectile`` goes to one. At 0.5 it is half
+    the squared error.
+
+    Args:
+        target: What is regressed on, any shape.
+        prediction: Same shape.
+        expectile: In (0, 1); NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The loss of every element, same shape.
+
+    Raises:
+        ValueError: If the shapes differ, or a concrete ``expectile`` is outside (0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> expectile_loss(jnp.array([1.0, -1.0]), jnp.zeros(2), expectile=0.75).tolist()
+        [0.75, 0.25]
+
+    Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
+    arXiv 2110.06169, equation 5.
+    """
+    require_same_shape("target", target, "prediction", prediction)
+    expectile = require_probability("expectile", expectile)
+    difference = floats(target) - floats(prediction)
+    weight = jnp.where(difference > 0, expectile, 1 - expectile).astype(difference.dtype)
+    return weight * jnp.square(difference)

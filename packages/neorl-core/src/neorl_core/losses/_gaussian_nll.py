@@ -1,0 +1,100 @@
+"""Gaussian likelihood with a variance that cannot run away."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import floats, known, like, require_broadcast, require_same_shape
+
+LOG_TWO_PI = math.log(2 * math.pi)
+
+
+def soft_clamp(
+    x: Float[Array, "*batch"],
+    low: float | Float[Array, "*#batch"],
+    high: float | Float[Array, "*#batch"],
+) -> Float[Array, "*batch"]:
+    """A smooth, strictly increasing map of the reals into ``[low, high]``.
+
+    ``low + softplus(high - softplus(high - x) - low)``: nearly the identity well inside, and
+    gradients everywhere, to ``x`` and to both ends.
+
+    Args:
+        x: Any shape.
+        low: Lower end; broadcasts against ``x``.
+        high: Upper end; broadcasts against ``x``.
+
+    Returns:
+        Same shape as ``x``, above ``low``; the upper end is exceeded by less than
+        ``softplus(low - high)``. NaN under ``jit`` where the ends are not in order.
+
+    Raises:
+        ValueError: If an end does not broadcast to the shape of ``x``, or concrete ends do not
+            satisfy ``low < high``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(soft_clamp(jnp.array(-1e6), -10.0, 0.5))
+        -10.0
+
+    Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
+    dynamics models, arXiv 1805.12114, appendix A.1.
+    """
+    require_broadcast("low", low, "x", jnp.shape(x))
+    require_broadcast("high", high, "x", jnp.shape(x))
+    if known((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
+        raise ValueError(f"low must be below high, got {low} and {high}; swap or widen them")
+    x = floats(x)
+    below, above = like(low, x), like(high, x)
+    upper = above - jax.nn.softplus(above - x)
+    clamped = below + jax.nn.softplus(upper - below)
+    if known((low, high)):
+        return clamped
+    return jnp.where(jnp.asarray(low) < jnp.asarray(high), clamped, jnp.nan)
+
+
+def gaussian_nll(
+    target: Float[Array, "*batch"],
+    mean: Float[Array, "*batch"],
+    log_variance: Float[Array, "*batch"],
+    *,
+    low: float | Float[Array, "*#batch"] = -10.0,
+    high: float | Float[Array, "*#batch"] = 0.5,
+) -> Float[Array, "*batch"]:
+    """Negative log-likelihood of independent Gaussians with bounded variance, elementwise.
+
+    ``((target - mean)^2 exp(-v) + v + log(2 pi)) / 2`` with ``v = soft_clamp(log_variance, low,
+    high)``. Not reduced over channels, members or batch.
+
+    Args:
+        target: Any shape.
+        mean: Same shape.
+        log_variance: Same shape, unbounded.
+        low: Least log-variance; may be learned.
+        high: Largest log-variance; may be learned.
+
+    Returns:
+        The loss of every element.
+
+    Raises:
+        ValueError: If the shapes differ, an end does not broadcast to them, or concrete ends do
+            not satisfy ``low < high``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.zeros(1)
+        >>> round(float(gaussian_nll(x, x, x, low=-40.0, high=40.0)[0]), 4)
+        0.9189
+
+    Source: as :func:`soft_clamp`.
+    """
+    require_same_shape("target", target, "mean", mean)
+    require_same_shape("target", target, "log_variance", log_variance)
+    require_broadcast("low", low, "target", jnp.shape(target))
+    require_broadcast("high", high, "target", jnp.shape(target))
+    bounded = soft_clamp(log_variance, low, high)
+    error = jnp.square(floats(target) - floats(mean))
+    return (error * jnp.exp(-bounded) + bounded + LOG_TWO_PI) / 2

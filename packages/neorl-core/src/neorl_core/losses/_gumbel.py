@@ -1,0 +1,63 @@
+"""The Gumbel regression loss of extreme Q-learning."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import booleans, floats, like, require_positive, require_same_shape
+
+FLOOR = -1.0
+
+
+def gumbel_loss(
+    target: Float[Array, " batch"],
+    prediction: Float[Array, " batch"],
+    mask: Bool[Array, " batch"] | None = None,
+    *,
+    temperature: float | Float[Array, ""],
+    ceiling: float | Float[Array, ""] = 7.0,
+) -> Float[Array, " batch"]:
+    """The linear-exponential loss, rescaled by its largest exponent in the batch; not reduced.
+
+    With ``z = min((target - prediction) / temperature, ceiling)`` and ``m = max(max(z), -1)``,
+    which carries no gradient: ``(exp(z) - z - 1) exp(-m)``. Its minimiser over one prediction is
+    ``temperature log mean exp(target / temperature)``, a soft maximum.
+
+    Args:
+        target: One batch.
+        prediction: Same shape.
+        mask: Rows that count; all where ``None``. The others do not enter ``m`` and have loss
+            zero.
+        temperature: In units of the target, positive; the smaller, the nearer to the maximum.
+            NaN results under ``jit`` where it is not positive.
+        ceiling: Largest exponent, positive; beyond it a row has no gradient. NaN results under
+            ``jit`` where it is not.
+
+    Returns:
+        The loss of every row. The scale ``exp(-m)`` depends on the batch: it acts like a step
+        size that adapts, and losses of two batches do not compare.
+
+    Raises:
+        ValueError: If the shapes differ, or a concrete ``temperature`` or ``ceiling`` is not
+            positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> gumbel_loss(jnp.zeros(2), jnp.array([0.0, 2.0]), temperature=2.0).tolist()[0]
+        0.0
+
+    Source: Garg et al., Extreme Q-learning, arXiv 2301.02328, equation 8 and appendix C, rescaled
+    as in the authors' code.
+    """
+    require_same_shape("target", target, "prediction", prediction)
+    temperature = require_positive("temperature", temperature)
+    ceiling = require_positive("ceiling", ceiling)
+    difference = floats(target) - floats(prediction)
+    if mask is not None:
+        require_same_shape("target", target, "mask", mask)
+        difference = jnp.where(booleans(mask), difference, jnp.zeros_like(difference))
+    exponent = jnp.minimum(difference / like(temperature, difference), like(ceiling, difference))
+    counted = exponent if mask is None else jnp.where(booleans(mask), exponent, FLOOR)
+    largest = jax.lax.stop_gradient(jnp.max(counted, initial=FLOOR))
+    # Grouped so that nothing overflows where z is near its maximum.
+    return jnp.exp(exponent - largest) - (exponent + 1) * jnp.exp(-largest)

@@ -1,0 +1,132 @@
+"""Losses of stochastic policies, elementwise and not reduced."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_positive,
+    require_same_shape,
+    require_scalar,
+)
+
+
+def reinforce_loss(
+    log_prob: Float[Array, "*batch"],
+    returns: Float[Array, "*batch"],
+    baseline: Float[Array, "*batch"],
+) -> Float[Array, "*batch"]:
+    """``-log_prob (returns - baseline)``, elementwise; the bracket carries no gradient.
+
+    Args:
+        log_prob: Log-probability of each action under the policy that learns.
+        returns: What followed it, same shape.
+        baseline: A value that does not depend on the action, same shape.
+
+    Returns:
+        The loss of every element.
+
+    Raises:
+        ValueError: If the shapes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(reinforce_loss(jnp.array(-2.0), jnp.array(3.0), jnp.array(1.0)))
+        4.0
+
+    Source: Williams, Simple statistical gradient-following algorithms for connectionist
+    reinforcement learning, 1992.
+    """
+    require_same_shape("log_prob", log_prob, "returns", returns)
+    require_same_shape("log_prob", log_prob, "baseline", baseline)
+    advantage = jax.lax.stop_gradient(floats(returns) - floats(baseline))
+    return -floats(log_prob) * advantage
+
+
+def ppo_clipped_loss(
+    log_prob: Float[Array, "*batch"],
+    old_log_prob: Float[Array, "*batch"],
+    advantage: Float[Array, "*batch"],
+    *,
+    clip: float | Float[Array, ""] = 0.2,
+) -> Float[Array, "*batch"]:
+    """The clipped surrogate of PPO as a loss, elementwise.
+
+    ``-min(ratio A, clamp(ratio, 1 - clip, 1 + clip) A)`` with
+    ``ratio = exp(log_prob - old_log_prob)``.
+
+    Args:
+        log_prob: Log-probability of each action under the policy that learns.
+        old_log_prob: Under the policy that acted; no gradient passes through it.
+        advantage: ``A``; no gradient passes through it.
+        clip: Half-width of the trusted interval of ratios, positive; NaN results under ``jit``
+            where it is not.
+
+    Returns:
+        The loss of every element. Where the advantage is not negative it is finite however far
+        the log-probabilities are apart. Where it is negative the loss grows with the ratio without
+        bound, and overflows where the ratio does (log-probabilities 88 apart in float32).
+
+    Raises:
+        ValueError: If the shapes differ, or a concrete ``clip`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old, gain = jnp.zeros(2), jnp.array([1.0, -1.0])
+        >>> new = jnp.log(jnp.array([2.0, 2.0]))
+        >>> [round(loss, 3) for loss in ppo_clipped_loss(new, old, gain, clip=0.25).tolist()]
+        [-1.25, 2.0]
+
+    Source: Schulman et al., Proximal policy optimization algorithms, arXiv 1707.06347, equation 7.
+    """
+    require_same_shape("log_prob", log_prob, "old_log_prob", old_log_prob)
+    require_same_shape("log_prob", log_prob, "advantage", advantage)
+    clip = require_positive("clip", clip)
+    log_prob = floats(log_prob)
+    gain = jax.lax.stop_gradient(floats(advantage))
+    log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
+    width = like(clip, log_prob)
+    # Where a gain is clipped anyway the exponential is not taken: it may overflow.
+    clipped = (gain >= 0) & (log_ratio > jnp.log1p(width))
+    ratio = jnp.where(clipped, 1 + width, jnp.exp(jnp.where(clipped, 0, log_ratio)))
+    return -jnp.minimum(ratio * gain, jnp.clip(ratio, 1 - width, 1 + width) * gain)
+
+
+def sac_temperature_loss(
+    log_temperature: Float[Array, ""],
+    log_prob: Float[Array, "*batch"],
+    *,
+    target_entropy: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The loss that moves SAC's temperature towards a target entropy, elementwise.
+
+    ``-exp(log_temperature) (log_prob + target_entropy)``; the bracket carries no gradient. The
+    temperature falls where the policy's entropy is above the target. (Some codes multiply by
+    ``log_temperature`` instead: the same sign, another step size.)
+
+    Args:
+        log_temperature: Scalar parameter.
+        log_prob: Log-density of sampled actions.
+        target_entropy: In nats; often minus the number of action channels.
+
+    Returns:
+        The loss of every element, of the shape of ``log_prob``.
+
+    Raises:
+        ValueError: If ``log_temperature`` or ``target_entropy`` is not a scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> sac_temperature_loss(jnp.array(0.0), jnp.array([2.0]), target_entropy=-1.0).tolist()
+        [-1.0]
+
+    Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905,
+    equation 18.
+    """
+    require_scalar("log_temperature", log_temperature)
+    require_scalar("target_entropy", target_entropy)
+    excess = jax.lax.stop_gradient(floats(log_prob))
+    excess = excess + like(target_entropy, excess)
+    return -jnp.exp(floats(log_temperature)) * excess

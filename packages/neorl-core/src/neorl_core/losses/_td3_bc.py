@@ -1,0 +1,60 @@
+"""The policy objective of TD3+BC."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import floats, require_positive, require_same_shape
+from neorl_core.losses._masked_mean import masked_mean
+
+
+def td3_bc_policy_loss(
+    q: Float[Array, " batch"],
+    action: Float[Array, "batch act"],
+    logged_action: Float[Array, "batch act"],
+    mask: Bool[Array, " batch"] | None = None,
+    *,
+    alpha: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Value less the distance to the log, with the value scaled to the size of the distance.
+
+    ``-lam mean(q) + mean((action - logged_action)^2)`` with ``lam = alpha / mean(|q|)``; both
+    means are over the batch, the second also over the action channels. ``lam`` carries no
+    gradient, so the loss is invariant to ``q -> c q`` for ``c > 0``; ``alpha = 0`` is behaviour
+    cloning.
+
+    Args:
+        q: Value of ``action`` by one critic.
+        action: What the policy would do, in [-1, 1].
+        logged_action: What the log did, in [-1, 1].
+        mask: Rows that count; all where ``None``. The others may hold NaN: they reach neither the
+            loss nor its gradient.
+        alpha: Weight of the value, not negative; a NaN result under ``jit`` where it is
+            negative.
+
+    Returns:
+        Scalar. Where every ``q`` is zero the first term is zero, and so is its gradient.
+
+    Raises:
+        ValueError: If the shapes disagree, or a concrete ``alpha`` is negative.
+
+    Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
+    arXiv 2106.06860, equation 5.
+    """
+    require_same_shape("action", action, "logged_action", logged_action)
+    if jnp.ndim(action) != 2 or jnp.shape(action)[:1] != jnp.shape(q):
+        raise ValueError(
+            "q must be one value for each row of action, got shapes "
+            f"{jnp.shape(q)} and {jnp.shape(action)}; give the values of one critic as (batch,)"
+        )
+    alpha = require_positive("alpha", alpha, or_zero=True)
+    q, action, logged_action = floats(q), floats(action), floats(logged_action)
+    size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
+    sized = size > jnp.finfo(q.dtype).tiny
+    value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
+    if mask is not None:
+        # Before the square: a NaN behind it would come back as 0 * NaN in the gradient.
+        counts = jnp.asarray(mask)[:, None]
+        action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
+    distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
+    return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)

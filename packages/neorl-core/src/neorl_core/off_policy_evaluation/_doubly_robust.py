@@ -1,0 +1,124 @@
+"""Doubly robust estimates: a model of the values corrected by importance sampling."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import like, require_same_shape
+from neorl_core.off_policy_evaluation._importance_sampling import (
+    LoggedTrajectories,
+    checked,
+    checked_discount,
+    discounts,
+    masked,
+    weighted,
+)
+
+
+def doubly_robust_return(
+    trajectory: LoggedTrajectories, *, discount: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """The doubly robust estimate from one trajectory.
+
+    ``v_t = V(s_t) + w_t (r_t + discount v_{t+1} - Q(s_t, a_t))`` backwards from zero behind the
+    end, with the ratio ``w_t`` of the step. The mean over trajectories is unbiased if either the
+    ratios or the model are right, and of the less variance the better the model is. With a model
+    of zero it is PDIS.
+
+    Args:
+        trajectory: One trajectory with ``q_value`` and ``value``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        ``v_0``; infinite where the ratios overflow, except that a bracket of zero stays zero
+        under any ratio, and what overflowed later counts nothing behind a ratio or a discount of
+        zero.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis of one step or more, the model's values
+            are missing, or a concrete ``discount`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones(1)
+        >>> log = LoggedTrajectories(0 * one, 3 * one, None, q_value=2 * one, value=5 * one)
+        >>> float(doubly_robust_return(log, discount=0.9))
+        6.0
+
+    Source: Jiang and Li, Doubly robust off-policy value evaluation for reinforcement learning,
+    arXiv 1511.03722, equation 10.
+    """
+    log_ratio, reward = checked(trajectory, 1, discount)
+    q_value, value = model(trajectory)
+    discount = jnp.broadcast_to(like(checked_discount(discount), reward), reward.shape)
+    steps = (log_ratio, reward, q_value, value, discount)
+    result, _ = jax.lax.scan(_correct, jnp.zeros((), reward.dtype), steps, reverse=True)
+    return result
+
+
+def _correct(following: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
+    log_ratio, reward, q_value, value, discount = step
+    following = jnp.where((discount == 0) & jnp.isinf(following), 0, following)
+    return value + weighted(log_ratio, reward + discount * following - q_value), None
+
+
+def weighted_doubly_robust(
+    trajectories: LoggedTrajectories, *, discount: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """The doubly robust estimate with self-normalised weights.
+
+    ``sum_t discount^t sum_i [W_{i,t} (r_{i,t} - Q_{i,t}) + W_{i,t-1} V_{i,t}]`` with
+    ``W_{i,t} = rho_{i,t} / sum_i rho_{i,t}`` and ``W_{i,-1} = 1 / n``.
+
+    Args:
+        trajectories: All of them, shape ``(trajectory, time)``, with ``q_value`` and ``value``.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The estimate; NaN if at some step every weight is zero.
+
+    Raises:
+        ValueError: If shapes differ, there are not two axes, no trajectory or no step, the model's
+            values are missing, or a concrete ``discount`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((2, 1))
+        >>> log = LoggedTrajectories(0 * one, 3 * one, None, q_value=2 * one, value=5 * one)
+        >>> float(weighted_doubly_robust(log, discount=0.9))
+        6.0
+
+    Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
+    learning, arXiv 1604.00923, section 5.
+    """
+    return jnp.sum(weighted_terms(trajectories, discount))
+
+
+def weighted_terms(
+    trajectories: LoggedTrajectories, discount: float | Array
+) -> Float[Array, "trajectory time"]:
+    """What every step of every trajectory adds to the weighted doubly robust estimate."""
+    log_ratio, reward = checked(trajectories, 2, discount)
+    q_value, value = model(trajectories)
+    weights = step_weights(log_ratio)
+    before = jnp.concatenate(
+        [jnp.full_like(weights[:, :1], 1 / weights.shape[0]), weights], axis=1
+    )[:, : weights.shape[1]]
+    return discounts(discount, reward) * (weights * (reward - q_value) + before * value)
+
+
+def step_weights(log_ratio: Float[Array, "trajectory time"]) -> Float[Array, "trajectory time"]:
+    """``rho_{i,t} / sum_i rho_{i,t}``, normalised in the logarithm."""
+    return jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
+
+
+def model(data: LoggedTrajectories) -> tuple[Array, Array]:
+    """The model's two columns, zero where masked."""
+    if data.q_value is None or data.value is None:
+        raise ValueError(
+            "a doubly robust estimate needs q_value and value of a model, got None; "
+            "fill both, or use an estimate without a model"
+        )
+    require_same_shape("q_value", data.q_value, "reward", data.reward)
+    require_same_shape("value", data.value, "reward", data.reward)
+    return masked(data.q_value, data.mask), masked(data.value, data.mask)

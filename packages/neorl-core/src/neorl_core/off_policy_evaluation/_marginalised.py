@@ -1,0 +1,134 @@
+"""Marginalised estimates: weights on states and actions instead of on whole pasts."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import (
+    booleans,
+    floats,
+    known,
+    like,
+    require_length,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_series,
+)
+
+
+def marginalised_return(
+    density_ratio: Float[Array, " sample"],
+    reward: Float[Array, " sample"],
+    *,
+    discount: float | Float[Array, ""],
+    normalise: bool = False,
+) -> Float[Array, ""]:
+    """Marginalised importance sampling: ``mean(zeta r) / (1 - discount)``.
+
+    ``zeta = d_pi / d_D`` is the discounted state-action occupancy of the evaluated policy over the
+    distribution of the log. No product over time, hence no curse of the horizon.
+
+    Args:
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
+            result under ``jit`` where one is not.
+        reward: Same shape.
+        discount: In [0, 1); NaN results under ``jit`` where it is outside.
+        normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
+
+    Returns:
+        The estimated discounted return from the initial states; NaN where ``normalise`` meets
+        ratios that are all zero.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis of one sample or more, a concrete
+            ratio is negative or not finite, or a concrete ``discount`` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(marginalised_return(jnp.ones(3), jnp.array([1.0, 2.0, 3.0]), discount=0.5))
+        4.0
+
+    Source: Liu et al., Breaking the curse of horizon, arXiv 1810.12429.
+    """
+    require_series(density_ratio=density_ratio, reward=reward)
+    density_ratio = _ratio(density_ratio)
+    reward = floats(reward)
+    rest = _rest(discount, reward)
+    scale = jnp.mean(density_ratio) if normalise else 1
+    return jnp.mean(density_ratio * reward) / (scale * rest)
+
+
+def marginalised_doubly_robust(
+    initial_value: Float[Array, " start"],
+    density_ratio: Float[Array, " sample"],
+    reward: Float[Array, " sample"],
+    q_value: Float[Array, " sample"],
+    next_value: Float[Array, " sample"],
+    terminated: Bool[Array, " sample"],
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Double reinforcement learning: a model corrected by marginalised weights.
+
+    ``mean V(s_0) + mean[zeta (r + discount (1 - terminated) V(s') - Q)] / (1 - discount)``.
+    Right if either the ratio or the values are right.
+
+    Args:
+        initial_value: ``V(s_0)`` of the starts of episodes.
+        density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
+            result under ``jit`` where one is not.
+        reward: Same shape.
+        q_value: ``Q(s, a)`` of the model.
+        next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
+        terminated: Where the plant ended the episode; a truncated row keeps its ``V(s')``.
+        discount: In [0, 1); NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The estimated discounted return from the initial states.
+
+    Raises:
+        ValueError: If shapes differ, the starts or the samples are not along one axis or there
+            are none, a concrete ratio is negative or not finite, or a concrete ``discount`` is
+            outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, ended = jnp.ones(1), jnp.array([True])
+        >>> log = one, 3 * one, 2 * one, one, ended
+        >>> float(marginalised_doubly_robust(5 * one, *log, discount=0.5))
+        7.0
+
+    Source: Kallus and Uehara, Efficiently breaking the curse of horizon in off-policy evaluation
+    with double reinforcement learning, arXiv 1909.05850.
+    """
+    require_rank("initial_value", initial_value, 1, "start")
+    require_length("initial_value", initial_value, 1)
+    require_series(
+        density_ratio=density_ratio,
+        reward=reward,
+        q_value=q_value,
+        next_value=next_value,
+        terminated=terminated,
+    )
+    density_ratio = _ratio(density_ratio)
+    reward, next_value = floats(reward), floats(next_value)
+    rest = _rest(discount, reward)
+    following = jnp.where(booleans(terminated), 0, next_value)
+    error = reward + like(discount, reward) * following - floats(q_value)
+    return jnp.mean(floats(initial_value)) + jnp.mean(density_ratio * error) / rest
+
+
+def _ratio(density_ratio: Array) -> Array:
+    return floats(require_positive("density_ratio", density_ratio, or_zero=True, many=True))
+
+
+def _rest(discount: float | Array, data: Array) -> Array:
+    discount = require_probability("discount", discount, closed=True)
+    if known(discount) and np.any(np.asarray(discount) >= 1):
+        raise ValueError(
+            f"discount must be in [0, 1) for a discounted occupancy, got {discount}; "
+            "for discount 1 use an estimate along trajectories"
+        )
+    rest = 1 - like(discount, data)
+    return jnp.where(rest > 0, rest, jnp.nan)

@@ -1,0 +1,92 @@
+"""The two limits every actuator has: a range and a speed."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    known,
+    like,
+    require_order,
+    require_positive,
+    require_same_shape,
+)
+
+
+def project_box(
+    x: Float[Array, " act"], low: Float[Array, " act"], high: Float[Array, " act"]
+) -> Float[Array, " act"]:
+    """The point of the box ``[low, high]`` nearest to ``x``, channel by channel.
+
+    ``min(max(x, low), high)``.
+
+    Args:
+        x: Any point; NaN stays NaN.
+        low: Lower ends, may be minus infinity.
+        high: Upper ends, may be infinity.
+
+    Returns:
+        The projection: idempotent, and no further apart than the points projected. NaN under
+        ``jit`` where the ends cross.
+
+    Raises:
+        ValueError: If the shapes differ, or concrete ends cross.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> project_box(jnp.array([-2.0, 0.5]), jnp.zeros(2), jnp.ones(2)).tolist()
+        [0.0, 0.5]
+    """
+    require_same_shape("x", x, "low", low)
+    require_same_shape("x", x, "high", high)
+    require_order(low, high)
+    x = floats(x)
+    low, high = like(low, x), like(high, x)
+    nearest = jnp.minimum(jnp.maximum(x, low), high)
+    return jnp.where(low > high, jnp.nan, nearest)
+
+
+def limit_rate(
+    x: Float[Array, " act"],
+    previous: Float[Array, " act"],
+    rate: Float[Array, " act"],
+    *,
+    dt: float | Float[Array, ""],
+) -> Float[Array, " act"]:
+    """The point nearest to ``x`` that can be reached from ``previous`` in ``dt`` seconds.
+
+    ``min(max(x, previous - rate dt), previous + rate dt)``, channel by channel.
+
+    Args:
+        x: Where to.
+        previous: Where from.
+        rate: Largest speed in units a second, not negative; infinity for no limit. NaN results
+            under ``jit`` where it is negative.
+        dt: Seconds, positive; NaN results under ``jit`` where it is not.
+
+    Returns:
+        The next point; ``x`` itself, to the bit, where it can be reached.
+
+    Raises:
+        ValueError: If the shapes differ, a concrete rate is negative or NaN, ``dt`` is not a
+            scalar, or a concrete one is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> speed = jnp.array([0.5, jnp.inf])
+        >>> limit_rate(jnp.ones(2), jnp.zeros(2), speed, dt=0.5).tolist()
+        [0.25, 1.0]
+    """
+    require_same_shape("x", x, "previous", previous)
+    require_same_shape("x", x, "rate", rate)
+    dt = require_positive("dt", dt)
+    if known(rate) and not np.all(np.asarray(rate) >= 0):
+        raise ValueError(
+            f"rate must not be negative, got {rate}; "
+            "give a speed without sign, jnp.inf for no limit"
+        )
+    x, previous = floats(x), floats(previous)
+    speed = like(rate, x)
+    reach = jnp.where(speed >= 0, speed, jnp.nan) * like(dt, x)
+    return jnp.minimum(jnp.maximum(x, previous - reach), previous + reach)

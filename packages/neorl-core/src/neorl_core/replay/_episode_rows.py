@@ -1,0 +1,68 @@
+"""Where the episodes of a flat log begin, and windows of rows that stay inside one."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Int
+
+from neorl_core._internal.checks import booleans, require_rank, require_same_shape, require_whole
+
+
+def episode_first_rows(
+    terminated: Bool[ArrayLike, " time"], truncated: Bool[ArrayLike, " time"]
+) -> Int[Array, " time"]:
+    """For every row of a flat log, the row with which its episode begins.
+
+    Row 0 begins an episode, and so does every row after one that is ``terminated | truncated``.
+    A row is the first of its episode where its own index comes out.
+
+    Args:
+        terminated: One flag a row; may be of length zero.
+        truncated: One flag a row.
+
+    Returns:
+        Row numbers, int32.
+
+    Raises:
+        ValueError: If the shapes differ or there is not one axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ends = jnp.array([False, True, False, False])
+        >>> episode_first_rows(ends, jnp.zeros(4, bool)).tolist()
+        [0, 0, 2, 2]
+    """
+    require_same_shape("terminated", terminated, "truncated", truncated)
+    require_rank("terminated", terminated, 1, "time")
+    ends = booleans(terminated) | booleans(truncated)
+    rows = jnp.arange(ends.shape[0], dtype=jnp.int32)
+    starts = jnp.concatenate([jnp.ones(1, bool), ends])[: ends.shape[0]]
+    return jax.lax.cummax(jnp.where(starts, rows, 0))
+
+
+def window_rows(
+    row: Int[ArrayLike, ""], first_row: Int[ArrayLike, ""], *, length: int
+) -> tuple[Int[Array, " window"], Bool[Array, " window"]]:
+    """The rows of the last ``length`` steps up to a row, within its episode.
+
+    Args:
+        row: The newest row of the window.
+        first_row: The row with which its episode begins (:func:`episode_first_rows`).
+        length: Number of steps.
+
+    Returns:
+        ``(rows, mask)``: the row numbers, newest last, to gather a log with; where the mask is
+        false the episode has no such step and the number is ``first_row``.
+
+    Raises:
+        ValueError: If ``length`` is no whole number from one on.
+
+    Example:
+        >>> rows, mask = window_rows(3, 2, length=3)
+        >>> rows.tolist(), mask.tolist()
+        ([2, 2, 3], [False, True, True])
+    """
+    length = require_whole("length", length, 1, "give the number of rows of a window")
+    row, first_row = jnp.asarray(row), jnp.asarray(first_row)
+    rows = row - jnp.arange(length - 1, -1, -1, dtype=row.dtype)
+    mask = rows >= first_row
+    return jnp.where(mask, rows, first_row.astype(row.dtype)), mask

@@ -1,0 +1,187 @@
+"""Sampling in proportion to changing priorities: a binary tree of sums."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray
+
+from neorl_core._internal.checks import (
+    floats,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_whole,
+)
+
+
+class PriorityTree(NamedTuple):
+    """Priorities and the sums over them, as one heap.
+
+    Attributes:
+        sums: Node ``i`` holds the sum of nodes ``2 i`` and ``2 i + 1``; node 1 is the total, the
+            second half are the priorities of the items. Node 0 is unused. Shape ``(2 leaves,)``
+            with the number of leaves a power of two.
+    """
+
+    sums: Float[Array, " node"]
+
+
+class PrioritySample(NamedTuple):
+    """Items drawn in proportion to their priorities.
+
+    Attributes:
+        items: Indices, int32; -1 where nothing can be drawn: no priority is positive, or one was
+            NaN, negative or infinite.
+        probabilities: Chance of each drawn item in one draw; 0 where nothing could be drawn.
+    """
+
+    items: Int[Array, " batch"]
+    probabilities: Float[Array, " batch"]
+
+
+def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree:
+    """A tree in which every priority is zero.
+
+    Args:
+        capacity: Number of items; rounded up to a power of two.
+        dtype: Of the priorities.
+
+    Returns:
+        The tree.
+
+    Raises:
+        ValueError: If ``capacity`` is no whole number from one on.
+
+    Example:
+        >>> priority_tree(3).sums.shape
+        (8,)
+    """
+    capacity = require_whole("capacity", capacity, 1, "give the number of items that it holds")
+    return PriorityTree(jnp.zeros(2 << (capacity - 1).bit_length(), dtype))
+
+
+def set_priorities(
+    tree: PriorityTree,
+    items: Int[ArrayLike, " batch"],
+    priorities: Float[ArrayLike, " batch"],
+) -> PriorityTree:
+    """Replaces the priorities of some items: ``O(batch log n)``.
+
+    Args:
+        tree: To change.
+        items: Indices from 0 to ``n - 1``; others change nothing. Of an item that comes twice the
+            larger priority stays.
+        priorities: Not negative. A negative one becomes NaN, and sampling reports it.
+
+    Returns:
+        The new tree, whose sums are exact sums of their two parts: no drift.
+
+    Raises:
+        ValueError: If the two have not one axis of one length.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tree = set_priorities(priority_tree(4), jnp.array([1, 3]), jnp.array([1.0, 3.0]))
+        >>> float(tree.sums[1])
+        4.0
+
+    Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
+    """
+    items, priorities = jnp.asarray(items), jnp.asarray(priorities, tree.sums.dtype)
+    require_rank("items", items, 1, "batch")
+    if items.shape != priorities.shape:
+        raise ValueError(
+            f"items and priorities must agree, got shapes {items.shape} and {priorities.shape}; "
+            "give one priority an item"
+        )
+    nodes, leaves = tree.sums.shape[0], tree.sums.shape[0] // 2
+    inside = (items >= 0) & (items < leaves)
+    node = jnp.where(inside, items + leaves, nodes)
+    priorities = jnp.where(priorities >= 0, priorities, jnp.nan)
+    sums = tree.sums.at[node].set(0, mode="drop").at[node].max(priorities, mode="drop")
+    for _ in range(leaves.bit_length() - 1):
+        node = jnp.where(inside, node // 2, nodes)
+        both = jnp.take(sums, 2 * node, mode="clip") + jnp.take(sums, 2 * node + 1, mode="clip")
+        sums = sums.at[node].set(both, mode="drop")
+    return PriorityTree(sums)
+
+
+def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> PrioritySample:
+    """Draws items with chances in proportion to their priorities, stratified.
+
+    The total is cut into ``batch`` equal parts and one point is drawn in each, so an item of
+    probability ``p`` comes ``batch p`` times, give or take less than two. ``O(batch log n)``; an
+    item of priority zero is never drawn.
+
+    Args:
+        tree: Of priorities.
+        key: Random key.
+        batch: Number of draws.
+
+    Returns:
+        The items, in increasing order, and their probabilities.
+
+    Raises:
+        ValueError: If ``batch`` is no whole number from one on.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> tree = set_priorities(priority_tree(3), jnp.array([0, 2]), jnp.array([1.0, 1.0]))
+        >>> sample_priorities(tree, jax.random.key(0), batch=2).items.tolist()
+        [0, 2]
+
+    Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
+    """
+    batch = require_whole("batch", batch, 1, "give the number of draws")
+    sums, leaves = tree.sums, tree.sums.shape[0] // 2
+    total = sums[1]
+    fine = (total > 0) & jnp.isfinite(total)
+    spread = jax.random.uniform(key, (batch,), sums.dtype)
+    point = (jnp.arange(batch, dtype=sums.dtype) + spread) / batch * jnp.where(fine, total, 0)
+    node = jnp.ones(batch, jnp.int32)
+    for _ in range(leaves.bit_length() - 1):
+        left, right = sums[2 * node], sums[2 * node + 1]
+        go_right = (right > 0) & ((point >= left) | (left <= 0))
+        point = jnp.where(go_right, point - left, point)
+        node = 2 * node + go_right.astype(jnp.int32)
+    chance = sums[node] / jnp.where(fine, total, 1)
+    return PrioritySample(jnp.where(fine, node - leaves, -1), jnp.where(fine, chance, 0))
+
+
+def priority_weights(
+    probabilities: Float[ArrayLike, " batch"], *, size: ArrayLike, exponent: ArrayLike
+) -> Float[Array, " batch"]:
+    """Importance weights of prioritised samples, ``(size p)^-exponent`` over their largest.
+
+    Args:
+        probabilities: Of the drawn items, positive; a weight is 0 where one is 0.
+        size: Number of items in the buffer, positive; NaN results under ``jit`` where it is not.
+        exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
+            outside [0, 1].
+
+    Returns:
+        In [0, 1], the largest 1.
+
+    Raises:
+        ValueError: If there is not one axis, or a known ``size`` or ``exponent`` is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> priority_weights(jnp.array([0.5, 0.25]), size=4, exponent=1.0).tolist()
+        [0.5, 1.0]
+
+    Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, section 3.4.
+    """
+    require_rank("probabilities", probabilities, 1, "batch")
+    size = require_positive("size", size)
+    exponent = require_probability("exponent", exponent, closed=True)
+    p = floats(probabilities)
+    drawn = p > 0
+    size, exponent = jnp.asarray(size, p.dtype), jnp.asarray(exponent, p.dtype)
+    weights = jnp.where(drawn, (size * jnp.where(drawn, p, 1)) ** -exponent, 0)
+    undefined = size + exponent  # For 1^NaN and NaN^0 are 1.
+    weights = jnp.where(jnp.isnan(undefined), undefined, weights)
+    largest = jnp.max(weights, initial=0)
+    return weights / jnp.where(largest > 0, largest, 1)

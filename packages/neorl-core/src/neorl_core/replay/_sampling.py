@@ -1,0 +1,110 @@
+"""Which rows a training step sees: a function of the key and the number of the step alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
+
+from neorl_core._internal.checks import known, require_integers, require_whole
+from neorl_core.replay._permutation import shuffled_position
+
+
+def batch_indices(
+    key: PRNGKeyArray, step: Int[ArrayLike, ""], n: int, batch: int
+) -> Int[Array, " batch"]:
+    """Rows of one step, drawn uniformly with replacement.
+
+    Counter-based: the draw hangs on ``(key, step)`` only, so a position in the stream is a
+    number, and resuming, prefetching or splitting over hosts changes nothing.
+
+    Args:
+        key: Of the whole run.
+        step: Number of the step, from 0 to 2^32 - 1.
+        n: Number of rows to draw from.
+        batch: Number of rows to draw; zero gives an empty array.
+
+    Returns:
+        int32 indices in ``0 .. n - 1``; -1 under ``jit`` where ``step`` is out of range.
+
+    Raises:
+        ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` is negative, one of the three is
+            no whole number, or a known ``step`` is out of range.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> rows = batch_indices(jax.random.key(0), 7, 100, 4)
+        >>> rows.shape, bool(jnp.all((rows >= 0) & (rows < 100)))
+        ((4,), True)
+    """
+    n, batch = _check(n, batch)
+    inside = _check_step(step, 2**32)
+    rows = jax.random.randint(jax.random.fold_in(key, step), (batch,), 0, n, jnp.int32)
+    return rows if inside is True else jnp.where(inside, rows, -1)
+
+
+def epoch_indices(
+    key: PRNGKeyArray, step: Int[ArrayLike, ""], n: int, batch: int
+) -> Int[Array, " batch"]:
+    """Rows of one step, without replacement within an epoch.
+
+    An epoch is ``n // batch`` steps over a shuffle of its own (:func:`shuffled_position`); the
+    last ``n % batch`` rows of that shuffle sit it out. Counter-based like :func:`batch_indices`.
+
+    Args:
+        key: Of the whole run.
+        step: Number of the step, from 0 to 2^31 - 1, over all epochs.
+        n: Number of rows.
+        batch: Rows per step, from 1 to ``n``.
+
+    Returns:
+        int32 indices in ``0 .. n - 1``, none twice within an epoch; -1 under ``jit`` where ``step``
+        is out of range.
+
+    Raises:
+        ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` not from 1 to ``n``, one of the
+            three is no whole number, or a known ``step`` is out of range.
+
+    Example:
+        >>> import jax
+        >>> first = epoch_indices(jax.random.key(0), 0, 4, 2)
+        >>> second = epoch_indices(jax.random.key(0), 1, 4, 2)
+        >>> sorted(first.tolist() + second.tolist())
+        [0, 1, 2, 3]
+    """
+    n, batch = _check(n, batch)
+    inside = _check_step(step, 2**31)
+    if not 1 <= batch <= n:
+        raise ValueError(
+            f"batch must be from 1 to the {n} rows of an epoch, got {batch}; "
+            "sample with batch_indices for larger ones"
+        )
+    steps = n // batch
+    step = jnp.asarray(step)
+    position = (step % steps) * batch + jnp.arange(batch, dtype=step.dtype)
+    rows = shuffled_position(jax.random.fold_in(key, step // steps), position, n=n)
+    return rows if inside is True else jnp.where(inside, rows, -1)
+
+
+def _check(n: int, batch: int) -> tuple[int, int]:
+    n, batch = require_whole("n", n), require_whole("batch", batch)
+    if not 1 <= n < 2**31:
+        raise ValueError(f"n must be from 1 to 2^31 - 1 rows, got {n}; split larger logs")
+    if batch < 0:
+        raise ValueError(f"batch must not be negative, got {batch}; give the rows of a batch")
+    return n, batch
+
+
+def _check_step(step: ArrayLike, end: int) -> bool | Array:
+    """Whether the step lies in ``0 .. end - 1``: True if it is known to, else what tells."""
+    require_integers("step", step)
+    if not known(step):
+        number = jnp.asarray(step)
+        if jnp.iinfo(number.dtype).max < end:
+            return number >= 0
+        return (number >= 0) & (number < jnp.asarray(end, number.dtype))
+    if not 0 <= int(np.asarray(step)) < end:
+        raise ValueError(
+            f"step must be from 0 to {end - 1}, got {step}; start again from 0 with another key"
+        )
+    return True

@@ -1,0 +1,25 @@
+"""Returns and advantages of one recorded trajectory, or of a flat log of many."""
+
+from neorl_core.returns._discounted import discounted_returns as discounted_returns
+from neorl_core.returns._discounted import segment_discounted_returns as segment_discounted_returns
+from neorl_core.returns._lambda_returns import generalised_advantages as generalised_advantages
+from neorl_core.returns._lambda_returns import (
+    segment_generalised_advantages as segment_generalised_advantages,
+)
+from neorl_core.returns._lambda_returns import (
+    segment_td_lambda_returns as segment_td_lambda_returns,
+)
+from neorl_core.returns._lambda_returns import td_lambda_returns as td_lambda_returns
+from neorl_core.returns._n_step import n_step_returns as n_step_returns
+from neorl_core.returns._n_step import segment_n_step_returns as segment_n_step_returns
+
+__all__ = [
+    "discounted_returns",
+    "generalised_advantages",
+    "n_step_returns",
+    "segment_discounted_returns",
+    "segment_generalised_advantages",
+    "segment_n_step_returns",
+    "segment_td_lambda_returns",
+    "td_lambda_returns",
+]

@@ -1,0 +1,189 @@
+"""Returns and advantages that mix all horizons with geometric weights."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import booleans, floats, like, require_probability, require_series
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.returns._recurrence import backward_recurrence, bootstrap, cut_at_the_last
+
+
+def td_lambda_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    decay: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """The TD(lambda) return of every step of one episode.
+
+    ``G_t = r_t + discount (1 - terminated_t) ((1 - decay) next_value_t + decay G_{t+1})``; after
+    the last step the return is ``next_value``, unless it terminated.
+
+    Args:
+        reward: Of one episode.
+        next_value: Value of each step's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
+            return. NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The returns, one per step. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
+            ``decay`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ended = jnp.array([False, True])
+        >>> value = jnp.array([4.0, 0.0])
+        >>> td_lambda_returns(jnp.ones(2), value, ended, discount=0.5, decay=0.5).tolist()
+        [2.25, 1.0]
+
+    Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 12.20.
+    """
+    stopped = jnp.zeros_like(terminated)
+    return segment_td_lambda_returns(
+        reward, next_value, terminated, stopped, discount=discount, decay=decay
+    )
+
+
+def segment_td_lambda_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    decay: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """:func:`td_lambda_returns` of every episode of a flat log.
+
+    Where an episode is truncated, and at the last row, the return bootstraps from the row's own
+    ``next_value`` alone.
+
+    Args:
+        reward: Of a log with many episodes, one after the other.
+        next_value: Value of each row's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        truncated: Where the record ended.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The returns, one per row.
+
+    Raises:
+        ValueError: As :func:`td_lambda_returns`.
+    """
+    dtype = jnp.result_type(floats(reward), floats(next_value))
+    reward, next_value, terminated, ends, factor, share = _checked(
+        reward, next_value, terminated, truncated, discount, decay
+    )
+    weight = jnp.where(ends, jnp.ones_like(reward), 1 - share)
+    offset = reward + factor * weight * bootstrap(next_value, terminated)
+    return narrowed(backward_recurrence(offset, factor * share, ends), dtype)
+
+
+def generalised_advantages(
+    reward: Float[Array, " time"],
+    value: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    decay: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """The generalised advantage estimate (GAE) of every step of one episode.
+
+    ``A_t = d_t + discount decay A_{t+1}`` with the temporal difference
+    ``d_t = r_t + discount (1 - terminated_t) next_value_t - value_t``.
+
+    Args:
+        reward: Of one episode.
+        value: Value of each ``obs``.
+        next_value: Value of each step's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The advantages, one per step. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
+            ``decay`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> value, ended = jnp.array([1.0, 2.0]), jnp.array([False, True])
+        >>> next_value = jnp.array([2.0, 0.0])
+        >>> generalised_advantages(
+        ...     jnp.ones(2), value, next_value, ended, discount=0.5, decay=0.5
+        ... ).tolist()
+        [0.75, -1.0]
+
+    Source: Schulman et al., High-dimensional continuous control using generalized advantage
+    estimation, arXiv 1506.02438, equation 16.
+    """
+    stopped = jnp.zeros_like(terminated)
+    return segment_generalised_advantages(
+        reward, value, next_value, terminated, stopped, discount=discount, decay=decay
+    )
+
+
+def segment_generalised_advantages(
+    reward: Float[Array, " time"],
+    value: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    decay: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """:func:`generalised_advantages` of every episode of a flat log.
+
+    Args:
+        reward: Of a log with many episodes, one after the other.
+        value: Value of each ``obs``.
+        next_value: Value of each row's own ``next_obs``; ignored where terminated.
+        terminated: Where the plant ended the episode.
+        truncated: Where the record ended: the temporal difference bootstraps, the sum stops.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The advantages, one per row.
+
+    Raises:
+        ValueError: As :func:`generalised_advantages`.
+    """
+    require_series(reward=reward, value=value)
+    dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
+    reward, next_value, terminated, ends, factor, share = _checked(
+        reward, next_value, terminated, truncated, discount, decay
+    )
+    difference = reward + factor * bootstrap(next_value, terminated) - widened(value)
+    return narrowed(backward_recurrence(difference, factor * share, ends), dtype)
+
+
+def _checked(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    discount: float | Array,
+    decay: float | Array,
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
+    discount = require_probability("discount", discount, closed=True)
+    decay = require_probability("decay", decay, closed=True)
+    terminated = booleans(terminated)
+    ends = cut_at_the_last(terminated | booleans(truncated))
+    reward = widened(reward)
+    factor, share = like(discount, reward), like(decay, reward)
+    return reward, widened(next_value), terminated, ends, factor, share

@@ -1,0 +1,222 @@
+"""Bounds on a mean that hold at every sample size, from the range of the samples."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    known,
+    require_length,
+    require_positive,
+    require_probability,
+    require_rank,
+    require_scalar,
+    require_whole,
+)
+from neorl_core.statistics._intervals import Interval
+
+
+def hoeffding_interval(
+    samples: Float[ArrayLike, " sample"],
+    *,
+    low: float | Float[Array, ""],
+    high: float | Float[Array, ""],
+    level: float = 0.95,
+) -> Interval:
+    """Hoeffding's interval: ``mean ± (high - low) sqrt(ln(1 / delta) / (2 n))``.
+
+    ``delta = (1 - level) / 2``, so either end is a bound of level ``1 - delta`` by itself. Holds
+    for any distribution on ``[low, high]``; importance-weighted returns have so wide a range that
+    it says little.
+
+    Args:
+        samples: Independent, one or more, each within the range.
+        low: Least value that a sample can take.
+        high: Largest value that a sample can take.
+        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
+
+    Returns:
+        The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
+
+    Raises:
+        ValueError: If there is not one axis or no sample, a known sample is outside the range, or
+            ``level`` is outside (0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> interval = hoeffding_interval(jnp.full(200, 0.5), low=0.0, high=1.0, level=0.9)
+        >>> round(float(interval.low), 3)
+        0.413
+
+    Source: Hoeffding, Probability inequalities for sums of bounded random variables, 1963.
+    """
+    samples, width, delta = _bounded(samples, low, high, level, 1)
+    n = samples.shape[0]
+    return _around(jnp.mean(samples), width * jnp.sqrt(-jnp.log(delta) / (2 * n)))
+
+
+def empirical_bernstein_interval(
+    samples: Float[ArrayLike, " sample"],
+    *,
+    low: float | Float[Array, ""],
+    high: float | Float[Array, ""],
+    level: float = 0.95,
+) -> Interval:
+    """The empirical Bernstein interval, narrow where the samples vary little.
+
+    ``mean ± [sqrt(2 s^2 ln(2 / delta) / n) + 7 (high - low) ln(2 / delta) / (3 (n - 1))]`` with
+    the unbiased variance ``s^2`` and ``delta = (1 - level) / 2``.
+
+    Args:
+        samples: Independent, two or more, each within the range.
+        low: Least value that a sample can take.
+        high: Largest value that a sample can take.
+        level: Least coverage, in (0, 1); NaN limits under ``jit`` outside.
+
+    Returns:
+        The mean and its limits, not cut to the range; NaN under ``jit`` where a sample is outside.
+
+    Raises:
+        ValueError: As :func:`hoeffding_interval`, and if there are fewer than two samples.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> same = empirical_bernstein_interval(jnp.full(1001, 0.5), low=0.0, high=1.0, level=0.9)
+        >>> round(float(same.low), 4)
+        0.4914
+
+    Source: Maurer and Pontil, Empirical Bernstein bounds and sample variance penalization, arXiv
+    0907.3740, theorem 4.
+    """
+    samples, width, delta = _bounded(samples, low, high, level, 2)
+    return _around(jnp.mean(samples), _bernstein(samples, width, delta))
+
+
+def hcope_lower_bound(
+    samples: Float[ArrayLike, " sample"],
+    *,
+    threshold: float | Float[Array, ""],
+    delta: float = 0.05,
+) -> Float[Array, ""]:
+    """A lower confidence bound of the mean of samples without a useful upper limit.
+
+    With ``Y = min(X, c)``: ``mean(Y) - sqrt(2 s_Y^2 ln(2 / delta) / n) - 7 c ln(2 / delta) /
+    (3 (n - 1))``. Cutting only lowers the mean, so the bound holds for any ``c`` that was chosen
+    without these samples; :func:`hcope_threshold` chooses it from held-out ones.
+
+    Args:
+        samples: Importance-weighted returns, independent, two or more, none negative: shift the
+            rewards so that returns start at zero.
+        threshold: ``c``, positive; NaN under ``jit`` where it is not.
+        delta: Chance that the mean is lower, in (0, 1); NaN under ``jit`` outside.
+
+    Returns:
+        The bound, in the units of the samples; NaN under ``jit`` where a sample is negative.
+
+    Raises:
+        ValueError: If there are fewer than two samples, a known one is negative, or a
+            hyperparameter is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> returns = jnp.ones(1001).at[0].set(1e6)
+        >>> round(float(hcope_lower_bound(returns, threshold=2.0)), 2)
+        0.98
+
+    Source: Thomas, Theocharous and Ghavamzadeh, High-confidence off-policy evaluation, AAAI 2015,
+    theorem 1 with one threshold.
+    """
+    samples = _not_negative(samples)
+    threshold = require_positive("threshold", threshold)
+    delta = require_probability("delta", delta)
+    cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
+    width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
+    bound = jnp.mean(cut) - _bernstein(cut, width, chance)
+    return jnp.where(jnp.all(samples >= 0), bound, jnp.nan)
+
+
+def hcope_threshold(
+    samples: Float[ArrayLike, " sample"], *, size: int, delta: float = 0.05
+) -> Float[Array, ""]:
+    """The threshold for which held-out samples promise the highest bound.
+
+    Every held-out value is tried as ``c``; its bound is predicted with the held-out mean and
+    variance of ``min(X, c)`` and the ``size`` of the sample that the bound will be taken from.
+
+    Args:
+        samples: Held out (about 5 %), two or more, none negative, used for nothing else.
+        size: Number of samples that :func:`hcope_lower_bound` will see, two or more.
+        delta: Its chance of error, in (0, 1); NaN under ``jit`` outside.
+
+    Returns:
+        ``c``, positive; the smallest positive number where all held-out samples are zero.
+
+    Raises:
+        ValueError: If there are fewer than two samples, a known one is negative, or a
+            hyperparameter is out of range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> held_out = jnp.array([0.5, 1.0, 0.8, 400.0])
+        >>> float(hcope_threshold(held_out, size=10))
+        0.5
+
+    Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
+    """
+    samples = _not_negative(samples)
+    delta = require_probability("delta", delta)
+    size = require_whole("size", size, 2, "hold fewer samples out")
+    cut = jnp.minimum(samples[None, :], samples[:, None])
+    log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
+    spread = jnp.sqrt(2 * jnp.var(cut, axis=1, ddof=1) * log_term / size)
+    promised = jnp.mean(cut, axis=1) - spread - 7 * samples * log_term / (3 * (size - 1))
+    promised = jnp.where(samples > 0, promised, -jnp.inf)
+    best = jnp.maximum(samples[jnp.argmax(promised)], jnp.finfo(samples.dtype).tiny)
+    return jnp.where(jnp.all(samples >= 0) & ~jnp.isnan(log_term), best, jnp.nan)
+
+
+def _bounded(
+    samples: ArrayLike, low: ArrayLike, high: ArrayLike, level: float | Array, least: int
+) -> tuple[Array, Array, Array]:
+    require_rank("samples", samples, 1, "sample")
+    require_length("samples", samples, least)
+    require_scalar("low", low)
+    require_scalar("high", high)
+    level = require_probability("level", level)
+    if known((samples, low, high)):
+        values = np.asarray(samples)
+        if not np.all((values >= np.asarray(low)) & (values <= np.asarray(high))):
+            raise ValueError(
+                f"samples must lie in [{low}, {high}], got {values.min()} to {values.max()}; "
+                "widen the range or scale the samples"
+            )
+    samples = floats(samples)
+    low, high = jnp.asarray(low, samples.dtype), jnp.asarray(high, samples.dtype)
+    inside = jnp.all((samples >= low) & (samples <= high))
+    width = jnp.where(inside, high - low, jnp.nan)
+    return samples, width, (1 - jnp.asarray(level, samples.dtype)) / 2
+
+
+def _bernstein(samples: Array, width: Array, delta: Array) -> Array:
+    n = samples.shape[0]
+    log_term = jnp.log(2 / delta)
+    variance = jnp.var(samples, ddof=1)
+    moves = variance > 0
+    spread = jnp.where(moves, jnp.sqrt(2 * jnp.where(moves, variance, 1) * log_term / n), 0)
+    return spread + 7 * width * log_term / (3 * (n - 1))
+
+
+def _around(mean: Array, half_width: Array) -> Interval:
+    return Interval(mean, mean - half_width, mean + half_width)
+
+
+def _not_negative(samples: ArrayLike) -> Array:
+    require_rank("samples", samples, 1, "sample")
+    require_length("samples", samples, 2)
+    if known(samples) and not np.all(np.asarray(samples) >= 0):
+        raise ValueError(
+            f"samples must not be negative, got {np.min(np.asarray(samples))}; "
+            "shift the rewards so that every return starts at zero"
+        )
+    return floats(samples)

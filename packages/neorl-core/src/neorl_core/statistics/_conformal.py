@@ -1,0 +1,115 @@
+"""Conformal quantiles: limits for one outcome to come, without a model of its distribution."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    known,
+    require_probability,
+    require_rank,
+    require_same_shape,
+    require_scalar,
+)
+
+
+def conformal_quantile(
+    scores: Float[ArrayLike, " sample"], *, alpha: float = 0.1
+) -> Float[Array, ""]:
+    """The ``ceil((n + 1) (1 - alpha))``-th smallest score.
+
+    If the scores and one more are exchangeable, that one is no larger with a chance of at least
+    ``1 - alpha``: over the draw of the scores, not for a given sample. Scores of whole episodes
+    are; those of the steps of one episode are not. The limit is for one outcome, not for a mean.
+
+    Args:
+        scores: Of calibration episodes; may be of length zero.
+        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
+
+    Returns:
+        The quantile; infinite where ``n < 1 / alpha - 1``, NaN if a score is NaN.
+
+    Raises:
+        ValueError: If there is not one axis or ``alpha`` is outside (0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(conformal_quantile(jnp.arange(9.0), alpha=0.1))
+        8.0
+
+    Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
+    """
+    require_rank("scores", scores, 1, "sample")
+    alpha = require_probability("alpha", alpha)
+    scores = floats(scores)
+    n = scores.shape[0]
+    # Rounding may put (n + 1) alpha just below the whole number it stands for.
+    slack = 1 + 4 * jnp.finfo(scores.dtype).eps
+    above = (n + 1) * jnp.asarray(alpha, scores.dtype) * slack
+    left_above = jnp.floor(above).astype(jnp.int32)
+    padded = jnp.append(jnp.sort(scores), jnp.asarray(jnp.inf, scores.dtype))
+    undefined = jnp.any(jnp.isnan(scores)) | jnp.isnan(above)
+    return jnp.where(undefined, jnp.nan, padded[n - jnp.clip(left_above, 0, n)])
+
+
+def weighted_conformal_quantile(
+    scores: Float[ArrayLike, " sample"],
+    weights: Float[ArrayLike, " sample"],
+    weight: Float[ArrayLike, ""],
+    *,
+    alpha: float = 0.1,
+) -> Float[Array, ""]:
+    """The conformal quantile under a known shift of distribution.
+
+    The smallest ``q`` with ``sum_{V_i <= q} p_i >= 1 - alpha`` for
+    ``p_i = w_i / (sum_j w_j + w)``; the remaining ``w / (sum_j w_j + w)`` lies at infinity. With
+    the weights of :class:`LoggedTrajectories` the scores speak of another policy than the one
+    that was logged. Equal weights give :func:`conformal_quantile`.
+
+    Args:
+        scores: Of calibration episodes; may be of length zero.
+        weights: Likelihood ratio of every one, not negative, up to a common factor.
+        weight: Likelihood ratio of the case to come, a scalar.
+        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
+
+    Returns:
+        The quantile; infinite where too little weight was seen, NaN under ``jit`` if a score is
+        NaN or a weight is negative or NaN.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis, ``weight`` is not a scalar, a known
+            weight is negative, or ``alpha`` is outside (0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> scores, weights = jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 0.0, 9.0])
+        >>> float(weighted_conformal_quantile(scores, weights, 1.0, alpha=0.2))
+        3.0
+
+    Source: Tibshirani et al., Conformal prediction under covariate shift, arXiv 1904.06019;
+    Taufiq et al., Conformal off-policy prediction in contextual bandits, arXiv 2206.04405.
+    """
+    require_rank("scores", scores, 1, "sample")
+    require_same_shape("scores", scores, "weights", weights)
+    require_scalar("weight", weight)
+    alpha = require_probability("alpha", alpha)
+    if known((weights, weight)):
+        both = np.append(np.asarray(weights), np.asarray(weight))
+        if not np.all(both >= 0):
+            raise ValueError(
+                f"weights must not be negative, got {both.min()}; check the likelihood ratios"
+            )
+    scores, weights = floats(scores), floats(weights)
+    weight = jnp.asarray(weight, weights.dtype)
+    order = jnp.argsort(scores)
+    ordered, mass = scores[order], weights[order]
+    total = jnp.sum(mass) + weight
+    # What lies above each score, summed from above: exact where alpha is small.
+    above = jnp.append(jnp.cumsum(mass[::-1])[::-1][1:], jnp.zeros(1, mass.dtype))
+    beyond = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
+    allowed = jnp.asarray(alpha, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
+    enough = beyond <= allowed
+    quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
+    fine = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
+    return jnp.where(fine & ~jnp.isnan(allowed), quantile, jnp.nan)

@@ -1,0 +1,199 @@
+"""Mean and variance in one pass, mergeable across batches, shards and devices."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
+
+from neorl_core._internal.checks import require_length, require_scalar, require_whole
+from neorl_core._internal.float_widths import is_short, widened
+
+
+class Moments(NamedTuple):
+    """Count, mean and centred second moment of what was seen so far.
+
+    Never in a float shorter than float32, which could not count beyond 256.
+
+    Attributes:
+        count: Number of samples, per component, shape ``(*shape)``.
+        mean: Mean, in the units of the samples; zero before the first one.
+        m2: Sum of squared deviations from the mean, in squared units.
+    """
+
+    count: Float[Array, "*shape"]
+    mean: Float[Array, "*shape"]
+    m2: Float[Array, "*shape"]
+
+
+def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
+    """The moments of no sample: neutral under :func:`merge_moments`.
+
+    Args:
+        shape: Of one sample.
+        dtype: Of the moments, float32 or float64, whatever that of the samples.
+
+    Returns:
+        Zeros.
+
+    Raises:
+        ValueError: If ``dtype`` is shorter than float32.
+
+    Example:
+        >>> float(empty_moments().count)
+        0.0
+    """
+    zero = jnp.zeros(shape, dtype)
+    return _require_counting(Moments(zero, zero, zero))
+
+
+def sample_moments(
+    samples: Float[ArrayLike, "sample *shape"],
+    mask: Bool[ArrayLike, " sample"] | None = None,
+) -> Moments:
+    """The moments over the first axis.
+
+    Args:
+        samples: Along the first axis, which may be of length zero.
+        mask: Where false, the row does not count, whatever it holds (NaN included).
+
+    Returns:
+        Count, mean and ``sum (x - mean)^2``; float32 where the samples are shorter.
+
+    Raises:
+        ValueError: If ``samples`` has no axis or ``mask`` is not of its length.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(variance(sample_moments(jnp.array([1.0, 3.0]))))
+        1.0
+    """
+    require_length("samples", samples, 0)
+    samples = widened(samples)
+    rows = samples.shape[:1]
+    keep = jnp.ones(rows, bool) if mask is None else jnp.asarray(mask, bool)
+    if keep.shape != rows:
+        raise ValueError(
+            f"mask must have shape {rows}, as samples have rows, got {keep.shape}; "
+            "index it like the rows"
+        )
+    keep = jnp.broadcast_to(keep.reshape(rows + (1,) * (samples.ndim - 1)), samples.shape)
+    count = jnp.sum(keep, axis=0).astype(samples.dtype)
+    seen = jnp.maximum(count, 1)
+    mean = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
+    deviations = jnp.where(keep, samples - jnp.expand_dims(mean, 0), 0)
+    return Moments(count, mean, jnp.sum(deviations**2, axis=0))
+
+
+def update_moments(
+    moments: Moments, sample: Float[ArrayLike, "*shape"], mask: Bool[ArrayLike, ""] = True
+) -> Moments:
+    """Takes in one sample (Welford 1962): a step for ``scan``.
+
+    ``mean += (x - mean) / count``, ``m2 += (x - old mean) (x - new mean)``.
+
+    Args:
+        moments: So far.
+        sample: One sample, of the shape of the mean.
+        mask: Where false, nothing changes.
+
+    Returns:
+        The new moments.
+
+    Raises:
+        ValueError: If the shapes differ, ``mask`` is not a scalar, or ``moments`` were cast to a
+            dtype shorter than float32.
+
+    Example:
+        >>> moments = update_moments(update_moments(empty_moments(), 1.0), 3.0)
+        >>> float(moments.mean), float(moments.m2)
+        (2.0, 2.0)
+
+    Source: Welford, Note on a method for calculating corrected sums of squares and products,
+    Technometrics 4 (1962) 419.
+    """
+    _require_counting(moments)
+    sample = jnp.asarray(sample, moments.mean.dtype)
+    if sample.shape != moments.mean.shape:
+        raise ValueError(
+            f"a sample has shape {moments.mean.shape}, got {sample.shape}; "
+            "start other moments for it"
+        )
+    require_scalar("mask", mask)
+    keep = jnp.asarray(mask, bool)
+    count = moments.count + keep.astype(moments.count.dtype)
+    delta = jnp.where(keep, sample - moments.mean, 0)
+    mean = moments.mean + delta / jnp.maximum(count, 1)
+    spread = jnp.where(keep, delta * (sample - mean), 0)
+    return Moments(count, mean, moments.m2 + spread)
+
+
+def merge_moments(first: Moments, second: Moments) -> Moments:
+    """The moments of two disjoint sets of samples together (Chan, Golub and LeVeque 1979).
+
+    ``mean = mean_1 + delta n_2 / n``, ``m2 = m2_1 + m2_2 + delta^2 n_1 n_2 / n`` with
+    ``delta = mean_2 - mean_1`` and ``n = n_1 + n_2``. Associative and commutative up to rounding.
+
+    Args:
+        first: Of one set; may be empty.
+        second: Of the other; may be empty.
+
+    Returns:
+        The moments of the union.
+
+    Raises:
+        ValueError: If the shapes differ, or moments were cast to a dtype shorter than float32.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, two = (sample_moments(jnp.array(part)) for part in ([1.0], [3.0, 5.0]))
+        >>> both = merge_moments(one, two)
+        >>> float(both.count), float(both.mean)
+        (3.0, 3.0)
+
+    Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample
+    variances, 1979.
+    """
+    if first.mean.shape != second.mean.shape:
+        raise ValueError(
+            f"moments must have one shape, got {first.mean.shape} and {second.mean.shape}; "
+            "merge moments of the same quantities only"
+        )
+    for moments in (first, second):
+        _require_counting(moments)
+    count = first.count + second.count
+    share = second.count / jnp.maximum(count, 1)
+    delta = second.mean - first.mean
+    mean = first.mean + delta * share
+    return Moments(count, mean, first.m2 + second.m2 + delta**2 * first.count * share)
+
+
+def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
+    """``m2 / (count - ddof)``; NaN where ``count <= ddof``.
+
+    Args:
+        moments: Of the samples.
+        ddof: 0 for the population variance, 1 for the unbiased one.
+
+    Returns:
+        The variance, in squared units.
+
+    Raises:
+        ValueError: If ``ddof`` is no whole number from zero on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(variance(sample_moments(jnp.array([1.0, 3.0])), ddof=1))
+        2.0
+    """
+    ddof = require_whole("ddof", ddof, 0, "0 divides by the count, 1 by one less")
+    room = moments.count - ddof
+    return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)
+
+
+def _require_counting(moments: Moments) -> Moments:
+    if is_short(jnp.result_type(moments.count)):
+        raise ValueError(
+            f"moments must be float32 or float64, got {jnp.result_type(moments.count).name}, which "
+            "cannot count beyond 256; make them with empty_moments(shape) and do not cast them"
+        )
+    return moments

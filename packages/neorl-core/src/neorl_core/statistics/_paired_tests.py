@@ -1,0 +1,219 @@
+"""Tests of whether paired results differ, from the strongest assumption to the weakest."""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
+
+from neorl_core._internal.checks import (
+    floats,
+    require_choice,
+    require_length,
+    require_rank,
+    require_same_shape,
+    require_whole,
+)
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.statistics._intervals import standard_deviation
+from neorl_core.statistics._ranks import midranks
+
+Alternative = Literal["two-sided", "greater", "less"]
+_EXACT_PAIRS = 60
+
+
+class PairedTest(NamedTuple):
+    """Outcome of a test of paired samples.
+
+    Attributes:
+        statistic: The test statistic, scalar.
+        p_value: Chance of one at least as extreme if the pairs do not differ, scalar in [0, 1].
+    """
+
+    statistic: Float[Array, ""]
+    p_value: Float[Array, ""]
+
+
+def paired_t_test(
+    first: Float[ArrayLike, " pair"],
+    second: Float[ArrayLike, " pair"],
+    *,
+    alternative: Alternative = "two-sided",
+) -> PairedTest:
+    """Student's test of the mean difference: exact for normal differences.
+
+    Args:
+        first: Two results or more.
+        second: Of the same cases, in the same order.
+        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+
+    Returns:
+        ``t = mean(d) sqrt(n) / s`` and its p value; NaN where all differences are zero, and 0 or
+        1 where they are all equal otherwise.
+
+    Raises:
+        ValueError: If the shapes differ, there are fewer than two pairs, or ``alternative`` is
+            unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> result = paired_t_test(jnp.array([2.0, 3.0, 4.1]), jnp.array([1.0, 2.1, 3.0]))
+        >>> bool(result.p_value < 0.01)
+        True
+
+    Source: Student, The probable error of a mean, Biometrika 6 (1908) 1.
+    """
+    difference, dtype = _differences(first, second, alternative)
+    require_length("first", difference, 2)
+    n = difference.shape[0]
+    t = jnp.mean(difference) * n**0.5 / standard_deviation(difference)
+    degrees = jnp.asarray(n - 1, t.dtype)
+    share = jnp.where(jnp.isinf(t), 0, degrees / (degrees + t**2))
+    both = jax.scipy.special.betainc(degrees / 2, jnp.asarray(0.5, t.dtype), share)
+    upper = jnp.where(t >= 0, both / 2, 1 - both / 2)
+    p_value = {"two-sided": both, "greater": upper, "less": 1 - upper}[alternative]
+    return narrowed(PairedTest(t, jnp.where(jnp.isnan(t), jnp.nan, p_value)), dtype)
+
+
+def wilcoxon_test(
+    first: Float[ArrayLike, " pair"],
+    second: Float[ArrayLike, " pair"],
+    *,
+    alternative: Alternative = "two-sided",
+) -> PairedTest:
+    """Wilcoxon's signed-rank test: assumes only that differences are symmetric about zero.
+
+    The absolute differences that are not zero are ranked (ties share midranks); the statistic
+    ``W`` is the rank sum of the positive ones. Up to 60 pairs its p value is exact, ties and
+    zeros included: the distribution of ``W`` over all signs is built by convolution. Beyond, it
+    is normal with ``variance = sum(rank^2) / 4`` and a continuity correction.
+
+    Args:
+        first: One result or more.
+        second: Of the same cases, in the same order.
+        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+
+    Returns:
+        ``W`` and its p value, which is 1 where no pair differs.
+
+    Raises:
+        ValueError: If the shapes differ, there is no pair, or ``alternative`` is unknown.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> result = wilcoxon_test(jnp.arange(1.0, 6.0), jnp.zeros(5), alternative="greater")
+        >>> float(result.p_value)
+        0.03125
+
+    Source: Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945) 80.
+    """
+    difference, dtype = _differences(first, second, alternative)
+    size = jnp.abs(difference)
+    zeros = jnp.sum(size == 0).astype(size.dtype)
+    ranks = jnp.where(size > 0, midranks(size) - zeros, 0)
+    statistic = jnp.sum(jnp.where(difference > 0, ranks, 0))
+    exact = difference.shape[0] <= _EXACT_PAIRS
+    upper, lower = (_exact_tails if exact else _normal_tails)(ranks, statistic)
+    p_value = _choose(alternative, upper, lower)
+    p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
+    return narrowed(PairedTest(statistic, p_value), dtype)
+
+
+def sign_flip_test(
+    first: Float[ArrayLike, " pair"],
+    second: Float[ArrayLike, " pair"],
+    key: PRNGKeyArray,
+    *,
+    alternative: Alternative = "two-sided",
+    resamples: int = 4000,
+) -> PairedTest:
+    """Permutation test of the mean difference: each pair may as well be the other way round.
+
+    Every sign pattern of the differences is as likely if the pairs do not differ. Where all
+    ``2^n`` patterns are no more than ``resamples``, all are counted and the key is not used;
+    otherwise ``resamples`` are drawn and ``p = (1 + count) / (1 + resamples)``, which keeps its
+    level at any number of draws.
+
+    Args:
+        first: One result or more.
+        second: Of the same cases, in the same order.
+        key: Random key.
+        alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
+        resamples: Number of sign patterns.
+
+    Returns:
+        The mean difference and its p value.
+
+    Raises:
+        ValueError: If the shapes differ, there is no pair, ``resamples`` is no whole number from
+            one on or ``alternative`` is unknown.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> result = sign_flip_test(jnp.arange(1.0, 5.0), jnp.zeros(4), jax.random.key(0))
+        >>> float(result.p_value)
+        0.125
+
+    Source: Fisher, The design of experiments, 1935; the added one as in Phipson and Smyth,
+    Permutation p-values should never be zero, 2010.
+    """
+    difference, dtype = _differences(first, second, alternative)
+    resamples = require_whole("resamples", resamples, 1, "give the number of sign patterns")
+    n = difference.shape[0]
+    every = 2.0**n <= resamples
+    if every:
+        place = jnp.arange(n, dtype=jnp.uint32)[None, :]
+        bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> place
+        positive = (bits & 1).astype(bool)
+    else:
+        positive = jax.random.bernoulli(key, 0.5, (resamples, n))
+    flipped = jnp.sum(jnp.where(positive, difference[None, :], -difference[None, :]), axis=1)
+    observed = jnp.sum(difference)
+    slack = 8 * jnp.finfo(difference.dtype).eps * jnp.sum(jnp.abs(difference))
+    extra = 0 if every else 1
+    total = flipped.shape[0] + extra
+    upper = (jnp.sum(flipped >= observed - slack) + extra).astype(difference.dtype) / total
+    lower = (jnp.sum(flipped <= observed + slack) + extra).astype(difference.dtype) / total
+    p_value = _choose(alternative, upper, lower)
+    p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
+    return narrowed(PairedTest(jnp.mean(difference), p_value), dtype)
+
+
+def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple[Array, DTypeLike]:
+    require_choice("alternative", alternative, ("two-sided", "greater", "less"))
+    require_same_shape("first", first, "second", second)
+    require_rank("first", first, 1, "pair")
+    require_length("first", first, 1)
+    dtype = jnp.result_type(floats(first), floats(second))
+    return widened(first) - widened(second), dtype
+
+
+def _choose(alternative: Alternative, upper: Array, lower: Array) -> Array:
+    both = jnp.minimum(1, 2 * jnp.minimum(upper, lower))
+    return {"two-sided": both, "greater": upper, "less": lower}[alternative]
+
+
+def _exact_tails(ranks: Float[Array, " pair"], statistic: Array) -> tuple[Array, Array]:
+    n = ranks.shape[0]
+    chances = jnp.zeros(n * (n + 1) + 1, ranks.dtype).at[0].set(1)
+    doubled = jnp.round(2 * ranks).astype(jnp.int32)
+    chances, _ = jax.lax.scan(_add_pair, chances, doubled)
+    sums = jnp.arange(chances.shape[0], dtype=jnp.int32)
+    observed = jnp.round(2 * statistic).astype(jnp.int32)
+    upper = jnp.sum(jnp.where(sums >= observed, chances, 0))
+    lower = jnp.sum(jnp.where(sums <= observed, chances, 0))
+    return jnp.minimum(upper, 1), jnp.minimum(lower, 1)
+
+
+def _add_pair(chances: Array, doubled_rank: Array) -> tuple[Array, None]:
+    return (chances + jnp.roll(chances, doubled_rank)) / 2, None
+
+
+def _normal_tails(ranks: Float[Array, " pair"], statistic: Array) -> tuple[Array, Array]:
+    scale = jnp.sqrt(jnp.sum(ranks**2)) / 2
+    scale = jnp.where(scale > 0, scale, 1)
+    away = statistic - jnp.sum(ranks) / 2
+    upper = jax.scipy.special.ndtr(-(away - 0.5) / scale)
+    lower = jax.scipy.special.ndtr((away + 0.5) / scale)
+    return upper, lower

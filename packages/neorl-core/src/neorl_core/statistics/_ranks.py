@@ -1,0 +1,113 @@
+"""Ranks, their correlation, and what choosing by an estimate costs."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    require_length,
+    require_rank,
+    require_same_shape,
+    require_whole,
+)
+from neorl_core._internal.float_widths import narrowed, widened
+
+
+def midranks(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
+    """Ranks from one upwards, smallest first; ties share the mean of their ranks.
+
+    Args:
+        values: One axis. NaN has no rank.
+
+    Returns:
+        The ranks; NaN everywhere if a value is NaN.
+
+    Raises:
+        ValueError: If ``values`` has not one axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> midranks(jnp.array([10.0, 30.0, 10.0])).tolist()
+        [1.5, 3.0, 1.5]
+    """
+    require_rank("values", values, 1, "item")
+    values = floats(values)
+    order = jnp.sort(values)
+    below = jnp.searchsorted(order, values, side="left")
+    upto = jnp.searchsorted(order, values, side="right")
+    ranks = (below + upto + 1).astype(values.dtype) / 2
+    return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, ranks)
+
+
+def rank_correlation(
+    first: Float[ArrayLike, " item"], second: Float[ArrayLike, " item"]
+) -> Float[Array, ""]:
+    """Spearman's rank correlation: Pearson's correlation of the midranks.
+
+    Args:
+        first: For example the estimated values of policies; two or more.
+        second: For example their true values, same order.
+
+    Returns:
+        In [-1, 1]; NaN if all values of one side are equal, or one is NaN.
+
+    Raises:
+        ValueError: If the shapes differ or there are fewer than two items.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([4.0, 5.0, 60.0])))
+        1.0
+
+    Source: Spearman, The proof and measurement of association between two things, American Journal
+    of Psychology 15 (1904) 72.
+    """
+    require_same_shape("first", first, "second", second)
+    require_length("first", first, 2)
+    dtype = jnp.result_type(floats(first))
+    x, y = midranks(widened(first)), midranks(widened(second))
+    middle = (x.shape[0] + 1) / 2
+    x, y = x - middle, y.astype(x.dtype) - middle
+    spread = jnp.sum(x**2) * jnp.sum(y**2)
+    ratio = jnp.sum(x * y) / jnp.sqrt(jnp.where(spread > 0, spread, 1))
+    return narrowed(jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan), dtype)
+
+
+def regret_at_k(
+    estimates: Float[ArrayLike, " item"], values: Float[ArrayLike, " item"], *, k: int
+) -> Float[Array, ""]:
+    """What is lost by trying only the ``k`` items of highest estimate.
+
+    ``max(values) - max(values of the k best by estimate)``; of equal estimates the earlier item
+    is taken first.
+
+    Args:
+        estimates: What the choice sees.
+        values: What is true, in the units of the result.
+        k: How many may be tried, from one to the number of items.
+
+    Returns:
+        Not negative; NaN if any input is NaN.
+
+    Raises:
+        ValueError: If the shapes differ or ``k`` is no whole number in its range.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(regret_at_k(jnp.array([3.0, 1.0]), jnp.array([10.0, 12.0]), k=1))
+        2.0
+
+    Source: Fu et al., Benchmarks for deep off-policy evaluation, arXiv 2103.16596.
+    """
+    require_same_shape("estimates", estimates, "values", values)
+    require_rank("values", values, 1, "item")
+    estimates, values = floats(estimates), floats(values)
+    k = require_whole("k", k)
+    if not 1 <= k <= values.shape[0]:
+        raise ValueError(
+            f"k must be between 1 and the {values.shape[0]} items, got {k}; choose fewer"
+        )
+    _, chosen = jax.lax.top_k(estimates, k)
+    regret = jnp.max(values) - jnp.max(values[chosen])
+    return jnp.where(jnp.any(jnp.isnan(estimates)), jnp.nan, regret)

@@ -1,0 +1,228 @@
+"""Aggregates over runs and tasks that do not hang on a few lucky seeds."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_length,
+    require_probability,
+    require_rank,
+    require_whole,
+)
+from neorl_core.statistics._bootstrap import percentile_interval
+from neorl_core.statistics._intervals import Interval
+
+
+def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
+    """Mean of the middle half of all scores, pooled over every axis.
+
+    ``floor(N / 4)`` of the ``N`` scores are dropped at each end: as robust as the median to
+    outliers, with less variance.
+
+    Args:
+        scores: Of any shape, for example ``(run, task)``; not empty.
+
+    Returns:
+        In the units of ``scores``; NaN if one is NaN.
+
+    Raises:
+        ValueError: If there is no score.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(interquartile_mean(jnp.array([0.0, 1.0, 3.0, 1000.0])))
+        2.0
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
+    """
+    scores = floats(scores).reshape(-1)
+    require_length("scores", scores, 1)
+    drop = scores.shape[0] // 4
+    middle = jnp.sort(scores)[drop : scores.shape[0] - drop]
+    return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, jnp.mean(middle))
+
+
+def median_task_mean(scores: Float[ArrayLike, "run task"]) -> Float[Array, ""]:
+    """Median over the tasks of the mean over the runs.
+
+    Args:
+        scores: Shape ``(run, task)``, not empty.
+
+    Returns:
+        In the units of ``scores``.
+
+    Raises:
+        ValueError: If ``scores`` has not two axes or is empty.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(median_task_mean(jnp.array([[1.0, 5.0, 90.0], [3.0, 5.0, 70.0]])))
+        5.0
+    """
+    scores = _by_run_and_task("scores", scores)
+    return jnp.median(jnp.mean(scores, axis=0))
+
+
+def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -> Float[Array, ""]:
+    """How far the scores fall short of ``target`` on average: ``target - mean(min(x, target))``.
+
+    Args:
+        scores: Of any shape, not empty.
+        target: The score beyond which more is worth nothing.
+
+    Returns:
+        Not negative, in the units and the dtype of ``scores``.
+
+    Raises:
+        ValueError: If there is no score.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(optimality_gap(jnp.array([0.5, 7.0])))
+        0.25
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
+    """
+    scores = floats(scores).reshape(-1)
+    require_length("scores", scores, 1)
+    enough = like(target, scores)
+    return jnp.mean(enough - jnp.minimum(scores, enough))
+
+
+def probability_of_improvement(
+    first: Float[ArrayLike, "run task"], second: Float[ArrayLike, "other_run task"]
+) -> Float[Array, ""]:
+    """Chance that a run of ``first`` beats a run of ``second`` on a task drawn at random.
+
+    Mean over the tasks of the Mann-Whitney ``U / (runs x other runs)``; a tie counts half.
+
+    Args:
+        first: Shape ``(run, task)``.
+        second: Shape ``(other run, task)``: as many tasks, in the same order.
+
+    Returns:
+        In [0, 1]; NaN if a score is NaN.
+
+    Raises:
+        ValueError: If the tasks disagree or an array is empty or has not two axes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(probability_of_improvement(jnp.array([[1.0], [2.0]]), jnp.array([[1.0]])))
+        0.75
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
+    """
+    first, second = _by_run_and_task("first", first), _by_run_and_task("second", second)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"both need the same tasks along axis 1, got {first.shape[1]} and {second.shape[1]}; "
+            "compare on the same tasks"
+        )
+    difference = first[:, None, :] - second[None, :, :]
+    return jnp.mean((jnp.sign(difference) + 1) / 2)
+
+
+def performance_profile(
+    scores: Float[ArrayLike, "*shape"], thresholds: Float[ArrayLike, " threshold"]
+) -> Float[Array, " threshold"]:
+    """Share of all scores above each threshold: the run-score distribution.
+
+    Args:
+        scores: Of any shape, not empty.
+        thresholds: In the units of ``scores``.
+
+    Returns:
+        In [0, 1], not increasing where the thresholds increase. NaN exceeds nothing.
+
+    Raises:
+        ValueError: If there is no score or ``thresholds`` has not one axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> performance_profile(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0, 2.0])).tolist()
+        [1.0, 0.5, 0.0]
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
+    """
+    require_rank("thresholds", thresholds, 1, "threshold")
+    scores = floats(scores).reshape(-1)
+    require_length("scores", scores, 1)
+    thresholds = floats(thresholds).astype(scores.dtype)
+    above = scores[None, :] > thresholds[:, None]
+    return jnp.mean(above.astype(scores.dtype), axis=1)
+
+
+def stratified_bootstrap_interval(
+    scores: Float[ArrayLike, "run task"],
+    key: PRNGKeyArray,
+    *,
+    statistic: Callable[[Array], Array] = interquartile_mean,
+    level: float = 0.95,
+    resamples: int = 2000,
+) -> Interval:
+    """Percentile interval of an aggregate, resampling the runs within each task.
+
+    Args:
+        scores: Shape ``(run, task)``: two runs or more.
+        key: Random key; equal keys give equal intervals.
+        statistic: From scores of this shape to an array; a named function, since it is static.
+        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
+        resamples: Number of bootstrap draws.
+
+    Returns:
+        The aggregate and its limits.
+
+    Raises:
+        ValueError: If ``scores`` has not two axes, there are fewer than two runs or no task,
+            ``level`` is outside (0, 1) or ``resamples`` is no whole number from one on.
+
+    Example:
+        >>> import jax
+        >>> scores = jax.random.uniform(jax.random.key(0), (10, 3))
+        >>> interval = stratified_bootstrap_interval(scores, jax.random.key(1))
+        >>> bool(interval.low < interval.estimate) and bool(interval.estimate < interval.high)
+        True
+
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice".
+    """
+    scores = _by_run_and_task("scores", scores)
+    require_length("scores", scores, 2)
+    level = require_probability("level", level)
+    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
+    return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
+
+
+@functools.partial(jax.jit, static_argnames=("statistic", "resamples"))
+def _stratified(
+    scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
+) -> Interval:
+    def one(key: Array) -> Array:
+        rows = jax.random.randint(key, scores.shape, 0, scores.shape[0])
+        return statistic(jnp.take_along_axis(scores, rows, axis=0))
+
+    together = max(1, min(resamples, 2**20 // scores.size))
+    replicates = jax.lax.map(one, jax.random.split(key, resamples), batch_size=together)
+    return percentile_interval(replicates, statistic(scores), level)
+
+
+def _by_run_and_task(name: str, scores: ArrayLike) -> Array:
+    require_rank(name, scores, 2, "run, task")
+    array = floats(scores)
+    if array.size == 0:
+        raise ValueError(
+            f"{name} must hold one run and one task or more, got {array.shape}; "
+            "give scores of shape (run, task)"
+        )
+    return array

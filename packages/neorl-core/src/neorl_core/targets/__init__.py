@@ -1,0 +1,15 @@
+"""What critics regress on, and the slowly moving copies they ask."""
+
+from neorl_core.targets._double_td import double_td_target as double_td_target
+from neorl_core.targets._polyak import polyak as polyak
+from neorl_core.targets._regularised_td import regularised_td_target as regularised_td_target
+from neorl_core.targets._td import clipped_double_td_target as clipped_double_td_target
+from neorl_core.targets._td import td_target as td_target
+
+__all__ = [
+    "clipped_double_td_target",
+    "double_td_target",
+    "polyak",
+    "regularised_td_target",
+    "td_target",
+]

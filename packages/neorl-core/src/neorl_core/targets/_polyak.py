@@ -1,0 +1,51 @@
+"""Slowly moving copies of parameters."""
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.checks import known, require_probability, require_same_shape
+
+Tree = TypeVar("Tree")
+
+
+def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tree:
+    """The convex step ``(1 - rate) target + rate online``, leaf by leaf.
+
+    Args:
+        target: A PyTree of floating-point arrays.
+        online: Same structure and shapes.
+        rate: In [0, 1]; 1 copies ``online``, 0 keeps ``target``; NaN results under ``jit`` where
+            it is outside.
+
+    Returns:
+        The new target; dtypes are those of ``target``.
+
+    Raises:
+        ValueError: If structures or shapes differ, a leaf of ``target`` is not floating, or a
+            concrete ``rate`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, rate=0.25)["w"].tolist()
+        [0.25, 0.25]
+
+    Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
+    target networks in Lillicrap et al., arXiv 1509.02971.
+    """
+    # The step is made with the rate as it came, and judged when it is done: with the checked rate
+    # the arithmetic would round otherwise in a loop of one turn than in a longer one.
+    checked = require_probability("rate", rate, closed=True)
+
+    def towards(old: Array, new: Array) -> Array:
+        if not jnp.issubdtype(old.dtype, jnp.floating):
+            raise ValueError(
+                f"target must be of floats, got a leaf of {old.dtype}; leave counters and keys out"
+            )
+        require_same_shape("a leaf of target", old, "its leaf of online", new)
+        step = ((1 - rate) * old + rate * new).astype(old.dtype)
+        return step if known(rate) else jnp.where(jnp.isnan(checked), jnp.nan, step)
+
+    return jax.tree.map(towards, target, online)

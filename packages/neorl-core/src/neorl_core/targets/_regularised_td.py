@@ -1,0 +1,79 @@
+"""The TD target of ReBRAC, which penalises next actions that the log did not take."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import booleans, floats, like, require_positive, require_same_shape
+from neorl_core.targets._td import clipped_double_td_target, require_members
+
+
+def regularised_td_target(
+    reward: Float[Array, "*batch"],
+    next_values: Float[Array, "ens *batch"],
+    next_policy_action: Float[Array, "*batch act"],
+    next_logged_action: Float[Array, "*batch act"],
+    terminated: Bool[Array, "*batch"],
+    truncated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+    weight: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The clipped double target less a price on leaving the log at the next step.
+
+    ``reward + discount (1 - terminated) (min_i next_values[i] - weight d)`` with ``d = sum_c
+    (next_policy_action_c - next_logged_action_c)^2``, the sum over the action channels. At a seam
+    of the log (``truncated``) there is no next logged action: ``d = 0`` there, and the bootstrap
+    stays.
+
+    Args:
+        reward: Any shape.
+        next_values: One estimate per member along the first axis, each of the shape of reward.
+        next_policy_action: What the target policy would do next, in [-1, 1].
+        next_logged_action: The following action of the same episode; unread at an end.
+        terminated: Shape of reward.
+        truncated: Shape of reward.
+        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        weight: Price per squared distance, not negative; NaN results under ``jit`` where it is
+            negative.
+
+    Returns:
+        The target, of the shape of reward. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the shapes disagree, there is no member, a concrete ``discount`` is outside
+            [0, 1] or a concrete ``weight`` is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> no, yes = jnp.array([False, False]), jnp.array([False, True])
+        >>> policy, log = jnp.ones((2, 1)), jnp.zeros((2, 1))
+        >>> regularised_td_target(
+        ...     jnp.ones(2), jnp.full((2, 2), 4.0), policy, log, no, yes, discount=0.5, weight=2.0
+        ... ).tolist()
+        [2.0, 3.0]
+
+    Source: Tarasov et al., Revisiting the minimalist approach to offline reinforcement learning,
+    arXiv 2305.09836, equation 3.
+    """
+    require_same_shape(
+        "next_policy_action", next_policy_action, "next_logged_action", next_logged_action
+    )
+    require_same_shape("reward", reward, "terminated", terminated)
+    require_same_shape("reward", reward, "truncated", truncated)
+    require_members("next_values", next_values, "reward", reward)
+    weight = require_positive("weight", weight, or_zero=True)
+    policy, log = floats(next_policy_action), floats(next_logged_action)
+    if policy.shape[:-1] != jnp.shape(reward) or policy.ndim == 0:
+        raise ValueError(
+            "the next actions need the axes of reward and a last axis of channels, got "
+            f"{policy.shape} for reward of {jnp.shape(reward)}; "
+            "give the actions of every row of reward"
+        )
+    seam = (booleans(terminated) | booleans(truncated))[..., None]
+    # Both sides are replaced: what stands at a seam may be anything, NaN included.
+    distance = jnp.where(seam, 0, policy - jnp.where(seam, 0, log))
+    price = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
+    values = floats(next_values) - price[None]
+    # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
+    reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
+    return clipped_double_td_target(reward, values, booleans(terminated), discount=discount)
