@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    from neorl_train import tree_digest
+    from neorl_train.runs import tree_digest
 
     one, many = (_Contender(name, range(n)) for n in (1, arguments.seeds))
     rates: dict[str, list[float]] = {"one": [], "many": []}
@@ -75,7 +75,7 @@ class _Contender:
     def __init__(self, name: str, seeds: Any) -> None:
         import jax
 
-        from neorl_train import SeedLanes
+        from neorl_train.training import SeedLanes
 
         self.algorithm, data = small_case(name)
         self.cycles = BLOCK // self.algorithm.batches_per_update

@@ -113,11 +113,13 @@ def _library_run(
 
     from neorl_envs import make
     from neorl_envs.datasets import dataset_from_columns
-    from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, train
-    from neorl_train._probe import PolicyProbe
-    from neorl_train._run_directory import create_run
-    from neorl_train._tracking import MlflowTracker
-    from neorl_train._watch import RunWatcher
+    from neorl_train import Reporter, Timings, train
+    from neorl_train._pipeline.watcher import RunWatcher
+    from neorl_train.evaluation._validation import PolicyProbe
+    from neorl_train.runs import Checkpoints, Records
+    from neorl_train.runs._directory import create_run
+    from neorl_train.runs._tracker import MlflowTracker
+    from neorl_train.training import Plan
 
     seeds = tuple(range(arguments.seeds))
     run = create_run(folder, *_described(name))
@@ -166,7 +168,7 @@ def _first_rows(rows: Any) -> dict[str, Any]:
 
 def _described(name: str) -> tuple[str, dict[str, Any]]:
     """The least configuration and record that a run directory and the tracker read."""
-    from neorl_train._config_file import dump_toml
+    from neorl_train.configuration._toml import dump_toml
 
     training, algorithms = {"algorithms": [name]}, {name: {}}
     config = {"data": {}, "penalty": {}, "training": training, "algorithms": algorithms}

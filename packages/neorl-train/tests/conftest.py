@@ -14,7 +14,7 @@ from neorl_core.control import ConstantPolicy
 from neorl_core.testing import climate
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train import TrainingData
+from neorl_train.training import TrainingData
 
 
 def pytest_configure() -> None:
@@ -24,7 +24,7 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def _process_left_alone(monkeypatch):
     """Commands that run inside the test process do not change its switches."""
-    monkeypatch.setattr("neorl_train._cli.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
 
 
 class LineState(eqx.Module):

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from neorl_agents import TD3BC
-from neorl_train import BadInputError, Checkpoints, SeedLanes, tree_digest
-from neorl_train._manifest import make_manifest
+from neorl_train import BadInputError
+from neorl_train.runs import Checkpoints, tree_digest
+from neorl_train.runs._checkpoint_manifest import make_manifest
+from neorl_train.training import SeedLanes
 
 
 def _tree(seed=0):
@@ -211,7 +213,7 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
     program = """
         import sys, pathlib, numpy as np, jax
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
-        from neorl_train import Checkpoints, tree_digest
+        from neorl_train.runs import Checkpoints, tree_digest
         n, folder = len(jax.devices()), pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else FOLDER)
         over = NamedSharding(Mesh(np.array(jax.devices()), ("seed",)), PartitionSpec("seed"))
         values = {"w": np.arange(64, dtype=np.float32).reshape(8, 8), "k": None}
@@ -240,8 +242,8 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
 def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit):
     program = f"""
         import pathlib, resource, numpy as np
-        from neorl_train import Checkpoints
-        from neorl_train._files import is_full_disk
+        from neorl_train.runs import Checkpoints
+        from neorl_train.runs._files import is_full_disk
         folder = pathlib.Path({str(tmp_path)!r})
         c = Checkpoints(folder, identity={{}}, interval=1, keep=2, say=print)
         tree = {{"w": np.random.default_rng(0).normal(size=(4, 128, 128)).astype(np.float32)}}

@@ -18,7 +18,7 @@ from neorl_agents import load_policy
 from neorl_core import Channel, Spec
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train import read_records, tree_digest
+from neorl_train.runs import read_records, tree_digest
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def folder(tmp_path_factory):
 
 def _start(folder, *words, before=""):
     """The command in a process of its own, in ``folder``."""
-    program = f"{before}\nimport sys\nfrom neorl_train._cli import main\nsys.exit(main())"
+    program = f"{before}\nimport sys\nfrom neorl_train._command.main import main\nsys.exit(main())"
     environ = {name: value for name, value in os.environ.items() if name != "HATCH_ENV_ACTIVE"}
     return subprocess.Popen(
         [sys.executable, "-c", program, *words],

@@ -17,10 +17,12 @@ from neorl_agents import ALGORITHMS, load_policy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
-from neorl_train import BadInputError, InterruptedRunError, config_type, read_records
-from neorl_train._cli import main
-from neorl_train._config import DataConfig
-from neorl_train._experience import collected_log, experience, whole_log
+from neorl_train import BadInputError, InterruptedRunError
+from neorl_train._command.main import main
+from neorl_train.configuration import config_type
+from neorl_train.configuration._sections import DataConfig
+from neorl_train.experience._experience import collected_log, experience, whole_log
+from neorl_train.runs import read_records
 
 QUICK = [
     "--training.algorithms", "bc", "iql",
@@ -119,7 +121,7 @@ def test_a_damaged_log_of_an_environment_is_collected_again(here, monkeypatch, m
         calls.append(n_steps)
         return make_log()
 
-    monkeypatch.setattr("neorl_train._experience.collect_log", collect)
+    monkeypatch.setattr("neorl_train.experience._experience.collect_log", collect)
     config = config_type(ALGORITHMS)()
     first, second = here / "first.h5", here / "second.h5"
     collected_log(config, first, said.append)
@@ -248,7 +250,7 @@ def test_a_run_in_use_is_not_resumed_by_another_process(here, capsys, make_log, 
 
     write_dataset(here / "log.h5", make_log())
     with monkeypatch.context() as patch:
-        patch.setattr("neorl_train._stages._train_all", stopped)
+        patch.setattr("neorl_train._pipeline.stages._train_all", stopped)
         assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
     run = here / "runs" / "0001"
     with _held(run) as holder:
@@ -267,7 +269,7 @@ def _held(run):
     program = (
         "import pathlib, sys, time\n"
         "from neorl_train import RunDirectory\n"
-        "from neorl_train._run_directory import locked\n"
+        "from neorl_train.runs._directory import locked\n"
         "with locked(RunDirectory(pathlib.Path(sys.argv[1]))):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"
@@ -305,7 +307,7 @@ def test_memory_that_runs_out_is_one_line_and_recorded(here, capsys, monkeypatch
     def exhausted(*_, **__):
         raise error
 
-    monkeypatch.setattr("neorl_train._stages._train_all", exhausted)
+    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", exhausted)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
@@ -322,7 +324,7 @@ def test_another_error_of_the_backend_is_not_hidden(here, monkeypatch, make_log)
     def broken(*_, **__):
         raise jax.errors.JaxRuntimeError("INTERNAL: a fault")
 
-    monkeypatch.setattr("neorl_train._stages._train_all", broken)
+    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", broken)
     write_dataset(here / "log.h5", make_log())
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         main(["run", *QUICK, "--data.source", "log.h5"])

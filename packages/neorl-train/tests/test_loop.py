@@ -12,7 +12,9 @@ import pytest
 
 from neorl_agents import ALGORITHMS
 from neorl_core import as_arrays
-from neorl_train import Plan, SeedLanes, run_keys, train, train_block, tree_digest
+from neorl_train import train
+from neorl_train.runs import tree_digest
+from neorl_train.training import Plan, SeedLanes, run_keys, train_block
 
 
 def _trained(algorithm, data, seeds, watcher, *, updates=200, block=100):
@@ -98,7 +100,8 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         from neorl_agents import IQL
         from neorl_envs import read_dataset
         from neorl_envs.datasets import data_statistics
-        from neorl_train import SeedLanes, TrainingData, tree_digest
+        from neorl_train.runs import tree_digest
+        from neorl_train.training import SeedLanes, TrainingData
         import numpy as np
         from neorl_core import Channel, Spec
         from neorl_envs.datasets import dataset_from_columns

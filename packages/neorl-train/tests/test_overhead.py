@@ -21,13 +21,15 @@ from neorl_agents import TD3BC
 from neorl_core import Transition, as_arrays
 from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train import Checkpoints, Plan, Records, Reporter, Timings, TrainingData, train
-from neorl_train._config_file import dump_toml
-from neorl_train._mlflow import DATABASE
-from neorl_train._probe import PolicyProbe
-from neorl_train._run_directory import create_run
-from neorl_train._tracking import MlflowTracker
-from neorl_train._watch import RunWatcher
+from neorl_train import Reporter, Timings, train
+from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train.configuration._toml import dump_toml
+from neorl_train.evaluation._validation import PolicyProbe
+from neorl_train.runs import Checkpoints, Records
+from neorl_train.runs._directory import create_run
+from neorl_train.runs._mlflow import DATABASE
+from neorl_train.runs._tracker import MlflowTracker
+from neorl_train.training import Plan, TrainingData
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from neorl_train import InterruptedRunError, Reporter, Timings
-from neorl_train._interrupt import StopSignal
-from neorl_train._process import cache_directory, cores, prepare_process
-from neorl_train._timings import process_seconds
+from neorl_train._process.signals import StopSignal
+from neorl_train._process.switches import cache_directory, cores, prepare_process
+from neorl_train._process.timings import process_seconds
 
 
 def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
@@ -79,7 +79,7 @@ def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
 
 def test_progress_in_plain_lines(monkeypatch):
     stream = io.StringIO()
-    monkeypatch.setattr("neorl_train._progress.PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr("neorl_train._process.progress.PLAIN_INTERVAL", 0.0)
     reporter = Reporter(stream)
     reporter.stage("training iql", total=200, done=100, unit="updates/s over 4 seeds")
     time.sleep(0.01)

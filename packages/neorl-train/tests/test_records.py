@@ -2,7 +2,8 @@
 
 import pytest
 
-from neorl_train import BadInputError, Records, read_records
+from neorl_train import BadInputError
+from neorl_train.runs import Records, read_records
 
 
 def _line(step, **more):

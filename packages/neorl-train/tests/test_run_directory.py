@@ -8,10 +8,11 @@ import textwrap
 
 import pytest
 
-from neorl_train import BadInputError, RunDirectory
-from neorl_train._files import require_room, write_json, write_text
-from neorl_train._inspect import describe_all, describe_run
-from neorl_train._run_directory import create_run, locked, numbered
+from neorl_train import BadInputError
+from neorl_train._command.inspect import describe_all, describe_run
+from neorl_train.runs import RunDirectory
+from neorl_train.runs._directory import create_run, locked, numbered
+from neorl_train.runs._files import require_room, write_json, write_text
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
 def test_many_processes_get_many_numbers(tmp_path):
     program = """
         import pathlib, sys
-        from neorl_train._run_directory import create_run
+        from neorl_train.runs._directory import create_run
         for _ in range(5):
             create_run(pathlib.Path(sys.argv[1]), "", {})
     """
@@ -58,8 +59,8 @@ def test_many_processes_get_many_numbers(tmp_path):
 def test_a_second_process_is_kept_out_and_told_by_whom(run):
     program = """
         import pathlib, sys, time
-        from neorl_train import RunDirectory
-        from neorl_train._run_directory import locked
+        from neorl_train.runs import RunDirectory
+        from neorl_train.runs._directory import locked
         with locked(RunDirectory(pathlib.Path(sys.argv[1]))):
             print("held", flush=True)
             time.sleep(60)
@@ -107,7 +108,7 @@ def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
 def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
     record = {"started": "", "program_form": "", "devices": 1, "versions": {}, "config_hash": ""}
     run.update_record(**record, algorithms=["iql"], seeds=[0])
-    monkeypatch.setattr("neorl_train._inspect.complete_steps", lambda folder: [2000, 4000])
+    monkeypatch.setattr("neorl_train._command.inspect.complete_steps", lambda folder: [2000, 4000])
     line = {"kind": "block", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
     run.metrics.write_text(json.dumps(line) + "\n")
     assert "cut short" not in describe_run(run)
@@ -171,7 +172,7 @@ def test_room_is_asked_for_before_writing(tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
     program = """
         import pathlib, resource, sys
-        from neorl_train._files import is_full_disk, require_room
+        from neorl_train.runs._files import is_full_disk, require_room
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         require_room(pathlib.Path(sys.argv[1]), 1000)
         try:

@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from neorl_train import Records
-from neorl_train._run_directory import create_run
-from neorl_train._tracking import MISSING, MlflowTracker, NoTracker, mlflow_installed
+from neorl_train.runs import Records
+from neorl_train.runs._directory import create_run
+from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, mlflow_installed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 
@@ -60,7 +60,7 @@ def client(run):
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
-    from neorl_train._mlflow import copy_to_mlflow
+    from neorl_train.runs._mlflow import copy_to_mlflow
 
     class Client:
         def copy(self):
@@ -143,9 +143,9 @@ def test_a_call_carries_at_most_a_thousand_metrics(run, records, client, monkeyp
 def test_three_processes_start_on_an_empty_folder(tmp_path):
     program = """
         import pathlib, sys
-        from neorl_train import Records
-        from neorl_train._run_directory import create_run
-        from neorl_train._tracking import MlflowTracker
+        from neorl_train.runs import Records
+        from neorl_train.runs._directory import create_run
+        from neorl_train.runs._tracker import MlflowTracker
         CONFIG, RECORD = sys.argv[2], eval(sys.argv[3])
         RECORD["id"] = sys.argv[4]
         run = create_run(pathlib.Path(sys.argv[1]), CONFIG, RECORD)
@@ -192,7 +192,7 @@ def test_trouble_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch)
                 "(Background on this error at: https://sqlalche.me/e/20/e3q8)"
             )
 
-        monkeypatch.setattr("neorl_train._mlflow.MlflowCopy", broken)
+        monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", broken)
     tracker = MlflowTracker(run)
     tracker.follow()
     said = tracker.finish()

@@ -3,7 +3,9 @@
 import jax.numpy as jnp
 import pytest
 
-from neorl_train import BadInputError, Checkpoints, Plan, train, tree_digest
+from neorl_train import BadInputError, train
+from neorl_train.runs import Checkpoints, tree_digest
+from neorl_train.training import Plan
 
 PLAN = Plan(updates=60, block=10, interval=20)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from neorl_train._cli import main
+from neorl_train._command.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,8 +15,8 @@ from neorl_core.control import PID
 from neorl_envs import collect_log
 from neorl_envs.recording import OperatorPlan
 from neorl_safety.constraints import action_constraints
-from neorl_train._evaluate import evaluate
-from neorl_train._verdict import verdict
+from neorl_train.evaluation._simulated import evaluate
+from neorl_train.verdicts._rule import verdict
 
 HIGH = 4.0
 NOISE = 0.1

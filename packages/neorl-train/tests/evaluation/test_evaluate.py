@@ -11,9 +11,9 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
-from neorl_train import _evaluate
-from neorl_train._evaluate_kinds import as_one_kind
-from neorl_train._evaluate_rollout import _acted, rollouts
+from neorl_train.evaluation import _simulated as _evaluate
+from neorl_train.evaluation._one_program import as_one_kind
+from neorl_train.evaluation._rollout import _acted, rollouts
 
 
 def of(evaluation, name, *, guarded=False):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neorl_train._errors import BadInputError
-from neorl_train._evaluate_files import (
+from neorl_train.results._file import (
     EVALUATION,
     TRACES,
     VERDICT,
@@ -13,7 +13,7 @@ from neorl_train._evaluate_files import (
     read_verdict,
     write_evaluation,
 )
-from neorl_train._evaluate_json import to_plain
+from neorl_train.results._json import to_plain
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from neorl_core.control import ConstantPolicy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train._evaluate_files import read_evaluation, write_evaluation
-from neorl_train._evaluate_offline import evaluate_offline
-from neorl_train._evaluate_shadow import action_fits
-from neorl_train._verdict import verdict
+from neorl_train.evaluation._logged import evaluate_offline
+from neorl_train.evaluation._shadow import action_fits
+from neorl_train.results._file import read_evaluation, write_evaluation
+from neorl_train.verdicts._rule import verdict
 
 SPEC = Spec(
     obs=(Channel("x", "m", -9.0, 9.0),),

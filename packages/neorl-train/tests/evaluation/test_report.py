@@ -15,16 +15,16 @@ from neorl_core.control import ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
-from neorl_train import _figures
 from neorl_train._errors import BadInputError
-from neorl_train._evaluate_files import write_evaluation
-from neorl_train._evaluate_offline import evaluate_offline
-from neorl_train._report import write_report
-from neorl_train._report._about_sections import data_facts, what_it_says
-from neorl_train._report._html import Group, Html, tag
-from neorl_train._report._inputs import read_inputs
-from neorl_train._terminal import print_summary
-from neorl_train._verdict import verdict
+from neorl_train.evaluation._logged import evaluate_offline
+from neorl_train.report import write_report
+from neorl_train.report._html import Group, Html, tag
+from neorl_train.report._inputs import read_inputs
+from neorl_train.report._terminal import print_summary
+from neorl_train.report.figures import _style as _figures
+from neorl_train.report.sections._about import data_facts, what_it_says
+from neorl_train.results._file import write_evaluation
+from neorl_train.verdicts._rule import verdict
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

@@ -2,11 +2,12 @@ import dataclasses
 import io
 
 from neorl_envs import make
-from neorl_train._evaluate_files import write_evaluation
-from neorl_train._intervals import Estimate
-from neorl_train._legend import legend
-from neorl_train._report import write_report
-from neorl_train._report._numbers import (
+from neorl_train.evaluation._estimates import Estimate
+from neorl_train.report import write_report
+from neorl_train.report._glossary import legend
+from neorl_train.report._terminal import print_summary
+from neorl_train.results._file import write_evaluation
+from neorl_train.results._wording import (
     decimals,
     finest,
     fixed,
@@ -15,8 +16,7 @@ from neorl_train._report._numbers import (
     signed,
     with_interval,
 )
-from neorl_train._terminal import print_summary
-from neorl_train._verdict import verdict
+from neorl_train.verdicts._rule import verdict
 
 
 def printed(run):

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train._evaluate_tables import CostCell, PolicyRow, ResultTables
-from neorl_train._intervals import Estimate
-from neorl_train._verdict import number, quantity, verdict
+from neorl_train.evaluation._estimates import Estimate
+from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
+from neorl_train.verdicts._rule import number, quantity, verdict
 
 SPEC = Spec(
     obs=(Channel("x", "m", -1.0, 1.0),),

@@ -1,0 +1,44 @@
+"""Whether a run needs nothing more: every result is there and can be read."""
+
+import json
+
+from neorl_agents import ArtefactError, load_policy
+from neorl_safety.constraints import constraints_from_dict
+from neorl_train._errors import BadInputError
+from neorl_train._pipeline.artefacts import CONSTRAINTS
+from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._records import read_records
+
+REPORT, LAST_TAG = "report.html", "</html>"
+
+
+def is_whole(run: RunDirectory) -> bool:
+    """Whether a run is finished and all that it leaves is present, readable and its own.
+
+    Args:
+        run: Its directory.
+
+    Returns:
+        False where it did not finish, or a policy, the constraints, the evaluation, the verdict,
+        the metrics or the report is missing, damaged, or another than the record says.
+    """
+    record = run.record()
+    if record["status"] != "finished":
+        return False
+    try:
+        read_evaluation(run.path)
+        read_verdict(run.path)
+        constraints_from_dict(json.loads((run.path / CONSTRAINTS).read_text(encoding="utf-8")))
+        load_policy(run.fallback)
+        for name in record["algorithms"]:
+            for seed in record["seeds"]:
+                path = run.policy(name, seed)
+                if load_policy(path).digest != record.get("policies", {}).get(path.name):
+                    return False
+        for _line in read_records(run.metrics):
+            pass
+        report = (run.path / REPORT).read_text(encoding="utf-8")
+    except (BadInputError, ArtefactError, OSError, ValueError):
+        return False
+    return report.rstrip().endswith(LAST_TAG)

@@ -1,0 +1,165 @@
+"""The main job: from a source of experience to policies, a verdict and a report."""
+
+import dataclasses
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from neorl_envs import Dataset
+from neorl_train._errors import BadInputError, InterruptedRunError, one_line
+from neorl_train._pipeline.completeness import is_whole
+from neorl_train._pipeline.stages import Job, all_stages
+from neorl_train._process.progress import Reporter
+from neorl_train._process.signals import StopSignal
+from neorl_train._process.timings import Timings
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict, validate
+from neorl_train.configuration._toml import dump_toml
+from neorl_train.experience._experience import (
+    check_batches,
+    check_split,
+    declared_penalty,
+    is_environment,
+    plant,
+    read_log,
+    training_rows,
+)
+from neorl_train.runs._directory import RunDirectory, create_run, locked
+from neorl_train.runs._files import one_line_when_full
+from neorl_train.training._seeds import PROGRAM_FORM
+
+RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
+
+
+def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
+    """Runs a new job; nothing is written before every value was checked.
+
+    Args:
+        config: As given by the user.
+        reporter: Shows progress.
+        timings: Where the time goes.
+
+    Returns:
+        The directory of the finished run.
+
+    Raises:
+        BadInputError: In one line; where a run directory exists by then, it can be resumed.
+        InterruptedRunError: After a signal; the run can be resumed.
+    """
+    validate(config)
+    config, dataset = _resolved(config)
+    record = _first_record(config)
+    with one_line_when_full("the run directory", "start again"):
+        run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
+    reporter.say(f"run {run.path}")
+    return _carry_on(config, run, dataset, reporter, timings)
+
+
+def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
+    """Continues a job where its last checkpoints left it, to the same bits.
+
+    A finished run whose results are whole is left as it is; where one of them is missing or
+    damaged, the run is evaluated again.
+
+    Args:
+        run: Its directory.
+        config: Read from that directory.
+        reporter: Shows progress.
+        timings: Where the time goes.
+
+    Returns:
+        The directory of the finished run.
+
+    Raises:
+        BadInputError: As for :func:`start`; also if the configuration was changed.
+    """
+    record = run.record()
+    validate(config)
+    if record["config_hash"] != config_hash(config):
+        raise BadInputError(
+            f"{run.config} was changed since the run began, so its checkpoints do not belong to "
+            "it; restore the file, or start a new run with the changed one"
+        )
+    if is_whole(run):
+        reporter.say(f"run {run.path} is finished and its results are whole: nothing to do")
+        return run
+    present = metadata.version("jax")
+    if record["versions"]["jax"] != present:
+        reporter.say(
+            f"the run began with jax {record['versions']['jax']}, this is {present}: "
+            "results will not be the same bits"
+        )
+    return _carry_on(config, run, None, reporter, timings)
+
+
+def _resolved(config: Config) -> tuple[Config, Dataset | None]:
+    """With the penalty of every cost written out; the log too where the source is a file."""
+    source = config.data.source
+    dataset = None if is_environment(source) else read_log(Path(source))
+    spec = plant(source).spec if dataset is None else dataset.spec
+    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
+    if dataset is not None:
+        check_split(config, dataset)
+        check_batches(config, training_rows(config, dataset))
+    return dataclasses.replace(config, penalty=penalty), dataset
+
+
+def _first_record(config: Config) -> dict[str, Any]:
+    packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
+    return {
+        "id": uuid.uuid4().hex,
+        "status": RUNNING,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config_hash": config_hash(config),
+        "program_form": PROGRAM_FORM,
+        "devices": len(jax.local_devices()),
+        "versions": {name: metadata.version(name) for name in packages},
+        "python": sys.version.split()[0],
+        "algorithms": list(config.training.algorithms),
+        "seeds": list(config.training.seeds),
+    }
+
+
+def _carry_on(
+    config: Config,
+    run: RunDirectory,
+    dataset: Dataset | None,
+    reporter: Reporter,
+    timings: Timings,
+) -> RunDirectory:
+    with locked(run), StopSignal(reporter.say) as stop:
+        job = Job(config, run, dataset, reporter, stop, timings)
+        with _accounted(job), one_line_when_full(f"run {run.path.name}", run.resume_line()):
+            run.update_record(status=RUNNING, resume=run.resume_line(), error="")
+            all_stages(job)
+    return run
+
+
+@contextmanager
+def _accounted(job: Job) -> Iterator[None]:
+    """Writes into the record how the run ended."""
+    try:
+        yield
+    except InterruptedRunError as error:
+        _note(job, INTERRUPTED)
+        raise InterruptedRunError(error.signal_number, job.run.resume_line()) from None
+    except BaseException as error:
+        _note(job, FAILED, error=one_line(error)[:500])
+        raise
+    finally:
+        job.reporter.drop()
+    _note(job, FINISHED, error="")
+
+
+def _note(job: Job, status: str, **values: Any) -> None:
+    """The record is a courtesy: a disk that cannot take it must not hide what happened."""
+    try:
+        job.run.update_record(status=status, timings=job.timings.to_dict(), **values)
+    except (OSError, BadInputError) as error:
+        job.reporter.say(f"run.json could not be updated: {one_line(error)}")

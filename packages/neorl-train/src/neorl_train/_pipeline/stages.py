@@ -1,0 +1,249 @@
+"""The stages of the main job: log, training, policies, evaluation, verdict, report."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from neorl_core import Policy
+from neorl_envs import Dataset
+from neorl_train._errors import BadInputError
+from neorl_train._pipeline.artefacts import (
+    fallback_policy,
+    hard_constraints,
+    write_frame,
+    write_policies,
+)
+from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._process.progress import Reporter
+from neorl_train._process.signals import StopSignal
+from neorl_train._process.timings import Timings
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
+from neorl_train.evaluation._validation import PolicyProbe
+from neorl_train.experience._experience import (
+    Experience,
+    collected_log,
+    experience,
+    is_environment,
+    log_file,
+    plant,
+    read_log,
+    whole_log,
+)
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._records import Records
+from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
+from neorl_train.training._loop import Plan, Trained, train
+
+
+@dataclasses.dataclass
+class Job:
+    """What the stages of one run share.
+
+    Attributes:
+        config: Validated, with the penalties resolved.
+        run: Its directory, locked.
+        dataset: The log, where it was read already.
+        reporter: Shows progress.
+        stop: Notices signals.
+        timings: Where the time goes.
+    """
+
+    config: Config
+    run: RunDirectory
+    dataset: Dataset | None
+    reporter: Reporter
+    stop: StopSignal
+    timings: Timings
+
+
+def all_stages(job: Job) -> None:
+    """Every stage in turn; those that left their results are cut short."""
+    found = _experience(job)
+    environment = plant(job.config.data.source)
+    tracker = _tracker(job)
+    try:
+        policies = _train_all(job, found, environment, tracker)
+    finally:
+        trouble = tracker.finish()
+        if trouble:
+            job.reporter.say(trouble)
+    _judge(job, found, environment, policies)
+
+
+def _experience(job: Job) -> Experience:
+    config, run = job.config, job.run
+    path = log_file(config, run.dataset)
+    if is_environment(config.data.source):
+        job.reporter.stage(f"collecting {config.data.steps} steps of {config.data.source}")
+        with job.timings.stage("collect or copy the log"):
+            collected_log(config, run.dataset, job.reporter.say)
+    job.reporter.stage(f"reading {path.name}")
+    with job.timings.stage("read the log"):
+        dataset = job.dataset or _read(job, path)
+    known = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
+    if known != dataset.content_hash:
+        raise BadInputError(
+            f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
+            f"expected {known[:20]}...); restore it, or start a new run"
+        )
+    where = path.name if path == run.dataset else str(path)
+    run.update_record(
+        dataset={
+            "file": where,
+            "content_hash": dataset.content_hash,
+            "rows": dataset.n_rows,
+            "episodes": dataset.n_episodes,
+        }
+    )
+    if not dataset.transitions.terminated.any():
+        job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
+    with job.timings.stage("split and statistics"):
+        found = experience(config, dataset, config.penalty)
+    job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
+    return found
+
+
+def _read(job: Job, path: Path) -> Dataset:
+    if is_environment(job.config.data.source):
+        return whole_log(job.config, path, job.reporter.say)
+    return read_log(path)
+
+
+def _tracker(job: Job) -> Tracker:
+    if not job.config.output.tracking:
+        return NoTracker()
+    if not mlflow_installed():
+        job.reporter.say(MISSING)
+        return NoTracker()
+    return MlflowTracker(job.run)
+
+
+def _train_all(
+    job: Job, found: Experience, environment: Any, tracker: Tracker
+) -> dict[str, Policy]:
+    """Trains every algorithm in turn; policies by ``algorithm-seed``."""
+    config = job.config
+    key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
+    probe = PolicyProbe(found.held_out, environment, key=key, starts=config.evaluation.curve_starts)
+    records = Records(job.run.metrics)
+    policies: dict[str, Policy] = {}
+    try:
+        for name in config.training.algorithms:
+            watcher = RunWatcher(
+                name,
+                config.training.seeds,
+                config.training.updates,
+                records=records,
+                reporter=job.reporter,
+                tracker=tracker,
+                timings=job.timings,
+            )
+            with job.timings.stage(f"train {name}"):
+                trained = _train_one(job, name, found, watcher, probe)
+            policies |= _leave_policies(job, name, found, trained)
+    finally:
+        records.close()
+    return policies
+
+
+def _train_one(
+    job: Job, name: str, found: Experience, watcher: RunWatcher, probe: PolicyProbe
+) -> Trained:
+    config, run = job.config, job.run
+    checkpoints = Checkpoints(
+        run.checkpoints(name),
+        identity={
+            "run": run.record()["id"],
+            "config_hash": config_hash(config),
+            "dataset_hash": found.dataset.content_hash,
+            "algorithm": name,
+        },
+        interval=config.checkpoints.interval,
+        keep=config.checkpoints.keep,
+        say=job.reporter.say,
+    )
+    with job.stop.later():
+        trained = train(
+            hyperparameters(config, name),
+            found.training,
+            config.training.seeds,
+            Plan(config.training.updates, config.training.block, config.checkpoints.interval),
+            watcher=watcher,
+            checkpoints=checkpoints,
+            probe=probe,
+            stop=job.stop.requested,
+        )
+    job.stop.check()
+    job.reporter.end()
+    return trained
+
+
+def _leave_policies(job: Job, name: str, found: Experience, trained: Trained) -> dict[str, Policy]:
+    config, run = job.config, job.run
+    plain, record = config_to_dict(config), run.record()
+    about = {
+        "hyperparameters": plain["algorithms"][name],
+        "updates": config.training.updates,
+        "penalty": plain["penalty"],
+        "source": config.data.source,
+        "dataset_hash": found.dataset.content_hash,
+        "config_hash": record["config_hash"],
+        "run": record["id"],
+    }
+    by_seed = dict(zip(config.training.seeds, trained.policies, strict=True))
+    digests = write_policies(run, name, by_seed, found.dataset, about)
+    run.update_record(policies=record.get("policies", {}) | digests)
+    return {f"{name}-{seed}": policy for seed, policy in by_seed.items()}
+
+
+def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Policy]) -> None:
+    """Evaluates, decides, reports; imported here, for training must not wait for it."""
+    from neorl_train.evaluation._logged import evaluate_offline
+    from neorl_train.evaluation._simulated import evaluate
+    from neorl_train.results._file import write_evaluation
+    from neorl_train.verdicts._rule import verdict
+
+    config, dataset = job.config, found.dataset
+    constraints = hard_constraints(environment, dataset.spec)
+    fallback = fallback_policy(environment, dataset)
+    write_frame(job.run, constraints, fallback, dataset)
+    candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
+    with job.timings.stage("evaluate"):
+        if environment is None:
+            job.reporter.stage(f"comparing {len(policies)} policies with the log")
+            evaluation = evaluate_offline(
+                policies,
+                dataset=dataset,
+                held_out=found.held_out,
+                training=found.training.rows,
+                candidate=candidate,
+            )
+        else:
+            starts = config.evaluation.starts
+            job.reporter.stage(f"evaluating {len(policies)} policies on {starts} common starts")
+            evaluation = evaluate(
+                environment,
+                policies,
+                constraints,
+                fallback,
+                key=jax.random.key(config.evaluation.seed),
+                dataset=dataset,
+                candidate=candidate,
+                n_starts=starts,
+            )
+        write_evaluation(job.run.path, evaluation, verdict(evaluation.tables))
+    job.reporter.end()
+    write_run_report(job.run, job.reporter, job.timings)
+
+
+def write_run_report(run: RunDirectory, reporter: Reporter, timings: Timings) -> None:
+    """Writes the report of a run that was evaluated."""
+    from neorl_train.report import write_report
+
+    reporter.stage("writing the report")
+    with timings.stage("report"):
+        write_report(run.path)
+    reporter.end()

@@ -1,0 +1,106 @@
+"""Between the training loop and everything that wants to know how it goes."""
+
+import time
+from functools import partial
+from typing import Any
+
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
+from neorl_train.runs._checkpoints import import_ahead
+from neorl_train.runs._records import Records, read_records
+from neorl_train.runs._tracker import Tracker
+
+READY, COMPILED, FIRST_BLOCK = "states ready", "compiled", "end of the first block"
+
+
+class RunWatcher:
+    """Writes the records of one algorithm, shows its progress, wakes the tracker.
+
+    Args:
+        algorithm: Its name.
+        seeds: Of the training runs, in the order of the metrics.
+        updates: Critic gradient steps that each will take.
+        records: Where every line goes.
+        reporter: Shows progress.
+        tracker: Follows the records.
+        timings: Notes the end of the first block.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        seeds: tuple[int, ...],
+        updates: int,
+        *,
+        records: Records,
+        reporter: Reporter,
+        tracker: Tracker,
+        timings: Timings,
+    ) -> None:
+        self._algorithm, self._seeds, self._updates = algorithm, seeds, updates
+        self._records, self._reporter = records, reporter
+        self._tracker, self._timings = tracker, timings
+        self._begun, self._showing = 0, False
+
+    def begin(self, step: int) -> bool:
+        """Drops the records of what did not happen; whether ``step`` itself was probed."""
+        self._records.sync()
+        probes = sum(
+            line["algorithm"] == self._algorithm and line["step"] == step
+            for line in read_records(self._records.path)
+            if line["kind"] == "probe"
+        )
+        probed = probes == len(self._seeds)
+        self._records.keep(partial(_happened, self._algorithm, step, probed))
+        self._begun = step
+        if step:
+            self._reporter.say(f"{self._algorithm} continues after update {step}")
+        return probed
+
+    def compiling(self) -> None:
+        """Shows it."""
+        self._timings.mark(READY)
+        self._reporter.stage(f"compiling {self._algorithm}")
+
+    def running(self) -> None:
+        """Notes the time."""
+        self._timings.mark(COMPILED)
+
+    def block(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Records a block and shows the loss that comes first in the alphabet."""
+        self._timings.mark(FIRST_BLOCK)
+        self._write("block", step, metrics)
+        if not self._showing:
+            self._showing = True
+            import_ahead()
+            seeds = len(self._seeds)
+            name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
+            pace = f"updates/s over {seeds} seeds" if seeds > 1 else "updates/s"
+            self._reporter.stage(
+                name, total=self._updates * seeds, done=self._begun * seeds, unit=pace
+            )
+        name = next(iter(sorted(metrics[0])))
+        mean = sum(one[name] for one in metrics) / len(metrics)
+        self._reporter.update(step * len(self._seeds), f"{name} {mean:.4g}")
+
+    def probed(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Records a probe."""
+        self._write("probe", step, metrics)
+
+    def saving(self, step: int) -> None:
+        """Makes the records permanent before the checkpoint that stands for them."""
+        del step
+        self._records.sync()
+        self._tracker.follow()
+
+    def _write(self, kind: str, step: int, metrics: list[dict[str, float]]) -> None:
+        now = round(time.time(), 3)
+        for seed, one in zip(self._seeds, metrics, strict=True):
+            line = {"kind": kind, "algorithm": self._algorithm, "seed": seed, "step": step}
+            self._records.write({**line, "time": now, "metrics": one})
+
+
+def _happened(algorithm: str, step: int, probed: bool, line: dict[str, Any]) -> bool:
+    if line["algorithm"] != algorithm or line["step"] < step:
+        return True
+    return line["step"] == step and (probed or line["kind"] == "block")

@@ -1,0 +1,1 @@
+"""Running policies: on the plant, on a log, while training."""

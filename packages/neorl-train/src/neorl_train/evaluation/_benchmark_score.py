@@ -1,0 +1,58 @@
+"""Normalised scores of published benchmarks, by the formula and references of their authors."""
+
+import dataclasses
+
+from neorl_core.statistics import normalised_score
+from neorl_envs import Dataset
+from neorl_train.evaluation._estimates import Estimate
+from neorl_train.results._tables import PolicyRow
+
+NEORL2_RETURNS = {
+    "Pipeline": (-296.0, 751.0),
+    "Simglucose": (9.75, 475.0),
+    "RocketRecovery": (-176.0, 208.0),
+    "RandomFrictionHopper": (-3.0, 503.0),
+    "DMSD": (30.60, 849.51),
+    "Fusion": (-107.601, 98.05),
+    "SafetyHalfCheetah": (-283.0, 2507.0),
+    "Salespromotion": (357.62, 602.21),
+}
+"""Return of the poor and of the good reference, as in ``neorl2/envs/info.py`` of polixir/NeoRL2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """``100 (return - low) / (high - low)`` of the mean return of a log.
+
+    Attributes:
+        benchmark: Whose formula and references.
+        low: Return that scores 0.
+        high: Return that scores 100.
+        log: The score of the log, in points.
+    """
+
+    benchmark: str
+    low: float
+    high: float
+    log: Estimate
+
+
+def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
+    """The score of a log of NeoRL-2; ``None`` for any other, whose references are not known.
+
+    Args:
+        dataset: As read; its provenance says what it is.
+        log: Its recorded episodes.
+
+    Returns:
+        The score with its interval.
+    """
+    provenance = dataset.attributes.get("provenance", {})
+    task = str(dataset.attributes.get("name", "")).split("-")[0]
+    known = str(provenance.get("format", "")).startswith("NeoRL-2")
+    if not known or task not in NEORL2_RETURNS:
+        return None
+    low, high = NEORL2_RETURNS[task]
+    ends = (log.returns.value, log.returns.low, log.returns.high)
+    scored = Estimate(*(float(normalised_score(end, low=low, high=high)) for end in ends))
+    return Score(f"NeoRL-2 {task}", low, high, scored)

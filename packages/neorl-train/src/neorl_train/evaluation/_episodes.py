@@ -1,0 +1,134 @@
+"""What an episode comes to: return, costs, violations, interventions, on the host in float64."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neorl_core import Spec
+from neorl_envs import Dataset
+from neorl_safety.filters import Flag
+from neorl_train.evaluation._rollout import Rollout
+
+ACTED = int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Results of one policy, one entry for each episode.
+
+    Attributes:
+        returns: Undiscounted sum of the reward, in the unit of the reward.
+        length: Number of steps.
+        cost_sum: Sum of every cost over the episode, in the unit of the cost.
+        cost_worst: Largest cost of one step.
+        steps_over: Steps with a cost above its limit per step, or above zero where the limit is
+            per episode.
+        violated: The limit was broken: by a step, or by the sum over the episode.
+        success: The episode ended as the plant wants; ``None`` in a log, which does not say.
+        trip: The plant ended the episode otherwise; ``None`` in a log.
+        filtered: Steps in which the guard changed the action and the policy kept acting.
+        fallback: Steps in which the fallback acted.
+    """
+
+    returns: Float[np.ndarray, " episode"]
+    length: Int[np.ndarray, " episode"]
+    cost_sum: Float[np.ndarray, "episode cost"]
+    cost_worst: Float[np.ndarray, "episode cost"]
+    steps_over: Int[np.ndarray, "episode cost"]
+    violated: Bool[np.ndarray, "episode cost"]
+    success: Bool[np.ndarray, " episode"] | None
+    trip: Bool[np.ndarray, " episode"] | None
+    filtered: Int[np.ndarray, " episode"]
+    fallback: Int[np.ndarray, " episode"]
+
+    @property
+    def count(self) -> int:
+        """Number of episodes."""
+        return len(self.returns)
+
+    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
+        """The episodes in another order."""
+        columns: dict[str, Any] = {
+            name: None if column is None else column[order] for name, column in vars(self).items()
+        }
+        return Episodes(**columns)
+
+
+def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
+    """Summarises padded rows; every row inside the mask is counted, the terminal one included.
+
+    Args:
+        rollout: With the start as leading axis, on the host.
+        spec: Gives the cost channels and their limits.
+
+    Returns:
+        One entry a start.
+    """
+    rows: Any = jax.tree.map(np.asarray, rollout)
+    mask = rows.mask
+    cost_sum, cost_worst, steps_over, violated = _costs(rows.cost, mask, spec)
+    fell_back = (rows.flags & int(Flag.FALLBACK_USED)) != 0
+    changed = ((rows.flags & ACTED) != 0) & ~fell_back
+    ended = (rows.terminated & mask).any(axis=1)
+    success = (rows.success & mask).any(axis=1)
+    return Episodes(
+        returns=np.where(mask, rows.reward, 0.0).sum(axis=1, dtype=np.float64),
+        length=mask.sum(axis=1),
+        cost_sum=cost_sum,
+        cost_worst=cost_worst,
+        steps_over=steps_over,
+        violated=violated,
+        success=success,
+        trip=ended & ~success,
+        filtered=(changed & mask).sum(axis=1),
+        fallback=(fell_back & mask).sum(axis=1),
+    )
+
+
+def recorded_episodes(dataset: Dataset) -> Episodes:
+    """What the episodes of a log came to; how they ended is not part of a log."""
+    columns: Any = dataset.transitions
+    spec = dataset.spec
+    longest = int(dataset.episode_lengths.max())
+    time = np.arange(longest)
+    inside = time < dataset.episode_lengths[:, None]
+    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
+    mask = inside & columns.mask[rows]
+    cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
+    nothing = np.zeros(dataset.n_episodes, np.int64)
+    return Episodes(
+        returns=dataset.episode_returns(),
+        length=mask.sum(axis=1),
+        cost_sum=cost_sum,
+        cost_worst=cost_worst,
+        steps_over=steps_over,
+        violated=violated,
+        success=None,
+        trip=None,
+        filtered=nothing,
+        fallback=nothing,
+    )
+
+
+def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, ...]:
+    limits = np.array([channel.limit for channel in spec.cost], np.float64)
+    per_step = np.array([channel.per == "step" for channel in spec.cost], np.bool_)
+    inside = np.where(mask[..., None], cost.astype(np.float64), 0.0)
+    total, worst = inside.sum(axis=1), inside.max(axis=1)
+    over = ~(inside <= np.where(per_step, limits, 0.0))
+    violated = ~(np.where(per_step, worst, total) <= limits)
+    return total, worst, over.sum(axis=1), violated
+
+
+def joined(parts: Sequence[Episodes]) -> Episodes:
+    """The episodes of several chunks, one after the other."""
+    columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
+    whole: dict[str, Any] = {
+        name: None if any(column is None for column in of) else np.concatenate(of)
+        for name, of in columns.items()
+    }
+    return Episodes(**whole)

@@ -1,0 +1,107 @@
+"""Evaluation where there is no simulator: the log's own results, and the distance to them."""
+
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import Policy, Spec, Transition, highs, lows
+from neorl_core.control import ConstantPolicy, StateFeedback
+from neorl_envs import Dataset
+from neorl_train.evaluation._benchmark_score import score_of
+from neorl_train.evaluation._episodes import recorded_episodes
+from neorl_train.evaluation._estimates import LEVEL
+from neorl_train.evaluation._shadow import action_fits
+from neorl_train.evaluation._summary import policy_rows
+from neorl_train.results._results import (
+    LOG,
+    Evaluation,
+    PolicyResult,
+    check_names,
+    source_of,
+)
+from neorl_train.results._tables import ResultTables
+
+NO_SIMULATOR = (
+    "there is no simulator of this plant, only its log, so what another policy would have "
+    "brought about was not observed"
+)
+
+
+def evaluate_offline(
+    policies: Mapping[str, Policy],
+    *,
+    dataset: Dataset,
+    held_out: Dataset,
+    training: Transition,
+    candidate: str,
+    reason: str = NO_SIMULATOR,
+) -> Evaluation:
+    """What can be said without running a policy: statistics of the log, and shadow actions.
+
+    Args:
+        policies: Learned policies by name.
+        dataset: The whole log.
+        held_out: Episodes of it that no policy was trained on.
+        training: The rows that the policies were trained on; classical imitators are fitted to
+            them and stand beside the learned policies.
+        candidate: Name of the policy that would be exported.
+        reason: Why there is no simulation; part of the verdict.
+
+    Returns:
+        Tables with the log as only row, and how far each policy's actions are from the log's.
+
+    Raises:
+        ValueError: If the candidate is unknown or the log has fewer than two episodes.
+    """
+    imitators = classical_imitators(training, dataset.spec)
+    check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
+    if dataset.n_episodes < 2:
+        raise ValueError(
+            f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
+        )
+    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
+    rows = policy_rows([log], dataset.spec, reference="")
+    tables = ResultTables(
+        environment="",
+        reason=reason,
+        spec=dataset.spec,
+        reward_unit="reward",
+        level=LEVEL,
+        n_starts=0,
+        candidate=candidate,
+        reference="",
+        rows=rows,
+        pooled=(),
+    )
+    return Evaluation(
+        tables=tables,
+        results=(log,),
+        traces=(),
+        bands=(),
+        imitation=action_fits({**imitators, **policies}, held_out),
+        score=score_of(dataset, rows[0]),
+        source=source_of(dataset),
+    )
+
+
+def classical_imitators(rows: Transition, spec: Spec) -> dict[str, Policy]:
+    """What can be had without learning: the mean logged action, and the best linear feedback.
+
+    Args:
+        rows: Logged rows on the host.
+        spec: Gives the ranges of the actions.
+
+    Returns:
+        ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
+        observation, clipped to the range.
+    """
+    obs, action = np.asarray(rows.obs, np.float64), np.asarray(rows.action, np.float64)
+    middle, mean = obs.mean(axis=0), action.mean(axis=0)
+    slope = np.linalg.lstsq(obs - middle, action - mean, rcond=None)[0]
+    ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
+    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, middle, mean)]
+    return {
+        "mean action": ConstantPolicy(numbers[2]),
+        "linear feedback": StateFeedback(*numbers, *ends),
+    }

@@ -1,0 +1,127 @@
+"""What a policy would have done on a log: it sees the logged observations, the plant the log's."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Policy, as_arrays
+from neorl_envs import Dataset
+from neorl_train.evaluation._estimates import Estimate, mean_estimates
+
+EPISODES = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionFit:
+    """One action channel of one policy beside the logged action.
+
+    Attributes:
+        policy: Name of the policy.
+        channel: Name of the action channel.
+        unit: Of ``difference`` and ``deviation``.
+        difference: Mean over the episodes of the mean absolute difference.
+        deviation: Standard deviation of the logged action: the scale to read it on.
+        explained: Share of the variance of the logged action that the policy's action accounts
+            for: 1 is the same action in every step, 0 no better than the mean action.
+        n_episodes: Number of episodes.
+        n_rows: Number of rows.
+    """
+
+    policy: str
+    channel: str
+    unit: str
+    difference: Estimate
+    deviation: float
+    explained: float
+    n_episodes: int
+    n_rows: int
+
+
+class _Now(NamedTuple):
+    policy: Any
+    carry: Any
+    key: PRNGKeyArray
+
+
+def action_fits(policies: Mapping[str, Policy], dataset: Dataset) -> tuple[ActionFit, ...]:
+    """Runs every policy in shadow on the first episodes of a log.
+
+    In each step the policy proposes an action for the logged observation and is told by ``sent``
+    the logged action, as it would be beside a running plant.
+
+    Args:
+        policies: By name.
+        dataset: Episodes that they were not trained on.
+
+    Returns:
+        One entry for each policy and action channel.
+    """
+    obs, action, mask = _padded(dataset)
+    fits: list[ActionFit] = []
+    for name, policy in policies.items():
+        proposed = jax.device_get(shadow(as_arrays(policy), obs, action))
+        fits += _fits(name, np.asarray(proposed, np.float64), action, mask, dataset)
+    return tuple(fits)
+
+
+@jax.jit
+def shadow(
+    policy: Policy, obs: Float[Array, "episode time obs"], action: Float[Array, "episode time act"]
+) -> Float[Array, "episode time act"]:
+    """The proposed actions on logged episodes. One program for each kind of policy."""
+    return jax.vmap(_episode, in_axes=(None, 0, 0))(policy, obs, action)
+
+
+def _episode(
+    policy: Policy, obs: Float[Array, "time obs"], action: Float[Array, "time act"]
+) -> Float[Array, "time act"]:
+    start = _Now(policy, policy.initial_carry(), jax.random.key(0))
+    return jax.lax.scan(_step, start, (obs, action))[1]
+
+
+def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, Array]:
+    obs, logged = row
+    key, used = jax.random.split(now.key)
+    carry, proposed = now.policy(now.carry, obs, used)
+    return now._replace(carry=now.policy.sent(carry, logged), key=key), proposed
+
+
+def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    count = min(dataset.n_episodes, EPISODES)
+    starts, lengths = dataset.episode_starts[:count], dataset.episode_lengths[:count]
+    time = np.arange(lengths.max())
+    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
+    columns: Any = dataset.transitions
+    mask = (time < lengths[:, None]) & columns.mask[rows]
+    return columns.obs[rows], columns.action[rows], mask
+
+
+def _fits(
+    name: str, proposed: np.ndarray, action: np.ndarray, mask: np.ndarray, dataset: Dataset
+) -> list[ActionFit]:
+    kept = mask.any(axis=1)
+    difference = np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
+    means = mean_estimates(difference / mask[kept].sum(axis=1)[:, None])
+    logged, wanted = action[mask].astype(np.float64), proposed[mask]
+    variance = logged.var(axis=0)
+    unexplained = ((wanted - logged) ** 2).mean(axis=0)
+    explained = np.where(
+        variance > 0, 1 - unexplained / np.where(variance > 0, variance, 1), np.nan
+    )
+    return [
+        ActionFit(
+            policy=name,
+            channel=channel.name,
+            unit=channel.unit,
+            difference=means[i],
+            deviation=float(np.sqrt(variance[i])),
+            explained=float(explained[i]),
+            n_episodes=int(kept.sum()),
+            n_rows=int(mask.sum()),
+        )
+        for i, channel in enumerate(dataset.spec.action)
+    ]

@@ -1,0 +1,217 @@
+"""Every policy on the same starts, with and without guard, beside the plant's controllers."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int, PRNGKeyArray
+
+from neorl_core import Environment, Policy, Spec
+from neorl_envs import Dataset
+from neorl_envs.recording import behaviour_policies
+from neorl_safety.constraints import ActionConstraints
+from neorl_safety.guards import guard
+from neorl_train.evaluation._episodes import Episodes, episodes_of, joined, recorded_episodes
+from neorl_train.evaluation._estimates import LEVEL
+from neorl_train.evaluation._one_program import as_one_kind
+from neorl_train.evaluation._rollout import Rollout, rollouts
+from neorl_train.evaluation._summary import policy_rows, pooled_rows
+from neorl_train.evaluation._traces import Trace, select_starts, trace_of
+from neorl_train.results._results import (
+    LOG,
+    Band,
+    Evaluation,
+    PolicyResult,
+    check_names,
+    check_spec,
+    group_of,
+    source_of,
+)
+from neorl_train.results._tables import ResultTables, Role
+
+N_STARTS = 128
+STARTS_AT_ONCE = 128
+BEHAVIOUR = "logged behaviour"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Contender:
+    name: str
+    role: Role
+    guarded: bool
+    policies: tuple[Policy, ...]
+
+
+def evaluate(
+    environment: Environment,
+    policies: Mapping[str, Policy],
+    constraints: ActionConstraints,
+    fallback: Policy,
+    *,
+    key: PRNGKeyArray,
+    dataset: Dataset,
+    candidate: str,
+    n_starts: int = N_STARTS,
+) -> Evaluation:
+    """Runs everything that can act on the plant over common starts.
+
+    On start ``i`` every policy meets the same plant parameters, initial state, disturbances and
+    noise, so differences are paired. Beside the given policies run all tunings of the plant and
+    the behaviour that filled the log (its tunings with its operators, which take turns from start
+    to start as they did in the log); each learner and tuning once plain and once behind the guard.
+    All kinds of policies and all seeds run through one compiled program.
+
+    Args:
+        environment: With ``tunings()``, ``reference`` and ``sample_params(key)``.
+        policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
+        constraints: Hard limits of the guard.
+        fallback: Takes over inside the guard; usually the reference PID.
+        key: Decides starts and noise; take one that nothing was developed on.
+        dataset: The log.
+        candidate: Name of the policy that would be exported.
+        n_starts: Number of common starts, two or more; 100 or more for a verdict.
+
+    Returns:
+        The results with their tables.
+
+    Raises:
+        ValueError: If the candidate is unknown, a policy bears the name of a controller, the log
+            is of another plant or ``n_starts`` is below two.
+    """
+    spec = environment.spec
+    tunings: Mapping[str, Policy] = environment.tunings()  # pyright: ignore
+    reference: str = environment.reference  # pyright: ignore
+    name = str(getattr(environment, "name", type(environment).__name__))
+    check_names(list(policies), candidate=candidate, taken=[*tunings, BEHAVIOUR, LOG])
+    check_spec(spec, dataset.spec, name)
+    if n_starts < 2:
+        raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
+    learners = [_Contender(n, "learner", False, (p,)) for n, p in policies.items()]
+    classical = [_Contender(n, "classical", False, (p,)) for n, p in tunings.items()]
+    operated: Any = tuple(behaviour_policies(environment).values())
+    behaviour = _Contender(BEHAVIOUR, "behaviour", False, operated)
+    plain = [*learners, *classical]
+    guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
+    contenders = _one_kind([*plain, *guarded, behaviour], spec)
+    results = tuple(_result(environment, one, key, n_starts) for one in contenders)
+    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
+    return Evaluation(
+        tables=_tables(name, environment, results, log, candidate, reference),
+        results=(*results, log),
+        traces=_traces(environment, contenders, results, key, candidate, reference),
+        bands=_bands(environment),
+        imitation=(),
+        score=None,
+        source=source_of(dataset),
+    )
+
+
+def _guarded(
+    one: _Contender, constraints: ActionConstraints, fallback: Policy, spec: Spec
+) -> _Contender:
+    behind = tuple(guard(policy, constraints, fallback, spec.dt) for policy in one.policies)
+    return dataclasses.replace(one, guarded=True, policies=behind)
+
+
+def _one_kind(contenders: Sequence[_Contender], spec: Spec) -> list[_Contender]:
+    flat = [policy for one in contenders for policy in one.policies]
+    wrapped = iter(as_one_kind(flat, spec.n_action))
+    return [
+        dataclasses.replace(one, policies=tuple(next(wrapped) for _ in one.policies))
+        for one in contenders
+    ]
+
+
+def _result(
+    environment: Environment, one: _Contender, key: PRNGKeyArray, n_starts: int
+) -> PolicyResult:
+    """Start ``i`` is acted on by policy ``i mod len(policies)``."""
+    turns = len(one.policies)
+    parts, order = [], []
+    for turn, policy in enumerate(one.policies):
+        indices = np.arange(turn, n_starts, turns)
+        if not len(indices):
+            break
+        parts.append(_episodes(environment, policy, key, indices))
+        order.append(indices)
+    episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
+    return PolicyResult(one.name, group_of(one.name), one.role, one.guarded, episodes)
+
+
+def _episodes(
+    environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[np.ndarray, " start"]
+) -> Episodes:
+    """Chunks of equal size, the last one padded, bound the memory and keep one program."""
+    parts = []
+    for begin in range(0, len(indices), STARTS_AT_ONCE):
+        chunk = indices[begin : begin + STARTS_AT_ONCE]
+        rows = _chunk(environment, policy, key, chunk)
+        parts.append(episodes_of(rows, environment.spec))
+    return joined(parts)
+
+
+def _chunk(
+    environment: Environment, policy: Policy, key: PRNGKeyArray, chunk: Int[np.ndarray, " start"]
+) -> Rollout:
+    padded = np.resize(chunk, STARTS_AT_ONCE)
+    rows = jax.device_get(rollouts(environment, policy, key, jnp.asarray(padded)))
+    return jax.tree.map(lambda column: column[: len(chunk)], rows)
+
+
+def _tables(
+    name: str,
+    environment: Environment,
+    results: Sequence[PolicyResult],
+    log: PolicyResult,
+    candidate: str,
+    reference: str,
+) -> ResultTables:
+    spec = environment.spec
+    plain = [result for result in results if not result.guarded]
+    others = [one for one in plain if one.name == reference or one.role == "behaviour"]
+    return ResultTables(
+        environment=name,
+        reason="",
+        spec=spec,
+        reward_unit=str(getattr(environment, "reward_unit", "reward")),
+        level=LEVEL,
+        n_starts=results[0].episodes.count,
+        candidate=candidate,
+        reference=reference,
+        rows=policy_rows(results, spec, reference=reference)
+        + policy_rows([log], spec, reference=""),
+        pooled=pooled_rows(results, spec, against=others),
+    )
+
+
+def _bands(environment: Environment) -> tuple[Band, ...]:
+    declared = getattr(environment, "bands", dict)()
+    return tuple(Band(name, float(low), float(high)) for name, (low, high) in declared.items())
+
+
+def _traces(
+    environment: Environment,
+    contenders: Sequence[_Contender],
+    results: Sequence[PolicyResult],
+    key: PRNGKeyArray,
+    candidate: str,
+    reference: str,
+) -> tuple[Trace, ...]:
+    """The same starts once more, this time keeping the rows: the programs are compiled already."""
+    shown = [(candidate, True), (reference, False)]
+    by_name = {(one.name, one.guarded): one for one in contenders}
+    found = {(result.name, result.guarded): result for result in results}
+    starts = select_starts(found[candidate, True].episodes, environment.spec)
+    chunk = np.array(list(starts.values()))
+    traces = []
+    for name, guarded in shown:
+        policy = by_name[name, guarded].policies[0]
+        rows = _chunk(environment, policy, key, chunk)
+        traces += [
+            trace_of(rows, row, label=label, policy=name, guarded=guarded, start=start)
+            for row, (label, start) in enumerate(starts.items())
+        ]
+    return tuple(traces)

@@ -1,0 +1,202 @@
+"""From raw results to tables: every mean with its interval, paired where the starts are common."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_train.evaluation._episodes import Episodes
+from neorl_train.evaluation._estimates import (
+    Estimate,
+    crossed_estimate,
+    mean_estimates,
+    share_estimates,
+)
+from neorl_train.results._results import PolicyResult
+from neorl_train.results._tables import CostCell, PolicyRow, PooledCost, PooledRow
+
+
+def policy_rows(
+    results: Sequence[PolicyResult], spec: Spec, *, reference: str
+) -> tuple[PolicyRow, ...]:
+    """One row for each result; differences are paired with the unguarded reference.
+
+    Args:
+        results: All on the common starts, or all on starts of their own.
+        spec: Gives the cost channels.
+        reference: Name of the controller that differences refer to; empty for none.
+
+    Returns:
+        The rows, in the order of the results.
+    """
+    base = _find(results, reference)
+    columns: dict[Hashable, np.ndarray] = {}
+    for i, result in enumerate(results):
+        columns[i, "return"] = result.episodes.returns
+        columns[i, "length"] = result.episodes.length
+        for j in range(spec.n_cost):
+            columns[i, "total", j] = result.episodes.cost_sum[:, j]
+            columns[i, "worst", j] = result.episodes.cost_worst[:, j]
+        if base is not None:
+            columns[i, "return", "difference"] = result.episodes.returns - base.returns
+            for j in range(spec.n_cost):
+                ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
+                columns[i, j, "difference"] = ours - theirs
+    means = _estimated(columns)
+    return tuple(_row(i, result, spec, means) for i, result in enumerate(results))
+
+
+def pooled_rows(
+    results: Sequence[PolicyResult], spec: Spec, *, against: Sequence[PolicyResult]
+) -> tuple[PooledRow, ...]:
+    """All seeds of every learner, guarded and not, against other policies on the common starts.
+
+    Args:
+        results: On the common starts.
+        spec: Gives the cost channels.
+        against: The other sides, on the same starts.
+
+    Returns:
+        One row for each group, guard and other side.
+    """
+    groups: dict[tuple[str, bool], list[PolicyResult]] = {}
+    for result in results:
+        if result.role == "learner":
+            groups.setdefault((result.group, result.guarded), []).append(result)
+    pairs = [(seeds, other) for seeds in groups.values() for other in against]
+    columns: dict[Hashable, np.ndarray] = {}
+    differences = []
+    for i, (seeds, other) in enumerate(pairs):
+        differences.append(_compare(columns, i, seeds, other))
+        _compare_costs(columns, i, seeds, other, spec)
+    means = _estimated(columns) if columns else {}
+    return tuple(
+        _pooled(i, seeds, other, spec, differences[i], means)
+        for i, (seeds, other) in enumerate(pairs)
+    )
+
+
+def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
+    """What the limit of a cost bounds, episode by episode: worst step, or sum."""
+    per_step = spec.cost[cost].per == "step"
+    return (episodes.cost_worst if per_step else episodes.cost_sum)[:, cost]
+
+
+def _find(results: Sequence[PolicyResult], reference: str) -> Episodes | None:
+    for result in results:
+        if result.name == reference and not result.guarded:
+            return result.episodes
+    return None
+
+
+def _estimated(columns: dict[Hashable, np.ndarray]) -> dict[Hashable, Estimate]:
+    estimates = mean_estimates(np.stack(list(columns.values()), axis=1))
+    return dict(zip(columns, estimates, strict=True))
+
+
+def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimate]) -> PolicyRow:
+    episodes = result.episodes
+    steps = max(int(episodes.length.sum()), 1)
+    nothing_broken = np.logical_not(episodes.violated.any(axis=1))
+    return PolicyRow(
+        name=result.name,
+        group=result.group,
+        role=result.role,
+        guarded=result.guarded,
+        n_episodes=episodes.count,
+        returns=means[i, "return"],
+        return_std=float(np.std(episodes.returns, ddof=1)),
+        return_min=float(np.min(episodes.returns)),
+        return_max=float(np.max(episodes.returns)),
+        length=means[i, "length"],
+        length_std=float(np.std(episodes.length, ddof=1)),
+        costs=_cells(i, episodes, spec, means),
+        satisfied=_share(nothing_broken),
+        success=None if episodes.success is None else _share(episodes.success),
+        trips=None if episodes.trip is None else _share(episodes.trip),
+        n_trips=0 if episodes.trip is None else int(episodes.trip.sum()),
+        filtered=float(episodes.filtered.sum()) / steps,
+        fallback=float(episodes.fallback.sum()) / steps,
+        difference=means.get((i, "return", "difference")),
+    )
+
+
+def _share(happened: Any) -> Estimate:
+    return share_estimates(np.asarray(happened)[:, None])[0]
+
+
+def _cells(
+    i: int, episodes: Episodes, spec: Spec, means: dict[Hashable, Estimate]
+) -> tuple[CostCell, ...]:
+    violating = share_estimates(episodes.violated)
+    return tuple(
+        CostCell(
+            name=channel.name,
+            unit=channel.unit,
+            limit=float(channel.limit),
+            per=channel.per,
+            total=means[i, "total", j],
+            worst=means[i, "worst", j],
+            largest=float(np.max(limited(episodes, spec, j))),
+            violations=int(episodes.violated[:, j].sum()),
+            violating=violating[j],
+            steps_over=int(episodes.steps_over[:, j].sum()),
+            difference=means.get((i, j, "difference")),
+        )
+        for j, channel in enumerate(spec.cost)
+    )
+
+
+def _compare(
+    columns: dict[Hashable, np.ndarray], i: int, seeds: Sequence[PolicyResult], other: PolicyResult
+) -> np.ndarray:
+    """Adds what has to be estimated; returns the differences in return, ``(seed, start)``."""
+    differences = np.stack([seed.episodes.returns - other.episodes.returns for seed in seeds])
+    columns[i, "return"] = differences.mean(axis=0)
+    columns.update({(i, "seed", s): row for s, row in enumerate(differences)})
+    return differences
+
+
+def _compare_costs(
+    columns: dict[Hashable, np.ndarray],
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+) -> None:
+    for j in range(spec.n_cost):
+        ours = np.mean([limited(seed.episodes, spec, j) for seed in seeds], axis=0)
+        theirs = limited(other.episodes, spec, j)
+        columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
+        columns[i, "less", j] = ours - theirs
+
+
+def _pooled(
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+    differences: np.ndarray,
+    means: dict[Hashable, Estimate],
+) -> PooledRow:
+    return PooledRow(
+        group=seeds[0].group,
+        guarded=seeds[0].guarded,
+        seeds=tuple(seed.name for seed in seeds),
+        against=other.name,
+        against_role=other.role,
+        difference=means[i, "return"],
+        fresh_seeds=crossed_estimate(differences) if len(seeds) > 1 else None,
+        each_seed=tuple(means[i, "seed", s] for s in range(len(seeds))),
+        costs=tuple(
+            PooledCost(
+                name=channel.name,
+                unit=channel.unit,
+                ours=means[i, "ours", j],
+                theirs=means[i, "theirs", j],
+                difference=means[i, "less", j],
+            )
+            for j, channel in enumerate(spec.cost)
+        ),
+    )

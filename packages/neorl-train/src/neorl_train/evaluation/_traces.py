@@ -1,0 +1,93 @@
+"""The few episodes that are kept row by row, to be looked at."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from neorl_core import Spec
+from neorl_train.evaluation._episodes import Episodes
+from neorl_train.evaluation._rollout import Rollout
+
+TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One episode, row by row, trimmed to its length; physical units.
+
+    Attributes:
+        label: Why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
+            return"`` or ``"closest to the limits"``.
+        policy: Who acted.
+        guarded: Whether through the guard.
+        start: Number of the common start.
+        obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
+        action: What was asked for, shape ``(time, act)``.
+        applied: What the plant received, shape ``(time, act)``.
+        reward: Shape ``(time,)``.
+        cost: Shape ``(time, cost)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
+    """
+
+    label: str
+    policy: str
+    guarded: bool
+    start: int
+    obs: Float[np.ndarray, "time obs"]
+    action: Float[np.ndarray, "time act"]
+    applied: Float[np.ndarray, "time act"]
+    reward: Float[np.ndarray, " time"]
+    cost: Float[np.ndarray, "time cost"]
+    flags: Int[np.ndarray, " time"]
+
+
+def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
+    """Which starts to show: the median return, the lowest one, and the one nearest its limits.
+
+    Args:
+        episodes: Of the candidate, on the common starts.
+        spec: Gives the limits.
+
+    Returns:
+        Label and number of the start. The last label is left out where there is no cost, or it
+        would name a start already chosen.
+    """
+    order = np.argsort(episodes.returns, kind="stable")
+    chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
+    if spec.n_cost:
+        hardest = int(np.argmax(_strain(episodes, spec)))
+        if hardest not in chosen.values():
+            chosen[HARDEST] = hardest
+    return chosen
+
+
+def _strain(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
+    """Largest cost of each episode in units of its limit (of one, where the limit is zero)."""
+    strain = np.zeros(episodes.count)
+    for i, channel in enumerate(spec.cost):
+        cost = (episodes.cost_worst if channel.per == "step" else episodes.cost_sum)[:, i]
+        strain = np.maximum(strain, np.nan_to_num(cost, nan=np.inf) / (channel.limit or 1.0))
+    return strain
+
+
+def trace_of(
+    rollout: Rollout, row: int, *, label: str, policy: str, guarded: bool, start: int
+) -> Trace:
+    """Row ``row`` of a rollout on the host, trimmed to the length of its episode."""
+    one: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)
+    length = int(one.mask.sum())
+    return Trace(
+        label=label,
+        policy=policy,
+        guarded=guarded,
+        start=start,
+        obs=np.concatenate([one.first_obs[None], one.obs[:length]]).astype(np.float64),
+        action=one.action[:length].astype(np.float64),
+        applied=one.applied[:length].astype(np.float64),
+        reward=one.reward[:length].astype(np.float64),
+        cost=one.cost[:length].astype(np.float64),
+        flags=one.flags[:length].astype(np.int64),
+    )

@@ -1,0 +1,85 @@
+"""Judging policies while they train: on held-out rows and, where there is one, on the plant."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Policy, as_arrays
+from neorl_envs import Dataset
+from neorl_train.evaluation._rollout import rollouts
+from neorl_train.experience._experience import action_half_range
+
+MOST_ROWS = 4096
+
+
+class PolicyProbe:
+    """Distance to the held-out actions, and return and costs on a few starts of the plant.
+
+    Args:
+        held_out: Episodes that training does not see.
+        environment: The plant; ``None`` where there is only a log.
+        key: Of the starts. They are for the curves only: another key than the evaluation's.
+        starts: Number of starts; zero judges on the log alone.
+    """
+
+    def __init__(
+        self, held_out: Dataset, environment: Any, *, key: PRNGKeyArray, starts: int
+    ) -> None:
+        rows = held_out.transitions
+        chosen = np.flatnonzero(np.asarray(rows.mask))
+        chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
+        self._obs = jnp.asarray(rows.obs[chosen])
+        self._action = jnp.asarray(rows.action[chosen])
+        self._half_range = jnp.asarray(action_half_range(held_out.spec))
+        self._environment = environment if starts else None
+        self._key, self._starts = key, jnp.arange(starts)
+        self._costs = tuple(channel.name for channel in held_out.spec.cost)
+
+    def __call__(self, policy: Policy) -> dict[str, jax.Array]:
+        """Queues the judgement of one policy and returns at once.
+
+        Returns:
+            ``held_out_distance``, the mean squared distance to the logged action in units of half
+            the range of each channel; with a plant also ``plant_return``, the mean undiscounted
+            return with the plant's own reward, and ``plant_cost_<name>``, the mean sums.
+        """
+        policy = as_arrays(policy)
+        found = {
+            "held_out_distance": held_out_distance(
+                policy, self._obs, self._action, self._half_range
+            )
+        }
+        if self._environment is not None:
+            rows = rollouts(self._environment, policy, self._key, self._starts)
+            total, costs = _sums(rows.reward, rows.cost, rows.mask)
+            found["plant_return"] = total
+            found |= {f"plant_cost_{name}": costs[i] for i, name in enumerate(self._costs)}
+        return found
+
+
+@jax.jit
+def held_out_distance(
+    policy: Policy,
+    obs: Float[Array, "row obs"],
+    action: Float[Array, "row act"],
+    half_range: Float[Array, " act"],
+) -> Float[Array, ""]:
+    """Mean over rows and channels of ``((policy(obs) - action) / half_range)^2``."""
+
+    def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
+        return policy(policy.initial_carry(), one, None)[1]
+
+    return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range[None, :]))
+
+
+@jax.jit
+def _sums(
+    reward: Float[Array, "start time"],
+    cost: Float[Array, "start time cost"],
+    mask: Float[Array, "start time"],
+) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
+    total = jnp.where(mask, reward, 0).sum(axis=1).mean()
+    return total, jnp.where(mask[..., None], cost, 0).sum(axis=1).mean(axis=0)

@@ -1,0 +1,74 @@
+"""What a report is made of: the files of a run."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from neorl_train._errors import BadInputError
+from neorl_train.report.figures._learning import Curve, curves
+from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.results._results import Evaluation
+from neorl_train.runs._directory import CONFIG, METRICS, RECORD
+from neorl_train.runs._records import read_records
+from neorl_train.verdicts._rule import Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Everything that the report shows.
+
+    Attributes:
+        run: The directory.
+        evaluation: Results.
+        verdict: What follows from them.
+        record: Of ``run.json``; empty where there is none.
+        config: The resolved configuration as TOML; empty where there is none.
+        constraints: Of ``constraints.json``; empty where there is none.
+        probes: How the policies were judged while they were trained.
+        blocks: What the training loop recorded.
+    """
+
+    run: Path
+    evaluation: Evaluation
+    verdict: Verdict
+    record: dict[str, Any]
+    config: str
+    constraints: dict[str, Any]
+    probes: list[Curve]
+    blocks: list[Curve]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there was a simulator."""
+        return bool(self.evaluation.tables.environment)
+
+
+def read_inputs(run: Path) -> Inputs:
+    """Reads the files of an evaluated run.
+
+    Raises:
+        BadInputError: If a file is missing that must be there, or one is damaged; it is named.
+    """
+    records = list(read_records(run / METRICS))
+    config = run / CONFIG
+    return Inputs(
+        run=run,
+        evaluation=read_evaluation(run),
+        verdict=read_verdict(run),
+        record=_object(run / RECORD),
+        config=config.read_text(encoding="utf-8") if config.is_file() else "",
+        constraints=_object(run / "constraints.json"),
+        probes=curves(records, "probe"),
+        blocks=curves(records, "block"),
+    )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise BadInputError(f"{path}: damaged; restore it, then write the report again") from None
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,161 @@
+"""The whole page: one file without a single outside reference."""
+
+import importlib.resources
+from pathlib import Path
+
+from neorl_train.report._glossary import legend
+from neorl_train.report._html import Html, joined, paragraph, section, tag, text
+from neorl_train.report._inputs import Inputs, read_inputs
+from neorl_train.report.figures import _style as _figures
+from neorl_train.report.sections import _about as about
+from neorl_train.report.sections import _pictures as pictures
+from neorl_train.report.sections import _results as results
+from neorl_train.report.sections._verdict import clause_table, headline, tiles
+from neorl_train.runs._files import write_text
+
+REPORT = "report.html"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The browser itself refuses whatever is not in the page."""
+
+
+def write_report(run: Path) -> Path:
+    """Writes ``report.html`` into a run that was evaluated.
+
+    Args:
+        run: Its directory, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
+
+    Returns:
+        The file.
+
+    Raises:
+        BadInputError: If a file that is needed is missing or damaged; it is named.
+        OSError: If the report cannot be written; an older one is then as it was.
+    """
+    path = run / REPORT
+    write_text(path, page(read_inputs(run)))
+    return path
+
+
+def page(inputs: Inputs) -> str:
+    """The report as one HTML document.
+
+    Args:
+        inputs: From :func:`read_inputs`.
+
+    Returns:
+        The document. No script, no outside reference; readable in light, dark and on paper.
+    """
+    tables = inputs.evaluation.tables
+    name = tables.environment or inputs.evaluation.source.name
+    sections = _sections(inputs)
+    contents = tag(
+        "nav",
+        tag("ul", *(tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in sections)),
+        aria_label="Contents",
+    )
+    head = joined(
+        [
+            Html('<meta charset="utf-8">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html('<meta name="color-scheme" content="light dark">'),
+            Html('<link rel="icon" href="data:,">'),
+            tag("title", f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"),
+            Html(f"<style>{_style()}</style>"),
+        ]
+    )
+    body = joined(
+        [
+            tag(
+                "header",
+                tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
+                tag("h1", _question(inputs, name)),
+                headline(inputs),
+                contents,
+            ),
+            tag("main", *(section(key, title, content) for key, title, content in sections)),
+        ]
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n'
+        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
+    )
+
+
+def _question(inputs: Inputs, name: str) -> str:
+    """A plant is run; of a log alone one can only ask about the plant behind it."""
+    candidate = inputs.verdict.candidate
+    if inputs.simulated:
+        return f"May {candidate} run {name}?"
+    return f"May {candidate} run the plant that {name} was recorded on?"
+
+
+def _style() -> str:
+    return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
+
+
+def _sections(inputs: Inputs) -> list[tuple[str, str, Html]]:
+    """Identifier, heading and content, in the order of reading."""
+    parts = [
+        ("why", "Why", _why(inputs)),
+        *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
+        ("curves", "Learning curves", pictures.learning_picture(inputs)),
+        ("tables", "All numbers", _numbers(inputs)),
+        ("data", "The log", about.data_facts(inputs)),
+        ("guard", "The guard", about.guard_facts(inputs)),
+        ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
+        ("provenance", "Provenance", about.provenance(inputs)),
+    ]
+    return [part for part in parts if part[2].text]
+
+
+def _why(inputs: Inputs) -> Html:
+    parts = []
+    if inputs.simulated:
+        parts += [tiles(inputs), clause_table(inputs.verdict)]
+        parts += [
+            paragraph(f"{said[0].upper()}{said[1:].rstrip('.')}.", class_="note")
+            for said in legend(inputs.evaluation.tables.environment)
+            if said
+        ]
+    else:
+        parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
+        parts.append(results.score_line(inputs))
+    if not _figures.installed():
+        parts.append(pictures.missing())
+    return joined(parts)
+
+
+def _simulated(inputs: Inputs) -> list[tuple[str, str, Html]]:
+    return [
+        ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
+        ("starts", "On every start", pictures.start_picture(inputs)),
+        ("costs", "Return against cost", pictures.cost_picture(inputs)),
+        ("acts", "Who acts", pictures.acting_picture(inputs)),
+        ("pooled", "Did training learn anything?", _pooled(inputs)),
+    ]
+
+
+def _logged(inputs: Inputs) -> list[tuple[str, str, Html]]:
+    return [("imitation", "Distance to the log", results.imitation_table(inputs))]
+
+
+def _pooled(inputs: Inputs) -> Html:
+    return joined(
+        [
+            paragraph(
+                "The verdict concerns one policy. This table asks another question: do all seeds "
+                "of an algorithm together beat what filled the log, which was run again on the "
+                "same starts? \u201cThese seeds\u201d speaks of the policies trained here; "
+                "\u201cfresh seeds\u201d of another training run, and is wider for it."
+            ),
+            results.pooled_table(inputs.evaluation.tables),
+        ]
+    )
+
+
+def _numbers(inputs: Inputs) -> Html:
+    tables = inputs.evaluation.tables
+    costs = [results.cost_table(tables, j) for j in range(tables.spec.n_cost)]
+    endings = [results.ending_table(tables)] if inputs.simulated else []
+    return joined([results.return_table(tables), *endings, *costs])

@@ -1,0 +1,166 @@
+"""The results in short, for the terminal."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from neorl_train.report import REPORT
+from neorl_train.report._glossary import legend
+from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.results._results import Evaluation
+from neorl_train.results._tables import PolicyRow, ResultTables
+from neorl_train.results._wording import (
+    DASH,
+    decimals,
+    fixed,
+    interval,
+    percent,
+    signed,
+    with_interval,
+)
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, exceeded, quantity
+
+WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
+_COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
+
+
+def print_summary(run: Path, stream: TextIO | None = None) -> None:
+    """Prints the results of an evaluated run; the last line says where the report lies.
+
+    Args:
+        run: Its directory.
+        stream: Where to; standard output by default.
+
+    Raises:
+        BadInputError: If a file of the run is missing or damaged; it is named.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    evaluation, verdict = read_evaluation(run), read_verdict(run)
+    out = stream or sys.stdout
+    width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
+    console = Console(file=out, highlight=False, width=width)
+    console.print()
+    wide = console.width >= WIDTH
+    console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
+    console.print(_table(evaluation, wide=wide))
+    explained, _ = legend(evaluation.tables.environment)
+    owner = evaluation.source.attribution
+    for note in (explained, f"data: {owner}" if owner else ""):
+        if note:
+            console.print(note, markup=False, soft_wrap=True)
+    for line in pooled_lines(evaluation.tables):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
+    style = _COLOURS.get(verdict.answer, "bold yellow")
+    console.print(Text(verdict.answer.upper(), style=style), end="  ")
+    told = verdict.sentence.partition(": ")[0] if verdict.clauses else verdict.sentence
+    console.print(Text(told), soft_wrap=True)
+    for line in clause_lines(verdict):
+        console.print(line, markup=False, soft_wrap=True)
+    if verdict.clauses:
+        for line in exceeded(evaluation.tables):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+    report = (run / REPORT).absolute()
+    last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
+    console.print(last, markup=False, soft_wrap=True)
+
+
+def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
+    """The candidate behind its guard; controllers and log as they are. Other seeds are pooled."""
+    return [
+        row
+        for row in tables.rows
+        if (row.role != "learner" and not row.guarded)
+        or (row.role == "learner" and row.guarded and row.name == tables.candidate)
+    ]
+
+
+def _title(evaluation: Evaluation, *, wide: bool) -> str:
+    tables = evaluation.tables
+    shown = "mean [95 % interval]" if wide else "means; the report has their intervals"
+    where = f"{tables.n_starts} common starts" if tables.environment else "its episodes"
+    return f"{tables.environment or evaluation.source.name}, {where}: {shown}"
+
+
+def _table(evaluation: Evaluation, *, wide: bool) -> object:
+    from rich import box
+    from rich.table import Table
+
+    tables = evaluation.tables
+    simulated = bool(tables.environment)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("policy", no_wrap=True)
+    numbers: Any = {"justify": "right", "no_wrap": wide}
+    table.add_column(f"return\n{tables.reward_unit}", **numbers)
+    if simulated:
+        table.add_column(f"gain over\nPID {tables.reference}", **numbers)
+    for channel in tables.spec.cost:
+        unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
+        limit = f"limit {channel.limit:g} per {channel.per}"
+        table.add_column(f"{channel.name}, {unit}\n{limit}", **numbers)
+    if tables.spec.n_cost:
+        table.add_column("a limit\nbroken in", **numbers)
+    if simulated:
+        table.add_column("trips\n", **numbers)
+        table.add_column("guard\nacts", **numbers)
+    rows = chosen_rows(tables)
+    digits = decimals(row.returns for row in rows)
+    for row in rows:
+        cells = _cells(row, tables, digits)
+        table.add_row(*(cells if wide else [re.split(r"\s\[", cell)[0] for cell in cells]))
+    return table
+
+
+def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
+    names = {
+        "classical": f"PID {row.name}",
+        "learner": f"{row.name} + guard",
+        "log": "recorded log",
+    }
+    simulated, gain = bool(tables.environment), row.difference
+    mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
+    cells = [names.get(row.role, row.name), mean]
+    if simulated:
+        paired = "" if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+        cells.append(DASH if row.name == tables.reference else paired or DASH)
+    for cell in row.costs:
+        cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
+    if row.costs:
+        cells.append(f"{round((1 - row.satisfied.value) * row.n_episodes)}/{row.n_episodes}")
+    if simulated:
+        cells.append(DASH if row.trips is None else str(row.n_trips))
+        cells.append(percent(row.filtered + row.fallback) if row.guarded else DASH)
+    return cells
+
+
+def pooled_lines(tables: ResultTables) -> list[str]:
+    """One line for each algorithm: its seeds together against what filled the log."""
+    lines = []
+    for row in tables.pooled:
+        if row.against_role == "behaviour" and not row.guarded:
+            digits = decimals([row.difference])
+            answer = "better than" if row.better else "not shown to be better than"
+            lines.append(
+                f"{row.group}, {len(row.seeds)} seeds: {answer} the {row.against}: return "
+                f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
+                f"{tables.reward_unit}"
+                + "".join(
+                    f", {cost.name} at most {quantity(cost.ours.high, cost.unit)} (theirs "
+                    f"{quantity(cost.theirs.high, cost.unit)})"
+                    for cost in row.costs
+                )
+            )
+    return lines
+
+
+def clause_lines(verdict: Verdict) -> list[str]:
+    """One line for each clause."""
+    return [f"  {'ok ' if clause.holds else 'NOT'} {clause.sentence}" for clause in verdict.clauses]

@@ -1,0 +1,131 @@
+"""Learning curves: what was recorded while the policies were trained."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_train.report.figures._style import LIMIT, PID, colours, new_figure
+
+DASHES = ((0, (4, 2)), (0, (1, 1.5)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One metric of one training run.
+
+    Attributes:
+        metric: Its name in the records.
+        algorithm: What was trained.
+        seed: Of the run.
+        step: Critic gradient steps.
+        value: One for each step.
+    """
+
+    metric: str
+    algorithm: str
+    seed: int
+    step: np.ndarray
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One metric and what it is compared with.
+
+    Attributes:
+        metric: Its name in the records.
+        label: With its unit.
+        lines: Levels to compare with, by name.
+        limit: A level that must not be exceeded; NaN for none.
+        logarithmic: Whether the axis is.
+    """
+
+    metric: str
+    label: str
+    lines: Mapping[str, float]
+    limit: float
+    logarithmic: bool
+
+
+def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
+    """The records of one kind, one curve for each metric, algorithm and seed.
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+        kind: ``"probe"`` or ``"block"``.
+
+    Returns:
+        In order of appearance.
+    """
+    points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
+    for line in records:
+        if line.get("kind") == kind:
+            for metric, value in line["metrics"].items():
+                key = (metric, str(line["algorithm"]), int(line["seed"]))
+                points.setdefault(key, []).append((int(line["step"]), float(value)))
+    found = []
+    for (metric, algorithm, seed), pairs in points.items():
+        steps, values = np.array(sorted(pairs)).T
+        found.append(Curve(metric, algorithm, seed, steps, values))
+    return found
+
+
+def learning_curves(found: Sequence[Curve], panels: Sequence[Panel]) -> Any:
+    """One panel for each metric: a thin line for each seed, a thick one for their mean.
+
+    Args:
+        found: All curves.
+        panels: Which metrics, one or more.
+
+    Returns:
+        The figure.
+    """
+    figure = new_figure(3.4)
+    of = colours([curve.algorithm for curve in found])
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, panel in zip(axes, panels, strict=True):
+        for algorithm, colour in of.items():
+            mine = [c for c in found if c.metric == panel.metric and c.algorithm == algorithm]
+            _seeds(axis, mine, algorithm, colour)
+        for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
+            axis.axhline(level, color=PID, lw=1.2, ls=dashes, label=name)
+        if np.isfinite(panel.limit):
+            axis.axhline(panel.limit, color=LIMIT, lw=1.2, label="limit")
+        if panel.logarithmic:
+            _logarithmic(axis)
+        axis.set_xlabel("updates [thousands]")
+        axis.set_title(panel.label, loc="left", fontsize=10)
+    named = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(named.values()), list(named), loc="outside upper left", ncols=len(named), fontsize=9
+    )
+    return figure
+
+
+def _logarithmic(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float, _: int) -> str:
+    return f"{value:g}"
+
+
+def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> None:
+    if not mine:
+        return
+    for curve in mine:
+        axis.plot(curve.step / 1000, curve.value, color=colour, lw=0.8, alpha=0.45)
+    shortest = min(len(curve.step) for curve in mine)
+    mean = np.mean([curve.value[:shortest] for curve in mine], axis=0)
+    label = f"{algorithm}, mean of {len(mine)} seeds" if len(mine) > 1 else algorithm
+    axis.plot(mine[0].step[:shortest] / 1000, mean, color=colour, lw=2, label=label)

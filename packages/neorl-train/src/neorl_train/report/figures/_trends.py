@@ -1,0 +1,194 @@
+"""Trends of one episode as on an operator's screen, the reference controller behind."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_safety.filters import Flag
+from neorl_train.evaluation._traces import Trace
+from neorl_train.report.figures._style import (
+    GRID,
+    INK,
+    LEARNERS,
+    LIMIT,
+    MUTED,
+    PID,
+    new_figure,
+    time_axis,
+    window,
+)
+from neorl_train.results._results import Band
+
+OURS, CHANGED = LEARNERS[0], LEARNERS[1]
+WORDS = ("changes", "fallback")
+PANEL = 1.3  # inches
+
+
+def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Band]) -> Any:
+    """Measurements and costs on the left, manipulated variables and the guard on the right.
+
+    Args:
+        ours: An episode of the guarded candidate.
+        reference: The reference controller on the same start.
+        spec: Channels, limits and period.
+        bands: Soft limits of observed channels; without any, the first channels are shown.
+
+    Returns:
+        The figure.
+    """
+    left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(ours, spec)]
+    right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]
+    rows = max(len(left), len(right))
+    figure = new_figure(PANEL * rows + 0.7)
+    figure.get_layout_engine().set(wspace=0.04)
+    axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
+    both = [ours] if reference is None else [ours, reference]
+    seconds, unit = time_axis(max(len(trace.reward) for trace in both), spec.dt)
+    for column, panels in enumerate((left, right)):
+        for row in range(rows):
+            panel = axes[row, column]
+            if row >= len(panels):
+                panel.set_visible(False)
+                continue
+            _draw(panel, panels[row], both, spec, bands, spec.dt / seconds)
+        last = axes[len(panels) - 1, column]
+        last.tick_params(labelbottom=True)
+        last.set_xlabel(f"time [{unit}]")
+    _legend(figure, axes[0, 0], both)
+    return figure
+
+
+def _shown(spec: Spec, bands: Sequence[Band]) -> list[int]:
+    limited = {band.channel for band in bands}
+    chosen = [i for i, channel in enumerate(spec.obs) if channel.name in limited]
+    return chosen or list(range(min(3, spec.n_obs)))
+
+
+def _costs(trace: Trace, spec: Spec) -> list[int]:
+    return [j for j in range(spec.n_cost) if np.any(trace.cost[:, j] > 0)]
+
+
+def _draw(
+    panel: Any,
+    what: tuple[str, int],
+    traces: Sequence[Trace],
+    spec: Spec,
+    bands: Sequence[Band],
+    step: float,
+) -> None:
+    kind, index = what
+    if kind == "obs":
+        _measurement(panel, index, traces, spec, bands, step)
+    elif kind == "cost":
+        _cost(panel, index, traces, spec, step)
+    elif kind == "action":
+        _input(panel, index, traces, spec, step)
+    else:
+        _guard(panel, traces[0], step)
+
+
+def _line(panel: Any, position: int, time: np.ndarray, y: np.ndarray, **options: Any) -> None:
+    """The candidate in front and solid, the reference behind and dashed."""
+    front = {"color": OURS, "lw": 1.6, "zorder": 3}
+    behind = {"color": PID, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
+    draw = panel.step if options.pop("steps", False) else panel.plot
+    if draw == panel.step:
+        options["where"] = "post"
+    look = behind if position else front
+    draw(time, y, **look, **options)
+    panel.plot(time[-1:], y[-1:], "o", ms=3.5, color=look["color"], zorder=4)
+
+
+def _measurement(
+    panel: Any,
+    index: int,
+    traces: Sequence[Trace],
+    spec: Spec,
+    bands: Sequence[Band],
+    step: float,
+) -> None:
+    channel = spec.obs[index]
+    for position, trace in enumerate(traces):
+        _line(panel, position, np.arange(len(trace.obs)) * step, trace.obs[:, index])
+    seen = [trace.obs[:, index] for trace in traces]
+    limits = [(b.low, b.high) for b in bands if b.channel == channel.name]
+    ends = [end for pair in limits for end in pair]
+    panel.set_ylim(*window([*np.concatenate(seen), *ends]))
+    for low, high in limits:
+        _forbidden(panel, low, high)
+    _title(panel, channel.name, channel.unit)
+
+
+def _title(panel: Any, name: str, unit: str) -> None:
+    panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
+
+
+def _forbidden(panel: Any, low: float, high: float) -> None:
+    bottom, top = panel.get_ylim()
+    for limit, end in ((low, bottom), (high, top)):
+        if not np.isfinite(limit):
+            continue
+        panel.axhspan(min(limit, end), max(limit, end), color=LIMIT, alpha=0.12, lw=0, zorder=0)
+        panel.axhline(limit, color=LIMIT, lw=1.0, zorder=1)
+        panel.annotate(
+            f"{limit:g}",
+            xy=(1.0, limit),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            ha="left",
+            va="center",
+            color=LIMIT,
+            fontsize=9,
+        )
+
+
+def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:
+    channel = spec.cost[index]
+    summed = channel.per == "episode"
+    shown = [np.cumsum(t.cost[:, index]) if summed else t.cost[:, index] for t in traces]
+    for position, y in enumerate(shown):
+        _line(panel, position, np.arange(1, len(y) + 1) * step, y)
+    panel.set_ylim(0, window([0.0, channel.limit, *np.concatenate(shown)])[1])
+    _forbidden(panel, -np.inf, channel.limit)
+    what = "so far" if summed else "per step"
+    _title(panel, f"cost {channel.name} {what}", channel.unit)
+
+
+def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:
+    channel = spec.action[index]
+    for position, trace in enumerate(traces):
+        y = np.append(trace.applied[:, index], trace.applied[-1:, index])
+        _line(panel, position, np.arange(len(y)) * step, y, steps=True)
+    panel.set_ylim(*window([channel.low, channel.high], margin=0.06))
+    for end in (channel.low, channel.high):
+        panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
+    _title(panel, channel.name, channel.unit)
+
+
+def _guard(panel: Any, trace: Trace, step: float) -> None:
+    time = np.arange(len(trace.flags)) * step
+    fell_back = (trace.flags & int(Flag.FALLBACK_USED)) != 0
+    acted = (trace.flags & int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)) != 0
+    for level, happened, colour in ((1, acted & ~fell_back, CHANGED), (0, fell_back, LIMIT)):
+        panel.hlines(level, 0, len(time) * step, color=GRID, lw=0.8, zorder=1)
+        spans = [(t, step) for t in time[happened]]
+        panel.broken_barh(spans, (level - 0.32, 0.64), color=colour, lw=0, zorder=2)
+    panel.set_ylim(-0.6, 1.6)
+    shares = (100 * np.mean(acted & ~fell_back), 100 * np.mean(fell_back))
+    names = [f"{what} {share:.0f} %" for what, share in zip(WORDS, shares, strict=True)]
+    panel.set_yticks([1, 0], names)
+    panel.grid(visible=False)
+    panel.spines["left"].set_visible(False)
+    panel.tick_params(axis="y", length=0)
+    _title(panel, "guard, share of the steps", "")
+
+
+def _legend(figure: Any, panel: Any, traces: Sequence[Trace]) -> None:
+    lines = [line for line in panel.get_lines() if line.get_color() in (OURS, PID)]
+    handles = [line for line in lines if len(line.get_xdata()) > 1]
+    names = [f"{traces[0].policy} behind its guard"]
+    names += [f"PID {trace.policy} on the same start" for trace in traces[1:]]
+    figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)

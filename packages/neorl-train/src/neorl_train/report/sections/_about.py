@@ -1,0 +1,153 @@
+"""Where the numbers come from, and what they do not say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from neorl_train.report._html import (
+    Column,
+    Content,
+    Group,
+    Html,
+    bullets,
+    folded,
+    joined,
+    paragraph,
+    table,
+    tag,
+)
+from neorl_train.report._inputs import Inputs
+from neorl_train.results._wording import DASH, percent
+
+
+def what_it_says(inputs: Inputs) -> Html:
+    """What follows from the verdict, and what does not."""
+    tables = inputs.evaluation.tables
+    says: list[Content] = [
+        f"It concerns {tables.candidate}, that one trained policy, behind its guard, and no "
+        "other: not another seed, not the algorithm, not the policy without its guard.",
+    ]
+    if inputs.simulated:
+        says += [
+            f"It was tested in the simulator {tables.environment} only. On the real plant it "
+            "holds as far as the simulator, its disturbances and its spread of parameters do.",
+            f"Intervals have 95 % confidence over fresh starts of that simulator, each on its own: "
+            f"the {tables.n_starts} starts are the sample, resampled whole (BCa bootstrap). The "
+            "chance that at least one of several intervals misses is larger.",
+            "What was counted zero times can still happen: the tables give the largest chance of "
+            "a violation that the counts leave open.",
+        ]
+    else:
+        says.append(
+            "Without a simulator no policy was run, so nothing is known of its return or of its "
+            "costs: only what the log holds, and how far each policy's actions are from it."
+        )
+    limits = inputs.constraints.get("constraints", [])
+    rated = any(one.get("kind") == "rate" for one in limits)
+    kept = "range and rate of change" if rated or not limits else "the range"
+    unset = "" if rated or not limits else " No limit on the rate of change is set."
+    says += [
+        f"The guard keeps {kept} of every action, whatever the policy asks for.{unset} "
+        "It does not keep temperatures, pressures or any other state within limits.",
+        "This is supervisory control. It is no protection layer and no part of a safety "
+        "instrumented system, which must stay independent of it.",
+    ]
+    return bullets(says)
+
+
+def data_facts(inputs: Inputs) -> Html:
+    """The log: size, origin, excitation."""
+    source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
+    # A channel without a unit comes from a format that states neither units nor a period.
+    assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
+    facts = [
+        ("Log", source.name),
+        ("Size", f"{source.rows:,} rows in {source.episodes:,} episodes".replace(",", "\u2009")),
+        ("Period", f"{spec.dt:g} s{assumed}, at most {spec.horizon} steps an episode"),
+        ("Channels", f"{spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} costs"),
+        ("Content hash", source.content_hash),
+    ]
+    parts = [pairs(facts)]
+    if source.attribution:
+        parts.append(paragraph(f"Third-party data: {source.attribution}.", class_="note"))
+    if source.excitation:
+        parts.append(_excitation(inputs))
+    return joined(parts)
+
+
+def _excitation(inputs: Inputs) -> Html:
+    columns = [
+        Column("Manipulated variable", align="left"),
+        Column("Unit", align="left"),
+        Column("Test signal", "\N{PLUS-MINUS SIGN}"),
+        Column("In manual", "of steps"),
+        Column("Standard deviation"),
+    ]
+    rows: list[Sequence[Content] | Group] = [
+        [
+            one.channel,
+            one.unit,
+            f"{one.signal:g}",
+            percent(one.manual),
+            f"{one.deviation:.4g}",
+        ]
+        for one in inputs.evaluation.source.excitation
+    ]
+    return table(
+        "What operators and test signals did to the plant while the log was filled.", columns, rows
+    )
+
+
+def guard_facts(inputs: Inputs) -> Html:
+    """The hard limits that the guard keeps."""
+    limits: dict[str, dict[str, Any]] = {}
+    for channel in inputs.constraints.get("channels", []):
+        limits[channel["name"]] = {"unit": channel["unit"]}
+    for one in inputs.constraints.get("constraints", []):
+        limits.setdefault(one["channel"], {}).update({one["kind"]: one})
+    columns = [
+        Column("Manipulated variable", align="left"),
+        Column("Unit", align="left"),
+        Column("Low"),
+        Column("High"),
+        Column("Fastest rise", "per second"),
+        Column("Fastest fall", "per second"),
+    ]
+    rows: list[Sequence[Content] | Group] = []
+    for name, kinds in limits.items():
+        box, rate = kinds.get("box", {}), kinds.get("rate", {})
+        numbers = [box.get("low"), box.get("high"), rate.get("up"), rate.get("down")]
+        shown = [f"{x:g}" if isinstance(x, int | float) else DASH for x in numbers]
+        rows.append([name, kinds.get("unit", ""), *shown])
+    if not rows:
+        return Html("")
+    return table("Hard limits of the guard.", columns, rows)
+
+
+def provenance(inputs: Inputs) -> Html:
+    """Run, versions, hashes, seeds and the configuration."""
+    record = inputs.record
+    versions = record.get("versions", {})
+    facts = [
+        ("Run", f"{inputs.run.name} ({record.get('id', 'unknown')})"),
+        ("Started", str(record.get("started", "unknown"))),
+        ("Configuration hash", str(record.get("config_hash", "unknown"))),
+        ("Data hash", inputs.evaluation.source.content_hash),
+        ("Candidate", f"policies/{inputs.verdict.candidate}.safetensors"),
+        ("Seeds", ", ".join(map(str, record.get("seeds", []))) or "unknown"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("Python", str(record.get("python", "unknown"))),
+        ("Program form", str(record.get("program_form", "unknown"))),
+    ]
+    digest = record.get("policies", {}).get(f"{inputs.verdict.candidate}.safetensors")
+    if digest:
+        facts.insert(5, ("Digest of the candidate", str(digest)))
+    parts = [pairs([fact for fact in facts if fact[1]])]
+    if inputs.config:
+        parts.append(folded("Configuration", tag("pre", tag("code", inputs.config))))
+    return joined(parts)
+
+
+def pairs(facts: Sequence[tuple[str, str]]) -> Html:
+    """Names and values, side by side."""
+    entries = [joined([tag("dt", name), tag("dd", value)]) for name, value in facts]
+    return tag("dl", *entries)

@@ -1,0 +1,201 @@
+"""The pictures and what they show; a line instead where they cannot be drawn."""
+
+from typing import Any
+
+import numpy as np
+
+from neorl_train.evaluation._summary import limited
+from neorl_train.evaluation._traces import HARDEST, LOWEST, TYPICAL, Trace
+from neorl_train.report._html import Html, figure, joined, paragraph, tag
+from neorl_train.report._inputs import Inputs
+from neorl_train.report.figures import _style as _figures
+from neorl_train.report.figures._learning import Panel, learning_curves
+from neorl_train.report.figures._results import (
+    by_start,
+    costs_that_occur,
+    return_against_cost,
+    who_acts,
+)
+from neorl_train.report.figures._trends import trends
+from neorl_train.results._wording import listed
+
+TITLES = {
+    TYPICAL: "A typical episode (median return)",
+    LOWEST: "The worst episode (lowest return)",
+    HARDEST: "The episode closest to its limits",
+}
+
+
+def missing() -> Html:
+    """What to install to get pictures."""
+    return paragraph(
+        "Pictures need matplotlib: ",
+        tag("code", f'python -m pip install "{_figures.EXTRA}"'),
+        ", then write the report again. All numbers are in the tables.",
+        class_="note",
+    )
+
+
+def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html) -> Html:
+    """A figure with its caption, or nothing where it cannot be drawn."""
+    if not _figures.installed():
+        return Html("")
+    svg = Html(_figures.drawn(draw, *arguments, name=name, alt=alt))
+    return figure(svg, caption)
+
+
+def trend_pictures(inputs: Inputs) -> Html:
+    """One picture for each episode that was kept."""
+    evaluation = inputs.evaluation
+    tables = evaluation.tables
+    parts = []
+    ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
+    for number, trace in enumerate(ours):
+        reference = _other(evaluation.traces, trace)
+        title = TITLES.get(trace.label, trace.label)
+        parts.append(tag("h3", title))
+        parts.append(
+            picture(
+                trends,
+                trace,
+                reference,
+                tables.spec,
+                evaluation.bands,
+                name=f"trend{number}",
+                alt=_described(trace, reference, inputs),
+                caption=_described(trace, reference, inputs),
+            )
+        )
+    quiet = _quiet_costs(inputs)
+    if quiet:
+        parts.append(paragraph(f"The cost {listed(quiet)} stayed at zero in every episode shown."))
+    return joined(parts)
+
+
+def _other(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
+    for trace in traces:
+        if trace.start == ours.start and trace.policy != ours.policy:
+            return trace
+    return None
+
+
+def _described(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
+    tables = inputs.evaluation.tables
+    unit, dt = tables.reward_unit, tables.spec.dt
+    text = (
+        f"Start {trace.start}: {trace.policy} behind its guard, return {trace.reward.sum():.1f} "
+        f"{unit} in {len(trace.reward) * dt / 60:.0f} min"
+    )
+    if reference is not None:
+        text += (
+            f"; PID {reference.policy} on the same start, {reference.reward.sum():.1f} {unit} in "
+            f"{len(reference.reward) * dt / 60:.0f} min"
+        )
+    return f"{text}. Shaded: beyond a limit. Dotted: ends of the actuator."
+
+
+def _quiet_costs(inputs: Inputs) -> list[str]:
+    spec, traces = inputs.evaluation.tables.spec, inputs.evaluation.traces
+    return [
+        channel.name
+        for j, channel in enumerate(spec.cost)
+        if traces and not any(np.any(trace.cost[:, j] > 0) for trace in traces)
+    ]
+
+
+def start_picture(inputs: Inputs) -> Html:
+    """The candidate beside the reference on every common start."""
+    evaluation = inputs.evaluation
+    tables = evaluation.tables
+    found = {(r.name, r.guarded): r.episodes for r in evaluation.results}
+    ours, theirs = found[tables.candidate, True], found[tables.reference, False]
+    costs = [
+        (
+            limited(ours, tables.spec, j),
+            limited(theirs, tables.spec, j),
+            f"cost {tables.spec.cost[j].name}\n[{tables.spec.cost[j].unit}]",
+            float(tables.spec.cost[j].limit),
+        )
+        for j in costs_that_occur(tables)
+    ]
+    gains = ours.returns - theirs.returns
+    words = (
+        f"{tables.candidate} behind its guard and PID {tables.reference} on the same "
+        f"{len(gains)} starts. Left: difference in return, start by start, sorted. Right: cost of "
+        "each episode, sorted, and its limit."
+    )
+    return picture(
+        by_start, gains, costs, tables.reward_unit, name="starts", alt=words, caption=words
+    )
+
+
+def cost_picture(inputs: Inputs) -> Html:
+    """Return against cost."""
+    tables = inputs.evaluation.tables
+    costs = costs_that_occur(tables)
+    if not costs:
+        return paragraph("No policy caused any cost.")
+    words = (
+        "Mean return over mean cost with 95 % intervals: learned policies behind their guard "
+        "(the candidate outlined), the PID tunings as they run today, the log. Good is up and "
+        "to the left; shaded is beyond the limit. The cost axis is logarithmic, but for its start."
+    )
+    quiet = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
+    extra = f" No policy ever caused the cost {listed(quiet)}." if quiet else ""
+    return picture(
+        return_against_cost, tables, costs, name="costs", alt=words, caption=words + extra
+    )
+
+
+def acting_picture(inputs: Inputs) -> Html:
+    """Who acts."""
+    words = (
+        "Share of all steps in which the policy's own action reached the plant, in which the guard "
+        "changed it to keep range and rate of change, and in which the fallback acted."
+    )
+    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=words, caption=words)
+
+
+def learning_picture(inputs: Inputs) -> Html:
+    """Learning curves of every seed."""
+    panels = _panels(inputs)
+    if not panels:
+        return paragraph("Nothing was recorded while the policies were trained.")
+    words = (
+        "Thin lines are seeds, thick ones their mean. "
+        + (
+            "Return and cost are means over a few starts that the verdict does not use; dashed "
+            "are the PID and the log; the horizontal line at a cost is its limit. "
+            if inputs.simulated
+            else ""
+        )
+        + "Held-out distance is the mean squared distance to the logged action on episodes that "
+        "were not trained on, in units of half the range."
+    )
+    return picture(
+        learning_curves, inputs.probes, panels, name="learning", alt=words, caption=words
+    )
+
+
+def _panels(inputs: Inputs) -> list[Panel]:
+    tables = inputs.evaluation.tables
+    recorded = {curve.metric for curve in inputs.probes}
+    panels = []
+    if "plant_return" in recorded:
+        levels = {f"PID {tables.reference}": tables.row(tables.reference, guarded=False)}
+        levels["log"] = tables.row("log", guarded=False)
+        lines = {name: row.returns.value for name, row in levels.items()}
+        label = f"return [{tables.reward_unit}]"
+        panels.append(Panel("plant_return", label, lines, float("nan"), logarithmic=False))
+    for channel in tables.spec.cost:
+        metric = f"plant_cost_{channel.name}"
+        mine = [curve for curve in inputs.probes if curve.metric == metric]
+        if any((curve.value > 0).any() for curve in mine):
+            label = f"cost {channel.name} [{channel.unit}]"
+            limit = channel.limit if channel.per == "episode" else float("nan")
+            panels.append(Panel(metric, label, {}, limit, logarithmic=False))
+    if "held_out_distance" in recorded:
+        panels.append(
+            Panel("held_out_distance", "held-out distance", {}, float("nan"), logarithmic=True)
+        )
+    return panels

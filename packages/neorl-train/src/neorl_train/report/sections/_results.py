@@ -1,0 +1,254 @@
+"""The tables: every policy and every classical controller, with intervals and units."""
+
+from collections.abc import Callable, Sequence
+
+from neorl_train.report._html import Column, Content, Group, Html, joined, paragraph, table, tag
+from neorl_train.report._inputs import Inputs
+from neorl_train.results._tables import CostCell, PolicyRow, PooledRow, ResultTables
+from neorl_train.results._wording import (
+    DASH,
+    decimals,
+    finest,
+    fixed,
+    interval,
+    percent,
+    share_interval,
+    signed,
+    with_interval,
+)
+
+ROLES = {
+    "learner": "Learned policies",
+    "classical": "The plant's PID tunings",
+    "behaviour": "What filled the log",
+    "log": "What filled the log",
+}
+
+
+def display(row: PolicyRow, tables: ResultTables) -> Html:
+    """Name of a policy as people know it, with its part in the verdict."""
+    name = f"PID {row.name}" if row.role == "classical" else row.name
+    if row.role == "log":
+        name = "recorded log"
+    if row.role == "behaviour":
+        name = "behaviour, re-run"
+    notes = []
+    if row.name == tables.candidate and row.guarded:
+        notes.append("candidate")
+    if row.name == tables.reference and not row.guarded:
+        notes.append("reference")
+    badges = [tag("span", note, class_="badge") for note in notes]
+    return joined([tag("span", name), *badges])
+
+
+def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
+    """The rows with a heading before every kind."""
+    found: list[PolicyRow | Group] = []
+    title = ""
+    for row in sorted(rows, key=lambda row: (list(ROLES).index(row.role), row.name)):
+        if ROLES[row.role] != title:
+            title = ROLES[row.role]
+            found.append(Group(title))
+        found.append(row)
+    return found
+
+
+def return_table(tables: ResultTables) -> Html:
+    """Return, gain over the reference, spread and length."""
+    unit = tables.reward_unit
+    simulated = bool(tables.environment)
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column("Return", f"{unit}, mean [95 %]"),
+        *([Column(f"Gain over PID {tables.reference}", f"{unit}, paired [95 %]")] * simulated),
+        Column("Std", unit),
+        Column("Least", unit),
+        Column("Most", unit),
+        Column("Length", "steps, mean [95 %]"),
+        Column("Std", "steps"),
+    ]
+    digits = decimals(row.returns for row in tables.rows)
+    rows = _listed(tables, lambda row: _return_cells(row, tables, digits))
+    where = (
+        f"from {tables.n_starts} common starts; the recorded log from its own episodes"
+        if simulated
+        else "of the log"
+    )
+    return table(f"Return of an episode, {where}.", columns, rows)
+
+
+def _listed(
+    tables: ResultTables, cells: Callable[[PolicyRow], Sequence[Content]]
+) -> list[Sequence[Content] | Group]:
+    return [row if isinstance(row, Group) else cells(row) for row in grouped(tables.rows)]
+
+
+def _named(row: PolicyRow, tables: ResultTables) -> list[Content]:
+    return [display(row, tables), "yes" if row.guarded else "no"]
+
+
+def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Content]:
+    gain, steps = row.difference, decimals([row.length], most=1)
+    paired = DASH if gain is None else f"{signed(gain.value, digits)} {interval(gain, digits)}"
+    return [
+        *_named(row, tables),
+        with_interval(row.returns, digits),
+        *([paired] * bool(tables.environment)),
+        fixed(row.return_std, digits),
+        fixed(row.return_min, digits),
+        fixed(row.return_max, digits),
+        with_interval(row.length, max(steps, 1)),
+        f"{row.length_std:.1f}",
+    ]
+
+
+def ending_table(tables: ResultTables) -> Html:
+    """How episodes ended, how many kept every limit, and how often the guard acted."""
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column("Success", "of episodes [95 %]"),
+        Column("Trips", "episodes"),
+        Column("Kept every limit", "of episodes [95 %]"),
+        Column("Guard changed", "of steps"),
+        Column("Fallback acted", "of steps"),
+    ]
+    caption = "How the episodes ended. Exact intervals (Clopper-Pearson) of the counted shares."
+    return table(caption, columns, _listed(tables, lambda row: _ending_cells(row, tables)))
+
+
+def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
+    trips = f"{row.n_trips} of {row.n_episodes}"
+    return [
+        *_named(row, tables),
+        DASH if row.success is None else share_interval(row.success),
+        DASH if row.trips is None else tag("span", trips, class_="fails") if row.n_trips else trips,
+        share_interval(row.satisfied),
+        percent(row.filtered) if row.guarded else DASH,
+        percent(row.fallback) if row.guarded else DASH,
+    ]
+
+
+def cost_table(tables: ResultTables, position: int) -> Html:
+    """One cost of every policy: what its limit bounds, and the violations as counted."""
+    channel = tables.spec.cost[position]
+    per_episode = channel.per == "episode"
+    what = "sum over an episode" if per_episode else "worst step of an episode"
+    columns = [
+        Column("Policy", align="left"),
+        Column("Guard", align="left"),
+        Column(what.capitalize(), f"{channel.unit}, mean [95 %]"),
+        Column("Largest", f"{channel.unit}, of all episodes"),
+        Column("Above the limit", "episodes"),
+        Column("Chance of a violation", "per episode [95 %]"),
+        Column("Steps", "with a cost" if per_episode else "above the limit"),
+    ]
+    cells = [row.costs[position] for row in tables.rows]
+    digits = finest(cell.limited for cell in cells)
+    rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
+    caption = (
+        f"Cost {channel.name}: limit {channel.limit:g} ({channel.unit}) per {channel.per}. The "
+        "chance of a violation is an exact interval (Clopper-Pearson) of the counted share."
+    )
+    return table(caption, columns, rows)
+
+
+def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: int) -> list[Content]:
+    count = f"{cell.violations} of {row.n_episodes}"
+    return [
+        *_named(row, tables),
+        with_interval(cell.limited, digits),
+        fixed(cell.largest, digits),
+        tag("span", count, class_="fails") if cell.violations else count,
+        share_interval(cell.violating),
+        f"{cell.steps_over:,}".replace(",", "\N{THIN SPACE}"),
+    ]
+
+
+def pooled_table(tables: ResultTables) -> Html:
+    """All seeds of each algorithm against the logged behaviour and the reference."""
+    unit = tables.reward_unit
+    columns = [
+        Column("Seeds of", align="left"),
+        Column("Guard", align="left"),
+        Column("Against", align="left"),
+        Column("Gain, these seeds", f"{unit}, paired [95 %]"),
+        Column("Gain, fresh seeds", f"{unit} [95 %]"),
+        *(
+            Column(f"Cost {channel.name}", f"{channel.unit}; at most: ours, theirs")
+            for channel in tables.spec.cost
+        ),
+        Column("Better", align="left"),
+    ]
+    digits = decimals(row.difference for row in tables.pooled)
+    order = sorted(tables.pooled, key=lambda row: (row.against_role, row.group, row.guarded))
+    return table(
+        "Pooled seeds, start by start; below each gain that of every seed alone. Better means: the "
+        "interval of the gain (these seeds) lies above zero, and no cost's upper bound lies above "
+        "the other side's.",
+        columns,
+        [_pooled_cells(row, digits) for row in order],
+    )
+
+
+def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
+    against = f"PID {row.against}" if row.against_role == "classical" else row.against
+    gain = f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}"
+    seeds = " ".join(signed(seed.value, digits) for seed in row.each_seed)
+    return [
+        f"{row.group} ({len(row.seeds)})",
+        "yes" if row.guarded else "no",
+        against,
+        joined([gain, tag("span", seeds, class_="detail")]),
+        DASH if row.fresh_seeds is None else interval(row.fresh_seeds, digits),
+        *(f"{cost.ours.high:.3g}, {cost.theirs.high:.3g}" for cost in row.costs),
+        tag("span", "yes", class_="holds") if row.better else "no",
+    ]
+
+
+def imitation_table(inputs: Inputs) -> Html:
+    """Each policy's actions beside the logged ones, on episodes it was not trained on."""
+    fits = inputs.evaluation.imitation
+    columns = [
+        Column("Policy", align="left"),
+        Column("Action", align="left"),
+        Column("Unit", align="left"),
+        Column("Mean distance", "[95 %]"),
+        Column("Logged std"),
+        Column("Variance explained"),
+        Column("Episodes"),
+    ]
+    rows: list[Sequence[Content] | Group] = []
+    for fit in fits:
+        digits = decimals([fit.difference])
+        explained = DASH if fit.explained != fit.explained else fixed(fit.explained, 3)
+        rows.append(
+            [
+                fit.policy,
+                fit.channel,
+                fit.unit,
+                with_interval(fit.difference, digits),
+                fixed(fit.deviation, digits),
+                explained,
+                str(fit.n_episodes),
+            ]
+        )
+    return table(
+        "Distance of each policy's action to the logged one, in shadow on held-out episodes.",
+        columns,
+        rows,
+    )
+
+
+def score_line(inputs: Inputs) -> Html:
+    """The normalised score of the log, where the benchmark's formula is known."""
+    score = inputs.evaluation.score
+    if score is None:
+        return Html("")
+    digits = decimals([score.log])
+    return paragraph(
+        f"By the formula of {score.benchmark}, 100 (R {DASH} {score.low:g}) / "
+        f"({score.high:g} {DASH} {score.low:g}), the log itself scores "
+        f"{with_interval(score.log, digits)} points."
+    )

@@ -1,0 +1,146 @@
+"""First of all: what to do, and the numbers it was decided on."""
+
+from html import escape
+
+from neorl_train.evaluation._estimates import Estimate
+from neorl_train.report._html import Column, Content, Html, joined, table, tag
+from neorl_train.report._inputs import Inputs
+from neorl_train.results._tables import ResultTables
+from neorl_train.results._wording import decimals, fixed, interval, percent, signed
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
+
+_MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
+_WIDTH, _HEIGHT = 190, 26
+
+
+def headline(inputs: Inputs) -> Html:
+    """The verdict in one word and one sentence."""
+    verdict = inputs.verdict
+    kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
+    return tag(
+        "div",
+        tag("span", mark, class_="mark", aria_hidden="true"),
+        tag("div", tag("p", verdict.answer, class_="answer"), tag("p", verdict.sentence)),
+        class_=f"verdict {kind}",
+        id="verdict",
+        role="status",
+    )
+
+
+def clause_table(verdict: Verdict) -> Html:
+    """Every condition with its numbers; a picture shows interval and limit on one scale."""
+    columns = [
+        Column("Clause", align="left"),
+        Column("Estimate"),
+        Column("95 % interval"),
+        Column("Must hold", align="left"),
+        Column("Limit"),
+        Column("Unit", align="left"),
+        Column("Interval and limit", align="left"),
+        Column("Holds", align="left"),
+    ]
+    return table(
+        "To deploy, every clause must hold: the end of the interval that counts against the limit.",
+        columns,
+        [_row(clause) for clause in verdict.clauses],
+    )
+
+
+def _row(clause: Clause) -> list[Content]:
+    estimate = Estimate(clause.value, clause.low, clause.high)
+    digits = decimals([estimate])
+    sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
+    mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
+    return [
+        joined([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
+        fixed(clause.value, digits),
+        interval(estimate, digits),
+        f"{fixed(clause.bound, digits)} {sign} limit",
+        f"{clause.limit:g}",
+        clause.unit,
+        clause_picture(clause),
+        tag("span", mark, class_="holds" if clause.holds else "fails"),
+    ]
+
+
+def clause_picture(clause: Clause) -> Html:
+    """The interval as a bar, the estimate as a dot, the limit as a line, on one scale."""
+    seen = [clause.low, clause.high, clause.limit, clause.bound, 0.0]
+    finite = [value for value in seen if abs(value) < float("inf")]
+    low, high = min(finite), max(finite)
+    room = 0.06 * (high - low) or 1.0
+    low, high = low - room, high + room
+
+    def at(value: float) -> str:
+        inside = min(max(value, low), high) if value == value else high
+        return f"{8 + (_WIDTH - 16) * (inside - low) / (high - low):.1f}"
+
+    upward = clause.relation == "<="
+    begin, end = (at(clause.limit), str(_WIDTH)) if upward else ("0", at(clause.limit))
+    kind = "holds" if clause.holds else "fails"
+    middle = _HEIGHT / 2
+    parts = [
+        f'<rect class="beyond" x="{begin}" y="0" width="{float(end) - float(begin):.1f}" '
+        f'height="{_HEIGHT}"/>',
+        f'<line class="limit" x1="{at(clause.limit)}" x2="{at(clause.limit)}" y1="0" '
+        f'y2="{_HEIGHT}"/>',
+        f'<line class="bar {kind}" x1="{at(clause.low)}" x2="{at(clause.high)}" y1="{middle}" '
+        f'y2="{middle}"/>',
+        f'<circle class="dot {kind}" cx="{at(clause.value)}" cy="{middle}" r="4"/>',
+    ]
+    if clause.bound not in (clause.low, clause.high):
+        parts.append(
+            f'<circle class="largest {kind}" cx="{at(clause.bound)}" cy="{middle}" r="3.5"/>'
+        )
+    alt = f"{clause.name}: {clause.sentence}"
+    return Html(
+        f'<svg class="clause" role="img" aria-label="{escape(alt)}" '
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT}">{"".join(parts)}</svg>'
+    )
+
+
+def _reference_kept(tables: ResultTables) -> str:
+    rows = [row for row in tables.rows if row.name == tables.reference and not row.guarded]
+    return f"; PID {tables.reference}: {percent(rows[0].satisfied.value)}" if rows else ""
+
+
+def tiles(inputs: Inputs) -> Html:
+    """The four numbers that an engineer asks for first."""
+    tables = inputs.evaluation.tables
+    row = tables.row(tables.candidate, guarded=True)
+    gain = row.difference or Estimate(*[float("nan")] * 3)
+    digits = decimals([gain])
+    broken = sum(cell.violations for cell in row.costs)
+    facts = [
+        (
+            f"{signed(gain.value, digits)} {tables.reward_unit}",
+            f"return per episode against the PID {tables.reference}, 95 % interval "
+            f"{interval(gain, digits)}",
+        ),
+        (
+            percent(row.satisfied.value),
+            f"of {row.n_episodes} episodes kept every limit, 95 % interval "
+            f"[{percent(row.satisfied.low)}, {percent(row.satisfied.high)}]"
+            + ("" if broken else "; none was broken")
+            + _reference_kept(tables),
+        ),
+        (
+            str(row.n_trips),
+            f"trips in {row.n_episodes} episodes"
+            + (
+                f", 95 % interval [{percent(row.trips.low)}, {percent(row.trips.high)}]"
+                if row.trips
+                else ""
+            ),
+        ),
+        (
+            percent(row.filtered + row.fallback),
+            "of the steps were changed by the guard; in "
+            f"{percent(row.fallback)} of the steps its fallback acted",
+        ),
+    ]
+    return tag(
+        "div",
+        *(tag("div", tag("strong", value), tag("span", what)) for value, what in facts),
+        class_="tiles",
+    )

@@ -1,0 +1,191 @@
+"""The shape of the result tables: numbers with intervals and units, nothing else."""
+
+import dataclasses
+from typing import Literal
+
+from neorl_core import Spec
+from neorl_train.evaluation._estimates import Estimate
+
+Role = Literal["learner", "classical", "behaviour", "log"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CostCell:
+    """One cost of one policy.
+
+    Attributes:
+        name: Of the cost channel.
+        unit: Of every number here.
+        limit: Of one step or of the sum over the episode.
+        per: Which of the two.
+        total: Mean over the episodes of the sum over the episode.
+        worst: Mean over the episodes of the largest cost of one step.
+        largest: Largest value of the limited quantity in any episode.
+        violations: Episodes that broke the limit.
+        violating: Their share, with its exact interval.
+        steps_over: Steps over the limit per step, or above zero where the limit is per episode.
+        difference: Paired difference of the limited quantity to the reference; ``None`` where
+            the episodes are not on the common starts.
+    """
+
+    name: str
+    unit: str
+    limit: float
+    per: Literal["step", "episode"]
+    total: Estimate
+    worst: Estimate
+    largest: float
+    violations: int
+    violating: Estimate
+    steps_over: int
+    difference: Estimate | None
+
+    @property
+    def limited(self) -> Estimate:
+        """The estimate of what the limit bounds."""
+        return self.worst if self.per == "step" else self.total
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyRow:
+    """One policy, with or without guard.
+
+    Attributes:
+        name: For example ``"iql-0"``.
+        group: What it is one seed of.
+        role: Learner, classical controller, behaviour on the common starts, or recorded log.
+        guarded: Whether the guard stood between it and the plant.
+        n_episodes: Number of episodes.
+        returns: Mean return, in the unit of the reward.
+        return_std: Standard deviation over the episodes.
+        return_min: Smallest return.
+        return_max: Largest return.
+        length: Mean length in steps.
+        length_std: Standard deviation over the episodes.
+        costs: One cell for each cost channel.
+        satisfied: Share of episodes that broke no limit.
+        success: Share of successful episodes; ``None`` where the plant does not say.
+        trips: Share of episodes that the plant ended otherwise; ``None`` where not known.
+        n_trips: Their number.
+        filtered: Share of all steps in which the guard changed the action.
+        fallback: Share of all steps in which the fallback acted.
+        difference: Paired difference of the return to the reference; ``None`` where the episodes
+            are not on the common starts.
+    """
+
+    name: str
+    group: str
+    role: Role
+    guarded: bool
+    n_episodes: int
+    returns: Estimate
+    return_std: float
+    return_min: float
+    return_max: float
+    length: Estimate
+    length_std: float
+    costs: tuple[CostCell, ...]
+    satisfied: Estimate
+    success: Estimate | None
+    trips: Estimate | None
+    n_trips: int
+    filtered: float
+    fallback: float
+    difference: Estimate | None
+
+
+@dataclasses.dataclass(frozen=True)
+class PooledCost:
+    """One cost of the pooled seeds beside that of the policy they are compared with.
+
+    Attributes:
+        name: Of the cost channel.
+        unit: Of every number here.
+        ours: Mean of the limited quantity over seeds and starts.
+        theirs: The same of the other side.
+        difference: Paired difference.
+    """
+
+    name: str
+    unit: str
+    ours: Estimate
+    theirs: Estimate
+    difference: Estimate
+
+
+@dataclasses.dataclass(frozen=True)
+class PooledRow:
+    """All seeds of one algorithm against one other policy, on the common starts.
+
+    Attributes:
+        group: The algorithm.
+        guarded: Whether its seeds ran through the guard.
+        seeds: Names of the pooled policies.
+        against: Name of the other side.
+        against_role: Its role.
+        difference: Paired difference of the return: for every start the mean over the seeds less
+            the other side, bootstrapped over the starts. It speaks of these trained policies.
+        fresh_seeds: The same mean, with seeds and starts both drawn anew (crossed random
+            effects): it speaks of the next training run. ``None`` with a single seed.
+        each_seed: The paired difference of every seed alone.
+        costs: One for each cost channel.
+    """
+
+    group: str
+    guarded: bool
+    seeds: tuple[str, ...]
+    against: str
+    against_role: Role
+    difference: Estimate
+    fresh_seeds: Estimate | None
+    each_seed: tuple[Estimate, ...]
+    costs: tuple[PooledCost, ...]
+
+    @property
+    def better(self) -> bool:
+        """Return above the other side's with confidence, no cost's upper bound above theirs."""
+        return self.difference.low > 0 and all(
+            cost.ours.high <= cost.theirs.high for cost in self.costs
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultTables:
+    """All that a verdict may depend on.
+
+    Attributes:
+        environment: Name of the simulator; empty where there was none.
+        reason: Why there was none.
+        spec: Channels, costs with their limits, period, horizon.
+        reward_unit: Unit of rewards and returns.
+        level: Of all intervals.
+        n_starts: Number of common starts.
+        candidate: Name of the policy that would be exported, behind its guard.
+        reference: Name of the controller to beat.
+        rows: One for each policy and guard.
+        pooled: One for each algorithm, guard and other side.
+    """
+
+    environment: str
+    reason: str
+    spec: Spec
+    reward_unit: str
+    level: float
+    n_starts: int
+    candidate: str
+    reference: str
+    rows: tuple[PolicyRow, ...]
+    pooled: tuple[PooledRow, ...]
+
+    def row(self, name: str, *, guarded: bool) -> PolicyRow:
+        """The row of a policy.
+
+        Raises:
+            ValueError: If there is none; the known names are listed.
+        """
+        for row in self.rows:
+            if row.name == name and row.guarded == guarded:
+                return row
+        known = ", ".join(sorted({row.name for row in self.rows if row.guarded == guarded}))
+        how = "guarded" if guarded else "unguarded"
+        raise ValueError(f"no {how} results of {name!r}; there are: {known or 'none'}")

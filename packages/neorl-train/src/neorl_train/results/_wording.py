@@ -1,0 +1,81 @@
+"""Numbers as people read them: aligned, with their interval, never with false digits."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from neorl_train.evaluation._estimates import Estimate
+
+MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
+
+
+def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
+    """Digits after the point that a column of estimates deserves: two digits of a usual width."""
+    widths = _widths(estimates)
+    return _digits(widths[len(widths) // 2], 2, most) if widths else 0
+
+
+def finest(estimates: Iterable[Estimate | None], *, most: int = 2) -> int:
+    """Digits that a column of very different estimates needs: one digit of the least width."""
+    widths = _widths(estimates)
+    return _digits(widths[0], 1, most) if widths else 0
+
+
+def _widths(estimates: Iterable[Estimate | None]) -> list[float]:
+    widths = [one.high - one.low for one in estimates if one is not None]
+    return sorted(width for width in widths if width > 0 and math.isfinite(width))
+
+
+def _digits(width: float, significant: int, most: int) -> int:
+    return min(max(significant - 1 - math.floor(math.log10(width)), 0), most)
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with a fixed count of digits after the point and a real minus sign."""
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "infinite" if value > 0 else f"{MINUS}infinite"
+    text = f"{value:,.{digits}f}".replace(",", "\N{THIN SPACE}")
+    if float(f"{value:.{digits}f}") == 0:
+        return f"{0:.{digits}f}"
+    return text.replace("-", MINUS)
+
+
+def interval(estimate: Estimate, digits: int) -> str:
+    """``[low, high]``."""
+    return f"[{fixed(estimate.low, digits)},{NBSP}{fixed(estimate.high, digits)}]"
+
+
+def with_interval(estimate: Estimate, digits: int) -> str:
+    """``value [low, high]``."""
+    return f"{fixed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference: with its sign, even if it is positive."""
+    text = fixed(value, digits)
+    return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent: small ones are not rounded to nothing."""
+    if math.isnan(share):
+        return DASH
+    value = 100 * share
+    if value in (0, 100):
+        return f"{value:.0f}{NBSP}%"
+    if value < 0.1:
+        return f"<{NBSP}0.1{NBSP}%"
+    return f"{value:.1f}{NBSP}%" if value < 99.95 else f">{NBSP}99.9{NBSP}%"
+
+
+def share_interval(share: Estimate) -> str:
+    """A share with its interval in per cent."""
+    return f"{percent(share.value)}{NBSP}[{percent(share.low)},{NBSP}{percent(share.high)}]"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,268 @@
+"""Checkpoints of a training state: Orbax behind one door, with digests of our own.
+
+Orbax is imported on first use, which takes most of a second.
+"""
+
+import contextlib
+import gc
+import io
+import logging
+import shutil
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from neorl_train._errors import BadInputError
+from neorl_train.runs._files import require_room
+from neorl_train.runs._checkpoint_manifest import (
+    DamagedError,
+    check_leaves,
+    check_manifest,
+    check_template,
+    make_manifest,
+    named_leaves,
+    stored_leaves,
+)
+
+ARRAYS, MANIFEST = "arrays", "manifest"
+SETTLE = 0.2
+"""Seconds in which the threads of a failed read run into the loop that it closed."""
+
+
+class Restored(NamedTuple):
+    """What was found in a folder of checkpoints.
+
+    Attributes:
+        step: Of the checkpoint.
+        tree: The restored values, in the form of the template.
+    """
+
+    step: int
+    tree: Any
+
+
+class Checkpoints:
+    """The checkpoints of one training state, in one folder, newest kept. Not thread safe.
+
+    A checkpoint appears under its number when it is complete, so a process that is killed while
+    it writes leaves the previous one. Orbax does not notice flipped bits in its data files;
+    the digests of every leaf, stored beside the values and compared after loading, do.
+
+    Args:
+        folder: Made where it is missing.
+        identity: What the state belongs to, as plain JSON; another identity is not restored.
+        interval: Steps between two checkpoints.
+        keep: Number of checkpoints kept.
+        say: Told in one line of every damaged checkpoint that is passed over.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        identity: Mapping[str, Any],
+        interval: int,
+        keep: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self._identity = dict(identity)
+        self._say = say
+        self._interval, self._keep = interval, keep
+        self._manager: Any = None
+        self._pending: Any = None
+
+    def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
+        """Writes a checkpoint in the background.
+
+        The values are read before this returns, so the caller may give their buffers away. What
+        went wrong with the checkpoint before is raised here.
+
+        Args:
+            step: Its number.
+            tree: NumPy or JAX arrays, typed keys among them; leaves may have size zero.
+            force: Write it although ``step`` is no multiple of the interval.
+
+        Returns:
+            Whether a checkpoint is being written.
+        """
+        self.wait()
+        manager = self._open()
+        if step in self.steps() or not (force or manager.should_save(step)):
+            return False
+        leaves = stored_leaves(tree)
+        require_room(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
+        manifest = make_manifest(tree, {**self._identity, "step": step})
+        items = {ARRAYS: leaves, MANIFEST: manifest}
+        self._pending = manager.save_checkpointables_async(step, items, force=force)
+        return True
+
+    def wait(self) -> None:
+        """Returns when the last checkpoint is on the disk; raises what went wrong with it."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        """Waits and lets go of the folder."""
+        manager, self._manager = self._manager, None
+        try:
+            self.wait()
+        except BaseException:
+            with contextlib.suppress(Exception):  # the same error again
+                if manager is not None:
+                    manager.close()
+            raise
+        if manager is not None:
+            manager.close()
+
+    def steps(self) -> list[int]:
+        """The numbers of the complete checkpoints, oldest first, without opening them."""
+        return complete_steps(self.folder)
+
+    def restore(self, template: Any) -> Restored | None:
+        """Loads the newest checkpoint that is whole; damaged newer ones are removed, and said.
+
+        Args:
+            template: Arrays of the expected shapes and types. NumPy arrays are restored as such,
+                JAX arrays with the sharding of the template, on whatever devices these are.
+
+        Returns:
+            Step and values, or ``None`` where the folder has no checkpoint at all.
+
+        Raises:
+            BadInputError: If the checkpoint is of another form or belongs to something else, or
+                if there are checkpoints but none is whole.
+        """
+        damaged = []
+        for step in reversed(self.steps()):
+            try:
+                tree = self._load(step, template)
+            except DamagedError as error:
+                self._say(f"checkpoint {self.folder.name}/{step} is damaged ({error}); passed over")
+                damaged.append(step)
+                continue
+            self._remove(damaged)
+            return Restored(step, tree)
+        if damaged:
+            raise BadInputError(
+                f"none of the {len(damaged)} checkpoints in {self.folder} is whole; restore the "
+                "folder from a copy, or delete it to train from the beginning"
+            )
+        return None
+
+    def _load(self, step: int, template: Any) -> Any:
+        where = f"checkpoint {self.folder.name}/{step}"
+        manifest = _read(partial(self._items, step, MANIFEST, None))
+        check_manifest(manifest)
+        _check_identity(manifest["identity"], self._identity, where)
+        check_template(template, manifest, where)
+        wanted = {name: _abstract(leaf) for name, leaf in stored_leaves(template).items()}
+        leaves = _read(partial(self._items, step, ARRAYS, wanted))
+        check_leaves(leaves, manifest)
+        values = [leaves.get(name, leaf) for name, leaf in named_leaves(template).items()]
+        return jax.tree.unflatten(jax.tree.structure(template), values)
+
+    def _items(self, step: int, item: str, template: Any) -> Any:
+        return self._open().load_checkpointables(step, {item: template})[item]
+
+    def _remove(self, steps: list[int]) -> None:
+        if steps:
+            self.close()
+            for step in steps:
+                shutil.rmtree(self.folder / str(step))
+
+    def _open(self) -> Any:
+        if self._manager is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            from orbax.checkpoint import v1 as ocp
+
+            registry = ocp.handlers.local_registry(include_global_registry=True)
+            registry.add(ocp.handlers.JsonHandler, checkpointable_name=MANIFEST)
+            context = ocp.Context()
+            context.checkpointables.registry = registry
+            training: Any = ocp.training
+            every = training.save_decision_policies.FixedIntervalPolicy(self._interval)
+            newest = training.preservation_policies.LatestN(self._keep)
+            self._manager = training.Checkpointer(
+                self.folder.absolute(),
+                save_decision_policy=every,
+                preservation_policy=newest,
+                cleanup_tmp_directories=True,
+                context=context,
+            )
+        return self._manager
+
+
+def complete_steps(folder: Path) -> list[int]:
+    """The numbers of the complete checkpoints in a folder, oldest first; Orbax is not needed."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def import_ahead() -> threading.Thread:
+    """Imports Orbax in the background, so that the first checkpoint need not wait for it."""
+    thread = threading.Thread(target=_import_orbax, name="import orbax", daemon=True)
+    thread.start()
+    return thread
+
+
+def _import_orbax() -> None:
+    from orbax.checkpoint import v1
+
+    del v1
+
+
+def _abstract(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+    return np.empty(leaf.shape, leaf.dtype)
+
+
+def _check_identity(found: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
+    for name in expected:
+        if found.get(name) != expected[name]:
+            raise BadInputError(
+                f"{where} belongs to another run: its {name} is {found.get(name)!r}, "
+                f"expected {expected[name]!r}"
+            )
+
+
+def _read(load: Callable[[], Any]) -> Any:
+    """What ``load`` gives; whatever Orbax cannot read is a damaged checkpoint, in one line.
+
+    Orbax leaves tasks and coroutines behind when it fails, and Python reports each at length when
+    it is collected; so they are collected here, and the reports dropped.
+
+    Raises:
+        DamagedError: If it fails.
+    """
+    hook, level, failure = sys.unraisablehook, logging.root.manager.disable, ""
+    sys.unraisablehook = _forget
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                return load()
+            except Exception as error:
+                failure = type(error).__name__
+            time.sleep(SETTLE)
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(level)
+    raise DamagedError(f"it cannot be read: {failure}")
+
+
+def _forget(unraisable: Any) -> None:
+    del unraisable

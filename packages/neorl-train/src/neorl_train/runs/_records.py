@@ -1,0 +1,116 @@
+"""The truth of a run: one line of JSON for every block and every probe."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from neorl_train._errors import BadInputError
+from neorl_train.runs._files import write_text
+
+
+class Records:
+    """Appends lines to a file.
+
+    Args:
+        path: Made where it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: TextIO = path.open("a", encoding="utf-8")
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Appends one line; it reaches the disk with the next :meth:`sync`."""
+        self._file.write(_text(line))
+
+    def sync(self) -> None:
+        """Returns when all lines are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Writes what is left and lets go of the file."""
+        self._file.close()
+
+    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """Drops all other lines, and a last one that was cut short; a new file if any is."""
+        self._file.close()
+        kept = [_text(line) for line in read_records(self.path) if wanted(line)]
+        if "".join(kept).encode() != self.path.read_bytes():
+            write_text(self.path, "".join(kept))
+        self._file = self.path.open("a", encoding="utf-8")
+
+
+class RecordReader:
+    """Reads what was appended since the last time.
+
+    Args:
+        path: May be missing, which is an empty file.
+
+    Attributes:
+        restarted: Whether the file was replaced by another one, so that :meth:`new` began at
+            its beginning; set back by whoever took note.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file, self._offset = 0, 0
+        self.restarted = False
+
+    def new(self) -> list[dict[str, Any]]:
+        """The complete lines that were not there before.
+
+        Raises:
+            BadInputError: If one is damaged.
+        """
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            number = os.fstat(file.fileno()).st_ino
+            if number != self._file:
+                self._file, self._offset = number, 0
+                self.restarted = True
+            file.seek(self._offset)
+            complete, newline, _ = file.read().rpartition(b"\n")
+            self._offset += len(complete) + len(newline)
+        lines = complete.decode("utf-8", errors="replace").split("\n") if complete else []
+        return list(_parsed(self._path, lines))
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file, in order; a last line that was cut short is left out.
+
+    Args:
+        path: May be missing, which is an empty file.
+
+    Yields:
+        One dictionary for each line: ``kind`` (``"block"`` or ``"probe"``), ``algorithm``,
+        ``seed``, ``step`` (critic gradient steps), ``time`` (seconds since 1970) and ``metrics``
+        by name.
+
+    Raises:
+        BadInputError: If a line before the last one is damaged; it is numbered.
+    """
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    yield from _parsed(path, text.split("\n")[:-1])
+
+
+def _parsed(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError
+        except ValueError:
+            raise BadInputError(
+                f"{path}, line {number}: damaged; delete that line, or restore the file"
+            ) from None
+        yield value
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"

@@ -1,0 +1,204 @@
+"""The training loop of one algorithm: blocks queued ahead, checkpoints, resume, stop."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import jax
+
+from neorl_agents import Algorithm
+from neorl_core import Policy
+from neorl_train._errors import BadInputError
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._seeds import SeedLanes, TrainingData, devices_for
+
+Probe = Callable[[Policy], dict[str, jax.Array]]
+"""Judges a policy while training goes on; called with policies on the host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long to train.
+
+    Attributes:
+        updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
+        block: Updates in one call of the compiled program.
+        interval: Updates between two checkpoints.
+    """
+
+    updates: int
+    block: int
+    interval: int
+
+
+class Watcher(Protocol):
+    """Told what happens while an algorithm trains; all steps count critic gradient steps."""
+
+    def begin(self, step: int) -> bool:
+        """Training continues after ``step``; what was told beyond it did not happen.
+
+        Returns:
+            Whether the policies at ``step`` were judged already.
+        """
+        ...
+
+    def compiling(self) -> None:
+        """States are ready; the program of a block is about to be compiled."""
+
+    def running(self) -> None:
+        """It is compiled; the first block is about to run."""
+
+    def block(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """The block that ended at ``step`` is done: mean metrics of every seed."""
+
+    def probed(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """The policies at ``step`` were judged."""
+
+    def saving(self, step: int) -> None:
+        """A checkpoint of ``step`` is about to be written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The state in which training ended.
+
+    Attributes:
+        step: Critic gradient steps done.
+        policies: One for each seed, with host arrays.
+        snapshot: All states and keys, stacked by seed.
+        finished: Whether the plan was carried out; false after a request to stop.
+    """
+
+    step: int
+    policies: list[Policy]
+    snapshot: dict[str, Any]
+    finished: bool
+
+
+def _never() -> bool:
+    return False
+
+
+def train(
+    algorithm: Algorithm,
+    data: TrainingData,
+    seeds: Sequence[int],
+    plan: Plan,
+    *,
+    watcher: Watcher,
+    checkpoints: Checkpoints | None = None,
+    probe: Probe | None = None,
+    stop: Callable[[], bool] = _never,
+) -> Trained:
+    """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
+
+    The result is a function of algorithm, data, seed and number of updates: not of the block
+    length, the other seeds, the number of devices, or where it was interrupted. While one block
+    is recorded and saved, the next one runs.
+
+    Args:
+        algorithm: With plain numbers, validated.
+        data: What to train on.
+        seeds: One training run each.
+        plan: How long; block and interval are multiples of ``algorithm.batches_per_update``.
+        watcher: Told everything.
+        checkpoints: Where to resume from and save to; waited for before this returns.
+        probe: Judges the policies at every checkpoint.
+        stop: Asked once a block; true ends training at the end of the block that runs.
+
+    Returns:
+        The policies and states reached.
+
+    Raises:
+        BadInputError: If a metric is not finite, naming algorithm, seed and update.
+    """
+    lanes = SeedLanes(algorithm, data, seeds, devices_for(seeds))
+    loop = _Loop(lanes, algorithm, plan, watcher, checkpoints, probe)
+    try:
+        return loop.run(loop.begin(), stop)
+    finally:
+        if checkpoints is not None:
+            checkpoints.close()
+
+
+class _Loop:
+    def __init__(
+        self,
+        lanes: SeedLanes,
+        algorithm: Algorithm,
+        plan: Plan,
+        watcher: Watcher,
+        checkpoints: Checkpoints | None,
+        probe: Probe | None,
+    ) -> None:
+        self.lanes, self.plan, self.watcher = lanes, plan, watcher
+        self.name = type(algorithm).__name__
+        self.per_update = algorithm.batches_per_update
+        self.checkpoints, self.probe = checkpoints, probe
+        self.known = False
+        self.probing: tuple[int, list[dict[str, jax.Array]]] | None = None
+
+    def begin(self) -> int:
+        """Restores and compiles; the step to continue from."""
+        step = 0
+        restored = self.checkpoints and self.checkpoints.restore(self.lanes.snapshot())
+        if restored:
+            self.lanes.restore(restored.tree)
+            step = restored.step
+        self.known = self.watcher.begin(step)
+        if step < self.plan.updates:
+            self.watcher.compiling()
+            self.lanes.compile(self.plan.block // self.per_update)
+            self.watcher.running()
+        return step
+
+    def run(self, step: int, stop: Callable[[], bool]) -> Trained:
+        begun, done = step, None
+        while True:
+            last = step >= self.plan.updates or stop()
+            due = last or step % self.plan.interval == 0
+            snapshot = self.lanes.snapshot() if due and step else None
+            running = None if last else self.lanes.advance(step // self.per_update)
+            self._finish_probe()
+            if done is not None:
+                self.watcher.block(step, self._on_host(step, done))
+            if snapshot is not None:
+                if step > begun:
+                    self._save(step, snapshot, force=last)
+                at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
+                if at_interval and not (self.known and step == begun):
+                    self._start_probe(step, snapshot)
+            if running is None:
+                self._finish_probe()
+                snapshot = snapshot or self.lanes.snapshot()
+                finished = step >= self.plan.updates
+                return Trained(step, self.lanes.policies(snapshot), snapshot, finished)
+            done, step = running, step + self.plan.block
+
+    def _save(self, step: int, snapshot: dict[str, Any], *, force: bool) -> None:
+        if self.checkpoints is not None:
+            self.watcher.saving(step)
+            self.checkpoints.save(step, snapshot, force=force)
+
+    def _start_probe(self, step: int, snapshot: dict[str, Any]) -> None:
+        if self.probe is not None:
+            policies = self.lanes.policies(snapshot)
+            self.probing = (step, [self.probe(policy) for policy in policies])
+
+    def _finish_probe(self) -> None:
+        if self.probing is not None:
+            (step, found), self.probing = self.probing, None
+            self.watcher.probed(step, self._on_host(step, found))
+
+    def _on_host(self, step: int, found: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
+        """Waits for metrics; refuses those that are not finite."""
+        metrics = [{name: float(x) for name, x in one.items()} for one in jax.device_get(found)]
+        for seed, one in zip(self.lanes.seeds, metrics, strict=True):
+            for name, value in one.items():
+                if not math.isfinite(value):
+                    raise BadInputError(
+                        f"{self.name} diverged: {name} of seed {seed} is {value} at update {step}; "
+                        "lower its learning rates, or scale the reward"
+                    )
+        return metrics

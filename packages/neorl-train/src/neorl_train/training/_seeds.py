@@ -1,0 +1,143 @@
+"""Seeds side by side: one program for each seed, queued on the devices in turn."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from neorl_agents import Algorithm
+from neorl_core import DataStatistics, Policy, Spec, Transition, as_arrays
+from neorl_train.training._block import run_keys, train_block
+
+Device: TypeAlias = Any
+Metrics = dict[str, jax.Array]
+
+PROGRAM_FORM = "one program per seed, queued on one device; every core is a device"
+"""What, besides configuration, data and key, the bits of a seed are a function of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """What one algorithm is trained on.
+
+    Attributes:
+        rows: The training split as host arrays, physical units, the penalised reward; without
+            masked rows, so its own ``mask`` is ``None``.
+        statistics: Of the same split, the same reward.
+        spec: Channels, period and horizon.
+    """
+
+    rows: Transition
+    statistics: DataStatistics
+    spec: Spec
+
+
+class SeedLanes:
+    """The training states of all seeds of one algorithm, each on its device.
+
+    Every seed runs the very program that it would run alone, so its result is that of its single
+    run, bit for bit, whatever the number of seeds and devices. Calls return at once: the devices
+    work through their queues side by side.
+
+    Args:
+        algorithm: With plain numbers.
+        data: What to train on; copied to each device once.
+        seeds: One lane each.
+        devices: Seeds are dealt to them in turn.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        data: TrainingData,
+        seeds: Sequence[int],
+        devices: Sequence[Device],
+    ) -> None:
+        used = list(devices)[: len(seeds)]
+        self.seeds = tuple(seeds)
+        self._algorithm = as_arrays(algorithm)
+        self._devices = [used[i % len(used)] for i in range(len(seeds))]
+        wanted = {name: getattr(data.rows, name) for name in algorithm.fields}
+        rows = Transition(*(wanted.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
+        self._rows = {device: jax.device_put(rows, device) for device in used}
+        self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
+        keys = [run_keys(seed) for seed in seeds]
+        self._keys = self._placed([blocks for _, blocks in keys])
+        self._states = self._placed(
+            [algorithm.init(data.spec, data.statistics, initial) for initial, _ in keys]
+        )
+        self._programs: dict[Device, Any] = {}
+
+    def compile(self, cycles: int) -> None:
+        """Compiles the block of ``cycles`` calls of ``update``, once for each device."""
+        lanes = {device: lane for lane, device in reversed(list(enumerate(self._devices)))}
+        with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+            programs = pool.map(lambda lane: self._compiled(lane, cycles), lanes.values())
+            self._programs = dict(zip(lanes, programs, strict=True))
+
+    def advance(self, first: int) -> list[Metrics]:
+        """Queues one block on every lane and returns at once.
+
+        Args:
+            first: Number of the first update of the block, in calls of ``update``.
+
+        Returns:
+            The mean metrics of the block for each seed, still being worked out.
+        """
+        metrics = []
+        for lane, device in enumerate(self._devices):
+            self._states[lane], means = self._programs[device](*self._arguments(lane, first))
+            metrics.append(means)
+        return metrics
+
+    def snapshot(self) -> dict[str, Any]:
+        """All states and keys on the host, stacked by seed; waits for the devices.
+
+        Copied, so that it outlives the next block, which gives the buffers away.
+        """
+        states = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._states))
+        keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
+        return {"state": states, "key": keys}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Puts back what :meth:`snapshot` gave."""
+        self._states = self._placed(self._unstacked(snapshot["state"]))
+        self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
+
+    def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
+        """The policies of a snapshot, one for each seed, with host arrays."""
+        states = self._unstacked(snapshot["state"])
+        return [self._algorithm.policy(state) for state in states]
+
+    def _unstacked(self, stacked: Any) -> list[Any]:
+        leaves, treedef = jax.tree.flatten(stacked)
+        return [
+            treedef.unflatten([leaf[lane] for leaf in leaves]) for lane in range(len(self.seeds))
+        ]
+
+    def _placed(self, values: list[Any]) -> list[Any]:
+        return [
+            jax.device_put(value, device)
+            for value, device in zip(values, self._devices, strict=True)
+        ]
+
+    def _arguments(self, lane: int, first: int) -> tuple[Any, ...]:
+        device = self._devices[lane]
+        return (
+            self._hyperparameters[device],
+            self._states[lane],
+            self._rows[device],
+            np.int32(first),
+            self._keys[lane],
+        )
+
+    def _compiled(self, lane: int, cycles: int) -> Any:
+        return train_block.lower(*self._arguments(lane, 0), cycles=cycles).compile()
+
+
+def devices_for(seeds: Sequence[int]) -> list[Device]:
+    """As many devices of this process as there are seeds to keep busy."""
+    return list(jax.local_devices())[: len(seeds)]

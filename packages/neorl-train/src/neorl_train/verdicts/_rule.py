@@ -1,0 +1,210 @@
+"""The verdict: one pure function of the result tables."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
+
+DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
+RULE = "return above the reference and every cost within its limit, by 95 % bounds"
+
+Answer = Literal["deploy", "do not deploy", "cannot tell"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Clause:
+    """One condition of the rule, with the numbers it was decided on.
+
+    Attributes:
+        name: What it is about.
+        statistic: What was estimated, in words.
+        value: The estimate.
+        low: Lower end of its interval.
+        high: Upper end.
+        bound: The number that is compared: an end of the interval or a largest value.
+        relation: How it must compare with the limit.
+        limit: What it is compared with.
+        unit: Of all these numbers.
+        holds: Whether it does.
+        sentence: The clause in words, with its numbers.
+    """
+
+    name: str
+    statistic: str
+    value: float
+    low: float
+    high: float
+    bound: float
+    relation: Literal[">", "<="]
+    limit: float
+    unit: str
+    holds: bool
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What may be done with the guarded candidate, and why.
+
+    Attributes:
+        answer: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
+        sentence: The verdict in one sentence.
+        candidate: The policy it concerns: that one seed, behind its guard, and no other.
+        reference: The controller it was compared with; empty where there was none.
+        rule: The rule in words.
+        clauses: Every condition, whether it holds or not.
+        reason: Why it cannot be told; empty otherwise.
+    """
+
+    answer: Answer
+    sentence: str
+    candidate: str
+    reference: str
+    rule: str
+    clauses: tuple[Clause, ...]
+    reason: str
+
+
+def verdict(tables: ResultTables) -> Verdict:
+    """Decides whether the guarded candidate may take the place of the reference controller.
+
+    ``deploy`` if the lower bound of the paired difference in return to the reference is above
+    zero, and every cost is within its limit: for a limit per episode the upper bound of the mean
+    sum, for a limit per step the upper bound of the mean worst step and the worst step of all
+    episodes. ``cannot tell`` where there was no simulator. ``do not deploy`` otherwise. A number
+    that is not finite fails its clause.
+
+    Args:
+        tables: Of one evaluation.
+
+    Returns:
+        The verdict with its clauses.
+
+    Raises:
+        ValueError: If the tables lack the guarded candidate or its difference to the reference.
+    """
+    if not tables.environment:
+        return _unknown(tables)
+    row = tables.row(tables.candidate, guarded=True)
+    clauses = (
+        _return_clause(row, tables),
+        *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
+    )
+    failed = [clause for clause in clauses if not clause.holds]
+    answer: Answer = REFUSE if failed else DEPLOY
+    return Verdict(
+        answer=answer,
+        sentence=_sentence(answer, failed or clauses, tables),
+        candidate=tables.candidate,
+        reference=tables.reference,
+        rule=RULE,
+        clauses=clauses,
+        reason="",
+    )
+
+
+def _unknown(tables: ResultTables) -> Verdict:
+    reason = tables.reason or "no simulator of this plant was given"
+    return Verdict(
+        answer=UNKNOWN,
+        sentence=f"Cannot tell whether {tables.candidate} is better: {reason}.",
+        candidate=tables.candidate,
+        reference=tables.reference,
+        rule=RULE,
+        clauses=(),
+        reason=reason,
+    )
+
+
+def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
+    estimate = row.difference
+    if estimate is None:
+        raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
+    holds = estimate.low > 0
+    found = "is above" if holds else "is not above"
+    return Clause(
+        name="return",
+        statistic=f"paired difference of the return to the PID {tables.reference}, mean over "
+        f"{row.n_episodes} common starts",
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        bound=estimate.low,
+        relation=">",
+        limit=0.0,
+        unit=tables.reward_unit,
+        holds=holds,
+        sentence=f"the lower bound of its gain in return over the PID {tables.reference}, "
+        f"{quantity(estimate.low, tables.reward_unit)}, {found} 0",
+    )
+
+
+def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
+    estimate, per_step = cell.limited, cell.per == "step"
+    bound = max(estimate.high, cell.largest) if per_step else estimate.high
+    if cell.largest != cell.largest:
+        bound = cell.largest
+    holds = bound <= cell.limit
+    found = "is within" if holds else "is not within"
+    what = "worst step of the" if per_step else "upper bound of the mean"
+    bounded, limit = quantity(bound, cell.unit), quantity(cell.limit, cell.unit)
+    return Clause(
+        name=cell.name,
+        statistic=f"{'worst step' if per_step else 'sum'} of an episode, mean over "
+        f"{n_episodes} common starts"
+        + (f"; worst of all {number(cell.largest)}" if per_step else ""),
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        bound=bound,
+        relation="<=",
+        limit=cell.limit,
+        unit=cell.unit,
+        holds=holds,
+        sentence=f"the {what} cost {cell.name}, {bounded}, {found} the limit of {limit} per "
+        f"{cell.per}",
+    )
+
+
+def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
+    what = "may be deployed" if answer == DEPLOY else "should not be deployed"
+    why = "; ".join(clause.sentence for clause in telling)
+    return " ".join([f"{tables.candidate} behind its guard {what}: {why}.", *exceeded(tables)])
+
+
+def exceeded(tables: ResultTables) -> list[str]:
+    """What a clause on a mean does not show: single episodes of the candidate over their limit.
+
+    Args:
+        tables: Of one evaluation in a simulator.
+
+    Returns:
+        One sentence for each such cost, with the count of the reference.
+    """
+    row = tables.row(tables.candidate, guarded=True)
+    beside = [r for r in tables.rows if r.name == tables.reference and not r.guarded]
+    found = []
+    for i, cell in enumerate(row.costs):
+        if cell.violations:
+            theirs = f"; PID {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
+            found.append(
+                f"Its cost {cell.name} was over the limit in {cell.violations} of "
+                f"{row.n_episodes} single episodes{theirs}."
+            )
+    return found
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit; ``1`` is the unit of pure numbers and is not shown."""
+    return number(value) if unit == "1" else f"{number(value)} {unit}"
+
+
+def number(value: float) -> str:
+    """A number as people read it: four significant digits, no exponent where avoidable."""
+    if value != value:
+        return "not a number"
+    if value == 0:
+        return "0"
+    text = f"{value:.4g}"
+    return text if "e" not in text else f"{value:.2e}"
