@@ -1,5 +1,6 @@
 """Pure JAX mathematics for offline reinforcement learning and process control."""
 
+from neorl_core import boundary as boundary
 from neorl_core import control as control
 from neorl_core import costs as costs
 from neorl_core import distributions as distributions
@@ -13,7 +14,6 @@ from neorl_core import replay as replay
 from neorl_core import returns as returns
 from neorl_core import statistics as statistics
 from neorl_core import targets as targets
-from neorl_core import testing as testing
 from neorl_core._vocabulary.arrays import as_arrays as as_arrays
 from neorl_core._vocabulary.channels import Channel as Channel
 from neorl_core._vocabulary.channels import CostChannel as CostChannel
@@ -24,6 +24,7 @@ from neorl_core._vocabulary.channels import spec_from_dict as spec_from_dict
 from neorl_core._vocabulary.channels import spec_to_dict as spec_to_dict
 from neorl_core._vocabulary.data_statistics import DataStatistics as DataStatistics
 from neorl_core._vocabulary.data_statistics import FieldStatistics as FieldStatistics
+from neorl_core._vocabulary.errors import InputError as InputError
 from neorl_core._vocabulary.experience import Step as Step
 from neorl_core._vocabulary.experience import Trajectory as Trajectory
 from neorl_core._vocabulary.experience import Transition as Transition
@@ -40,12 +41,14 @@ __all__ = [
     "DataStatistics",
     "Environment",
     "FieldStatistics",
+    "InputError",
     "Policy",
     "Spec",
     "Step",
     "Trajectory",
     "Transition",
     "as_arrays",
+    "boundary",
     "control",
     "costs",
     "distributions",
@@ -64,6 +67,5 @@ __all__ = [
     "standardiser",
     "statistics",
     "targets",
-    "testing",
     "unit_interval",
 ]

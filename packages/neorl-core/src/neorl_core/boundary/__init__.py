@@ -1,0 +1,30 @@
+"""Where the outside comes in and goes out: names, extensions, document heads, complete writes.
+
+The one place of this package that touches a disk; it is for the shells of the other packages.
+"""
+
+from neorl_core.boundary._document_heads import check_head as check_head
+from neorl_core.boundary._document_heads import head as head
+from neorl_core.boundary._files import is_full_disk as is_full_disk
+from neorl_core.boundary._files import replacing as replacing
+from neorl_core.boundary._files import sync_folder as sync_folder
+from neorl_core.boundary._files import write_bytes as write_bytes
+from neorl_core.boundary._files import write_json as write_json
+from neorl_core.boundary._files import write_text as write_text
+from neorl_core.boundary._names import nearest_name as nearest_name
+from neorl_core.boundary._names import unknown_name as unknown_name
+from neorl_core.boundary._registry import Registry as Registry
+
+__all__ = [
+    "Registry",
+    "check_head",
+    "head",
+    "is_full_disk",
+    "nearest_name",
+    "replacing",
+    "sync_folder",
+    "unknown_name",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]

@@ -1,0 +1,65 @@
+"""The head that every JSON document and file of neorl begins with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from neorl_core._vocabulary.errors import InputError
+
+
+def head(kind: str, version: int) -> dict[str, Any]:
+    """The first two fields of a document.
+
+    Args:
+        kind: What it is, in lower case: ``"run"`` gives the format ``"neorl-run"``.
+        version: Of its layout; a reader accepts one version.
+
+    Returns:
+        ``{"format": "neorl-<kind>", "version": version}``.
+
+    Example:
+        >>> from neorl_core.boundary import head
+        >>> head("verdict", 1)
+        {'format': 'neorl-verdict', 'version': 1}
+    """
+    return {"format": f"neorl-{kind}", "version": version}
+
+
+def check_head(
+    document: Any, kind: str, version: int, source: str, error: type[InputError] = InputError
+) -> dict[str, Any]:
+    """The fields of a document behind its head, once the head was found right.
+
+    Args:
+        document: As read.
+        kind: As for :func:`head`.
+        version: The one that the caller reads.
+        source: Where it was read, for the message.
+        error: Class of the error.
+
+    Returns:
+        The fields without ``format`` and ``version``.
+
+    Raises:
+        InputError: If it is no object, of another format or of another version.
+
+    Example:
+        >>> from neorl_core.boundary import check_head
+        >>> check_head({"format": "neorl-run", "version": 1, "id": 3}, "run", 1, "a.json")
+        {'id': 3}
+    """
+    if not isinstance(document, Mapping):
+        found = type(document).__name__
+        raise error(f"{source} holds a {found}, expected a JSON object of format neorl-{kind}")
+    expected = head(kind, version)
+    if document.get("format") != expected["format"]:
+        raise error(
+            f"{source} has format {document.get('format')!r}, expected {expected['format']!r}; "
+            "is it the right file?"
+        )
+    found = document.get("version")
+    if type(found) is not int or found != version:
+        raise error(
+            f"{source} has version {found!r} of {expected['format']}, this version of neorl reads "
+            f"{version}; read it with the version that wrote it, or write it again"
+        )
+    return {name: value for name, value in document.items() if name not in expected}

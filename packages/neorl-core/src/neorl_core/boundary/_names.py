@@ -1,0 +1,53 @@
+"""The nearest name to a mistyped one."""
+
+import difflib
+from collections.abc import Iterable
+
+from neorl_core._vocabulary.errors import InputError
+
+_SIMILARITY = 0.4  # of difflib's ratio; lower ones suggest names that nobody meant
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a given one; letter case does not count.
+
+    Args:
+        name: As given.
+        known: All that exist.
+
+    Returns:
+        One of ``known``, or ``None`` where none is similar.
+
+    Example:
+        >>> from neorl_core.boundary import nearest_name
+        >>> nearest_name("TD3-CB", ["bc", "td3-bc", "iql"])
+        'td3-bc'
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_SIMILARITY)
+    return by_lower[near[0]] if near else None
+
+
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], error: type[InputError] = InputError
+) -> InputError:
+    """The error for a name that is not known, with the nearest one that is.
+
+    Args:
+        kind: What the name should be of, for example ``"environment"``.
+        name: As given.
+        known: All that exist.
+        error: Its class.
+
+    Returns:
+        The error, to be raised.
+
+    Example:
+        >>> from neorl_core.boundary import unknown_name
+        >>> print(unknown_name("algorithm", "ipl", ["bc", "iql"]))
+        unknown algorithm 'ipl'; did you mean 'iql'? known: bc, iql
+    """
+    names = list(known)
+    near = nearest_name(name, names)
+    hint = f"did you mean {near!r}? " if near else ""
+    return error(f"unknown {kind} {name!r}; {hint}known: {', '.join(names) or 'none'}")
