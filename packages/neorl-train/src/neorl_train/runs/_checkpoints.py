@@ -21,7 +21,6 @@ import jax
 import numpy as np
 
 from neorl_train._errors import BadInputError
-from neorl_train.runs._files import require_room
 from neorl_train.runs._checkpoint_manifest import (
     DamagedError,
     check_leaves,
@@ -31,6 +30,7 @@ from neorl_train.runs._checkpoint_manifest import (
     named_leaves,
     stored_leaves,
 )
+from neorl_train.runs._files import require_room
 
 ARRAYS, MANIFEST = "arrays", "manifest"
 SETTLE = 0.2

@@ -15,8 +15,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._records import RecordReader
 from neorl_train.runs._directory import RunDirectory, file_lock
+from neorl_train.runs._records import RecordReader
 
 EXPERIMENT = "neorl"
 DATABASE, ARTIFACTS, LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
