@@ -29,7 +29,7 @@ def small_case(name: str) -> tuple[Any, Any]:
     from neorl_agents import ALGORITHMS
     from neorl_envs import make
     from neorl_envs.datasets import data_statistics, dataset_from_columns
-    from neorl_train.training import TrainingData
+    from neorl_train.experience import TrainingData
 
     rng = np.random.default_rng(0)
     spec = make("ChemicalReactor-v0").spec

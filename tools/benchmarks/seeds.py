@@ -75,11 +75,11 @@ class _Contender:
     def __init__(self, name: str, seeds: Any) -> None:
         import jax
 
-        from neorl_train.training import SeedLanes
+        from neorl_train.training import ParallelSeeds
 
         self.algorithm, data = small_case(name)
         self.cycles = BLOCK // self.algorithm.batches_per_update
-        self.lanes = SeedLanes(self.algorithm, data, list(seeds), jax.local_devices())
+        self.lanes = ParallelSeeds(self.algorithm, data, list(seeds), jax.local_devices())
         self.lanes.compile(self.cycles)
         self.done = 0
         self.round(1)

@@ -115,10 +115,8 @@ def _library_run(
     from neorl_envs.datasets import dataset_from_columns
     from neorl_train import Reporter, Timings, train
     from neorl_train._pipeline.watcher import RunWatcher
-    from neorl_train.evaluation._validation import PolicyProbe
-    from neorl_train.runs import Checkpoints, Records
-    from neorl_train.runs._directory import create_run
-    from neorl_train.runs._tracker import MlflowTracker
+    from neorl_train.evaluation import PolicyProbe
+    from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
     from neorl_train.training import Plan
 
     seeds = tuple(range(arguments.seeds))
@@ -168,13 +166,13 @@ def _first_rows(rows: Any) -> dict[str, Any]:
 
 def _described(name: str) -> tuple[str, dict[str, Any]]:
     """The least configuration and record that a run directory and the tracker read."""
-    from neorl_train.configuration._toml import dump_toml
+    from neorl_train.configuration import dump_toml
 
     training, algorithms = {"algorithms": [name]}, {name: {}}
     config = {"data": {}, "penalty": {}, "training": training, "algorithms": algorithms}
     dataset = {"content_hash": ""}
     # The tracker knows a run by its id: under one that is there already it would copy nothing.
-    record = {"id": uuid.uuid4().hex, "config_hash": "", "program_form": "", "dataset": dataset}
+    record = {"id": uuid.uuid4().hex, "config_hash": "", "execution_mode": "", "dataset": dataset}
     return dump_toml(config), record
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
-from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
-from neorl_train.evaluation._rollout import Rollout
+from neorl_train.evaluation import Rollout, episodes_of, recorded_episodes
+from neorl_train.evaluation._episodes import joined
 
 TIME, STARTS = 6, 3
 SPEC = Spec(

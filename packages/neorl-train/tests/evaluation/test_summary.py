@@ -5,10 +5,10 @@ import pytest
 import scipy.stats
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.evaluation._episodes import Episodes
-from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE, mean_estimates, share_estimates
-from neorl_train.evaluation._summary import policy_rows, pooled_rows
-from neorl_train.results._results import PolicyResult, group_of
+from neorl_train.evaluation import mean_estimates, policy_rows, pooled_rows, share_estimates
+from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE
+from neorl_train.results import Episodes, PolicyResult
+from neorl_train.results._results import group_of
 
 N = 100
 SPEC = Spec(

@@ -1,7 +1,8 @@
 """The command ``neorl-train``: which subcommand, which exit code."""
 
+import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 
 from neorl_train._errors import (
@@ -41,23 +42,8 @@ examples:
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-Command = Callable[[list[str]], None]
-
-
-def _commands() -> dict[str, Command]:
-    from neorl_train._command import subcommands as commands
-
-    return {
-        "run": commands.run,
-        "resume": commands.resume,
-        "report": commands.report,
-        "inspect": commands.inspect,
-        "list": commands.list_all,
-        "track": commands.track,
-    }
-
-
 NAMES = ("run", "resume", "report", "inspect", "list", "track")
+"""One module of this folder each, with a function ``command``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,7 +95,8 @@ def _run_command(given: list[str]) -> None:
         raise unknown_name("command", given[0], NAMES)
     prepare_process()
     try:
-        _commands()[given[0]](given[1:])
+        module = importlib.import_module(f"neorl_train._command.{given[0]}")
+        module.command(given[1:])
     except Exception as error:
         if is_out_of_memory(error):
             raise BadInputError(f"{OUT_OF_MEMORY} ({one_line(error)[:160]})") from error

@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import save_policy
-from neorl_core import Policy, Spec, highs, lows
+from neorl_core import Policy, Spec, Transition, highs, lows
+from neorl_core.boundary import write_json
 from neorl_core.control import ConstantPolicy
 from neorl_envs import Dataset
 from neorl_safety.constraints import ActionConstraints, action_constraints, constraints_to_dict
-from neorl_train.experience._experience import probe_observations
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._files import write_json
-
-CONSTRAINTS = "constraints.json"
+from neorl_train.runs._names import CONSTRAINTS
 
 
 def hard_constraints(environment: Any, spec: Spec) -> ActionConstraints:
@@ -36,14 +34,14 @@ def fallback_policy(environment: Any, dataset: Dataset) -> Policy:
     return ConstantPolicy(jnp.asarray(held, jnp.float32))
 
 
-def write_frame(
+def write_guard_files(
     run: RunDirectory, constraints: ActionConstraints, fallback: Policy, dataset: Dataset
 ) -> None:
     """Writes the constraints and the artefact of the fallback."""
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
-    probes = probe_observations(dataset.transitions)
-    save_policy(run.fallback, fallback, dataset.spec, probes, {"role": "fallback"})
+    observations = parity_observations(dataset.transitions)
+    save_policy(run.fallback, fallback, dataset.spec, observations, {"role": "fallback"})
 
 
 def write_policies(
@@ -65,11 +63,17 @@ def write_policies(
     Returns:
         Digest of every file, by its name.
     """
-    probes = probe_observations(dataset.transitions)
+    observations = parity_observations(dataset.transitions)
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
         path.parent.mkdir(exist_ok=True)
         about = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
-        digests[path.name] = save_policy(path, policy, dataset.spec, probes, about)
+        digests[path.name] = save_policy(path, policy, dataset.spec, observations, about)
     return digests
+
+
+def parity_observations(rows: Transition, count: int = 64) -> np.ndarray:
+    """Observations spread over the log, to prove parity on; the log repeats if it is shorter."""
+    positions = np.linspace(0, len(rows.obs) - 1, count).round().astype(np.int64)
+    return np.asarray(rows.obs)[positions]

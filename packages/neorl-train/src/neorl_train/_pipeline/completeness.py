@@ -5,15 +5,16 @@ import json
 from neorl_agents import ArtefactError, load_policy
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train._errors import BadInputError
-from neorl_train._pipeline.artefacts import CONSTRAINTS
-from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.results._file import read_evaluation
 from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import CONSTRAINTS, FINISHED, REPORT
 from neorl_train.runs._records import read_records
+from neorl_train.verdicts._file import read_verdict
 
-REPORT, LAST_TAG = "report.html", "</html>"
+LAST_TAG = "</html>"
 
 
-def is_whole(run: RunDirectory) -> bool:
+def is_complete(run: RunDirectory) -> bool:
     """Whether a run is finished and all that it leaves is present, readable and its own.
 
     Args:
@@ -24,7 +25,7 @@ def is_whole(run: RunDirectory) -> bool:
         the metrics or the report is missing, damaged, or another than the record says.
     """
     record = run.record()
-    if record["status"] != "finished":
+    if record["status"] != FINISHED:
         return False
     try:
         read_evaluation(run.path)

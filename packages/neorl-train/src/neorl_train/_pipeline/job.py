@@ -14,27 +14,21 @@ import jax
 
 from neorl_envs import Dataset
 from neorl_train._errors import BadInputError, InterruptedRunError, one_line
-from neorl_train._pipeline.completeness import is_whole
+from neorl_train._pipeline.completeness import is_complete
 from neorl_train._pipeline.stages import Job, all_stages
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._sections import Config, config_hash, config_to_dict, validate
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
-from neorl_train.experience._experience import (
-    check_batches,
-    check_split,
-    declared_penalty,
-    is_environment,
-    plant,
-    read_log,
-    training_rows,
-)
-from neorl_train.runs._directory import RunDirectory, create_run, locked
-from neorl_train.runs._files import one_line_when_full
-from neorl_train.training._seeds import PROGRAM_FORM
-
-RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
+from neorl_train.configuration._validation import validate
+from neorl_train.experience._source import declared_penalty, is_environment, plant, read_log
+from neorl_train.experience._split import check_batches, check_split, training_rows
+from neorl_train.runs._directory import RunDirectory, create_run
+from neorl_train.runs._disk_space import one_line_when_full
+from neorl_train.runs._lock import locked
+from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNING
+from neorl_train.training._seeds import EXECUTION_MODE
 
 
 def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
@@ -86,7 +80,7 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "
             "it; restore the file, or start a new run with the changed one"
         )
-    if is_whole(run):
+    if is_complete(run):
         reporter.say(f"run {run.path} is finished and its results are whole: nothing to do")
         return run
     present = metadata.version("jax")
@@ -117,7 +111,7 @@ def _first_record(config: Config) -> dict[str, Any]:
         "status": RUNNING,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "config_hash": config_hash(config),
-        "program_form": PROGRAM_FORM,
+        "execution_mode": EXECUTION_MODE,
         "devices": len(jax.local_devices()),
         "versions": {name: metadata.version(name) for name in packages},
         "python": sys.version.split()[0],
@@ -162,4 +156,4 @@ def _note(job: Job, status: str, **values: Any) -> None:
     try:
         job.run.update_record(status=status, timings=job.timings.to_dict(), **values)
     except (OSError, BadInputError) as error:
-        job.reporter.say(f"run.json could not be updated: {one_line(error)}")
+        job.reporter.say(f"{RECORD} could not be updated: {one_line(error)}")

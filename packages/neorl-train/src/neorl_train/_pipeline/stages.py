@@ -12,7 +12,7 @@ from neorl_train._errors import BadInputError
 from neorl_train._pipeline.artefacts import (
     fallback_policy,
     hard_constraints,
-    write_frame,
+    write_guard_files,
     write_policies,
 )
 from neorl_train._pipeline.watcher import RunWatcher
@@ -21,16 +21,9 @@ from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyProbe
-from neorl_train.experience._experience import (
-    Experience,
-    collected_log,
-    experience,
-    is_environment,
-    log_file,
-    plant,
-    read_log,
-    whole_log,
-)
+from neorl_train.experience._experience import Experience, training_experience
+from neorl_train.experience._log_cache import collected_log, complete_log, log_file
+from neorl_train.experience._source import is_environment, plant, read_log
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._records import Records
@@ -101,14 +94,14 @@ def _experience(job: Job) -> Experience:
     if not dataset.transitions.terminated.any():
         job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     with job.timings.stage("split and statistics"):
-        found = experience(config, dataset, config.penalty)
+        found = training_experience(config, dataset, config.penalty)
     job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return found
 
 
 def _read(job: Job, path: Path) -> Dataset:
     if is_environment(job.config.data.source):
-        return whole_log(job.config, path, job.reporter.say)
+        return complete_log(job.config, path, job.reporter.say)
     return read_log(path)
 
 
@@ -201,15 +194,15 @@ def _leave_policies(job: Job, name: str, found: Experience, trained: Trained) ->
 
 def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Policy]) -> None:
     """Evaluates, decides, reports; imported here, for training must not wait for it."""
+    from neorl_train._pipeline.write_results import write_results
     from neorl_train.evaluation._logged import evaluate_offline
     from neorl_train.evaluation._simulated import evaluate
-    from neorl_train.results._file import write_evaluation
     from neorl_train.verdicts._rule import verdict
 
     config, dataset = job.config, found.dataset
     constraints = hard_constraints(environment, dataset.spec)
     fallback = fallback_policy(environment, dataset)
-    write_frame(job.run, constraints, fallback, dataset)
+    write_guard_files(job.run, constraints, fallback, dataset)
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
@@ -234,7 +227,7 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
                 candidate=candidate,
                 n_starts=starts,
             )
-        write_evaluation(job.run.path, evaluation, verdict(evaluation.tables))
+        write_results(job.run.path, evaluation, verdict(evaluation.tables))
     job.reporter.end()
     write_run_report(job.run, job.reporter, job.timings)
 

@@ -1,5 +1,7 @@
-"""Typed sections of a run, their file and their hash."""
+"""Typed sections of a run, their defaults, their file and their hash."""
 
+from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
+from neorl_train.configuration._presets import DEMO_PENALTY as DEMO_PENALTY
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
 from neorl_train.configuration._sections import EvaluationConfig as EvaluationConfig
@@ -8,10 +10,13 @@ from neorl_train.configuration._sections import TrainingConfig as TrainingConfig
 from neorl_train.configuration._sections import config_hash as config_hash
 from neorl_train.configuration._sections import config_to_dict as config_to_dict
 from neorl_train.configuration._sections import config_type as config_type
-from neorl_train.configuration._sections import validate as validate
+from neorl_train.configuration._toml import dump_toml as dump_toml
 from neorl_train.configuration._toml import load_toml as load_toml
+from neorl_train.configuration._validation import validate as validate
 
 __all__ = [
+    "DEMO_HYPERPARAMETERS",
+    "DEMO_PENALTY",
     "CheckpointConfig",
     "DataConfig",
     "EvaluationConfig",
@@ -20,6 +25,7 @@ __all__ = [
     "config_hash",
     "config_to_dict",
     "config_type",
+    "dump_toml",
     "load_toml",
     "validate",
 ]

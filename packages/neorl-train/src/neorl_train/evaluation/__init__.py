@@ -1,1 +1,39 @@
 """Running policies: on the plant, on a log, while training."""
+
+from neorl_train.evaluation._episodes import episodes_of as episodes_of
+from neorl_train.evaluation._episodes import recorded_episodes as recorded_episodes
+from neorl_train.evaluation._estimates import crossed_estimate as crossed_estimate
+from neorl_train.evaluation._estimates import mean_estimates as mean_estimates
+from neorl_train.evaluation._estimates import share_estimates as share_estimates
+from neorl_train.evaluation._logged import classical_imitators as classical_imitators
+from neorl_train.evaluation._one_program import SwitchedPolicy as SwitchedPolicy
+from neorl_train.evaluation._one_program import switched as switched
+from neorl_train.evaluation._rollout import Rollout as Rollout
+from neorl_train.evaluation._rollout import Start as Start
+from neorl_train.evaluation._rollout import common_starts as common_starts
+from neorl_train.evaluation._rollout import rollouts as rollouts
+from neorl_train.evaluation._shadow import action_fits as action_fits
+from neorl_train.evaluation._summary import policy_rows as policy_rows
+from neorl_train.evaluation._summary import pooled_rows as pooled_rows
+from neorl_train.evaluation._traces import select_starts as select_starts
+from neorl_train.evaluation._validation import PolicyProbe as PolicyProbe
+
+__all__ = [
+    "PolicyProbe",
+    "Rollout",
+    "Start",
+    "SwitchedPolicy",
+    "action_fits",
+    "classical_imitators",
+    "common_starts",
+    "crossed_estimate",
+    "episodes_of",
+    "mean_estimates",
+    "policy_rows",
+    "pooled_rows",
+    "recorded_episodes",
+    "rollouts",
+    "select_starts",
+    "share_estimates",
+    "switched",
+]

@@ -1,11 +1,9 @@
 """Normalised scores of published benchmarks, by the formula and references of their authors."""
 
-import dataclasses
-
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
-from neorl_train.evaluation._estimates import Estimate
-from neorl_train.results._tables import PolicyRow
+from neorl_train.results._results import Score
+from neorl_train.results._tables import Estimate, PolicyRow
 
 NEORL2_RETURNS = {
     "Pipeline": (-296.0, 751.0),
@@ -18,23 +16,6 @@ NEORL2_RETURNS = {
     "Salespromotion": (357.62, 602.21),
 }
 """Return of the poor and of the good reference, as in ``neorl2/envs/info.py`` of polixir/NeoRL2."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """``100 (return - low) / (high - low)`` of the mean return of a log.
-
-    Attributes:
-        benchmark: Whose formula and references.
-        low: Return that scores 0.
-        high: Return that scores 100.
-        log: The score of the log, in points.
-    """
-
-    benchmark: str
-    low: float
-    high: float
-    log: Estimate
 
 
 def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:

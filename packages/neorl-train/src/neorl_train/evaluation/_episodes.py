@@ -1,61 +1,18 @@
 """What an episode comes to: return, costs, violations, interventions, on the host in float64."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from neorl_core import Spec
 from neorl_envs import Dataset
 from neorl_safety.filters import Flag
 from neorl_train.evaluation._rollout import Rollout
+from neorl_train.results._episodes import Episodes
 
 ACTED = int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Episodes:
-    """Results of one policy, one entry for each episode.
-
-    Attributes:
-        returns: Undiscounted sum of the reward, in the unit of the reward.
-        length: Number of steps.
-        cost_sum: Sum of every cost over the episode, in the unit of the cost.
-        cost_worst: Largest cost of one step.
-        steps_over: Steps with a cost above its limit per step, or above zero where the limit is
-            per episode.
-        violated: The limit was broken: by a step, or by the sum over the episode.
-        success: The episode ended as the plant wants; ``None`` in a log, which does not say.
-        trip: The plant ended the episode otherwise; ``None`` in a log.
-        filtered: Steps in which the guard changed the action and the policy kept acting.
-        fallback: Steps in which the fallback acted.
-    """
-
-    returns: Float[np.ndarray, " episode"]
-    length: Int[np.ndarray, " episode"]
-    cost_sum: Float[np.ndarray, "episode cost"]
-    cost_worst: Float[np.ndarray, "episode cost"]
-    steps_over: Int[np.ndarray, "episode cost"]
-    violated: Bool[np.ndarray, "episode cost"]
-    success: Bool[np.ndarray, " episode"] | None
-    trip: Bool[np.ndarray, " episode"] | None
-    filtered: Int[np.ndarray, " episode"]
-    fallback: Int[np.ndarray, " episode"]
-
-    @property
-    def count(self) -> int:
-        """Number of episodes."""
-        return len(self.returns)
-
-    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
-        """The episodes in another order."""
-        columns: dict[str, Any] = {
-            name: None if column is None else column[order] for name, column in vars(self).items()
-        }
-        return Episodes(**columns)
 
 
 def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:

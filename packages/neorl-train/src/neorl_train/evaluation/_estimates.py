@@ -4,8 +4,6 @@ The resampling unit is the episode, that is the common start: whatever belongs t
 policies, all seeds, all costs) is drawn together, so differences stay paired.
 """
 
-import dataclasses
-
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,26 +14,11 @@ from neorl_core.statistics import (
     clopper_pearson_interval,
     crossed_interval,
 )
+from neorl_train.results._tables import LEVEL, Estimate
 
-LEVEL = 0.95
 RESAMPLES = 4000
 COLUMNS_AT_ONCE = 16  # tables of any width run the same two programs
 _SEED = 20_260_101
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A mean or a share between the ends of its interval, in the unit of what was averaged.
-
-    Attributes:
-        value: The point estimate.
-        low: Lower end of the two-sided interval.
-        high: Upper end.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 def mean_estimates(samples: Float[np.ndarray, "episode quantity"]) -> list[Estimate]:

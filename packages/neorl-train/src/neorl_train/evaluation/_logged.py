@@ -9,18 +9,13 @@ from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
 from neorl_train.evaluation._benchmark_score import score_of
+from neorl_train.evaluation._checks import check_names
 from neorl_train.evaluation._episodes import recorded_episodes
-from neorl_train.evaluation._estimates import LEVEL
 from neorl_train.evaluation._shadow import action_fits
+from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows
-from neorl_train.results._results import (
-    LOG,
-    Evaluation,
-    PolicyResult,
-    check_names,
-    source_of,
-)
-from neorl_train.results._tables import ResultTables
+from neorl_train.results._results import LOG, Evaluation, PolicyResult
+from neorl_train.results._tables import LEVEL, ResultTables
 
 NO_SIMULATOR = (
     "there is no simulator of this plant, only its log, so what another policy would have "

@@ -13,8 +13,8 @@ from neorl_core import Policy, as_arrays
 from neorl_safety.filters import SafetyReport, empty_report
 
 
-class OneOfCarry(NamedTuple):
-    """What a :class:`OneOf` remembers.
+class SwitchedCarry(NamedTuple):
+    """What a :class:`SwitchedPolicy` remembers.
 
     Attributes:
         members: Carry of every member; only that of the chosen one changes.
@@ -25,7 +25,7 @@ class OneOfCarry(NamedTuple):
     report: SafetyReport
 
 
-class OneOf(eqx.Module):
+class SwitchedPolicy(eqx.Module):
     """One member of a fixed list of kinds acts; which one is data.
 
     The other members only give the compiler their shape: they are not run, unless the choice
@@ -41,35 +41,37 @@ class OneOf(eqx.Module):
     chosen: Int[Array, ""]
     n_action: int = eqx.field(static=True)
 
-    def initial_carry(self) -> OneOfCarry:
+    def initial_carry(self) -> SwitchedCarry:
         """Fresh carries."""
         carries = tuple(member.initial_carry() for member in self.members)
-        return OneOfCarry(carries, empty_report(self.n_action))
+        return SwitchedCarry(carries, empty_report(self.n_action))
 
     def __call__(
-        self, carry: OneOfCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
-    ) -> tuple[OneOfCarry, Float[Array, " act"]]:
+        self, carry: SwitchedCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[SwitchedCarry, Float[Array, " act"]]:
         """One step of the chosen member."""
         branches = [functools.partial(_act, kind) for kind in range(len(self.members))]
         return jax.lax.switch(self.chosen, branches, self.members, carry, obs, key)
 
-    def sent(self, carry: OneOfCarry, action: Float[Array, " act"]) -> OneOfCarry:
+    def sent(self, carry: SwitchedCarry, action: Float[Array, " act"]) -> SwitchedCarry:
         """Tells the chosen member."""
         branches = [functools.partial(_sent, kind) for kind in range(len(self.members))]
         return jax.lax.switch(self.chosen, branches, self.members, carry, action)
 
 
 def _act(
-    kind: int, members: tuple[Any, ...], carry: OneOfCarry, obs: Array, key: PRNGKeyArray
-) -> tuple[OneOfCarry, Array]:
+    kind: int, members: tuple[Any, ...], carry: SwitchedCarry, obs: Array, key: PRNGKeyArray
+) -> tuple[SwitchedCarry, Array]:
     own, action = members[kind](carry.members[kind], obs, key)
     report = getattr(own, "report", None)
     if not isinstance(report, SafetyReport):
         report = empty_report(action.shape[0])
-    return OneOfCarry(_replaced(carry.members, kind, own), report), action
+    return SwitchedCarry(_replaced(carry.members, kind, own), report), action
 
 
-def _sent(kind: int, members: tuple[Any, ...], carry: OneOfCarry, action: Array) -> OneOfCarry:
+def _sent(
+    kind: int, members: tuple[Any, ...], carry: SwitchedCarry, action: Array
+) -> SwitchedCarry:
     own = members[kind].sent(carry.members[kind], action)
     return carry._replace(members=_replaced(carry.members, kind, own))
 
@@ -78,7 +80,7 @@ def _replaced(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any,
     return (*entries[:position], entry, *entries[position + 1 :])
 
 
-def as_one_kind(policies: Sequence[Policy], n_action: int) -> list[OneOf]:
+def switched(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
     """Wraps policies so that all of them run through one compiled program.
 
     Args:
@@ -97,7 +99,7 @@ def as_one_kind(policies: Sequence[Policy], n_action: int) -> list[OneOf]:
     for policy in arrays:
         kind = kinds[_kind(policy)]
         chosen = jnp.asarray(kind, jnp.int32)
-        wrapped.append(OneOf(_replaced(tuple(members), kind, policy), chosen, n_action))
+        wrapped.append(SwitchedPolicy(_replaced(tuple(members), kind, policy), chosen, n_action))
     return wrapped
 
 

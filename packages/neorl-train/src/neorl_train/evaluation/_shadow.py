@@ -1,6 +1,5 @@
 """What a policy would have done on a log: it sees the logged observations, the plant the log's."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,35 +9,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy, as_arrays
 from neorl_envs import Dataset
-from neorl_train.evaluation._estimates import Estimate, mean_estimates
+from neorl_train.evaluation._estimates import mean_estimates
+from neorl_train.results._results import ActionFit
 
 EPISODES = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class ActionFit:
-    """One action channel of one policy beside the logged action.
-
-    Attributes:
-        policy: Name of the policy.
-        channel: Name of the action channel.
-        unit: Of ``difference`` and ``deviation``.
-        difference: Mean over the episodes of the mean absolute difference.
-        deviation: Standard deviation of the logged action: the scale to read it on.
-        explained: Share of the variance of the logged action that the policy's action accounts
-            for: 1 is the same action in every step, 0 no better than the mean action.
-        n_episodes: Number of episodes.
-        n_rows: Number of rows.
-    """
-
-    policy: str
-    channel: str
-    unit: str
-    difference: Estimate
-    deviation: float
-    explained: float
-    n_episodes: int
-    n_rows: int
 
 
 class _Now(NamedTuple):

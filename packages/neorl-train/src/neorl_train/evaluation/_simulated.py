@@ -14,23 +14,16 @@ from neorl_envs import Dataset
 from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.guards import guard
-from neorl_train.evaluation._episodes import Episodes, episodes_of, joined, recorded_episodes
-from neorl_train.evaluation._estimates import LEVEL
-from neorl_train.evaluation._one_program import as_one_kind
+from neorl_train.evaluation._checks import check_names, check_spec
+from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
+from neorl_train.evaluation._one_program import switched
 from neorl_train.evaluation._rollout import Rollout, rollouts
+from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
-from neorl_train.evaluation._traces import Trace, select_starts, trace_of
-from neorl_train.results._results import (
-    LOG,
-    Band,
-    Evaluation,
-    PolicyResult,
-    check_names,
-    check_spec,
-    group_of,
-    source_of,
-)
-from neorl_train.results._tables import ResultTables, Role
+from neorl_train.evaluation._traces import select_starts, trace_of
+from neorl_train.results._episodes import Episodes, Trace
+from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
+from neorl_train.results._tables import LEVEL, ResultTables, Role
 
 N_STARTS = 128
 STARTS_AT_ONCE = 128
@@ -118,7 +111,7 @@ def _guarded(
 
 def _one_kind(contenders: Sequence[_Contender], spec: Spec) -> list[_Contender]:
     flat = [policy for one in contenders for policy in one.policies]
-    wrapped = iter(as_one_kind(flat, spec.n_action))
+    wrapped = iter(switched(flat, spec.n_action))
     return [
         dataclasses.replace(one, policies=tuple(next(wrapped) for _ in one.policies))
         for one in contenders

@@ -6,15 +6,10 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Spec
-from neorl_train.evaluation._episodes import Episodes
-from neorl_train.evaluation._estimates import (
-    Estimate,
-    crossed_estimate,
-    mean_estimates,
-    share_estimates,
-)
+from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates, share_estimates
+from neorl_train.results._episodes import Episodes, limited
 from neorl_train.results._results import PolicyResult
-from neorl_train.results._tables import CostCell, PolicyRow, PooledCost, PooledRow
+from neorl_train.results._tables import CostCell, Estimate, PolicyRow, PooledCost, PooledRow
 
 
 def policy_rows(
@@ -75,12 +70,6 @@ def pooled_rows(
         _pooled(i, seeds, other, spec, differences[i], means)
         for i, (seeds, other) in enumerate(pairs)
     )
-
-
-def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
-    """What the limit of a cost bounds, episode by episode: worst step, or sum."""
-    per_step = spec.cost[cost].per == "step"
-    return (episodes.cost_worst if per_step else episodes.cost_sum)[:, cost]
 
 
 def _find(results: Sequence[PolicyResult], reference: str) -> Episodes | None:

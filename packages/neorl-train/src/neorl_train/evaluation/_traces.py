@@ -1,47 +1,14 @@
 """The few episodes that are kept row by row, to be looked at."""
 
-import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from neorl_core import Spec
-from neorl_train.evaluation._episodes import Episodes
 from neorl_train.evaluation._rollout import Rollout
-
-TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trace:
-    """One episode, row by row, trimmed to its length; physical units.
-
-    Attributes:
-        label: Why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
-            return"`` or ``"closest to the limits"``.
-        policy: Who acted.
-        guarded: Whether through the guard.
-        start: Number of the common start.
-        obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
-        action: What was asked for, shape ``(time, act)``.
-        applied: What the plant received, shape ``(time, act)``.
-        reward: Shape ``(time,)``.
-        cost: Shape ``(time, cost)``.
-        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
-    """
-
-    label: str
-    policy: str
-    guarded: bool
-    start: int
-    obs: Float[np.ndarray, "time obs"]
-    action: Float[np.ndarray, "time act"]
-    applied: Float[np.ndarray, "time act"]
-    reward: Float[np.ndarray, " time"]
-    cost: Float[np.ndarray, "time cost"]
-    flags: Int[np.ndarray, " time"]
+from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace
 
 
 def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:

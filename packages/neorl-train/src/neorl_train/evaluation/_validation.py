@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core import Policy, as_arrays
+from neorl_core import Policy, Spec, as_arrays
 from neorl_envs import Dataset
 from neorl_train.evaluation._rollout import rollouts
-from neorl_train.experience._experience import action_half_range
 
 MOST_ROWS = 4096
 
@@ -83,3 +82,8 @@ def _sums(
 ) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
     total = jnp.where(mask, reward, 0).sum(axis=1).mean()
     return total, jnp.where(mask[..., None], cost, 0).sum(axis=1).mean(axis=0)
+
+
+def action_half_range(spec: Spec) -> np.ndarray:
+    """Half the range of every action channel, in its unit."""
+    return np.array([(c.high - c.low) / 2 for c in spec.action], np.float32)

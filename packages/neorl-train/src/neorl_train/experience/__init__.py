@@ -1,9 +1,25 @@
 """From a source to what one algorithm is trained on."""
 
 from neorl_train.experience._experience import Experience as Experience
-from neorl_train.experience._experience import experience as experience
+from neorl_train.experience._experience import training_experience as training_experience
+from neorl_train.experience._log_cache import collected_log as collected_log
+from neorl_train.experience._log_cache import complete_log as complete_log
+from neorl_train.experience._source import declared_penalty as declared_penalty
+from neorl_train.experience._source import is_environment as is_environment
+from neorl_train.experience._source import read_log as read_log
+from neorl_train.experience._split import check_batches as check_batches
+from neorl_train.experience._split import check_split as check_split
+from neorl_train.experience._training_data import TrainingData as TrainingData
 
 __all__ = [
     "Experience",
-    "experience",
+    "TrainingData",
+    "check_batches",
+    "check_split",
+    "collected_log",
+    "complete_log",
+    "declared_penalty",
+    "is_environment",
+    "read_log",
+    "training_experience",
 ]

@@ -7,10 +7,11 @@ from typing import Any
 
 from neorl_train._errors import BadInputError
 from neorl_train.report.figures._learning import Curve, curves
-from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
-from neorl_train.runs._directory import CONFIG, METRICS, RECORD
+from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
 from neorl_train.runs._records import read_records
+from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import Verdict
 
 
@@ -58,7 +59,7 @@ def read_inputs(run: Path) -> Inputs:
         verdict=read_verdict(run),
         record=_object(run / RECORD),
         config=config.read_text(encoding="utf-8") if config.is_file() else "",
-        constraints=_object(run / "constraints.json"),
+        constraints=_object(run / CONSTRAINTS),
         probes=curves(records, "probe"),
         blocks=curves(records, "block"),
     )

@@ -3,6 +3,7 @@
 import importlib.resources
 from pathlib import Path
 
+from neorl_core.boundary import write_text
 from neorl_train.report._glossary import legend
 from neorl_train.report._html import Html, joined, paragraph, section, tag, text
 from neorl_train.report._inputs import Inputs, read_inputs
@@ -11,9 +12,8 @@ from neorl_train.report.sections import _about as about
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
-from neorl_train.runs._files import write_text
+from neorl_train.runs._names import REPORT
 
-REPORT = "report.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser itself refuses whatever is not in the page."""
 

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from neorl_train.report import REPORT
 from neorl_train.report._glossary import legend
-from neorl_train.results._file import read_evaluation, read_verdict
+from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._wording import (
@@ -17,10 +16,13 @@ from neorl_train.results._wording import (
     fixed,
     interval,
     percent,
+    quantity,
     signed,
     with_interval,
 )
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, exceeded, quantity
+from neorl_train.runs._names import REPORT
+from neorl_train.verdicts._file import read_verdict
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, exceeded
 
 WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}

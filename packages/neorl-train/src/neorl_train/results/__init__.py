@@ -1,15 +1,39 @@
 """The tables that an evaluation found, as data."""
 
+from neorl_train.results._episodes import Episodes as Episodes
+from neorl_train.results._episodes import Trace as Trace
 from neorl_train.results._file import read_evaluation as read_evaluation
-from neorl_train.results._file import read_verdict as read_verdict
 from neorl_train.results._file import write_evaluation as write_evaluation
+from neorl_train.results._results import ActionFit as ActionFit
+from neorl_train.results._results import Band as Band
 from neorl_train.results._results import Evaluation as Evaluation
+from neorl_train.results._results import Excitation as Excitation
+from neorl_train.results._results import PolicyResult as PolicyResult
+from neorl_train.results._results import Score as Score
+from neorl_train.results._results import Source as Source
+from neorl_train.results._tables import CostCell as CostCell
+from neorl_train.results._tables import Estimate as Estimate
+from neorl_train.results._tables import PolicyRow as PolicyRow
+from neorl_train.results._tables import PooledCost as PooledCost
+from neorl_train.results._tables import PooledRow as PooledRow
 from neorl_train.results._tables import ResultTables as ResultTables
 
 __all__ = [
+    "ActionFit",
+    "Band",
+    "CostCell",
+    "Episodes",
+    "Estimate",
     "Evaluation",
+    "Excitation",
+    "PolicyResult",
+    "PolicyRow",
+    "PooledCost",
+    "PooledRow",
     "ResultTables",
+    "Score",
+    "Source",
+    "Trace",
     "read_evaluation",
-    "read_verdict",
     "write_evaluation",
 ]

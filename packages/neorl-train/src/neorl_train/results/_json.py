@@ -5,13 +5,15 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from neorl_train._errors import BadInputError, one_line
+
+T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
@@ -137,3 +139,17 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
     if found != schema:
         raise BadInputError(f"{path}: expected the schema {schema!r}, got {found!r}")
     return {name: value for name, value in content.items() if name != "schema"}
+
+
+def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
+    """What ``decode`` makes of the content of a file; its errors name the file.
+
+    Raises:
+        BadInputError: As ``decode`` does, with the path in front.
+    """
+    try:
+        return decode(*content)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{path}: {error}; `neorl-train resume` evaluates the run again"
+        ) from None

@@ -1,18 +1,10 @@
 """Raw results: the episodes of every policy, before any statistics."""
 
 import dataclasses
-import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from neorl_core import Spec
-from neorl_envs import Dataset
-from neorl_train.evaluation._benchmark_score import Score
-from neorl_train.evaluation._episodes import Episodes
-from neorl_train.evaluation._shadow import ActionFit
-from neorl_train.evaluation._traces import Trace
-from neorl_train.results._tables import ResultTables, Role
+from neorl_train.results._episodes import Episodes, Trace
+from neorl_train.results._tables import Estimate, ResultTables, Role
 
 LOG = "log"
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
@@ -100,6 +92,49 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
+class ActionFit:
+    """One action channel of one policy beside the logged action.
+
+    Attributes:
+        policy: Name of the policy.
+        channel: Name of the action channel.
+        unit: Of ``difference`` and ``deviation``.
+        difference: Mean over the episodes of the mean absolute difference.
+        deviation: Standard deviation of the logged action: the scale to read it on.
+        explained: Share of the variance of the logged action that the policy's action accounts
+            for: 1 is the same action in every step, 0 no better than the mean action.
+        n_episodes: Number of episodes.
+        n_rows: Number of rows.
+    """
+
+    policy: str
+    channel: str
+    unit: str
+    difference: Estimate
+    deviation: float
+    explained: float
+    n_episodes: int
+    n_rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """``100 (return - low) / (high - low)`` of the mean return of a log.
+
+    Attributes:
+        benchmark: Whose formula and references.
+        low: Return that scores 0.
+        high: Return that scores 100.
+        log: The score of the log, in points.
+    """
+
+    benchmark: str
+    low: float
+    high: float
+    log: Estimate
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What an evaluation found.
 
@@ -123,64 +158,7 @@ class Evaluation:
     source: Source
 
 
-def source_of(dataset: Dataset) -> Source:
-    """What the file says of itself."""
-    return Source(
-        name=str(dataset.attributes.get("name", "log")),
-        rows=dataset.n_rows,
-        episodes=dataset.n_episodes,
-        content_hash=dataset.content_hash,
-        attribution=str(dataset.attributes.get("attribution", "")),
-        excitation=tuple(_excitation(entry) for entry in _channels(dataset)),
-    )
-
-
-def _channels(dataset: Dataset) -> list[Mapping[str, Any]]:
-    excitation = dataset.attributes.get("excitation", {})
-    return list(excitation.get("channels", [])) if isinstance(excitation, Mapping) else []
-
-
-def _excitation(entry: Mapping[str, Any]) -> Excitation:
-    return Excitation(
-        channel=str(entry.get("channel", "")),
-        unit=str(entry.get("unit", "")),
-        signal=float(entry.get("prbs_amplitude", math.nan)),
-        manual=float(entry.get("manual_share_of_steps", math.nan)),
-        deviation=float(entry.get("action_std", math.nan)),
-    )
-
-
 def group_of(name: str) -> str:
     """``"iql"`` for ``"iql-3"``; a name without a seed is its own group."""
     seeded = _SEEDED.fullmatch(name)
     return seeded["group"] if seeded else name
-
-
-def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -> None:
-    """Refuses a candidate that is not there and a policy that bears the name of another.
-
-    Raises:
-        ValueError: With the known names.
-    """
-    if candidate not in names:
-        raise ValueError(
-            f"the candidate {candidate!r} is not among the policies: {', '.join(names) or 'none'}"
-        )
-    clash = sorted(set(names) & set(taken))
-    if clash:
-        raise ValueError(f"{', '.join(clash)}: already the name of a controller; rename the policy")
-
-
-def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
-    """Refuses a log of another plant than the simulator's.
-
-    Raises:
-        ValueError: Naming what differs.
-    """
-    for field in ("obs", "action", "cost", "dt"):
-        ours, theirs = getattr(spec, field), getattr(dataset_spec, field)
-        if ours != theirs:
-            raise ValueError(
-                f"the log is of another plant than {environment}: its {field} is {theirs}, "
-                f"the simulator's {ours}; evaluate without environment"
-            )

@@ -4,9 +4,25 @@ import dataclasses
 from typing import Literal
 
 from neorl_core import Spec
-from neorl_train.evaluation._estimates import Estimate
+
+LEVEL = 0.95
 
 Role = Literal["learner", "classical", "behaviour", "log"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A mean or a share between the ends of its interval, in the unit of what was averaged.
+
+    Attributes:
+        value: The point estimate.
+        low: Lower end of the two-sided interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from neorl_train.evaluation._estimates import Estimate
+from neorl_train.results._tables import Estimate
 
 MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
@@ -79,3 +79,18 @@ def listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit; ``1`` is the unit of pure numbers and is not shown."""
+    return number(value) if unit == "1" else f"{number(value)} {unit}"
+
+
+def number(value: float) -> str:
+    """A number as people read it: four significant digits, no exponent where avoidable."""
+    if value != value:
+        return "not a number"
+    if value == 0:
+        return "0"
+    text = f"{value:.4g}"
+    return text if "e" not in text else f"{value:.2e}"

@@ -5,15 +5,33 @@ from neorl_train.runs._checkpoints import Checkpoints as Checkpoints
 from neorl_train.runs._checkpoints import Restored as Restored
 from neorl_train.runs._checkpoints import complete_steps as complete_steps
 from neorl_train.runs._directory import RunDirectory as RunDirectory
+from neorl_train.runs._directory import create_run as create_run
+from neorl_train.runs._directory import numbered as numbered
+from neorl_train.runs._lock import file_lock as file_lock
+from neorl_train.runs._lock import holder as holder
+from neorl_train.runs._lock import locked as locked
+from neorl_train.runs._records import RecordReader as RecordReader
 from neorl_train.runs._records import Records as Records
 from neorl_train.runs._records import read_records as read_records
+from neorl_train.runs._tracker import MlflowTracker as MlflowTracker
+from neorl_train.runs._tracker import NoTracker as NoTracker
+from neorl_train.runs._tracker import Tracker as Tracker
 
 __all__ = [
     "Checkpoints",
+    "MlflowTracker",
+    "NoTracker",
+    "RecordReader",
     "Records",
     "Restored",
     "RunDirectory",
+    "Tracker",
     "complete_steps",
+    "create_run",
+    "file_lock",
+    "holder",
+    "locked",
+    "numbered",
     "read_records",
     "tree_digest",
 ]

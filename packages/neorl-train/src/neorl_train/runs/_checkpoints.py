@@ -30,7 +30,7 @@ from neorl_train.runs._checkpoint_manifest import (
     named_leaves,
     stored_leaves,
 )
-from neorl_train.runs._files import require_room
+from neorl_train.runs._disk_space import require_free_space
 
 ARRAYS, MANIFEST = "arrays", "manifest"
 SETTLE = 0.2
@@ -99,7 +99,7 @@ class Checkpoints:
         if step in self.steps() or not (force or manager.should_save(step)):
             return False
         leaves = stored_leaves(tree)
-        require_room(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
+        require_free_space(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
         manifest = make_manifest(tree, {**self._identity, "step": step})
         items = {ARRAYS: leaves, MANIFEST: manifest}
         self._pending = manager.save_checkpointables_async(step, items, force=force)

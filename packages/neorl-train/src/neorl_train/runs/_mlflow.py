@@ -15,11 +15,12 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import RunDirectory, file_lock
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._lock import file_lock
+from neorl_train.runs._names import MLFLOW_ARTIFACTS, MLFLOW_DATABASE, MLFLOW_LOCK
 from neorl_train.runs._records import RecordReader
 
 EXPERIMENT = "neorl"
-DATABASE, ARTIFACTS, LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
 BATCH = 1000
 """Most metrics that one call may carry."""
 LINES, POLICY = "neorl.lines", "neorl.policy_digest"
@@ -55,7 +56,7 @@ class MlflowCopy:
         self.waiting: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         with self._lock():
             folder = run.path.parent.absolute()
-            self.client = MlflowClient(tracking_uri=f"sqlite:///{folder / DATABASE}")
+            self.client = MlflowClient(tracking_uri=f"sqlite:///{folder / MLFLOW_DATABASE}")
             self.experiment = self._experiment(folder)
             self.runs = self._existing()
         self.copied = {key: int(one.data.tags[LINES]) for key, one in self.runs.items()}
@@ -83,13 +84,13 @@ class MlflowCopy:
                 self._seed(*key, permanent[key[0]])
 
     def _lock(self) -> AbstractContextManager[None]:
-        return file_lock(self.run.path.parent / LOCK, wait=True)
+        return file_lock(self.run.path.parent / MLFLOW_LOCK, wait=True)
 
     def _experiment(self, folder: Path) -> str:
         found = self.client.get_experiment_by_name(EXPERIMENT)
         if found is not None:
             return found.experiment_id
-        where = (folder / ARTIFACTS).as_uri()
+        where = (folder / MLFLOW_ARTIFACTS).as_uri()
         return self.client.create_experiment(EXPERIMENT, artifact_location=where)
 
     def _existing(self) -> dict[tuple[str, int], Run]:
@@ -136,7 +137,7 @@ class MlflowCopy:
             LINES: "0",
             "neorl.dataset_hash": self.record["dataset"]["content_hash"],
             "neorl.config_hash": self.record["config_hash"],
-            "neorl.program_form": self.record["program_form"],
+            "neorl.execution_mode": self.record["execution_mode"],
         }
         made = self.client.create_run(
             self.experiment,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from neorl_core.boundary import write_text
 from neorl_train._errors import BadInputError
-from neorl_train.runs._files import write_text
 
 
 class Records:

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from neorl_train._errors import one_line
 from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import METRICS
 
 MISSING = (
-    "MLflow is not installed, so metrics are in metrics.jsonl alone; "
+    f"MLflow is not installed, so metrics are in {METRICS} alone; "
     "`pip install 'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
 

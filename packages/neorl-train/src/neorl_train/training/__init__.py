@@ -5,16 +5,14 @@ from neorl_train.training._block import train_block as train_block
 from neorl_train.training._loop import Plan as Plan
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
-from neorl_train.training._seeds import PROGRAM_FORM as PROGRAM_FORM
-from neorl_train.training._seeds import SeedLanes as SeedLanes
-from neorl_train.training._seeds import TrainingData as TrainingData
+from neorl_train.training._seeds import EXECUTION_MODE as EXECUTION_MODE
+from neorl_train.training._seeds import ParallelSeeds as ParallelSeeds
 
 __all__ = [
-    "PROGRAM_FORM",
+    "EXECUTION_MODE",
+    "ParallelSeeds",
     "Plan",
-    "SeedLanes",
     "Trained",
-    "TrainingData",
     "Watcher",
     "run_keys",
     "train_block",

@@ -10,8 +10,9 @@ import jax
 from neorl_agents import Algorithm
 from neorl_core import Policy
 from neorl_train._errors import BadInputError
+from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._seeds import SeedLanes, TrainingData, devices_for
+from neorl_train.training._seeds import ParallelSeeds, devices_for
 
 Probe = Callable[[Policy], dict[str, jax.Array]]
 """Judges a policy while training goes on; called with policies on the host."""
@@ -113,7 +114,7 @@ def train(
     Raises:
         BadInputError: If a metric is not finite, naming algorithm, seed and update.
     """
-    lanes = SeedLanes(algorithm, data, seeds, devices_for(seeds))
+    lanes = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
     loop = _Loop(lanes, algorithm, plan, watcher, checkpoints, probe)
     try:
         return loop.run(loop.begin(), stop)
@@ -125,7 +126,7 @@ def train(
 class _Loop:
     def __init__(
         self,
-        lanes: SeedLanes,
+        lanes: ParallelSeeds,
         algorithm: Algorithm,
         plan: Plan,
         watcher: Watcher,

@@ -1,7 +1,6 @@
 """Seeds side by side: one program for each seed, queued on the devices in turn."""
 
 import concurrent.futures
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -9,33 +8,18 @@ import jax
 import numpy as np
 
 from neorl_agents import Algorithm
-from neorl_core import DataStatistics, Policy, Spec, Transition, as_arrays
+from neorl_core import Policy, Transition, as_arrays
+from neorl_train.experience._training_data import TrainingData
 from neorl_train.training._block import run_keys, train_block
 
 Device: TypeAlias = Any
 Metrics = dict[str, jax.Array]
 
-PROGRAM_FORM = "one program per seed, queued on one device; every core is a device"
+EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
 """What, besides configuration, data and key, the bits of a seed are a function of."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """What one algorithm is trained on.
-
-    Attributes:
-        rows: The training split as host arrays, physical units, the penalised reward; without
-            masked rows, so its own ``mask`` is ``None``.
-        statistics: Of the same split, the same reward.
-        spec: Channels, period and horizon.
-    """
-
-    rows: Transition
-    statistics: DataStatistics
-    spec: Spec
-
-
-class SeedLanes:
+class ParallelSeeds:
     """The training states of all seeds of one algorithm, each on its device.
 
     Every seed runs the very program that it would run alone, so its result is that of its single

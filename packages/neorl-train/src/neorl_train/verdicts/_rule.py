@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
+from neorl_train.results._wording import number, quantity
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
 RULE = "return above the reference and every cost within its limit, by 95 % bounds"
@@ -193,18 +194,3 @@ def exceeded(tables: ResultTables) -> list[str]:
                 f"{row.n_episodes} single episodes{theirs}."
             )
     return found
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number with its unit; ``1`` is the unit of pure numbers and is not shown."""
-    return number(value) if unit == "1" else f"{number(value)} {unit}"
-
-
-def number(value: float) -> str:
-    """A number as people read it: four significant digits, no exponent where avoidable."""
-    if value != value:
-        return "not a number"
-    if value == 0:
-        return "0"
-    text = f"{value:.4g}"
-    return text if "e" not in text else f"{value:.2e}"

@@ -7,7 +7,6 @@ import numpy as np
 
 from neorl_core import Spec
 from neorl_safety.filters import Flag
-from neorl_train.evaluation._traces import Trace
 from neorl_train.report.figures._style import (
     GRID,
     INK,
@@ -19,6 +18,7 @@ from neorl_train.report.figures._style import (
     time_axis,
     window,
 )
+from neorl_train.results._episodes import Trace
 from neorl_train.results._results import Band
 
 OURS, CHANGED = LEARNERS[0], LEARNERS[1]

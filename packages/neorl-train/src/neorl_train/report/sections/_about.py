@@ -1,6 +1,7 @@
 """Where the numbers come from, and what they do not say."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from neorl_train.report._html import (
@@ -17,6 +18,7 @@ from neorl_train.report._html import (
 )
 from neorl_train.report._inputs import Inputs
 from neorl_train.results._wording import DASH, percent
+from neorl_train.runs._names import policy_file
 
 
 def what_it_says(inputs: Inputs) -> Html:
@@ -132,13 +134,13 @@ def provenance(inputs: Inputs) -> Html:
         ("Started", str(record.get("started", "unknown"))),
         ("Configuration hash", str(record.get("config_hash", "unknown"))),
         ("Data hash", inputs.evaluation.source.content_hash),
-        ("Candidate", f"policies/{inputs.verdict.candidate}.safetensors"),
+        ("Candidate", policy_file(inputs.verdict.candidate)),
         ("Seeds", ", ".join(map(str, record.get("seeds", []))) or "unknown"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("Python", str(record.get("python", "unknown"))),
-        ("Program form", str(record.get("program_form", "unknown"))),
+        ("Execution mode", str(record.get("execution_mode", "unknown"))),
     ]
-    digest = record.get("policies", {}).get(f"{inputs.verdict.candidate}.safetensors")
+    digest = record.get("policies", {}).get(Path(policy_file(inputs.verdict.candidate)).name)
     if digest:
         facts.insert(5, ("Digest of the candidate", str(digest)))
     parts = [pairs([fact for fact in facts if fact[1]])]

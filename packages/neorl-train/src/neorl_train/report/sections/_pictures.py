@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from neorl_train.evaluation._summary import limited
-from neorl_train.evaluation._traces import HARDEST, LOWEST, TYPICAL, Trace
 from neorl_train.report._html import Html, figure, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.report.figures import _style as _figures
@@ -17,6 +15,7 @@ from neorl_train.report.figures._results import (
     who_acts,
 )
 from neorl_train.report.figures._trends import trends
+from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Trace, limited
 from neorl_train.results._wording import listed
 
 TITLES = {

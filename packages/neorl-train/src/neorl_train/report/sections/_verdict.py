@@ -2,10 +2,9 @@
 
 from html import escape
 
-from neorl_train.evaluation._estimates import Estimate
 from neorl_train.report._html import Column, Content, Html, joined, table, tag
 from neorl_train.report._inputs import Inputs
-from neorl_train.results._tables import ResultTables
+from neorl_train.results._tables import Estimate, ResultTables
 from neorl_train.results._wording import decimals, fixed, interval, percent, signed
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
 

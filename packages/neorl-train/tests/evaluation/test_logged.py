@@ -7,10 +7,10 @@ from neorl_core.control import ConstantPolicy
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.evaluation._logged import evaluate_offline
-from neorl_train.evaluation._shadow import action_fits
-from neorl_train.results._file import read_evaluation, write_evaluation
-from neorl_train.verdicts._rule import verdict
+from neorl_train import evaluate_offline, verdict
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.evaluation import action_fits
+from neorl_train.results import read_evaluation
 
 SPEC = Spec(
     obs=(Channel("x", "m", -9.0, 9.0),),
@@ -73,7 +73,7 @@ def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path)
     said = verdict(found.tables)
     assert said.answer == "cannot tell"
     assert "no simulator" in said.reason
-    write_evaluation(tmp_path, found, said)
+    write_results(tmp_path, found, said)
     assert read_evaluation(tmp_path).imitation == found.imitation
     with pytest.raises(ValueError, match="candidate 'x' is not among"):
         evaluate_offline({}, dataset=log, held_out=log, training=log.transitions, candidate="x")

@@ -196,7 +196,7 @@ def test_a_full_disk_is_one_line_and_the_run_continues(folder, straight):
         )
         _, err = _finish(process, code=2)
         last = err.strip().splitlines()[-1]
-        assert last.startswith("neorl-train: no room to write"), err
+        assert last.startswith("neorl-train: no free disk space to write"), err
         run = folder / runs / "0001"
         if not (run / "run.json").exists():
             continue

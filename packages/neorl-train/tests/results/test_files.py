@@ -5,20 +5,16 @@ import numpy as np
 import pytest
 
 from neorl_train._errors import BadInputError
-from neorl_train.results._file import (
-    EVALUATION,
-    TRACES,
-    VERDICT,
-    read_evaluation,
-    read_verdict,
-    write_evaluation,
-)
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.results import read_evaluation
 from neorl_train.results._json import to_plain
+from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
+from neorl_train.verdicts._file import read_verdict
 
 
 @pytest.fixture
 def run(tmp_path, noisy):
-    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    write_results(tmp_path, noisy.evaluation, noisy.verdict)
     return tmp_path
 
 
@@ -125,7 +121,7 @@ def test_a_full_disk_leaves_the_old_files(run, noisy, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_evaluation(run, noisy.evaluation, noisy.verdict)
+        write_results(run, noisy.evaluation, noisy.verdict)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 

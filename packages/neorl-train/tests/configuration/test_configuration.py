@@ -8,9 +8,15 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_envs import make
 from neorl_train import BadInputError
-from neorl_train.configuration import config_hash, config_to_dict, config_type, load_toml, validate
-from neorl_train.configuration._sections import DEMO_PENALTY
-from neorl_train.configuration._toml import dump_toml
+from neorl_train.configuration import (
+    DEMO_PENALTY,
+    config_hash,
+    config_to_dict,
+    config_type,
+    dump_toml,
+    load_toml,
+    validate,
+)
 
 DEFAULT = config_type(ALGORITHMS)()
 

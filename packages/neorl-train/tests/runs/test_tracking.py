@@ -6,9 +6,8 @@ import textwrap
 
 import pytest
 
-from neorl_train.runs import Records
-from neorl_train.runs._directory import create_run
-from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, mlflow_installed
+from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run
+from neorl_train.runs._tracker import MISSING, mlflow_installed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 
@@ -27,7 +26,7 @@ expectile = 0.7
 RECORD = {
     "id": "abc",
     "config_hash": "sha256:c",
-    "program_form": "form",
+    "execution_mode": "form",
     "dataset": {"content_hash": "sha256:d"},
     "policies": {"bc-0.safetensors": "sha256:p"},
 }
@@ -144,8 +143,8 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
     program = """
         import pathlib, sys
         from neorl_train.runs import Records
-        from neorl_train.runs._directory import create_run
-        from neorl_train.runs._tracker import MlflowTracker
+        from neorl_train.runs import create_run
+        from neorl_train.runs import MlflowTracker
         CONFIG, RECORD = sys.argv[2], eval(sys.argv[3])
         RECORD["id"] = sys.argv[4]
         run = create_run(pathlib.Path(sys.argv[1]), CONFIG, RECORD)

@@ -2,11 +2,11 @@ import dataclasses
 import io
 
 from neorl_envs import make
-from neorl_train.evaluation._estimates import Estimate
-from neorl_train.report import write_report
+from neorl_train import verdict
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.report import print_summary, write_report
 from neorl_train.report._glossary import legend
-from neorl_train.report._terminal import print_summary
-from neorl_train.results._file import write_evaluation
+from neorl_train.results import Estimate
 from neorl_train.results._wording import (
     decimals,
     finest,
@@ -16,7 +16,6 @@ from neorl_train.results._wording import (
     signed,
     with_interval,
 )
-from neorl_train.verdicts._rule import verdict
 
 
 def printed(run):
@@ -26,7 +25,7 @@ def printed(run):
 
 
 def test_the_summary_says_it_all_in_short(tmp_path, noisy):
-    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    write_results(tmp_path, noisy.evaluation, noisy.verdict)
     report = write_report(tmp_path)
     text = printed(tmp_path)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -43,7 +42,7 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
 def test_a_narrow_terminal_shows_whole_numbers_without_intervals(tmp_path, noisy, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "dumb")
-    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    write_results(tmp_path, noisy.evaluation, noisy.verdict)
     stream = io.StringIO()
     stream.isatty = lambda: True
     print_summary(tmp_path, stream)
@@ -68,7 +67,7 @@ def test_the_reactor_explains_its_points_and_channels():
 
 def test_a_refusal_names_the_clause(tmp_path, noisy):
     worse = dataclasses.replace(noisy.tables, candidate="bad-0")
-    write_evaluation(tmp_path, dataclasses.replace(noisy.evaluation, tables=worse), verdict(worse))
+    write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=worse), verdict(worse))
     text = printed(tmp_path)
     assert "DO NOT DEPLOY" in text
     assert "  NOT the lower bound of its gain in return over the PID steady" in text

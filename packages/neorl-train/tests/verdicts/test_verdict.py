@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.evaluation._estimates import Estimate
-from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
-from neorl_train.verdicts._rule import number, quantity, verdict
+from neorl_train import verdict
+from neorl_train.results import CostCell, Estimate, PolicyRow, ResultTables
+from neorl_train.results._wording import number, quantity
 
 SPEC = Spec(
     obs=(Channel("x", "m", -1.0, 1.0),),

@@ -12,8 +12,8 @@ from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train.evaluation import _simulated as _evaluate
-from neorl_train.evaluation._one_program import as_one_kind
-from neorl_train.evaluation._rollout import _acted, rollouts
+from neorl_train.evaluation import rollouts, switched
+from neorl_train.evaluation._rollout import _acted
 
 
 def of(evaluation, name, *, guarded=False):
@@ -130,7 +130,7 @@ def test_a_wrapped_policy_acts_as_it_does_alone(toy):
     plant, key, starts = toy.Line(noise=toy.NOISE), jax.random.key(0), np.arange(4)
     alone = [toy.proportional(0.3), Echo(jnp.ones(1)), toy.proportional(0.6)]
     alone.append(guard(alone[1], action_constraints(plant.spec), alone[0], plant.spec.dt))
-    wrapped = as_one_kind(alone, 1)
+    wrapped = switched(alone, 1)
     assert len(wrapped[0].members) == 3
     for policy, one in zip(alone, wrapped, strict=True):
         ours = rollouts(plant, one, key, starts)

@@ -14,7 +14,7 @@ from neorl_agents import ALGORITHMS
 from neorl_core import as_arrays
 from neorl_train import train
 from neorl_train.runs import tree_digest
-from neorl_train.training import Plan, SeedLanes, run_keys, train_block
+from neorl_train.training import ParallelSeeds, Plan, run_keys, train_block
 
 
 def _trained(algorithm, data, seeds, watcher, *, updates=200, block=100):
@@ -80,7 +80,7 @@ def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
 
 
 def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data):
-    lanes = SeedLanes(make_line(), line_data, (0, 1), jax.local_devices())
+    lanes = ParallelSeeds(make_line(), line_data, (0, 1), jax.local_devices())
     lanes.compile(5)
     before = lanes.snapshot()
     kept = jax.tree.map(np.copy, before)
@@ -101,7 +101,8 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         from neorl_envs import read_dataset
         from neorl_envs.datasets import data_statistics
         from neorl_train.runs import tree_digest
-        from neorl_train.training import SeedLanes, TrainingData
+        from neorl_train.training import ParallelSeeds
+        from neorl_train.experience import TrainingData
         import numpy as np
         from neorl_core import Channel, Spec
         from neorl_envs.datasets import dataset_from_columns
@@ -117,7 +118,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), spec)
         digests = set()
         for n in (1, 2, 4):
-            lanes = SeedLanes(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
+            lanes = ParallelSeeds(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
                               jax.local_devices()[:n])
             lanes.compile(10)
             for first in (0, 10):

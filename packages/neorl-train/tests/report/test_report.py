@@ -15,16 +15,14 @@ from neorl_core.control import ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
+from neorl_train import evaluate_offline, verdict
 from neorl_train._errors import BadInputError
-from neorl_train.evaluation._logged import evaluate_offline
-from neorl_train.report import write_report
+from neorl_train._pipeline.write_results import write_results
+from neorl_train.report import print_summary, write_report
 from neorl_train.report._html import Group, Html, tag
 from neorl_train.report._inputs import read_inputs
-from neorl_train.report._terminal import print_summary
 from neorl_train.report.figures import _style as _figures
 from neorl_train.report.sections._about import data_facts, what_it_says
-from neorl_train.results._file import write_evaluation
-from neorl_train.verdicts._rule import verdict
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 
@@ -91,7 +89,7 @@ def run(tmp_path_factory, noisy, toy):
     """A finished run of the scalar plant."""
     path = tmp_path_factory.mktemp("runs") / "0007"
     path.mkdir()
-    write_evaluation(path, noisy.evaluation, noisy.verdict)
+    write_results(path, noisy.evaluation, noisy.verdict)
     limits = constraints_to_dict(action_constraints(toy.Line().spec, [0.5]))
     (path / "constraints.json").write_text(json.dumps(limits))
     (path / "config.toml").write_text('[data]\nsource = "<Line>"\n')
@@ -185,7 +183,7 @@ def test_what_others_wrote_is_escaped(run, page):
 
 
 def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):
-    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    write_results(tmp_path, noisy.evaluation, noisy.verdict)
     page = Page(write_report(tmp_path).read_text())
     assert "Nothing was recorded" in page.text
 
@@ -193,7 +191,7 @@ def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):
 def test_a_damaged_run_is_named(tmp_path, run, noisy):
     with pytest.raises(BadInputError, match=r"evaluation\.json: no such file"):
         write_report(tmp_path)
-    write_evaluation(tmp_path, noisy.evaluation, noisy.verdict)
+    write_results(tmp_path, noisy.evaluation, noisy.verdict)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(BadInputError, match=r"run\.json: damaged"):
         write_report(tmp_path)
@@ -215,7 +213,7 @@ def logged(tmp_path_factory, noisy, toy):
         training=log.transitions,
         candidate="iql-0",
     )
-    write_evaluation(path, found, verdict(found.tables))
+    write_results(path, found, verdict(found.tables))
     return path
 
 
@@ -253,7 +251,7 @@ def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
     said = verdict(found.tables)
     assert said.answer == "deploy"
     assert [clause.name for clause in said.clauses] == ["return"]
-    write_evaluation(tmp_path, found, said)
+    write_results(tmp_path, found, said)
     page = Page(write_report(tmp_path).read_text())
     assert "No policy caused any cost." in page.text
     print_summary(tmp_path, io.StringIO())

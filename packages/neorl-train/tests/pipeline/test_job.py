@@ -19,9 +19,8 @@ from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train import BadInputError, InterruptedRunError
 from neorl_train._command.main import main
-from neorl_train.configuration import config_type
-from neorl_train.configuration._sections import DataConfig
-from neorl_train.experience._experience import collected_log, experience, whole_log
+from neorl_train.configuration import DataConfig, config_type
+from neorl_train.experience import collected_log, complete_log
 from neorl_train.runs import read_records
 
 QUICK = [
@@ -53,7 +52,7 @@ def _check_files(run, environment):
     record = _read(run, "run.json")
     assert record["status"] == "finished"
     assert record["error"] == ""
-    assert record["program_form"].startswith("one program per seed")
+    assert record["execution_mode"].startswith("one program per seed")
     assert record["timings"]["moments"]["end of the first block"] > 0
     names = {path.name for path in (run / "policies").iterdir()}
     assert names == {
@@ -121,16 +120,16 @@ def test_a_damaged_log_of_an_environment_is_collected_again(here, monkeypatch, m
         calls.append(n_steps)
         return make_log()
 
-    monkeypatch.setattr("neorl_train.experience._experience.collect_log", collect)
+    monkeypatch.setattr("neorl_train.experience._log_cache.collect_log", collect)
     config = config_type(ALGORITHMS)()
     first, second = here / "first.h5", here / "second.h5"
     collected_log(config, first, said.append)
-    whole = whole_log(config, first, said.append).content_hash
+    whole = complete_log(config, first, said.append).content_hash
     assert (len(calls), said) == (1, [])
     _truncate(first)  # in place: the cached log is the same file
     collected_log(config, second, said.append)
     assert len(calls) == 1
-    assert whole_log(config, second, said.append).content_hash == whole
+    assert complete_log(config, second, said.append).content_hash == whole
     assert len(calls) == 2
     assert any("damaged" in line and line.endswith("collecting it again") for line in said)
     collected_log(config, here / "third.h5", said.append)
@@ -268,8 +267,8 @@ def _held(run):
     """While another process, whose number this gives, holds the lock of a run."""
     program = (
         "import pathlib, sys, time\n"
-        "from neorl_train import RunDirectory\n"
-        "from neorl_train.runs._directory import locked\n"
+        "from neorl_train.runs import RunDirectory\n"
+        "from neorl_train.runs._lock import locked\n"
         "with locked(RunDirectory(pathlib.Path(sys.argv[1]))):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"
@@ -293,7 +292,7 @@ def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
     assert not (here / "runs").exists()
     config = dataclasses.replace(config_type(ALGORITHMS)(), data=DataConfig(held_out=0.3))
     with pytest.raises(BadInputError, match=r"bc\.batch_size is 128, and there are 84 rows"):
-        experience(config, make_log(), {})
+        training_experience(config, make_log(), {})
 
 
 @pytest.mark.parametrize(

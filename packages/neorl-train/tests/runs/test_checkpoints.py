@@ -16,7 +16,7 @@ from neorl_agents import TD3BC
 from neorl_train import BadInputError
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.runs._checkpoint_manifest import make_manifest
-from neorl_train.training import SeedLanes
+from neorl_train.training import ParallelSeeds
 
 
 def _tree(seed=0):
@@ -243,7 +243,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
     program = f"""
         import pathlib, resource, numpy as np
         from neorl_train.runs import Checkpoints
-        from neorl_train.runs._files import is_full_disk
+        from neorl_core.boundary import is_full_disk
         folder = pathlib.Path({str(tmp_path)!r})
         c = Checkpoints(folder, identity={{}}, interval=1, keep=2, say=print)
         tree = {{"w": np.random.default_rng(0).normal(size=(4, 128, 128)).astype(np.float32)}}
@@ -264,7 +264,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
 
 def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):
     """Parameters, targets, optimiser with its step, normaliser, keys: for every seed."""
-    lanes = SeedLanes(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
+    lanes = ParallelSeeds(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
     leaves = make_manifest(lanes.snapshot(), {})["leaves"]
     for part in (
         "state.actor.",

@@ -9,7 +9,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_train import BadInputError, read_config
 from neorl_train._command.main import NAMES, main
-from neorl_train.runs._directory import create_run
+from neorl_train.runs import create_run
 
 
 def test_options_override_the_file(tmp_path):

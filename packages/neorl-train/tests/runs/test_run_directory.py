@@ -8,11 +8,13 @@ import textwrap
 
 import pytest
 
+from neorl_core.boundary import write_json, write_text
 from neorl_train import BadInputError
-from neorl_train._command.inspect import describe_all, describe_run
-from neorl_train.runs import RunDirectory
-from neorl_train.runs._directory import create_run, locked, numbered
-from neorl_train.runs._files import require_room, write_json, write_text
+from neorl_train._command.inspect import describe_run
+from neorl_train._command.list import describe_all
+from neorl_train.runs import RunDirectory, create_run, numbered
+from neorl_train.runs._disk_space import require_free_space
+from neorl_train.runs._lock import locked
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
 def test_many_processes_get_many_numbers(tmp_path):
     program = """
         import pathlib, sys
-        from neorl_train.runs._directory import create_run
+        from neorl_train.runs import create_run
         for _ in range(5):
             create_run(pathlib.Path(sys.argv[1]), "", {})
     """
@@ -60,7 +62,7 @@ def test_a_second_process_is_kept_out_and_told_by_whom(run):
     program = """
         import pathlib, sys, time
         from neorl_train.runs import RunDirectory
-        from neorl_train.runs._directory import locked
+        from neorl_train.runs._lock import locked
         with locked(RunDirectory(pathlib.Path(sys.argv[1]))):
             print("held", flush=True)
             time.sleep(60)
@@ -106,7 +108,7 @@ def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
 
 
 def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
-    record = {"started": "", "program_form": "", "devices": 1, "versions": {}, "config_hash": ""}
+    record = {"started": "", "execution_mode": "", "devices": 1, "versions": {}, "config_hash": ""}
     run.update_record(**record, algorithms=["iql"], seeds=[0])
     monkeypatch.setattr("neorl_train._command.inspect.complete_steps", lambda folder: [2000, 4000])
     line = {"kind": "block", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
@@ -117,7 +119,7 @@ def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
 
 
 def test_a_killed_run_is_told_from_one_that_runs(run):
-    record = {"started": "", "program_form": "", "devices": 1, "versions": {}, "config_hash": ""}
+    record = {"started": "", "execution_mode": "", "devices": 1, "versions": {}, "config_hash": ""}
     run.update_record(**record, algorithms=["iql"], seeds=[0])
     with locked(run):
         assert f"status      running (process {os.getpid()})" in describe_run(run)
@@ -168,15 +170,16 @@ def test_a_file_is_whole_or_the_old_one(tmp_path):
 
 @pytest.mark.slow
 def test_room_is_asked_for_before_writing(tmp_path):
-    require_room(tmp_path / "new", 10_000)
+    require_free_space(tmp_path / "new", 10_000)
     assert list((tmp_path / "new").iterdir()) == []
     program = """
         import pathlib, resource, sys
-        from neorl_train.runs._files import is_full_disk, require_room
+        from neorl_core.boundary import is_full_disk
+        from neorl_train.runs._disk_space import require_free_space
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        require_room(pathlib.Path(sys.argv[1]), 1000)
+        require_free_space(pathlib.Path(sys.argv[1]), 1000)
         try:
-            require_room(pathlib.Path(sys.argv[1]), 1001)
+            require_free_space(pathlib.Path(sys.argv[1]), 1001)
         except OSError as error:
             assert is_full_disk(error)
             print("full")

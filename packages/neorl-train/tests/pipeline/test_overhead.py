@@ -23,13 +23,11 @@ from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import Reporter, Timings, train
 from neorl_train._pipeline.watcher import RunWatcher
-from neorl_train.configuration._toml import dump_toml
-from neorl_train.evaluation._validation import PolicyProbe
-from neorl_train.runs import Checkpoints, Records
-from neorl_train.runs._directory import create_run
-from neorl_train.runs._mlflow import DATABASE
-from neorl_train.runs._tracker import MlflowTracker
-from neorl_train.training import Plan, TrainingData
+from neorl_train.configuration import dump_toml
+from neorl_train.evaluation import PolicyProbe
+from neorl_train.experience import TrainingData
+from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
+from neorl_train.training import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 
@@ -38,7 +36,7 @@ LEARNER = TD3BC(hidden=(64, 64), batch_size=64)
 SEEDS, UPDATES, BLOCK, STARTS = (0, 1), 28_000, 1000, 4
 SHARE, DELAY, TURNS = 0.9, 1.5, 3
 CONFIG = {"data": {}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}
-RECORD = {"config_hash": "", "program_form": "", "dataset": {"content_hash": ""}}
+RECORD = {"config_hash": "", "execution_mode": "", "dataset": {"content_hash": ""}}
 
 
 class Spent(NamedTuple):
@@ -158,7 +156,7 @@ def _check_that_everything_was_on(run, updates):
     assert len(list(run.checkpoints("td3_bc").iterdir())) == 2
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / DATABASE}")
+    client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / MLFLOW_DATABASE}")
     (experiment,) = client.search_experiments(filter_string="name = 'neorl'")
     mine = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
     assert len(mine) == len(SEEDS)

@@ -1,0 +1,81 @@
+"""``neorl-train list [RUNS]``: environments, algorithms and runs."""
+
+import shlex
+from pathlib import Path
+
+from neorl_train._command.arguments import refuse_options
+from neorl_train._command.status import state_of, verdict_of
+from neorl_train._errors import BadInputError, one_line
+from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._lock import holder
+from neorl_train.runs._names import RECORD
+
+USAGE = """usage: neorl-train list [RUNS]
+
+Names the environments, the algorithms,
+and the runs in the folder RUNS (default: runs).
+
+example:
+  neorl-train list runs"""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train list [RUNS]``."""
+    if arguments[:1] in (["-h"], ["--help"]) or len(arguments) > 1:
+        print(USAGE)
+        return
+    refuse_options("list", arguments)
+    runs = Path(arguments[0] if arguments else "runs")
+    if arguments:
+        _require_folder_of_runs(runs)
+    print(describe_all(runs))
+
+
+def _require_folder_of_runs(runs: Path) -> None:
+    if not runs.is_dir():
+        raise BadInputError(
+            f"{runs}: no such folder; name the folder that holds the numbered runs, such as runs"
+        )
+    if (runs / RECORD).is_file():
+        run, folder = shlex.quote(str(runs)), shlex.quote(str(runs.absolute().parent))
+        raise BadInputError(
+            f"{runs} is itself a run; see it with `neorl-train inspect {run}`, or all of them with "
+            f"`neorl-train list {folder}`"
+        )
+
+
+def describe_all(runs: Path) -> str:
+    """Environments, algorithms, and one line for each run of a folder.
+
+    Args:
+        runs: Folder of the numbered runs; may be missing.
+
+    Returns:
+        Text for people; a damaged run is named as such.
+    """
+    from neorl_agents import ALGORITHMS
+    from neorl_envs import environment_names
+
+    lines = ["environments"]
+    lines += [f"  {name}" for name in environment_names()]
+    lines += ["algorithms"]
+    lines += [f"  {name:<10} {_first_line(kind)}" for name, kind in ALGORITHMS.items()]
+    lines += [f"runs in {runs}"]
+    rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
+    return "\n".join(lines + (rows or ["  none yet; `neorl-train run` makes the first"]))
+
+
+def _row(run: RunDirectory) -> str:
+    try:
+        record = run.record()
+        verdict, process = verdict_of(run), holder(run)
+    except BadInputError as error:
+        return f"  {run.path.name}  {one_line(error)}"
+    what = ", ".join(record["algorithms"])
+    decided = f"  {verdict['verdict']}" if verdict else ""
+    status = state_of(record, process)
+    return f"  {run.path.name}  {record['started']}  {status:<11} {what}{decided}"
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")

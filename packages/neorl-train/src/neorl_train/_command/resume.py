@@ -1,0 +1,28 @@
+"""``neorl-train resume RUN``: continue a run that was interrupted, to the same bits."""
+
+import importlib.util
+import shlex
+from pathlib import Path
+
+from neorl_agents import ALGORITHMS
+from neorl_train._command.arguments import flags, print_results, run_argument
+from neorl_train._command.options import config_of
+from neorl_train._pipeline import job
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
+from neorl_train.runs._directory import command_prefix
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train resume RUN``."""
+    timings = Timings.since_start("start of Python, imports")
+    words, quiet, table = flags(arguments)
+    run = run_argument("resume", words, "Continues an interrupted run to the same bits.")
+    run.record()
+    config = config_of(run.config, ALGORITHMS)
+    job.resume(run, config, Reporter(quiet=quiet), timings)
+    print_results(run, timings, table=table)
+    if importlib.util.find_spec("neorl_deploy") is not None:
+        deploy = command_prefix("neorl-deploy")
+        print(f"Next: {deploy} export {shlex.quote(words[0])}")
+        print(f"      {deploy} replay {shlex.quote(str(Path(words[0]) / 'policy.bundle'))}")

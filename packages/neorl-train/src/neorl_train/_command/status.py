@@ -1,0 +1,31 @@
+"""How far a run is, in one word, and what was decided."""
+
+import json
+from typing import Any
+
+from neorl_train._errors import BadInputError
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import RUNNING, STOPPED, VERDICT
+
+
+def state_of(record: dict[str, Any], process: str | None) -> str:
+    """The status in one word: a record that says "running" is believed while its lock is held."""
+    if process is not None:
+        return RUNNING
+    return STOPPED if record["status"] == RUNNING else record["status"]
+
+
+def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
+    """Answer and sentence of a run's verdict; ``None`` where there is none yet.
+
+    Raises:
+        BadInputError: If the file is damaged.
+    """
+    path = run.path / VERDICT
+    if not path.exists():
+        return None
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8"))
+        return {name: str(verdict[name]) for name in ("verdict", "sentence")}
+    except (ValueError, KeyError, TypeError):
+        raise BadInputError(f"{path} is damaged; `neorl-train resume` writes it again") from None

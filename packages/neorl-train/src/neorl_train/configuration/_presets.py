@@ -1,0 +1,29 @@
+"""The values with which the demo runs, where they differ from the algorithms' own."""
+
+from typing import Any
+
+DEMO_PENALTY: dict[str, dict[str, float]] = {
+    "ChemicalReactor-v0": {"temperature": 0.75, "pressure": 2.5},
+}
+"""Declared penalties per unit of cost, by environment: the default where none is configured."""
+
+DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    "bc": {"hidden": (64, 64), "batch_size": 128},
+    "td3_bc": {
+        "hidden": (64, 64),
+        "batch_size": 128,
+        "alpha": 0.5,
+        "critic_learning_rate": 1e-3,
+        "target_rate": 0.02,
+    },
+    "iql": {
+        "hidden": (64, 64),
+        "batch_size": 128,
+        "advantage_scale": "std",
+        "value_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "target_rate": 0.02,
+        "decay_updates": 30_000,
+    },
+}
+"""Where the defaults of a run differ from those of the algorithms, which are the papers'."""

@@ -1,0 +1,99 @@
+"""What can be checked of a configuration before any data is read."""
+
+import dataclasses
+import math
+from typing import Any
+
+from neorl_train._errors import BadInputError, unknown_name
+from neorl_train.configuration._sections import Config, hyperparameters
+
+
+def validate(config: Config) -> None:
+    """Checks every value that can be checked without the data.
+
+    Args:
+        config: As loaded.
+
+    Raises:
+        BadInputError: Naming the first bad field, what it is and what it must be.
+    """
+    training, data = config.training, config.data
+    known = [field.name for field in dataclasses.fields(config.algorithms)]
+    _require(bool(data.source), "data.source must name an environment or a dataset file")
+    _require(data.steps >= 1, f"data.steps must be at least 1, got {data.steps}")
+    _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
+    _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
+    for name in training.algorithms:
+        if name not in known:
+            raise unknown_name("algorithm", name, known)
+    _require_distinct("training.algorithms", training.algorithms)
+    _require(bool(training.seeds), "training.seeds is empty; give at least one whole number")
+    _require_distinct("training.seeds", training.seeds)
+    for name, seeds in (
+        ("training.seeds", training.seeds),
+        ("data.seed", (data.seed,)),
+        ("evaluation.seed", (config.evaluation.seed,)),
+    ):
+        fine = all(0 <= seed < 2**31 for seed in seeds)
+        _require(fine, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
+    for name in training.algorithms:
+        _validate_algorithm(name, hyperparameters(config, name), training.block)
+    _validate_counts(config)
+    if config.evaluation.candidate not in training.algorithms:
+        raise BadInputError(
+            f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "
+            "choose one of training.algorithms with --evaluation.candidate: "
+            f"{', '.join(training.algorithms)}"
+        )
+    for name, value in config.penalty.items():
+        _require(
+            math.isfinite(value) and value >= 0,
+            f"penalty.{name} must be finite and not negative, got {value}",
+        )
+
+
+def _validate_algorithm(name: str, algorithm: Any, block: int) -> None:
+    try:
+        algorithm.validate()
+    except ValueError as error:
+        fault = str(error).removeprefix(f"{type(algorithm).__name__}.")
+        raise BadInputError(f"algorithms.{name}.{fault}") from error
+    per_update = algorithm.batches_per_update
+    _require(
+        block % per_update == 0,
+        f"training.block must be a multiple of {per_update}, the critic steps of one update of "
+        f"{name}, got {block}",
+    )
+
+
+def _validate_counts(config: Config) -> None:
+    training, interval = config.training, config.checkpoints.interval
+    _require(1 <= training.block <= 100_000, f"training.block must be 1..100000: {training.block}")
+    for name, value in (("training.updates", training.updates), ("checkpoints.interval", interval)):
+        _require(
+            value >= 1 and value % training.block == 0,
+            f"{name} must be a positive multiple of training.block = {training.block}, got {value}",
+        )
+    _require(training.updates < 2**31, f"training.updates must be below 2^31: {training.updates}")
+    _require(
+        config.checkpoints.keep >= 1,
+        f"checkpoints.keep must be at least 1, got {config.checkpoints.keep}",
+    )
+    _require(
+        config.evaluation.starts >= 2,
+        f"evaluation.starts must be at least 2, got {config.evaluation.starts}",
+    )
+    _require(
+        config.evaluation.curve_starts >= 0,
+        f"evaluation.curve_starts must not be negative, got {config.evaluation.curve_starts}",
+    )
+
+
+def _require(fine: bool, message: str) -> None:
+    if not fine:
+        raise BadInputError(message)
+
+
+def _require_distinct(name: str, values: tuple) -> None:
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    _require(not repeated, f"{name} names {', '.join(repeated)} twice")

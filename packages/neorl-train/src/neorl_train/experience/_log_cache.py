@@ -1,0 +1,92 @@
+"""The log of an environment, collected once and linked into every run that asks for it."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from importlib import metadata, resources
+from pathlib import Path
+
+from neorl_envs import Dataset, collect_log, make, write_dataset
+from neorl_train._errors import BadInputError, one_line
+from neorl_train.configuration._sections import Config
+from neorl_train.experience._source import data_keys, is_environment, read_log
+from neorl_train.runs._names import LOG_CACHE
+
+
+def log_file(config: Config, run_dataset: Path) -> Path:
+    """Where the log of a run lies: in the run, or where the user keeps it."""
+    source = config.data.source
+    return run_dataset if is_environment(source) else Path(source).absolute()
+
+
+def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> None:
+    """Puts the environment's log into a run, from the cache of the runs' folder if it is there.
+
+    Args:
+        config: Whose source is an environment.
+        run_dataset: Destination; kept if it is there.
+        say: Told in one line where the log came from.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    if run_dataset.exists():
+        return
+    cached = _cached_log(config)
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        env = make(config.data.source)
+        key, _ = data_keys(config)
+        write_dataset(cached, collect_log(env, n_steps=config.data.steps, key=key))
+    else:
+        say(f"log taken from {cached}")
+    partial_copy = run_dataset.with_name(f".{run_dataset.name}.partial")
+    partial_copy.unlink(missing_ok=True)
+    try:
+        os.link(cached, partial_copy)
+    except OSError:
+        shutil.copyfile(cached, partial_copy)
+    os.replace(partial_copy, run_dataset)
+
+
+def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
+    """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
+
+    Args:
+        config: Whose source is an environment.
+        run_dataset: Where :func:`collected_log` put it.
+        say: Told in one line that it was damaged.
+
+    Raises:
+        BadInputError: If the new one cannot be read either.
+        OSError: If it cannot be written.
+    """
+    try:
+        return read_log(run_dataset)
+    except BadInputError as error:
+        say(f"{one_line(error)}: collecting it again")
+    # The same file under two names: the next run would meet the damage too.
+    for damaged in (run_dataset, _cached_log(config)):
+        damaged.unlink(missing_ok=True)
+    collected_log(config, run_dataset, say)
+    return read_log(run_dataset)
+
+
+def _cached_log(config: Config) -> Path:
+    """Its name is a digest of all that the log is a function of, the code included."""
+    code = hashlib.sha256()
+    for package in ("neorl_core", "neorl_envs"):
+        root = Path(str(resources.files(package)))
+        for path in sorted(root.rglob("*.py")):
+            code.update(path.read_bytes())
+    what = {
+        "source": config.data.source,
+        "steps": config.data.steps,
+        "seed": config.data.seed,
+        "code": code.hexdigest(),
+        "jax": metadata.version("jax"),
+    }
+    name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    return Path(config.output.directory) / LOG_CACHE / f"{name}.h5"

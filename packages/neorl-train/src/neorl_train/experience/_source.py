@@ -1,0 +1,74 @@
+"""Where experience comes from: an environment by name, or a dataset file."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from neorl_envs import Dataset, DatasetError, environment_names, make, read_dataset
+from neorl_train._errors import BadInputError, one_line, unknown_name
+from neorl_train.configuration._presets import DEMO_PENALTY
+from neorl_train.configuration._sections import Config
+
+SUFFIXES = (".h5", ".hdf5", ".npz")
+
+
+def is_environment(source: str) -> bool:
+    """Whether a source names an environment; otherwise it is the path of a file.
+
+    Raises:
+        BadInputError: If it is neither; the nearest environment is named.
+    """
+    if source in environment_names():
+        return True
+    if Path(source).exists() or source.endswith(SUFFIXES) or os.sep in source:
+        return False
+    raise unknown_name("environment (and no such dataset file)", source, environment_names())
+
+
+def plant(source: str) -> Any:
+    """The environment of a source, or ``None`` where the source is a file."""
+    return make(source) if is_environment(source) else None
+
+
+def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
+    """Penalty of every cost, by name: as configured, else as declared for the environment.
+
+    Args:
+        config: Validated.
+        names: Of the cost channels.
+
+    Raises:
+        BadInputError: If a cost has no penalty, or a penalty no cost.
+    """
+    declared = DEMO_PENALTY.get(config.data.source, {}) | config.penalty
+    for name in config.penalty:
+        if name not in names:
+            raise unknown_name("cost in penalty", name, names)
+    missing = [name for name in names if name not in declared]
+    if missing:
+        raise BadInputError(
+            f"penalty.{missing[0]} is not declared; say what one unit of that cost takes off the "
+            f"reward, for example `--penalty {missing[0]} 0.5`"
+        )
+    return {name: declared[name] for name in names}
+
+
+def read_log(path: Path) -> Dataset:
+    """Reads a log.
+
+    Raises:
+        BadInputError: In one line, if it is missing, damaged or of no known format.
+    """
+    try:
+        return read_dataset(path)
+    except DatasetError as error:
+        raise BadInputError(one_line(error)) from error
+
+
+def data_keys(config: Config) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of the collection and of the split."""
+    collect, split = jax.random.split(jax.random.key(config.data.seed))
+    return collect, split

@@ -1,0 +1,89 @@
+"""What single episodes came to, and the few that are kept row by row."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neorl_core import Spec
+
+TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Results of one policy, one entry for each episode.
+
+    Attributes:
+        returns: Undiscounted sum of the reward, in the unit of the reward.
+        length: Number of steps.
+        cost_sum: Sum of every cost over the episode, in the unit of the cost.
+        cost_worst: Largest cost of one step.
+        steps_over: Steps with a cost above its limit per step, or above zero where the limit is
+            per episode.
+        violated: The limit was broken: by a step, or by the sum over the episode.
+        success: The episode ended as the plant wants; ``None`` in a log, which does not say.
+        trip: The plant ended the episode otherwise; ``None`` in a log.
+        filtered: Steps in which the guard changed the action and the policy kept acting.
+        fallback: Steps in which the fallback acted.
+    """
+
+    returns: Float[np.ndarray, " episode"]
+    length: Int[np.ndarray, " episode"]
+    cost_sum: Float[np.ndarray, "episode cost"]
+    cost_worst: Float[np.ndarray, "episode cost"]
+    steps_over: Int[np.ndarray, "episode cost"]
+    violated: Bool[np.ndarray, "episode cost"]
+    success: Bool[np.ndarray, " episode"] | None
+    trip: Bool[np.ndarray, " episode"] | None
+    filtered: Int[np.ndarray, " episode"]
+    fallback: Int[np.ndarray, " episode"]
+
+    @property
+    def count(self) -> int:
+        """Number of episodes."""
+        return len(self.returns)
+
+    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
+        """The episodes in another order."""
+        columns: dict[str, Any] = {
+            name: None if column is None else column[order] for name, column in vars(self).items()
+        }
+        return Episodes(**columns)
+
+
+def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
+    """What the limit of a cost bounds, episode by episode: worst step, or sum."""
+    per_step = spec.cost[cost].per == "step"
+    return (episodes.cost_worst if per_step else episodes.cost_sum)[:, cost]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One episode, row by row, trimmed to its length; physical units.
+
+    Attributes:
+        label: Why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
+            return"`` or ``"closest to the limits"``.
+        policy: Who acted.
+        guarded: Whether through the guard.
+        start: Number of the common start.
+        obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
+        action: What was asked for, shape ``(time, act)``.
+        applied: What the plant received, shape ``(time, act)``.
+        reward: Shape ``(time,)``.
+        cost: Shape ``(time, cost)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
+    """
+
+    label: str
+    policy: str
+    guarded: bool
+    start: int
+    obs: Float[np.ndarray, "time obs"]
+    action: Float[np.ndarray, "time act"]
+    applied: Float[np.ndarray, "time act"]
+    reward: Float[np.ndarray, " time"]
+    cost: Float[np.ndarray, "time cost"]
+    flags: Int[np.ndarray, " time"]

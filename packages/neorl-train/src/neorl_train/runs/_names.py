@@ -1,0 +1,26 @@
+"""Every file name and status word of a run directory and of the folder of all runs."""
+
+CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run.lock"
+DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
+FALLBACK, CONSTRAINTS = "fallback", "constraints.json"
+EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
+REPORT = "report.html"
+
+LOG_CACHE = ".logs"
+MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
+
+RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
+STOPPED = "stopped"
+"""What a run is called whose record says "running" and on which no process works."""
+
+
+def policy_file(name: str) -> str:
+    """Where in a run the artefact of a policy lies.
+
+    Args:
+        name: Of the policy, for example ``"iql-0"`` or ``FALLBACK``.
+
+    Returns:
+        The path below the run directory, with forward slashes on every system.
+    """
+    return f"{POLICIES}/{name}.safetensors"
