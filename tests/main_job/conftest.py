@@ -13,7 +13,7 @@ import pytest
 
 SMALL = (
     "--training.updates=400",
-    "--training.block=100",
+    "--training.chunk=100",
     "--training.seeds",
     "0",
     "1",

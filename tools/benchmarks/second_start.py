@@ -1,8 +1,8 @@
-"""Second start of ``neorl-train run``: seconds from the start of the process to its first block.
+"""Second start of ``neorl-train run``: seconds from the start of the process to its first chunk.
 
 One algorithm, one seed, blocks of 100 updates; the log, the MLflow database, the cache of compiled
 programs and Python's own byte code are there from a first start, which is not counted. Each start
-is stopped after its first block; what it noted in ``run.json`` says where the time went. Run it
+is stopped after its first chunk; what it noted in ``run.json`` says where the time went. Run it
 alone:
 
     python tools/benchmarks/second_start.py
@@ -23,7 +23,7 @@ from typing import Any
 from _rounds import RESULTS, machine, write
 
 CEILING = 4.0
-MOMENTS = ("states ready", "compiled", "end of the first block")
+MOMENTS = ("states ready", "compiled", "end of the first chunk")
 
 
 def main() -> int:
@@ -54,7 +54,7 @@ def main() -> int:
     for name, seconds in table.items():
         print(f"{name:<36} {seconds:6.2f} s")
     total = table["total"]
-    print(f"end of the first block after {total:.2f} s ({CEILING} wanted)")
+    print(f"end of the first chunk after {total:.2f} s ({CEILING} wanted)")
     return 0 if total < CEILING else 1
 
 
@@ -63,7 +63,7 @@ def _command(folder: Path, algorithm: str, updates: int) -> subprocess.Popen:
         "--training.algorithms", algorithm,
         "--evaluation.candidate", algorithm,
         "--training.seeds", "0",
-        "--training.block", "100",
+        "--training.chunk", "100",
         "--training.updates", str(updates),
         "--checkpoints.interval", str(updates),
     ]  # fmt: skip
@@ -100,7 +100,7 @@ def _start(folder: Path, algorithm: str) -> dict[str, float]:
 
 
 def _account(timings: dict[str, Any]) -> dict[str, float]:
-    """Seconds of every stage up to the end of the first block, in order, and the total."""
+    """Seconds of every stage up to the end of the first chunk, in order, and the total."""
     before = {
         stage["name"]: stage["seconds"]
         for stage in timings["stages"]

@@ -2,8 +2,8 @@
 
 Small case: 12 observations, 3 actions, networks of 64x64, batches of 64, 200,000 random rows. One
 process; every core is a device. A round is a number of blocks of one seed, then of four seeds,
-through the library's own lanes. Imports, compilation and the first block are not timed. Run it
-alone, on two cores or more:
+through the library's own parallel seeds. Imports, compilation and the first block are not timed. Run
+it alone, on two cores or more:
 
     python tools/benchmarks/seeds.py
     python tools/benchmarks/seeds.py --algorithms iql --seeds 8
@@ -78,9 +78,9 @@ class _Contender:
         from neorl_train.training import ParallelSeeds
 
         self.algorithm, data = small_case(name)
-        self.cycles = BLOCK // self.algorithm.batches_per_update
-        self.lanes = ParallelSeeds(self.algorithm, data, list(seeds), jax.local_devices())
-        self.lanes.compile(self.cycles)
+        self.n_updates = BLOCK // self.algorithm.batches_per_update
+        self.parallel = ParallelSeeds(self.algorithm, data, list(seeds), jax.local_devices())
+        self.parallel.compile(self.n_updates)
         self.done = 0
         self.round(1)
 
@@ -89,10 +89,10 @@ class _Contender:
 
         begun, metrics = time.perf_counter(), []
         for _ in range(blocks):
-            metrics = self.lanes.advance(self.done * self.cycles)
+            metrics = self.parallel.advance(self.done * self.n_updates)
             self.done += 1
         jax.block_until_ready(metrics)
-        return blocks * BLOCK * len(self.lanes.seeds) / (time.perf_counter() - begun)
+        return blocks * BLOCK * len(self.parallel.seeds) / (time.perf_counter() - begun)
 
 
 def _lane(snapshot: Any, lane: int) -> Any:

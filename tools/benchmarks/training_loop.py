@@ -115,7 +115,7 @@ def _library_run(
     from neorl_envs.datasets import dataset_from_columns
     from neorl_train import Reporter, Timings, train
     from neorl_train._pipeline.watcher import RunWatcher
-    from neorl_train.evaluation import PolicyProbe
+    from neorl_train.evaluation import PolicyValidation
     from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
     from neorl_train.training import Plan
 
@@ -123,7 +123,7 @@ def _library_run(
     run = create_run(folder, *_described(name))
     held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
     key = jax.random.key(9)
-    probe = PolicyProbe(held_out, make("ChemicalReactor-v0"), key=key, starts=8)
+    validation = PolicyValidation(held_out, make("ChemicalReactor-v0"), key=key, starts=8)
     records, tracker = Records(run.metrics), MlflowTracker(run)
 
     class Watcher(RunWatcher):
@@ -151,7 +151,7 @@ def _library_run(
         Plan(arguments.updates, BLOCK, arguments.interval),
         watcher=watcher,
         checkpoints=checkpoints,
-        probe=probe,
+        validate=validation,
     )
     records.close()
     trouble = tracker.finish()

@@ -79,7 +79,7 @@ class Notes:
     """A watcher that remembers."""
 
     def __init__(self):
-        self.blocks, self.probes, self.saved, self.began, self.compiled = [], [], [], [], 0
+        self.chunks, self.validations, self.saved, self.began, self.compiled = [], [], [], [], 0
 
     def begin(self, step):
         self.began.append(step)
@@ -91,11 +91,11 @@ class Notes:
     def running(self):
         assert self.compiled
 
-    def block(self, step, metrics):
-        self.blocks.append((step, metrics))
+    def chunk(self, step, metrics):
+        self.chunks.append((step, metrics))
 
-    def probed(self, step, metrics):
-        self.probes.append((step, metrics))
+    def validated(self, step, metrics):
+        self.validations.append((step, metrics))
 
     def saving(self, step):
         self.saved.append(step)

@@ -30,7 +30,7 @@ source = "{log}"
 algorithms = ["td3_bc", "iql"]
 seeds = [0, 1]
 updates = 3200
-block = 20
+chunk = 20
 [evaluation]
 candidate = "iql"
 [checkpoints]

@@ -27,7 +27,7 @@ QUICK = [
     "--training.algorithms", "bc", "iql",
     "--training.seeds", "3", "5",
     "--training.updates", "40",
-    "--training.block", "20",
+    "--training.chunk", "20",
     "--checkpoints.interval", "20",
     "--algorithms.bc.batch-size", "16",
     "--algorithms.iql.batch-size", "16",
@@ -53,7 +53,7 @@ def _check_files(run, environment):
     assert record["status"] == "finished"
     assert record["error"] == ""
     assert record["execution_mode"].startswith("one program per seed")
-    assert record["timings"]["moments"]["end of the first block"] > 0
+    assert record["timings"]["moments"]["end of the first chunk"] > 0
     names = {path.name for path in (run / "policies").iterdir()}
     assert names == {
         *(f"{name}-{seed}.safetensors" for name in ("bc", "iql") for seed in (3, 5)),
@@ -67,12 +67,14 @@ def _check_files(run, environment):
     assert constraints_from_dict(_read(run, "constraints.json")).n_action == artefact.spec.n_action
     assert _read(run, "verdict.json")["candidate"] == "policies/iql-3.safetensors"
     assert (run / "report.html").stat().st_size > 1000
-    blocks = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "block"]
-    steps = [(n["algorithm"], n["seed"], n["step"]) for n in blocks]
+    chunks = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "chunk"]
+    steps = [(n["algorithm"], n["seed"], n["step"]) for n in chunks]
     assert steps == [(n, s, k) for n in ("bc", "iql") for k in (20, 40) for s in (3, 5)]
-    probes = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "probe"]
-    assert len(probes) == 8
-    assert all(("plant_return" in line["metrics"]) == environment for line in probes)
+    validations = [
+        line for line in read_records(run / "metrics.jsonl") if line["kind"] == "validation"
+    ]
+    assert len(validations) == 8
+    assert all(("plant_return" in line["metrics"]) == environment for line in validations)
 
 
 @pytest.mark.slow
@@ -101,7 +103,7 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert (again / "dataset.h5").stat().st_ino == log
     digests = [_read(one, "run.json")["policies"].keys() for one in (run, again)]
     assert digests[0] == digests[1]
-    assert "end of the first block" in capsys.readouterr().out
+    assert "end of the first chunk" in capsys.readouterr().out
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
     assert "ChemicalReactor-v0" in listed

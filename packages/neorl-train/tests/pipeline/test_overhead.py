@@ -1,6 +1,6 @@
 """The loop with everything on keeps nine tenths of the rate of a bare scan of the same update.
 
-Everything: records of every block, MLflow on SQLite, checkpoints, and an evaluation of every policy
+Everything: records of every chunk, MLflow on SQLite, checkpoints, and an evaluation of every policy
 on held-out rows and on the reactor. Processor time is compared, so that other work on the machine
 does not count; a loop that waits, for the disk or for a lock, would not show there, so the clock is
 bounded too, widely. A busy neighbour takes a tenth of a processor's speed now and then: the best of
@@ -24,7 +24,7 @@ from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import Reporter, Timings, train
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train.configuration import dump_toml
-from neorl_train.evaluation import PolicyProbe
+from neorl_train.evaluation import PolicyValidation
 from neorl_train.experience import TrainingData
 from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
 from neorl_train.training import Plan
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow'
 
 ENV = make("ChemicalReactor-v0")
 LEARNER = TD3BC(hidden=(64, 64), batch_size=64)
-SEEDS, UPDATES, BLOCK, STARTS = (0, 1), 28_000, 1000, 4
+SEEDS, UPDATES, CHUNK, STARTS = (0, 1), 28_000, 1000, 4
 SHARE, DELAY, TURNS = 0.9, 1.5, 3
 CONFIG = {"data": {}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}
 RECORD = {"config_hash": "", "execution_mode": "", "dataset": {"content_hash": ""}}
@@ -81,7 +81,7 @@ def _log(rows):
 
 
 def _bare(algorithm, state, rows, key, *, shape):
-    """Rows drawn and gathered once a block, then a scan; the metrics are computed and dropped."""
+    """Rows drawn and gathered once a chunk, then a scan; the metrics are computed and dropped."""
     index_key, update_key = jax.random.split(key)
     index = jax.random.randint(index_key, shape, 0, rows.obs.shape[0])
     batches = jax.tree.map(lambda column: column[index], rows)
@@ -97,17 +97,17 @@ def _bare_run(data):
     wanted = {name: getattr(data.rows, name) for name in LEARNER.fields}
     rows = jax.device_put(Transition(*(wanted.get(name) for name in Transition._fields)))
     per_update = LEARNER.batches_per_update
-    shape = (BLOCK // per_update, per_update, LEARNER.batch_size)
-    block = jax.jit(partial(_bare, shape=shape), donate_argnums=1)
+    shape = (CHUNK // per_update, per_update, LEARNER.batch_size)
+    chunk = jax.jit(partial(_bare, shape=shape), donate_argnums=1)
     algorithm, states = as_arrays(LEARNER), []
     for seed in SEEDS:
         state = LEARNER.init(data.spec, data.statistics, jax.random.key(seed))
-        states.append(block(algorithm, state, rows, jax.random.key(1))[0])
+        states.append(chunk(algorithm, state, rows, jax.random.key(1))[0])
     jax.block_until_ready(states)
     begun = Spent.now()
-    for number in range(UPDATES // BLOCK):
+    for number in range(UPDATES // CHUNK):
         key = jax.random.key(number)
-        states = [block(algorithm, state, rows, key)[0] for state in states]
+        states = [chunk(algorithm, state, rows, key)[0] for state in states]
     jax.block_until_ready(states)
     return Spent.now().since(begun)
 
@@ -140,10 +140,10 @@ def _library_run(data, held_out, runs, updates=UPDATES):
         LEARNER,
         data,
         SEEDS,
-        Plan(updates, BLOCK, updates // 2),
+        Plan(updates, CHUNK, updates // 2),
         watcher=watcher,
         checkpoints=Checkpoints(folder, identity={}, interval=updates // 2, keep=2, say=print),
-        probe=PolicyProbe(held_out, ENV, key=jax.random.key(2), starts=STARTS),
+        validate=PolicyValidation(held_out, ENV, key=jax.random.key(2), starts=STARTS),
     )
     records.close()
     assert tracker.finish() == ""
@@ -161,8 +161,8 @@ def _check_that_everything_was_on(run, updates):
     mine = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
     assert len(mine) == len(SEEDS)
     for one in mine:
-        blocks = client.get_metric_history(one.info.run_id, "critic_loss")
-        assert len(blocks) == updates // BLOCK
+        chunks = client.get_metric_history(one.info.run_id, "critic_loss")
+        assert len(chunks) == updates // CHUNK
         assert len(client.get_metric_history(one.info.run_id, "plant_return")) == 2
 
 
@@ -171,7 +171,7 @@ def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(tmp_path):
     log = _log(10_000)
     data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
     library = partial(_library_run, data, _log(500), tmp_path)
-    library(updates=2 * BLOCK)  # imports, compiles, makes the database
+    library(updates=2 * CHUNK)  # imports, compiles, makes the database
     before, turns = _bare_run(data), []
     for _ in range(TURNS):
         run, after = library(), _bare_run(data)

@@ -69,7 +69,7 @@ def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
             assert not stop.requested()
             signal.raise_signal(signal.SIGTERM)
             assert stop.requested()
-            assert said == ["stopping at the end of this block; once more to stop at once"]
+            assert said == ["stopping at the end of this chunk; once more to stop at once"]
             with pytest.raises(InterruptedRunError):
                 signal.raise_signal(signal.SIGTERM)
         with pytest.raises(InterruptedRunError, match="SIGTERM"):

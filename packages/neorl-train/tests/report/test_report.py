@@ -71,7 +71,7 @@ class Page(html.parser.HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def probes():
+def validations():
     rng = np.random.default_rng(0)
     for step in (100, 200, 300):
         for seed in (0, 1):
@@ -80,7 +80,7 @@ def probes():
                 "plant_cost_load": float(rng.uniform(1, 9)),
                 "held_out_distance": float(rng.uniform(0.01, 0.1)),
             }
-            line = {"kind": "probe", "algorithm": "good", "seed": seed, "step": step}
+            line = {"kind": "validation", "algorithm": "good", "seed": seed, "step": step}
             yield {**line, "time": 0.0, "metrics": metrics}
 
 
@@ -96,7 +96,7 @@ def run(tmp_path_factory, noisy, toy):
     (path / "run.json").write_text(
         json.dumps({"schema": 1, "id": "abc", "seeds": [0, 1], "versions": {"jax": "0.10"}})
     )
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in probes()))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in validations()))
     return path
 
 

@@ -7,7 +7,7 @@ from neorl_train.runs import Records, read_records
 
 
 def _line(step, **more):
-    return {"kind": "block", "algorithm": "bc", "seed": 0, "step": step, "metrics": {}, **more}
+    return {"kind": "chunk", "algorithm": "bc", "seed": 0, "step": step, "metrics": {}, **more}
 
 
 def test_lines_are_appended_across_openings(tmp_path):

@@ -111,7 +111,7 @@ def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
     record = {"started": "", "execution_mode": "", "devices": 1, "versions": {}, "config_hash": ""}
     run.update_record(**record, algorithms=["iql"], seeds=[0])
     monkeypatch.setattr("neorl_train._command.inspect.complete_steps", lambda folder: [2000, 4000])
-    line = {"kind": "block", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
+    line = {"kind": "chunk", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
     run.metrics.write_text(json.dumps(line) + "\n")
     assert "cut short" not in describe_run(run)
     run.metrics.write_text("")

@@ -32,7 +32,7 @@ RECORD = {
 }
 
 
-def _write(records, algorithm, seeds, steps, kind="block"):
+def _write(records, algorithm, seeds, steps, kind="chunk"):
     for step in steps:
         for seed in seeds:
             about = {"kind": kind, "algorithm": algorithm, "seed": seed, "step": step}
@@ -150,7 +150,7 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
         run = create_run(pathlib.Path(sys.argv[1]), CONFIG, RECORD)
         records = Records(run.metrics)
         for step in (1, 2):
-            records.write({"kind": "block", "algorithm": "bc", "seed": 0, "step": step,
+            records.write({"kind": "chunk", "algorithm": "bc", "seed": 0, "step": step,
                            "time": 1.0 * step, "metrics": {"loss": 0.5}})
             records.sync()
             (run.checkpoints("bc") / str(step)).mkdir(parents=True)

@@ -14,26 +14,26 @@ from neorl_agents import ALGORITHMS
 from neorl_core import as_arrays
 from neorl_train import train
 from neorl_train.runs import tree_digest
-from neorl_train.training import ParallelSeeds, Plan, run_keys, train_block
+from neorl_train.training import ParallelSeeds, Plan, run_keys, train_chunk
 
 
-def _trained(algorithm, data, seeds, watcher, *, updates=200, block=100):
-    plan = Plan(updates, block, updates)
+def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100):
+    plan = Plan(updates, chunk, updates)
     return train(algorithm, data, seeds, plan, watcher=watcher)
 
 
-@pytest.mark.parametrize("block", [2, 10, 100, 200])
-def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_data, block):
-    whole = _trained(make_line(), line_data, (5,), make_notes(), block=200)
-    parts = _trained(make_line(), line_data, (5,), make_notes(), block=block)
+@pytest.mark.parametrize("chunk", [2, 10, 100, 200])
+def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_data, chunk):
+    whole = _trained(make_line(), line_data, (5,), make_notes(), chunk=200)
+    parts = _trained(make_line(), line_data, (5,), make_notes(), chunk=chunk)
     assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_blocks_of_real_learners_join_without_a_seam(make_notes, line_data, name):
     algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
-    whole = _trained(algorithm, line_data, (1,), make_notes(), updates=40, block=40)
-    parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, block=2)
+    whole = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
+    parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=2)
     assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
 
 
@@ -52,12 +52,12 @@ def test_another_seed_is_another_run(make_line, make_notes, line_data):
 
 
 def test_metrics_are_means_over_the_block(make_line, make_notes, line_data):
-    every, blocks = make_notes(), make_notes()
-    _trained(make_line(), line_data, (0,), every, block=2)
-    _trained(make_line(), line_data, (0,), blocks, block=100)
-    assert [step for step, _ in blocks.blocks] == [100, 200]
-    losses = np.array([metrics[0]["loss"] for _, metrics in every.blocks]).reshape(2, 50)
-    found = [metrics[0]["loss"] for _, metrics in blocks.blocks]
+    every, chunks = make_notes(), make_notes()
+    _trained(make_line(), line_data, (0,), every, chunk=2)
+    _trained(make_line(), line_data, (0,), chunks, chunk=100)
+    assert [step for step, _ in chunks.chunks] == [100, 200]
+    losses = np.array([metrics[0]["loss"] for _, metrics in every.chunks]).reshape(2, 50)
+    found = [metrics[0]["loss"] for _, metrics in chunks.chunks]
     np.testing.assert_allclose(found, losses.mean(axis=1), rtol=1e-5)
 
 
@@ -70,12 +70,12 @@ def _block_arguments(line_data, learning_rate, make_line):
 
 
 def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
-    train_block(*_block_arguments(line_data, 0.1, make_line), cycles=6)
-    programs = train_block._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
-    state, _ = train_block(*_block_arguments(line_data, 0.2, make_line), cycles=6)
+    train_chunk(*_block_arguments(line_data, 0.1, make_line), n_updates=6)
+    programs = train_chunk._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    state, _ = train_chunk(*_block_arguments(line_data, 0.2, make_line), n_updates=6)
     algorithm, _, rows, first, key = _block_arguments(line_data, 0.3, make_line)
-    train_block(algorithm, state, rows, first + 6, key, cycles=6)
-    now = train_block._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    train_chunk(algorithm, state, rows, first + 6, key, n_updates=6)
+    now = train_chunk._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     assert now == programs
 
 

@@ -7,7 +7,7 @@ from neorl_train import BadInputError, train
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan
 
-PLAN = Plan(updates=60, block=10, interval=20)
+PLAN = Plan(updates=60, chunk=10, interval=20)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def _stop_after(calls):
     return lambda: next(left, None) is None
 
 
-def _policy_probe(policy):
+def _validate(policy):
     return {"first": jnp.asarray(policy.action)[0]}
 
 
@@ -32,7 +32,7 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
     make_line, make_notes, line_data, checkpoints_in, tmp_path, calls
 ):
     straight, first, second = make_notes(), make_notes(), make_notes()
-    whole = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, probe=_policy_probe)
+    whole = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, validate=_validate)
     stopped = train(
         make_line(),
         line_data,
@@ -40,7 +40,7 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
         PLAN,
         watcher=first,
         checkpoints=checkpoints_in(tmp_path),
-        probe=_policy_probe,
+        validate=_validate,
         stop=_stop_after(calls),
     )
     assert stopped.finished == (stopped.step == PLAN.updates)
@@ -52,15 +52,15 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
         PLAN,
         watcher=second,
         checkpoints=checkpoints_in(tmp_path),
-        probe=_policy_probe,
+        validate=_validate,
     )
     assert resumed.finished
     assert second.began == [stopped.step]
     assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
     assert tree_digest(resumed.policies) == tree_digest(whole.policies)
-    assert first.blocks + second.blocks == straight.blocks
-    kept = [probe for probe in first.probes if probe[0] < stopped.step]
-    assert kept + second.probes == straight.probes
+    assert first.chunks + second.chunks == straight.chunks
+    kept = [one for one in first.validations if one[0] < stopped.step]
+    assert kept + second.validations == straight.validations
 
 
 def test_a_finished_run_is_loaded_not_trained(
@@ -71,7 +71,7 @@ def test_a_finished_run_is_loaded_not_trained(
     whole = train(make_line(), line_data, (0,), PLAN, watcher=first, checkpoints=make(tmp_path))
     loaded = train(make_line(), line_data, (0,), PLAN, watcher=again, checkpoints=make(tmp_path))
     assert again.compiled == 0
-    assert again.blocks == []
+    assert again.chunks == []
     assert tree_digest(loaded.policies) == tree_digest(whole.policies)
 
 
@@ -87,10 +87,10 @@ def test_checkpoints_come_at_the_interval(
 
 def test_probes_see_policies_at_the_interval_and_the_end(make_line, make_notes, line_data):
     notes = make_notes()
-    plan = Plan(updates=50, block=10, interval=20)
-    found = train(make_line(), line_data, (3,), plan, watcher=notes, probe=_policy_probe)
-    assert [step for step, _ in notes.probes] == [20, 40, 50]
-    assert notes.probes[-1][1][0]["first"] == _policy_probe(found.policies[0])["first"]
+    plan = Plan(updates=50, chunk=10, interval=20)
+    found = train(make_line(), line_data, (3,), plan, watcher=notes, validate=_validate)
+    assert [step for step, _ in notes.validations] == [20, 40, 50]
+    assert notes.validations[-1][1][0]["first"] == _validate(found.policies[0])["first"]
 
 
 def test_divergence_is_said_and_nothing_bad_is_saved(

@@ -57,7 +57,7 @@ def write_policies(
         run: Where to.
         algorithm: Its name.
         policies: By seed.
-        dataset: Gives the probe observations.
+        dataset: Gives the observations on which parity is proved.
         metadata: What travels with each, as plain JSON.
 
     Returns:

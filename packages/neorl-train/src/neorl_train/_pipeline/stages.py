@@ -20,7 +20,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
-from neorl_train.evaluation._validation import PolicyProbe
+from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
 from neorl_train.experience._source import is_environment, plant, read_log
@@ -120,7 +120,8 @@ def _train_all(
     """Trains every algorithm in turn; policies by ``algorithm-seed``."""
     config = job.config
     key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
-    probe = PolicyProbe(found.held_out, environment, key=key, starts=config.evaluation.curve_starts)
+    starts = config.evaluation.curve_starts
+    validation = PolicyValidation(found.held_out, environment, key=key, starts=starts)
     records = Records(job.run.metrics)
     policies: dict[str, Policy] = {}
     try:
@@ -135,7 +136,7 @@ def _train_all(
                 timings=job.timings,
             )
             with job.timings.stage(f"train {name}"):
-                trained = _train_one(job, name, found, watcher, probe)
+                trained = _train_one(job, name, found, watcher, validation)
             policies |= _leave_policies(job, name, found, trained)
     finally:
         records.close()
@@ -143,7 +144,7 @@ def _train_all(
 
 
 def _train_one(
-    job: Job, name: str, found: Experience, watcher: RunWatcher, probe: PolicyProbe
+    job: Job, name: str, found: Experience, watcher: RunWatcher, validation: PolicyValidation
 ) -> Trained:
     config, run = job.config, job.run
     checkpoints = Checkpoints(
@@ -163,10 +164,10 @@ def _train_one(
             hyperparameters(config, name),
             found.training,
             config.training.seeds,
-            Plan(config.training.updates, config.training.block, config.checkpoints.interval),
+            Plan(config.training.updates, config.training.chunk, config.checkpoints.interval),
             watcher=watcher,
             checkpoints=checkpoints,
-            probe=probe,
+            validate=validation,
             stop=job.stop.requested,
         )
     job.stop.check()

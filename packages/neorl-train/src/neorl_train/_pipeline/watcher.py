@@ -10,7 +10,7 @@ from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import Tracker
 
-READY, COMPILED, FIRST_BLOCK = "states ready", "compiled", "end of the first block"
+READY, COMPILED, FIRST_CHUNK = "states ready", "compiled", "end of the first chunk"
 
 
 class RunWatcher:
@@ -23,7 +23,7 @@ class RunWatcher:
         records: Where every line goes.
         reporter: Shows progress.
         tracker: Follows the records.
-        timings: Notes the end of the first block.
+        timings: Notes the end of the first chunk.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class RunWatcher:
         self._begun, self._showing = 0, False
 
     def begin(self, step: int) -> bool:
-        """Drops the records of what did not happen; whether ``step`` itself was probed."""
+        """Drops the records of what did not happen; whether ``step`` itself was validated."""
         self._records.sync()
-        probes = sum(
+        validations = sum(
             line["algorithm"] == self._algorithm and line["step"] == step
             for line in read_records(self._records.path)
-            if line["kind"] == "probe"
+            if line["kind"] == "validation"
         )
-        probed = probes == len(self._seeds)
-        self._records.keep(partial(_happened, self._algorithm, step, probed))
+        validated = validations == len(self._seeds)
+        self._records.keep(partial(_happened, self._algorithm, step, validated))
         self._begun = step
         if step:
             self._reporter.say(f"{self._algorithm} continues after update {step}")
-        return probed
+        return validated
 
     def compiling(self) -> None:
         """Shows it."""
@@ -66,10 +66,10 @@ class RunWatcher:
         """Notes the time."""
         self._timings.mark(COMPILED)
 
-    def block(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """Records a block and shows the loss that comes first in the alphabet."""
-        self._timings.mark(FIRST_BLOCK)
-        self._write("block", step, metrics)
+    def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Records a chunk and shows the loss that comes first in the alphabet."""
+        self._timings.mark(FIRST_CHUNK)
+        self._write("chunk", step, metrics)
         if not self._showing:
             self._showing = True
             import_ahead()
@@ -83,9 +83,9 @@ class RunWatcher:
         mean = sum(one[name] for one in metrics) / len(metrics)
         self._reporter.update(step * len(self._seeds), f"{name} {mean:.4g}")
 
-    def probed(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """Records a probe."""
-        self._write("probe", step, metrics)
+    def validated(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Records a validation."""
+        self._write("validation", step, metrics)
 
     def saving(self, step: int) -> None:
         """Makes the records permanent before the checkpoint that stands for them."""
@@ -100,7 +100,7 @@ class RunWatcher:
             self._records.write({**line, "time": now, "metrics": one})
 
 
-def _happened(algorithm: str, step: int, probed: bool, line: dict[str, Any]) -> bool:
+def _happened(algorithm: str, step: int, validated: bool, line: dict[str, Any]) -> bool:
     if line["algorithm"] != algorithm or line["step"] < step:
         return True
-    return line["step"] == step and (probed or line["kind"] == "block")
+    return line["step"] == step and (validated or line["kind"] == "chunk")

@@ -1,4 +1,4 @@
-"""Ctrl-C and friends: at once where that is safe, at the end of the block while training."""
+"""Ctrl-C and friends: at once where that is safe, at the end of the chunk while training."""
 
 import contextlib
 import signal
@@ -58,6 +58,6 @@ class StopSignal:
         del frame
         if self._later and self.number is None:
             self.number = number
-            self._say("stopping at the end of this block; once more to stop at once")
+            self._say("stopping at the end of this chunk; once more to stop at once")
             return
         raise InterruptedRunError(number)

@@ -34,13 +34,13 @@ class TrainingConfig:
         algorithms: Names of the learners, trained one after the other.
         seeds: One training run each, spread over the cores.
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
-        block: Updates in one call of the compiled program; metrics are means over a block.
+        chunk: Updates in one call of the compiled program; metrics are means over a chunk.
     """
 
     algorithms: tuple[str, ...] = ("bc", "td3_bc", "iql")
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     updates: int = 30_000
-    block: int = 500
+    chunk: int = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CheckpointConfig:
     """How often the training state is written, and how much of it is kept.
 
     Attributes:
-        interval: Updates between two checkpoints; a whole number of blocks.
+        interval: Updates between two checkpoints; a whole number of chunks.
         keep: Number of checkpoints kept for each algorithm.
     """
 

@@ -37,7 +37,7 @@ def validate(config: Config) -> None:
         fine = all(0 <= seed < 2**31 for seed in seeds)
         _require(fine, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
     for name in training.algorithms:
-        _validate_algorithm(name, hyperparameters(config, name), training.block)
+        _validate_algorithm(name, hyperparameters(config, name), training.chunk)
     _validate_counts(config)
     if config.evaluation.candidate not in training.algorithms:
         raise BadInputError(
@@ -52,7 +52,7 @@ def validate(config: Config) -> None:
         )
 
 
-def _validate_algorithm(name: str, algorithm: Any, block: int) -> None:
+def _validate_algorithm(name: str, algorithm: Any, chunk: int) -> None:
     try:
         algorithm.validate()
     except ValueError as error:
@@ -60,19 +60,19 @@ def _validate_algorithm(name: str, algorithm: Any, block: int) -> None:
         raise BadInputError(f"algorithms.{name}.{fault}") from error
     per_update = algorithm.batches_per_update
     _require(
-        block % per_update == 0,
-        f"training.block must be a multiple of {per_update}, the critic steps of one update of "
-        f"{name}, got {block}",
+        chunk % per_update == 0,
+        f"training.chunk must be a multiple of {per_update}, the critic steps of one update of "
+        f"{name}, got {chunk}",
     )
 
 
 def _validate_counts(config: Config) -> None:
     training, interval = config.training, config.checkpoints.interval
-    _require(1 <= training.block <= 100_000, f"training.block must be 1..100000: {training.block}")
+    _require(1 <= training.chunk <= 100_000, f"training.chunk must be 1..100000: {training.chunk}")
     for name, value in (("training.updates", training.updates), ("checkpoints.interval", interval)):
         _require(
-            value >= 1 and value % training.block == 0,
-            f"{name} must be a positive multiple of training.block = {training.block}, got {value}",
+            value >= 1 and value % training.chunk == 0,
+            f"{name} must be a positive multiple of training.chunk = {training.chunk}, got {value}",
         )
     _require(training.updates < 2**31, f"training.updates must be below 2^31: {training.updates}")
     _require(

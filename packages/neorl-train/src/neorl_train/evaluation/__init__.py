@@ -16,10 +16,10 @@ from neorl_train.evaluation._shadow import action_fits as action_fits
 from neorl_train.evaluation._summary import policy_rows as policy_rows
 from neorl_train.evaluation._summary import pooled_rows as pooled_rows
 from neorl_train.evaluation._traces import select_starts as select_starts
-from neorl_train.evaluation._validation import PolicyProbe as PolicyProbe
+from neorl_train.evaluation._validation import PolicyValidation as PolicyValidation
 
 __all__ = [
-    "PolicyProbe",
+    "PolicyValidation",
     "Rollout",
     "Start",
     "SwitchedPolicy",

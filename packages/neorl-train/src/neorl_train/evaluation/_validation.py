@@ -14,7 +14,7 @@ from neorl_train.evaluation._rollout import rollouts
 MOST_ROWS = 4096
 
 
-class PolicyProbe:
+class PolicyValidation:
     """Distance to the held-out actions, and return and costs on a few starts of the plant.
 
     Args:

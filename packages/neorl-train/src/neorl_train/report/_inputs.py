@@ -26,8 +26,8 @@ class Inputs:
         record: Of ``run.json``; empty where there is none.
         config: The resolved configuration as TOML; empty where there is none.
         constraints: Of ``constraints.json``; empty where there is none.
-        probes: How the policies were judged while they were trained.
-        blocks: What the training loop recorded.
+        validations: How the policies were judged while they were trained.
+        chunks: What the training loop recorded.
     """
 
     run: Path
@@ -36,8 +36,8 @@ class Inputs:
     record: dict[str, Any]
     config: str
     constraints: dict[str, Any]
-    probes: list[Curve]
-    blocks: list[Curve]
+    validations: list[Curve]
+    chunks: list[Curve]
 
     @property
     def simulated(self) -> bool:
@@ -60,8 +60,8 @@ def read_inputs(run: Path) -> Inputs:
         record=_object(run / RECORD),
         config=config.read_text(encoding="utf-8") if config.is_file() else "",
         constraints=_object(run / CONSTRAINTS),
-        probes=curves(records, "probe"),
-        blocks=curves(records, "block"),
+        validations=curves(records, "validation"),
+        chunks=curves(records, "chunk"),
     )
 
 

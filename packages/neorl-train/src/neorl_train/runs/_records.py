@@ -1,4 +1,4 @@
-"""The truth of a run: one line of JSON for every block and every probe."""
+"""The truth of a run: one line of JSON for every chunk and every validation."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         path: May be missing, which is an empty file.
 
     Yields:
-        One dictionary for each line: ``kind`` (``"block"`` or ``"probe"``), ``algorithm``,
+        One dictionary for each line: ``kind`` (``"chunk"`` or ``"validation"``), ``algorithm``,
         ``seed``, ``step`` (critic gradient steps), ``time`` (seconds since 1970) and ``metrics``
         by name.
 

@@ -1,7 +1,7 @@
 """Many updates as one program, seeds side by side."""
 
-from neorl_train.training._block import run_keys as run_keys
-from neorl_train.training._block import train_block as train_block
+from neorl_train.training._chunk import run_keys as run_keys
+from neorl_train.training._chunk import train_chunk as train_chunk
 from neorl_train.training._loop import Plan as Plan
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
@@ -15,5 +15,5 @@ __all__ = [
     "Trained",
     "Watcher",
     "run_keys",
-    "train_block",
+    "train_chunk",
 ]

@@ -1,4 +1,4 @@
-"""The training loop of one algorithm: blocks queued ahead, checkpoints, resume, stop."""
+"""The training loop of one algorithm: chunks queued ahead, checkpoints, resume, stop."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._seeds import ParallelSeeds, devices_for
 
-Probe = Callable[[Policy], dict[str, jax.Array]]
+Validate = Callable[[Policy], dict[str, jax.Array]]
 """Judges a policy while training goes on; called with policies on the host."""
 
 
@@ -24,12 +24,12 @@ class Plan:
 
     Attributes:
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
-        block: Updates in one call of the compiled program.
+        chunk: Updates in one call of the compiled program.
         interval: Updates between two checkpoints.
     """
 
     updates: int
-    block: int
+    chunk: int
     interval: int
 
 
@@ -45,15 +45,15 @@ class Watcher(Protocol):
         ...
 
     def compiling(self) -> None:
-        """States are ready; the program of a block is about to be compiled."""
+        """States are ready; the program of a chunk is about to be compiled."""
 
     def running(self) -> None:
-        """It is compiled; the first block is about to run."""
+        """It is compiled; the first chunk is about to run."""
 
-    def block(self, step: int, metrics: list[dict[str, float]]) -> None:
-        """The block that ended at ``step`` is done: mean metrics of every seed."""
+    def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """The chunk that ended at ``step`` is done: mean metrics of every seed."""
 
-    def probed(self, step: int, metrics: list[dict[str, float]]) -> None:
+    def validated(self, step: int, metrics: list[dict[str, float]]) -> None:
         """The policies at ``step`` were judged."""
 
     def saving(self, step: int) -> None:
@@ -89,24 +89,24 @@ def train(
     *,
     watcher: Watcher,
     checkpoints: Checkpoints | None = None,
-    probe: Probe | None = None,
+    validate: Validate | None = None,
     stop: Callable[[], bool] = _never,
 ) -> Trained:
     """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
 
-    The result is a function of algorithm, data, seed and number of updates: not of the block
-    length, the other seeds, the number of devices, or where it was interrupted. While one block
+    The result is a function of algorithm, data, seed and number of updates: not of the chunk
+    length, the other seeds, the number of devices, or where it was interrupted. While one chunk
     is recorded and saved, the next one runs.
 
     Args:
         algorithm: With plain numbers, validated.
         data: What to train on.
         seeds: One training run each.
-        plan: How long; block and interval are multiples of ``algorithm.batches_per_update``.
+        plan: How long; chunk and interval are multiples of ``algorithm.batches_per_update``.
         watcher: Told everything.
         checkpoints: Where to resume from and save to; waited for before this returns.
-        probe: Judges the policies at every checkpoint.
-        stop: Asked once a block; true ends training at the end of the block that runs.
+        validate: Judges the policies at every checkpoint.
+        stop: Asked once a chunk; true ends training at the end of the chunk that runs.
 
     Returns:
         The policies and states reached.
@@ -114,8 +114,8 @@ def train(
     Raises:
         BadInputError: If a metric is not finite, naming algorithm, seed and update.
     """
-    lanes = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
-    loop = _Loop(lanes, algorithm, plan, watcher, checkpoints, probe)
+    parallel = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
+    loop = _Loop(parallel, algorithm, plan, watcher, checkpoints, validate)
     try:
         return loop.run(loop.begin(), stop)
     finally:
@@ -126,31 +126,31 @@ def train(
 class _Loop:
     def __init__(
         self,
-        lanes: ParallelSeeds,
+        parallel: ParallelSeeds,
         algorithm: Algorithm,
         plan: Plan,
         watcher: Watcher,
         checkpoints: Checkpoints | None,
-        probe: Probe | None,
+        validate: Validate | None,
     ) -> None:
-        self.lanes, self.plan, self.watcher = lanes, plan, watcher
+        self.parallel, self.plan, self.watcher = parallel, plan, watcher
         self.name = type(algorithm).__name__
         self.per_update = algorithm.batches_per_update
-        self.checkpoints, self.probe = checkpoints, probe
-        self.known = False
-        self.probing: tuple[int, list[dict[str, jax.Array]]] | None = None
+        self.checkpoints, self.validate = checkpoints, validate
+        self.validated = False
+        self.pending: tuple[int, list[dict[str, jax.Array]]] | None = None
 
     def begin(self) -> int:
         """Restores and compiles; the step to continue from."""
         step = 0
-        restored = self.checkpoints and self.checkpoints.restore(self.lanes.snapshot())
+        restored = self.checkpoints and self.checkpoints.restore(self.parallel.snapshot())
         if restored:
-            self.lanes.restore(restored.tree)
+            self.parallel.restore(restored.tree)
             step = restored.step
-        self.known = self.watcher.begin(step)
+        self.validated = self.watcher.begin(step)
         if step < self.plan.updates:
             self.watcher.compiling()
-            self.lanes.compile(self.plan.block // self.per_update)
+            self.parallel.compile(self.plan.chunk // self.per_update)
             self.watcher.running()
         return step
 
@@ -159,43 +159,43 @@ class _Loop:
         while True:
             last = step >= self.plan.updates or stop()
             due = last or step % self.plan.interval == 0
-            snapshot = self.lanes.snapshot() if due and step else None
-            running = None if last else self.lanes.advance(step // self.per_update)
-            self._finish_probe()
+            snapshot = self.parallel.snapshot() if due and step else None
+            running = None if last else self.parallel.advance(step // self.per_update)
+            self._finish_validation()
             if done is not None:
-                self.watcher.block(step, self._on_host(step, done))
+                self.watcher.chunk(step, self._on_host(step, done))
             if snapshot is not None:
                 if step > begun:
                     self._save(step, snapshot, force=last)
                 at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
-                if at_interval and not (self.known and step == begun):
-                    self._start_probe(step, snapshot)
+                if at_interval and not (self.validated and step == begun):
+                    self._start_validation(step, snapshot)
             if running is None:
-                self._finish_probe()
-                snapshot = snapshot or self.lanes.snapshot()
+                self._finish_validation()
+                snapshot = snapshot or self.parallel.snapshot()
                 finished = step >= self.plan.updates
-                return Trained(step, self.lanes.policies(snapshot), snapshot, finished)
-            done, step = running, step + self.plan.block
+                return Trained(step, self.parallel.policies(snapshot), snapshot, finished)
+            done, step = running, step + self.plan.chunk
 
     def _save(self, step: int, snapshot: dict[str, Any], *, force: bool) -> None:
         if self.checkpoints is not None:
             self.watcher.saving(step)
             self.checkpoints.save(step, snapshot, force=force)
 
-    def _start_probe(self, step: int, snapshot: dict[str, Any]) -> None:
-        if self.probe is not None:
-            policies = self.lanes.policies(snapshot)
-            self.probing = (step, [self.probe(policy) for policy in policies])
+    def _start_validation(self, step: int, snapshot: dict[str, Any]) -> None:
+        if self.validate is not None:
+            policies = self.parallel.policies(snapshot)
+            self.pending = (step, [self.validate(policy) for policy in policies])
 
-    def _finish_probe(self) -> None:
-        if self.probing is not None:
-            (step, found), self.probing = self.probing, None
-            self.watcher.probed(step, self._on_host(step, found))
+    def _finish_validation(self) -> None:
+        if self.pending is not None:
+            (step, found), self.pending = self.pending, None
+            self.watcher.validated(step, self._on_host(step, found))
 
     def _on_host(self, step: int, found: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
         """Waits for metrics; refuses those that are not finite."""
         metrics = [{name: float(x) for name, x in one.items()} for one in jax.device_get(found)]
-        for seed, one in zip(self.lanes.seeds, metrics, strict=True):
+        for seed, one in zip(self.parallel.seeds, metrics, strict=True):
             for name, value in one.items():
                 if not math.isfinite(value):
                     raise BadInputError(

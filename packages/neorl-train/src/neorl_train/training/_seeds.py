@@ -10,7 +10,7 @@ import numpy as np
 from neorl_agents import Algorithm
 from neorl_core import Policy, Transition, as_arrays
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.training._block import run_keys, train_block
+from neorl_train.training._chunk import run_keys, train_chunk
 
 Device: TypeAlias = Any
 Metrics = dict[str, jax.Array]
@@ -29,7 +29,7 @@ class ParallelSeeds:
     Args:
         algorithm: With plain numbers.
         data: What to train on; copied to each device once.
-        seeds: One lane each.
+        seeds: One training run each.
         devices: Seeds are dealt to them in turn.
     """
 
@@ -49,38 +49,38 @@ class ParallelSeeds:
         self._rows = {device: jax.device_put(rows, device) for device in used}
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]
-        self._keys = self._placed([blocks for _, blocks in keys])
+        self._keys = self._placed([for_chunks for _, for_chunks in keys])
         self._states = self._placed(
             [algorithm.init(data.spec, data.statistics, initial) for initial, _ in keys]
         )
         self._programs: dict[Device, Any] = {}
 
-    def compile(self, cycles: int) -> None:
-        """Compiles the block of ``cycles`` calls of ``update``, once for each device."""
-        lanes = {device: lane for lane, device in reversed(list(enumerate(self._devices)))}
-        with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
-            programs = pool.map(lambda lane: self._compiled(lane, cycles), lanes.values())
-            self._programs = dict(zip(lanes, programs, strict=True))
+    def compile(self, n_updates: int) -> None:
+        """Compiles the chunk of ``n_updates`` calls of ``update``, once for each device."""
+        first_index = {device: i for i, device in reversed(list(enumerate(self._devices)))}
+        with concurrent.futures.ThreadPoolExecutor(len(first_index)) as pool:
+            programs = pool.map(lambda i: self._compiled(i, n_updates), first_index.values())
+            self._programs = dict(zip(first_index, programs, strict=True))
 
     def advance(self, first: int) -> list[Metrics]:
-        """Queues one block on every lane and returns at once.
+        """Queues one chunk for every seed and returns at once.
 
         Args:
-            first: Number of the first update of the block, in calls of ``update``.
+            first: Number of the first update of the chunk, in calls of ``update``.
 
         Returns:
-            The mean metrics of the block for each seed, still being worked out.
+            The mean metrics of the chunk for each seed, still being worked out.
         """
         metrics = []
-        for lane, device in enumerate(self._devices):
-            self._states[lane], means = self._programs[device](*self._arguments(lane, first))
+        for i, device in enumerate(self._devices):
+            self._states[i], means = self._programs[device](*self._arguments(i, first))
             metrics.append(means)
         return metrics
 
     def snapshot(self) -> dict[str, Any]:
         """All states and keys on the host, stacked by seed; waits for the devices.
 
-        Copied, so that it outlives the next block, which gives the buffers away.
+        Copied, so that it outlives the next chunk, which gives the buffers away.
         """
         states = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._states))
         keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
@@ -98,9 +98,7 @@ class ParallelSeeds:
 
     def _unstacked(self, stacked: Any) -> list[Any]:
         leaves, treedef = jax.tree.flatten(stacked)
-        return [
-            treedef.unflatten([leaf[lane] for leaf in leaves]) for lane in range(len(self.seeds))
-        ]
+        return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
 
     def _placed(self, values: list[Any]) -> list[Any]:
         return [
@@ -108,18 +106,18 @@ class ParallelSeeds:
             for value, device in zip(values, self._devices, strict=True)
         ]
 
-    def _arguments(self, lane: int, first: int) -> tuple[Any, ...]:
-        device = self._devices[lane]
+    def _arguments(self, i: int, first: int) -> tuple[Any, ...]:
+        device = self._devices[i]
         return (
             self._hyperparameters[device],
-            self._states[lane],
+            self._states[i],
             self._rows[device],
             np.int32(first),
-            self._keys[lane],
+            self._keys[i],
         )
 
-    def _compiled(self, lane: int, cycles: int) -> Any:
-        return train_block.lower(*self._arguments(lane, 0), cycles=cycles).compile()
+    def _compiled(self, i: int, n_updates: int) -> Any:
+        return train_chunk.lower(*self._arguments(i, 0), n_updates=n_updates).compile()
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:

@@ -54,7 +54,7 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
 
     Args:
         records: Lines of ``metrics.jsonl``.
-        kind: ``"probe"`` or ``"block"``.
+        kind: ``"validation"`` or ``"chunk"``.
 
     Returns:
         In order of appearance.

@@ -172,13 +172,13 @@ def learning_picture(inputs: Inputs) -> Html:
         "were not trained on, in units of half the range."
     )
     return picture(
-        learning_curves, inputs.probes, panels, name="learning", alt=words, caption=words
+        learning_curves, inputs.validations, panels, name="learning", alt=words, caption=words
     )
 
 
 def _panels(inputs: Inputs) -> list[Panel]:
     tables = inputs.evaluation.tables
-    recorded = {curve.metric for curve in inputs.probes}
+    recorded = {curve.metric for curve in inputs.validations}
     panels = []
     if "plant_return" in recorded:
         levels = {f"PID {tables.reference}": tables.row(tables.reference, guarded=False)}
@@ -188,7 +188,7 @@ def _panels(inputs: Inputs) -> list[Panel]:
         panels.append(Panel("plant_return", label, lines, float("nan"), logarithmic=False))
     for channel in tables.spec.cost:
         metric = f"plant_cost_{channel.name}"
-        mine = [curve for curve in inputs.probes if curve.metric == metric]
+        mine = [curve for curve in inputs.validations if curve.metric == metric]
         if any((curve.value > 0).any() for curve in mine):
             label = f"cost {channel.name} [{channel.unit}]"
             limit = channel.limit if channel.per == "episode" else float("nan")

@@ -12,46 +12,46 @@ from neorl_core import Transition
 from neorl_core.replay import batch_indices
 
 
-@partial(jax.jit, static_argnames="cycles", donate_argnums=1)
-def train_block(
+@partial(jax.jit, static_argnames="n_updates", donate_argnums=1)
+def train_chunk(
     algorithm: Algorithm,
     state: Any,
     rows: Transition,
     first: Int[Array, ""],
     key: PRNGKeyArray,
     *,
-    cycles: int,
+    n_updates: int,
 ) -> tuple[Any, dict[str, Float[Array, ""]]]:
-    """Updates ``first .. first + cycles - 1`` of one training run.
+    """Updates ``first .. first + n_updates - 1`` of one training run.
 
     The rows and the key of an update are functions of ``(key, number of the update)`` alone, drawn
-    for the whole block before the scan and gathered once, so that the block length is not part
+    for the whole chunk before the scan and gathered once, so that the chunk length is not part
     of the result.
 
     Args:
         algorithm: With array leaves (``neorl_core.as_arrays``).
-        state: From ``algorithm.init`` or the last block; its buffers are given away.
+        state: From ``algorithm.init`` or the last chunk; its buffers are given away.
         rows: The training rows, physical units; fields that the algorithm does not read are
             ``None``.
         first: Number of the first update, counted in calls of ``algorithm.update``.
         key: Of the whole run.
-        cycles: Number of calls of ``algorithm.update``; static.
+        n_updates: Number of calls of ``algorithm.update``; static.
 
     Returns:
-        The state, and the mean of every metric over the block.
+        The state, and the mean of every metric over the chunk.
     """
-    numbers = first + jnp.arange(cycles, dtype=jnp.int32)
+    numbers = first + jnp.arange(n_updates, dtype=jnp.int32)
     batch_key, update_key = jax.random.split(key)
     shape = (algorithm.batches_per_update, algorithm.batch_size)
     draw = partial(batch_indices, n=rows.obs.shape[0], batch=shape[0] * shape[1])
     indices = jax.vmap(draw, in_axes=(None, 0))(batch_key, numbers)
-    batches = jax.tree.map(partial(_gathered, indices.reshape(cycles, *shape)), rows)
+    batches = jax.tree.map(partial(_gathered, indices.reshape(n_updates, *shape)), rows)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(update_key, numbers)
     state, metrics = jax.lax.scan(partial(_update, algorithm), state, (batches, keys))
     return state, jax.tree.map(jnp.mean, metrics)
 
 
-def _gathered(indices: Int[Array, "cycle batch row"], column: Array) -> Array:
+def _gathered(indices: Int[Array, "update batch row"], column: Array) -> Array:
     return column[indices]
 
 
@@ -62,6 +62,6 @@ def _update(
 
 
 def run_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """The keys of one training run: of its initial state, and of its blocks."""
-    initial, blocks = jax.random.split(jax.random.key(seed))
-    return initial, blocks
+    """The keys of one training run: of its initial state, and of its chunks."""
+    initial, chunks = jax.random.split(jax.random.key(seed))
+    return initial, chunks
