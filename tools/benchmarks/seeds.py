@@ -2,8 +2,8 @@
 
 Small case: 12 observations, 3 actions, networks of 64x64, batches of 64, 200,000 random rows. One
 process; every core is a device. A round is a number of blocks of one seed, then of four seeds,
-through the library's own parallel seeds. Imports, compilation and the first block are not timed. Run
-it alone, on two cores or more:
+through the library's own parallel seeds. Imports, compilation and the first block are not timed.
+Run it alone, on two cores or more:
 
     python tools/benchmarks/seeds.py
     python tools/benchmarks/seeds.py --algorithms iql --seeds 8
