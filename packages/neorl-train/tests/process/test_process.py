@@ -7,12 +7,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 from neorl_train import InterruptedRunError, Reporter, Timings
+from neorl_train._process import switches
 from neorl_train._process.signals import StopSignal
-from neorl_train._process.switches import cache_directory, cores, prepare_process
+from neorl_train._process.switches import cores, prepare_process
 from neorl_train._process.timings import process_seconds
 
 
@@ -21,16 +23,15 @@ def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in ("DIR", "MIN_COMPILE_TIME_SECS", "MIN_ENTRY_SIZE_BYTES"):
-        full = f"JAX_{'COMPILATION' if name == 'DIR' else 'PERSISTENT'}_CACHE_{name}"
-        monkeypatch.setenv(full, "kept")
+    shared = []
+    monkeypatch.setattr(switches, "keep_compiled_programs", shared.append)
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
     prepare_process()
     prepare_process()
     count = f"--xla_force_host_platform_device_count={cores()}"
     assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/nowhere {count}"
     assert os.environ["DO_NOT_TRACK"] == os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert cache_directory() == tmp_path / "neorl" / "jax"
+    assert shared == [tmp_path / "neorl" / "jax"] * 2
 
 
 @pytest.mark.slow
@@ -42,7 +43,8 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
         print(len(jax.devices()), jax.config.jax_compilation_cache_dir)
         jax.jit(lambda x: x + 1)(1.0)
     """
-    clean = {k: v for k, v in os.environ.items() if "JAX" not in k and k != "XLA_FLAGS"}
+    unset = ("JAX_", "NEORL_", "XLA_FLAGS")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(unset)}
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env={**clean, "XDG_CACHE_HOME": str(tmp_path)},
@@ -52,8 +54,9 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
         check=True,
     )
     folder = tmp_path / "neorl" / "jax"
-    assert found.stdout.split() == [str(cores()), str(folder)]
-    assert any(path.stat().st_size for path in folder.iterdir())
+    assert found.stdout.split()[0] == str(cores())
+    assert Path(found.stdout.split()[1]).parent == folder / "processes"
+    assert any(path.stat().st_size for path in (folder / "complete").iterdir())
 
 
 def test_a_signal_stops_at_once_where_that_is_safe():

@@ -3,6 +3,11 @@
 The one place of this package that touches a disk; it is for the shells of the other packages.
 """
 
+from neorl_core.boundary._compiled_programs import CompiledPrograms as CompiledPrograms
+from neorl_core.boundary._compiled_programs import keep_compiled_programs as keep_compiled_programs
+from neorl_core.boundary._compiled_programs import (
+    publish_compiled_programs as publish_compiled_programs,
+)
 from neorl_core.boundary._document_heads import check_head as check_head
 from neorl_core.boundary._document_heads import head as head
 from neorl_core.boundary._files import is_full_disk as is_full_disk
@@ -16,11 +21,14 @@ from neorl_core.boundary._names import unknown_name as unknown_name
 from neorl_core.boundary._registry import Registry as Registry
 
 __all__ = [
+    "CompiledPrograms",
     "Registry",
     "check_head",
     "head",
     "is_full_disk",
+    "keep_compiled_programs",
     "nearest_name",
+    "publish_compiled_programs",
     "replacing",
     "sync_folder",
     "unknown_name",

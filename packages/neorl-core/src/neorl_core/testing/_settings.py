@@ -6,6 +6,8 @@ import os
 import hypothesis
 import jax
 
+from neorl_core.boundary import keep_compiled_programs
+from neorl_core.boundary._compiled_programs import VARIABLE as CACHE_VARIABLE
 from neorl_core.testing._sockets import refuse_connections
 
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
@@ -19,13 +21,15 @@ def climate(*, strict_dtypes: bool = False) -> None:
     variable ``NEORL_HYPOTHESIS_PROFILE``: ``default`` (50 examples, the same in every run),
     ``nightly`` (2,000 random ones) and ``mutation`` (25, the same in every run, without
     shrinking). Garbage is collected seldom: a process full of traced programs is mostly none, and
-    looking through it took an eighth of the time of core's table.
+    looking through it took an eighth of the time of core's table. Compiled programs are kept where
+    the environment names a folder (:func:`neorl_core.boundary.keep_compiled_programs`).
 
     Args:
         strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
             calls optax needs the standard promotion.
     """
     refuse_connections()
+    _keep_programs()
     gc.set_threshold(100_000, 50, 1000)
     jax.config.update("jax_numpy_rank_promotion", "raise")
     if strict_dtypes:
@@ -47,3 +51,11 @@ def climate(*, strict_dtypes: bool = False) -> None:
     )
     hypothesis.settings.register_profile("mutation", fixed, max_examples=25, phases=quick)
     hypothesis.settings.load_profile(os.environ.get(PROFILE_VARIABLE, "default"))
+
+
+def _keep_programs() -> None:
+    """Our commands, started by a test, share this process's folder; plain JAX writes nowhere."""
+    programs = keep_compiled_programs()
+    os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
+    if programs is not None:
+        os.environ[CACHE_VARIABLE] = str(programs.shared)

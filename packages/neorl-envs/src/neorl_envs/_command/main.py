@@ -15,6 +15,7 @@ from typing import Any
 
 import tyro
 
+from neorl_core.boundary import keep_compiled_programs
 from neorl_envs.datasets._file import write_dataset
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._report import dataset_report
@@ -199,14 +200,5 @@ def _generate(command: Generate) -> None:
 
 def _prepare_process() -> None:
     """Compiled programs persist in the user's cache; what the environment says is kept."""
-    import jax
-
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    switches = {
-        "jax_compilation_cache_dir": str(Path(root) / "neorl" / "jax"),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    for name, value in switches.items():
-        if name.upper() not in os.environ:
-            jax.config.update(name, value)
+    keep_compiled_programs(Path(root) / "neorl" / "jax")

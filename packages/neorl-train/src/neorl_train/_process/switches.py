@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from neorl_core.boundary import keep_compiled_programs
+
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 
 
@@ -35,13 +37,4 @@ def prepare_process() -> None:
     environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     environ.setdefault("DO_NOT_TRACK", "true")
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    _set_jax("jax_compilation_cache_dir", str(cache_directory()))
-    _set_jax("jax_persistent_cache_min_compile_time_secs", 0.0)
-    _set_jax("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def _set_jax(name: str, value: str | float | int) -> None:
-    import jax
-
-    if name.upper() not in os.environ:
-        jax.config.update(name, value)
+    keep_compiled_programs(cache_directory())

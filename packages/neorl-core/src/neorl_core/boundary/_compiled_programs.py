@@ -1,0 +1,259 @@
+"""Compiled programs on disk that processes share, each entry complete or not there.
+
+JAX writes an entry of its persistent cache in place and never again: a second process reads half
+of it, and a process killed meanwhile leaves half of it for good. So every process gets a folder of
+its own with hard links to the shared entries, and what it compiles becomes shared by one link::
+
+    shared/complete/KEY-cache         entries, each linked here when it was complete
+    shared/processes/ID/KEY-cache     what JAX reads and writes in one process
+    shared/processes/ID/lock          held while that process lives
+"""
+
+import atexit
+import contextlib
+import os
+import secrets
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+
+VARIABLE = "NEORL_COMPILATION_CACHE"
+"""Environment variable that names the shared folder; JAX itself does not read it."""
+
+_SUFFIX = "-cache"
+_ZLIB, _ZSTD = b"\x78", b"\x28\xb5\x2f\xfd"
+_ATTEMPTS = 100
+
+
+class CompiledPrograms:
+    """The folder of compiled programs of this process, between it and the shared one.
+
+    Attributes:
+        shared: Folder that all processes name.
+        folder: Folder of this process, inside it, for ``jax_compilation_cache_dir``.
+    """
+
+    def __init__(self, shared: Path) -> None:
+        """Makes the folder of this process, with a link to every shared entry.
+
+        Folders of processes that live no more are removed.
+
+        Args:
+            shared: Folder that all processes name; made where it is not there.
+
+        Raises:
+            OSError: If nothing can be written there.
+        """
+        self.shared = shared.absolute()
+        self._complete = self.shared / "complete"
+        self._complete.mkdir(parents=True, exist_ok=True)
+        processes = self.shared / "processes"
+        processes.mkdir(exist_ok=True)
+        _remove_dead(processes)
+        self.folder, self._lock = _locked_folder(processes)
+        self._process = os.getpid()
+        self._linked: set[str] = set()
+        self.take()
+
+    def take(self) -> None:
+        """Links what other processes have published; call it while no thread compiles."""
+        for name in sorted(_entries(self._complete) - self._linked):
+            with contextlib.suppress(OSError):
+                entry = self._complete / name
+                if not entry.stat().st_size:  # the machine lost power before its disk had it
+                    entry.unlink()
+                    continue
+                _link(entry, self.folder / name)
+                self._linked.add(name)
+
+    def publish(self) -> None:
+        """Shares what this process has compiled, except what is not completely written."""
+        for name in sorted(_entries(self.folder) - self._linked):
+            with contextlib.suppress(OSError):
+                if _is_complete((self.folder / name).read_bytes()):
+                    _link(self.folder / name, self._complete / name)
+                    self._linked.add(name)
+
+    def close(self) -> None:
+        """Publishes, and removes the folder of this process; once, and not in a fork of it."""
+        if os.getpid() != self._process or self._lock < 0:
+            return
+        self.publish()
+        os.close(self._lock)
+        self._lock = -1
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_current: CompiledPrograms | None = None
+
+
+def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | None:
+    """Keeps what this process compiles for later ones; call it before anything compiles.
+
+    The shared folder is that of ``NEORL_COMPILATION_CACHE``, else that which JAX is configured
+    with (``JAX_COMPILATION_CACHE_DIR``), else ``default``. Small programs are kept too, unless the
+    environment says otherwise. A folder on another host, or one with a size limit, is left to JAX.
+    Where nothing can be written, nothing is kept. A second call changes nothing.
+
+    Args:
+        default: Shared folder where neither the environment nor JAX's configuration names one.
+
+    Returns:
+        The folder of this process, which is published and removed when it ends; ``None`` if there
+        is none.
+    """
+    global _current
+    config: Any = jax.config
+    configured = config.jax_compilation_cache_dir
+    if _current is not None and configured == str(_current.folder):
+        return _current
+    folder = os.environ.get(VARIABLE) or configured or default
+    left_to_jax = "://" in str(folder) or config.jax_compilation_cache_max_size != -1
+    if not folder or left_to_jax or not config.jax_enable_compilation_cache:
+        return None
+    try:
+        _current = CompiledPrograms(Path(folder))
+    except OSError:
+        jax.config.update("jax_compilation_cache_dir", None)
+        return None
+    atexit.register(_current.close)
+    jax.config.update("jax_compilation_cache_dir", str(_current.folder))
+    for name, value in (
+        # XLA's own caches would put the folder's path into the key of every entry.
+        ("jax_persistent_cache_enable_xla_caches", "none"),
+        ("jax_persistent_cache_min_compile_time_secs", 0.0),
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+    ):
+        if name.upper() not in os.environ:
+            jax.config.update(name, value)
+    return _current
+
+
+def publish_compiled_programs() -> None:
+    """Shares what this process has compiled so far, if :func:`keep_compiled_programs` was called.
+
+    It happens at the end of the process anyway; a long one that may be killed does it earlier.
+    """
+    if _current is not None and os.getpid() == _current._process:
+        _current.publish()
+
+
+def _entries(folder: Path) -> set[str]:
+    """Names of the entries; none where somebody has removed the folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.name.endswith(_SUFFIX)}
+    except FileNotFoundError:
+        return set()
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name, or a copy, at once; a file that is there stays."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            raise
+        except OSError:
+            temporary = target.with_name(f"{secrets.token_hex(8)}.tmp")
+            try:
+                shutil.copyfile(source, temporary)
+                os.replace(temporary, target)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
+def _is_complete(entry: bytes) -> bool:
+    """Whether the compressed stream of an entry has its end, and the right checksum there."""
+    if entry.startswith(_ZLIB):
+        stream = zlib.decompressobj()
+        try:
+            stream.decompress(entry)
+        except zlib.error:
+            return False
+        return stream.eof and not stream.unused_data
+    if entry.startswith(_ZSTD):
+        return _is_complete_zstd(entry)
+    return False
+
+
+def _is_complete_zstd(entry: bytes) -> bool:
+    try:
+        from compression import zstd as library  # Python 3.14
+    except ImportError:
+        try:
+            import zstandard as library
+        except ImportError:
+            return False
+    try:
+        library.decompress(entry)
+    except Exception:
+        return False
+    return True
+
+
+def _locked_folder(processes: Path) -> tuple[Path, int]:
+    """A new folder and the descriptor of its lock, which is held until this process ends."""
+    for _ in range(_ATTEMPTS):
+        folder = processes / secrets.token_hex(8)
+        folder.mkdir()
+        try:
+            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:
+            continue
+        # Before it was locked, another process may have taken the new folder for a dead one.
+        if _try_lock(descriptor) and (folder / "lock").exists():
+            return folder, descriptor
+        os.close(descriptor)
+    raise OSError(f"no folder can be kept in {processes}")
+
+
+def _remove_dead(processes: Path) -> None:
+    """Removes the folders whose lock nobody holds."""
+    for folder in processes.iterdir():
+        with contextlib.suppress(OSError):
+            if _is_dead(folder):
+                (folder / "lock").unlink(missing_ok=True)
+                folder.rmdir()
+
+
+def _is_dead(folder: Path) -> bool:
+    """Whether the process of a folder has ended; such a folder is emptied."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        if not _try_lock(descriptor):
+            return False
+        for entry in folder.iterdir():
+            if entry.name != "lock":
+                entry.unlink()
+        # While it is locked, so that nobody takes it for his own; Windows removes no open file.
+        with contextlib.suppress(PermissionError):
+            (folder / "lock").unlink()
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Takes the lock of a file until its descriptor is closed; false if another holds it."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
