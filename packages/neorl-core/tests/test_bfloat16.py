@@ -8,7 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import neorl_core as core
+from neorl_core import (
+    costs,
+    distributions,
+    federated,
+    graphs,
+    linear_systems,
+    losses,
+    off_policy_evaluation,
+    projections,
+    returns,
+    statistics,
+    targets,
+)
 
 KEY = jax.random.key(0)
 LONG = 1000
@@ -42,7 +54,9 @@ def _data(dtype):
 
 
 def graph(d, senders, receivers):
-    return core.pad_graph(d["ones"][:, None], senders, receivers, node_count=1003, edge_count=1200)
+    return graphs.pad_graph(
+        d["ones"][:, None], senders, receivers, node_count=1003, edge_count=1200
+    )
 
 
 def edges(d):
@@ -50,7 +64,7 @@ def edges(d):
 
 
 def trajectories(d):
-    return core.LoggedTrajectories(
+    return off_policy_evaluation.LoggedTrajectories(
         d["table"] / 8, d["table"], jnp.ones((8, 3), bool), d["table"], d["table"]
     )
 
@@ -60,91 +74,93 @@ def one_step(d):
 
 
 SERIES = {
-    "discounted_returns": lambda d: core.discounted_returns(d["ones"], discount=0.99),
-    "segment_discounted_returns": lambda d: core.segment_discounted_returns(
+    "discounted_returns": lambda d: returns.discounted_returns(d["ones"], discount=0.99),
+    "segment_discounted_returns": lambda d: returns.segment_discounted_returns(
         d["series"], d["ones"], ENDS, NO_END, discount=0.99
     ),
-    "n_step_returns": lambda d: core.n_step_returns(
+    "n_step_returns": lambda d: returns.n_step_returns(
         d["ones"], d["series"], NO_END, n=300, discount=0.999
     ),
-    "segment_n_step_returns": lambda d: core.segment_n_step_returns(
+    "segment_n_step_returns": lambda d: returns.segment_n_step_returns(
         d["series"], d["ones"], ENDS, NO_END, n=300, discount=0.999
     ),
-    "td_lambda_returns": lambda d: core.td_lambda_returns(
+    "td_lambda_returns": lambda d: returns.td_lambda_returns(
         d["ones"], d["series"], NO_END, discount=0.99, decay=0.99
     ),
-    "segment_td_lambda_returns": lambda d: core.segment_td_lambda_returns(
+    "segment_td_lambda_returns": lambda d: returns.segment_td_lambda_returns(
         d["series"], d["ones"], ENDS, NO_END, discount=0.99, decay=0.95
     ),
-    "generalised_advantages": lambda d: core.generalised_advantages(
+    "generalised_advantages": lambda d: returns.generalised_advantages(
         d["ones"], d["series"], d["ones"], NO_END, discount=0.99, decay=0.95
     ),
-    "segment_generalised_advantages": lambda d: core.segment_generalised_advantages(
+    "segment_generalised_advantages": lambda d: returns.segment_generalised_advantages(
         d["ones"], d["series"], d["ones"], ENDS, NO_END, discount=0.99, decay=0.95
     ),
-    "masked_mean": lambda d: core.masked_mean(d["series"], ~ENDS),
+    "masked_mean": lambda d: losses.masked_mean(d["series"], ~ENDS),
 }
 GRAPHS = {
-    "in_degrees": lambda d: core.in_degrees(graph(d, ALL, HUB)),
-    "graph_convolution": lambda d: core.graph_convolution(graph(d, ALL, HUB)),
-    "edge_softmax": lambda d: core.edge_softmax(edges(d), graph(d, ALL, HUB)),
+    "in_degrees": lambda d: graphs.in_degrees(graph(d, ALL, HUB)),
+    "graph_convolution": lambda d: graphs.graph_convolution(graph(d, ALL, HUB)),
+    "edge_softmax": lambda d: graphs.edge_softmax(edges(d), graph(d, ALL, HUB)),
     "pool_edges": lambda d: [
-        core.pool_edges(edges(d), graph(d, ALL, HUB), reduction=word)
+        graphs.pool_edges(edges(d), graph(d, ALL, HUB), reduction=word)
         for word in ("sum", "mean", "max")
     ],
     "pool_nodes": lambda d: [
-        core.pool_nodes(graph(d, [], []), reduction=word) for word in ("sum", "mean", "max")
+        graphs.pool_nodes(graph(d, [], []), reduction=word) for word in ("sum", "mean", "max")
     ],
 }
 STATISTICS = {
-    "student_interval": lambda d: core.student_interval(d["series"]),
-    "student_quantile": lambda d: core.student_quantile(d["shares"], 5 + d["shares"]),
-    "beta_quantile": lambda d: core.beta_quantile(d["shares"], 5 + d["shares"], 2 + d["shares"]),
-    "crossed_interval": lambda d: core.crossed_interval(d["cells"]),
-    "paired_t_test": lambda d: core.paired_t_test(d["pairs"], 0.9 * d["least"]),
-    "wilcoxon_test": lambda d: core.wilcoxon_test(d["pairs"], d["least"] - 0.25),
-    "wilcoxon_test, exact": lambda d: core.wilcoxon_test(d["few"], d["other"]),
-    "sign_flip_test": lambda d: core.sign_flip_test(d["few"], d["other"] - 1, KEY),
-    "rank_correlation": lambda d: core.rank_correlation(d["series"], d["series"] ** 2),
-    "midranks": lambda d: core.midranks(d["few"]),
-    "regret_at_k": lambda d: core.regret_at_k(d["few"], d["other"], k=2),
-    "wilson_interval": lambda d: core.wilson_interval(100 * d["small"], 100 * d["ones"][:8]),
-    "normalised_score": lambda d: core.normalised_score(d["few"], low=0.0, high=3.0),
-    "holm": lambda d: core.holm(d["small"]),
+    "student_interval": lambda d: statistics.student_interval(d["series"]),
+    "student_quantile": lambda d: statistics.student_quantile(d["shares"], 5 + d["shares"]),
+    "beta_quantile": lambda d: statistics.beta_quantile(
+        d["shares"], 5 + d["shares"], 2 + d["shares"]
+    ),
+    "crossed_interval": lambda d: statistics.crossed_interval(d["cells"]),
+    "paired_t_test": lambda d: statistics.paired_t_test(d["pairs"], 0.9 * d["least"]),
+    "wilcoxon_test": lambda d: statistics.wilcoxon_test(d["pairs"], d["least"] - 0.25),
+    "wilcoxon_test, exact": lambda d: statistics.wilcoxon_test(d["few"], d["other"]),
+    "sign_flip_test": lambda d: statistics.sign_flip_test(d["few"], d["other"] - 1, KEY),
+    "rank_correlation": lambda d: statistics.rank_correlation(d["series"], d["series"] ** 2),
+    "midranks": lambda d: statistics.midranks(d["few"]),
+    "regret_at_k": lambda d: statistics.regret_at_k(d["few"], d["other"], k=2),
+    "wilson_interval": lambda d: statistics.wilson_interval(100 * d["small"], 100 * d["ones"][:8]),
+    "normalised_score": lambda d: statistics.normalised_score(d["few"], low=0.0, high=3.0),
+    "holm": lambda d: statistics.holm(d["small"]),
 }
 LOSSES = {
-    "squared_loss": lambda d: core.squared_loss(d["few"], d["other"]),
-    "huber_loss": lambda d: core.huber_loss(d["few"], d["other"], threshold=1.0),
-    "pinball_loss": lambda d: core.pinball_loss(d["few"], d["other"], level=0.75),
-    "expectile_loss": lambda d: core.expectile_loss(d["few"], d["other"], expectile=0.75),
-    "quantile_huber_loss": lambda d: core.quantile_huber_loss(d["few"], d["other"], d["small"]),
-    "gaussian_nll": lambda d: core.gaussian_nll(d["few"], d["other"], d["small"]),
-    "gumbel_loss": lambda d: core.gumbel_loss(d["few"], d["other"], temperature=2.0),
-    "td_target": lambda d: core.td_target(d["few"], d["other"], ENDS[:8], discount=0.5),
-    "penalised_reward": lambda d: core.penalised_reward(d["few"], d["table"], d["few"][:3] ** 2),
-    "project_box": lambda d: core.project_box(d["few"], -d["small"], d["small"]),
-    "limit_rate": lambda d: core.limit_rate(d["few"], d["other"], d["small"], dt=0.5),
-    "clip_update": lambda d: core.clip_update(d["series"], limit=2.0),
-    "weighted_mean": lambda d: core.weighted_mean(d["table"], d["small"]).value,
-    "trimmed_mean": lambda d: core.trimmed_mean(d["table"], faulty=1).value,
-    "gossip_step": lambda d: core.gossip_step(d["table"], np.full((8, 8), 0.125)).value,
+    "squared_loss": lambda d: losses.squared_loss(d["few"], d["other"]),
+    "huber_loss": lambda d: losses.huber_loss(d["few"], d["other"], threshold=1.0),
+    "pinball_loss": lambda d: losses.pinball_loss(d["few"], d["other"], level=0.75),
+    "expectile_loss": lambda d: losses.expectile_loss(d["few"], d["other"], expectile=0.75),
+    "quantile_huber_loss": lambda d: losses.quantile_huber_loss(d["few"], d["other"], d["small"]),
+    "gaussian_nll": lambda d: losses.gaussian_nll(d["few"], d["other"], d["small"]),
+    "gumbel_loss": lambda d: losses.gumbel_loss(d["few"], d["other"], temperature=2.0),
+    "td_target": lambda d: targets.td_target(d["few"], d["other"], ENDS[:8], discount=0.5),
+    "penalised_reward": lambda d: costs.penalised_reward(d["few"], d["table"], d["few"][:3] ** 2),
+    "project_box": lambda d: projections.project_box(d["few"], -d["small"], d["small"]),
+    "limit_rate": lambda d: projections.limit_rate(d["few"], d["other"], d["small"], dt=0.5),
+    "clip_update": lambda d: federated.clip_update(d["series"], limit=2.0),
+    "weighted_mean": lambda d: federated.weighted_mean(d["table"], d["small"]).value,
+    "trimmed_mean": lambda d: federated.trimmed_mean(d["table"], faulty=1).value,
+    "gossip_step": lambda d: federated.gossip_step(d["table"], np.full((8, 8), 0.125)).value,
 }
 DISTRIBUTIONS = {
-    "diagonal_gaussian_log_density": lambda d: core.diagonal_gaussian_log_density(
+    "diagonal_gaussian_log_density": lambda d: distributions.diagonal_gaussian_log_density(
         d["table"], d["shares"], d["shares"]
     ),
-    "diagonal_gaussian_entropy": lambda d: core.diagonal_gaussian_entropy(d["table"]),
-    "diagonal_gaussian_kl": lambda d: core.diagonal_gaussian_kl(
+    "diagonal_gaussian_entropy": lambda d: distributions.diagonal_gaussian_entropy(d["table"]),
+    "diagonal_gaussian_kl": lambda d: distributions.diagonal_gaussian_kl(
         d["table"], d["shares"], d["shares"], d["table"]
     ),
-    "tanh_gaussian_log_density": lambda d: core.tanh_gaussian_log_density(
+    "tanh_gaussian_log_density": lambda d: distributions.tanh_gaussian_log_density(
         d["shares"], d["table"], d["shares"]
     ),
-    "categorical_entropy": lambda d: core.categorical_entropy(d["table"]),
-    "categorical_kl": lambda d: core.categorical_kl(d["table"], d["shares"]),
-    "tis_return": lambda d: core.tis_return(one_step(d), discount=0.9),
-    "pdis_return": lambda d: core.pdis_return(one_step(d), discount=0.9),
-    "effective_sample_size": lambda d: core.effective_sample_size(d["small"]),
+    "categorical_entropy": lambda d: distributions.categorical_entropy(d["table"]),
+    "categorical_kl": lambda d: distributions.categorical_kl(d["table"], d["shares"]),
+    "tis_return": lambda d: off_policy_evaluation.tis_return(one_step(d), discount=0.9),
+    "pdis_return": lambda d: off_policy_evaluation.pdis_return(one_step(d), discount=0.9),
+    "effective_sample_size": lambda d: off_policy_evaluation.effective_sample_size(d["small"]),
 }
 CASES = SERIES | GRAPHS | STATISTICS | LOSSES | DISTRIBUTIONS
 
@@ -189,27 +205,27 @@ def test_the_dtype_stays_and_the_value_is_near(name, results):
 def test_ones_are_summed_beyond_256():
     """By hand, not by the same program in another dtype."""
     ones = {"ones": jnp.ones(LONG, jnp.bfloat16)}
-    returns = core.discounted_returns(ones["ones"], discount=0.99)
-    np.testing.assert_allclose(float(returns[0]), (1 - 0.99**LONG) / 0.01, rtol=1 / 256)
-    assert core.pool_nodes(graph(ones, [], []), reduction="mean").tolist() == [1.0]
-    star = core.graph_convolution(graph(ones, ALL[1:], HUB[1:]))[0, 0]
+    sums = returns.discounted_returns(ones["ones"], discount=0.99)
+    np.testing.assert_allclose(float(sums[0]), (1 - 0.99**LONG) / 0.01, rtol=1 / 256)
+    assert graphs.pool_nodes(graph(ones, [], []), reduction="mean").tolist() == [1.0]
+    star = graphs.graph_convolution(graph(ones, ALL[1:], HUB[1:]))[0, 0]
     # Each leaf has degree one, the hub a thousand: 999 / sqrt(1000) + 1 / 1000.
     np.testing.assert_allclose(float(star), 999 / LONG**0.5 + 1e-3, rtol=1 / 128)
 
 
 def test_moments_count_in_float32_and_refuse_less():
     ones = jnp.ones((LONG, 2), jnp.bfloat16)
-    moments = core.sample_moments(ones)
+    moments = statistics.sample_moments(ones)
     assert {leaf.dtype for leaf in moments} == {jnp.dtype("float32")}
     assert moments.count.tolist() == [LONG, LONG]
-    more = core.update_moments(moments, ones[0])
+    more = statistics.update_moments(moments, ones[0])
     assert more.count.tolist() == [LONG + 1, LONG + 1]
     short = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), moments)
     for call in (
-        lambda: core.update_moments(short, ones[0]),
-        lambda: core.merge_moments(moments, short),
-        lambda: core.merge_moments(short, moments),
-        lambda: core.empty_moments((2,), jnp.bfloat16),
+        lambda: statistics.update_moments(short, ones[0]),
+        lambda: statistics.merge_moments(moments, short),
+        lambda: statistics.merge_moments(short, moments),
+        lambda: statistics.empty_moments((2,), jnp.bfloat16),
     ):
         with pytest.raises(ValueError, match="got bfloat16, which cannot count beyond 256"):
             call()
@@ -221,21 +237,21 @@ def log(dtype):
 
 
 LINEAR_ALGEBRA = {
-    "zero_order_hold": lambda one: core.zero_order_hold(one, one, dt=0.1),
-    "discrete_riccati": lambda one: core.discrete_riccati(one, one, one, one),
-    "lq_regulator": lambda one: core.lq_regulator(one, one, one, one),
-    "finite_horizon_regulator": lambda one: core.finite_horizon_regulator(
+    "zero_order_hold": lambda one: linear_systems.zero_order_hold(one, one, dt=0.1),
+    "discrete_riccati": lambda one: linear_systems.discrete_riccati(one, one, one, one),
+    "lq_regulator": lambda one: linear_systems.lq_regulator(one, one, one, one),
+    "finite_horizon_regulator": lambda one: linear_systems.finite_horizon_regulator(
         one, one, one, one, one, horizon=2
     ),
-    "kalman_filter": lambda one: core.kalman_filter(one, one, one, one),
-    "discrete_lyapunov": lambda one: core.discrete_lyapunov(one, one),
-    "spectral_radius": core.spectral_radius,
-    "controllability_matrix": lambda one: core.controllability_matrix(one, one),
-    "controllable": lambda one: core.controllable(one, one),
-    "observable": lambda one: core.observable(one, one),
-    "mixing_rate": core.mixing_rate,
-    "identify_linear": lambda one: core.identify_linear(*log(one.dtype)),
-    "delay_residuals": lambda one: core.delay_residuals(*log(one.dtype), longest=1),
+    "kalman_filter": lambda one: linear_systems.kalman_filter(one, one, one, one),
+    "discrete_lyapunov": lambda one: linear_systems.discrete_lyapunov(one, one),
+    "spectral_radius": linear_systems.spectral_radius,
+    "controllability_matrix": lambda one: linear_systems.controllability_matrix(one, one),
+    "controllable": lambda one: linear_systems.controllable(one, one),
+    "observable": lambda one: linear_systems.observable(one, one),
+    "mixing_rate": federated.mixing_rate,
+    "identify_linear": lambda one: linear_systems.identify_linear(*log(one.dtype)),
+    "delay_residuals": lambda one: linear_systems.delay_residuals(*log(one.dtype), longest=1),
 }
 
 
@@ -249,11 +265,11 @@ def test_linear_algebra_is_refused_in_one_line(name, dtype):
 
 def test_hyperparameters_leave_the_dtype_of_the_array():
     short, wide = jnp.arange(3, dtype=jnp.bfloat16), np.float64(0.5)
-    assert core.optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
-    assert core.scaled_advantage(short, epsilon=jnp.float32(1e-6)).dtype == jnp.bfloat16
+    assert statistics.optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
+    assert losses.scaled_advantage(short, epsilon=jnp.float32(1e-6)).dtype == jnp.bfloat16
     with jax.enable_x64(True):
         single = jnp.arange(3, dtype=jnp.float32)
-        assert core.optimality_gap(single, target=wide).dtype == jnp.float32
-        assert core.scaled_advantage(single, epsilon=wide).dtype == jnp.float32
-        assert core.advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
-        np.testing.assert_allclose(core.optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)
+        assert statistics.optimality_gap(single, target=wide).dtype == jnp.float32
+        assert losses.scaled_advantage(single, epsilon=wide).dtype == jnp.float32
+        assert losses.advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
+        np.testing.assert_allclose(statistics.optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)

@@ -16,12 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-import neorl_core as core
+from neorl_core import control, costs, losses, targets
 from neorl_core.testing import load_table
 
-TABLE = {
-    f"{row}-{place}": row for place, row in enumerate(load_table(Path(__file__).parent / "table"))
-}
+TABLE = {f"{row}-{place}": row for place, row in enumerate(load_table(Path(__file__).parent))}
 # What only stores its arguments gives them back as they came.
 STORES = {
     *("as_arrays", "ConstantPolicy", "delay_step", "history_step", "window_rows"),
@@ -119,23 +117,23 @@ def test_a_cut_is_seen():
 ONE, ZERO, THREE = jnp.asarray([1]), jnp.asarray([0]), jnp.asarray([3])
 ENDED = jnp.asarray([False])
 NUMBERS = {
-    "expectile_loss": (lambda: core.expectile_loss(THREE, ZERO, expectile=0.7), [6.3]),
-    "td_target": (lambda: core.td_target(ONE, THREE, ENDED, discount=0.99), [3.97]),
+    "expectile_loss": (lambda: losses.expectile_loss(THREE, ZERO, expectile=0.7), [6.3]),
+    "td_target": (lambda: targets.td_target(ONE, THREE, ENDED, discount=0.99), [3.97]),
     "td_target of a float reward": (
-        lambda: core.td_target(ONE * 1.5, THREE, ENDED, discount=0.99),
+        lambda: targets.td_target(ONE * 1.5, THREE, ENDED, discount=0.99),
         [4.47],
     ),
     "clipped_double_td_target": (
-        lambda: core.clipped_double_td_target(ONE, THREE[None], ENDED, discount=0.99),
+        lambda: targets.clipped_double_td_target(ONE, THREE[None], ENDED, discount=0.99),
         [3.97],
     ),
     "penalised_reward": (
-        lambda: core.penalised_reward(ONE[0], jnp.asarray([2.0]), jnp.asarray([0.25])),
+        lambda: costs.penalised_reward(ONE[0], jnp.asarray([2.0]), jnp.asarray([0.25])),
         0.5,
     ),
     "td3_bc_policy_loss": (
         # The values have mean 2 and size 2, the actions distance 1.
-        lambda: core.td3_bc_policy_loss(ONE + ONE, ONE[None], ZERO[None], alpha=2.5),
+        lambda: losses.td3_bc_policy_loss(ONE + ONE, ONE[None], ZERO[None], alpha=2.5),
         -1.5,
     ),
 }
@@ -153,7 +151,7 @@ def test_a_loop_of_whole_gains_has_met_nothing_yet():
     two = jnp.asarray([2])
     zero, nothing = 0 * two, jnp.zeros(0)
     gains = (two, zero, zero)
-    bank = core.PID(
+    bank = control.PID(
         *gains, zero, zero, zero, -9 * two, 9 * two, jnp.asarray(1), nothing, nothing, (0,)
     )
     carry = bank.initial_carry()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import neorl_core as core
+from neorl_core import federated, linear_systems
 
 EYE = jnp.eye(2)
 MISJUDGED = {
@@ -20,22 +20,22 @@ MISJUDGED = {
 SINGULAR = {"singular": jnp.ones((2, 2)), "zero": 0 * EYE}
 # Function, which of its matrices is judged, and whether that must be strictly definite.
 DEFINITE = {
-    "discrete_riccati, q": (core.discrete_riccati, 2, False),
-    "discrete_riccati, r": (core.discrete_riccati, 3, True),
-    "lq_regulator, q": (core.lq_regulator, 2, False),
-    "lq_regulator, r": (core.lq_regulator, 3, True),
-    "finite_horizon_regulator, q": (core.finite_horizon_regulator, 2, False),
-    "finite_horizon_regulator, r": (core.finite_horizon_regulator, 3, True),
-    "finite_horizon_regulator, terminal": (core.finite_horizon_regulator, 4, False),
-    "kalman_filter, process": (core.kalman_filter, 2, False),
-    "kalman_filter, measurement": (core.kalman_filter, 3, True),
+    "discrete_riccati, q": (linear_systems.discrete_riccati, 2, False),
+    "discrete_riccati, r": (linear_systems.discrete_riccati, 3, True),
+    "lq_regulator, q": (linear_systems.lq_regulator, 2, False),
+    "lq_regulator, r": (linear_systems.lq_regulator, 3, True),
+    "finite_horizon_regulator, q": (linear_systems.finite_horizon_regulator, 2, False),
+    "finite_horizon_regulator, r": (linear_systems.finite_horizon_regulator, 3, True),
+    "finite_horizon_regulator, terminal": (linear_systems.finite_horizon_regulator, 4, False),
+    "kalman_filter, process": (linear_systems.kalman_filter, 2, False),
+    "kalman_filter, measurement": (linear_systems.kalman_filter, 3, True),
 }
 
 
 def of_matrices(name):
     """The function of the one matrix that is judged; a stable system, so that any ``q`` will do."""
     function, place, _ = DEFINITE[name]
-    finite = function is core.finite_horizon_regulator
+    finite = function is linear_systems.finite_horizon_regulator
     args = [0.5 * EYE, EYE, EYE, EYE] + [EYE] * finite
     options = {"horizon": 2} if finite else {}
     return lambda matrix: function(*args[:place], matrix, *args[place + 1 :], **options)
@@ -71,12 +71,16 @@ def test_a_traced_matrix_is_judged_apart_from_the_others_and_from_the_slope():
 
 def test_a_wide_semidefinite_matrix_is_not_taken_for_rounding():
     wide = jnp.ones((60, 60))
-    call = jax.jit(lambda q: core.discrete_riccati(jnp.eye(60) / 2, jnp.eye(60), q, jnp.eye(60)))
+    call = jax.jit(
+        lambda q: linear_systems.discrete_riccati(jnp.eye(60) / 2, jnp.eye(60), q, jnp.eye(60))
+    )
     assert np.isfinite(call(wide)).all()
     assert np.isnan(call(wide - jnp.eye(60) / 100)).all()
 
 
-@pytest.mark.parametrize("step", [core.gossip_step, lambda _, mixing: core.mixing_rate(mixing)])
+@pytest.mark.parametrize(
+    "step", [federated.gossip_step, lambda _, mixing: federated.mixing_rate(mixing)]
+)
 def test_a_traced_mixing_whose_sums_are_not_one_gives_nan(step):
     call = jax.jit(lambda mixing: jax.tree.leaves(step(jnp.eye(2), mixing))[0])
     rows_only = jnp.asarray([[1.0, 0.0], [1.0, 0.0]])

@@ -7,15 +7,19 @@ import pytest
 
 import neorl_core
 
-MODULES = sorted(Path(neorl_core.__file__).parent.glob("_*.py"))
+ROOT = Path(neorl_core.__file__).parent
+MODULES = sorted({*ROOT.rglob("*.py")} - {*(ROOT / "testing").rglob("*.py")})
+# What is made by another function says there what to do; a mapping has to raise KeyError.
+ELSEWHERE = ("unknown_name(", "KeyError(")
 
 
 def refusals(path):
     tree = ast.parse(path.read_text())
-    return [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc]
+    raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc]
+    return [exc for exc in raised if not ast.unparse(exc).startswith(ELSEWHERE)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[path.stem for path in MODULES])
+@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
 def test_refusals_say_what_to_do(path):
     for refusal in refusals(path):
         message = ast.unparse(refusal)
@@ -23,4 +27,4 @@ def test_refusals_say_what_to_do(path):
 
 
 def test_there_are_refusals_to_read():
-    assert sum(len(refusals(path)) for path in MODULES) > 80
+    assert sum(len(refusals(path)) for path in MODULES) > 100

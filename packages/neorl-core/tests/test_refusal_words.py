@@ -1,4 +1,4 @@
-"""The recorded words of every refusal in ``table/``, so that a change of one shows in review.
+"""The recorded words of every refusal of the table, so that a change of one shows in review.
 
 ``python packages/neorl-core/tests/test_refusal_words.py`` records them anew.
 """
@@ -12,7 +12,7 @@ from neorl_core.testing import climate, load_table
 
 HERE = Path(__file__).parent
 RECORD = HERE / "public_api" / "refusals.json"
-ROWS = [row for row in load_table(HERE / "table") if row.refuses]
+ROWS = [row for row in load_table(HERE) if row.refuses]
 
 
 def words(row):

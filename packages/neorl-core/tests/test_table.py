@@ -1,4 +1,4 @@
-"""Every exported function by its row in ``table/``; the how-to is in ``neorl_core.testing._table``.
+"""Every exported function by its row in a ``table_*.py``; how to: ``neorl_core.testing._table``.
 
 ``pytest test_table.py -k expectile_loss`` runs the rows of one function.
 """
@@ -15,49 +15,86 @@ from neorl_core.testing import (
     check_form,
     check_refusals,
     check_values,
+    exports,
     load_table,
     table_gaps,
 )
 
 HERE = Path(__file__).parent
-TABLE = load_table(HERE / "table")
+TABLE = load_table(HERE)
+EXPORTS = exports(neorl_core)
 
 # Exports that are no formulas on arrays (records, protocols, what makes an empty record, and what
 # turns plain numbers into others), by the test that uses each.
 ELSEWHERE = {
-    "test_channels.py::test_a_channel_with_a_bad_range_is_refused_by_name": "Channel",
-    "test_channels.py::test_a_cost_is_per_step_or_episode": "CostChannel",
-    "test_channels.py::test_a_spec_counts_its_channels_and_is_hashable": "Spec",
-    "test_channels.py::test_ends_are_in_order_of_the_channels": "highs lows",
-    "test_channels.py::test_a_spec_survives_json": "spec_from_dict spec_to_dict",
-    "test_replay.py::test_containers_start_empty": (
-        "DelayLine HistoryWindow PriorityTree RingBuffer delay_line history_window priority_tree "
-        "ring_buffer"
-    ),
-    "test_replay.py::test_an_empty_buffer_and_a_tree_without_weight_are_flagged": "PrioritySample",
-    "test_protocols.py::test_containers_are_trees_of_their_fields": (
-        "PIDCarry MultiplierState Step Transition DataStatistics FieldStatistics"
-    ),
-    "test_protocols.py::test_what_lacks_a_function_is_no_policy_and_no_environment": (
-        "Environment Policy"
-    ),
-    "test_protocols.py::test_a_trajectory_is_a_transition_and_optional_fields_may_be_none": (
-        "Trajectory"
-    ),
-    "test_off_policy.py::test_weights_of_nothing_are_reported": "LoggedTrajectories",
-    "test_off_policy.py::"
-    "test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate": "Magic",
-    "test_control.py::test_the_kalman_filter_has_the_error_it_states": "KalmanFilter",
-    "test_control.py::test_the_masses_are_found_in_their_log": "LinearModel",
-    "test_control.py::test_the_regulator_of_the_masses_pays_what_it_says": "Regulator",
-    "test_aggregation.py::test_at_its_bound_a_rule_stays_within_the_honest_spread": "Aggregate",
-    "test_graphs.py::test_a_graph_of_nothing_has_outputs_of_zero": "PaddedGraph",
-    "test_graphs.py::test_buckets": "smallest_bucket",
-    "test_interval_coverage.py::test_counts_cover_whatever_the_probability": "Interval",
-    "test_statistics.py::test_welford_over_a_scan_is_the_moments_at_once": "Moments",
-    "test_statistics.py::test_a_test_of_nan_is_nan": "PairedTest",
+    "boundary/test_files.py": {
+        "test_a_file_is_written_and_replaced": "write_bytes write_json write_text",
+        "test_a_block_that_writes_nothing_is_an_error": "replacing",
+        "test_a_folder_that_cannot_be_flushed_is_let_be": "sync_folder",
+        "test_a_full_disk_is_recognised_behind_other_errors": "is_full_disk",
+    },
+    "boundary/test_names_and_heads.py": {
+        "test_the_nearest_name": "nearest_name",
+        "test_an_unknown_name_is_an_error_that_lists_the_known": "InputError unknown_name",
+        "test_a_head_comes_back_from_json": "check_head head",
+    },
+    "boundary/test_registry.py": {
+        "test_its_own_entries_are_a_mapping": "Registry",
+    },
+    "control/test_history.py": {
+        "test_containers_start_empty": "DelayLine HistoryWindow delay_line history_window",
+    },
+    "costs/test_limit_kinds.py": {
+        "test_every_kind_of_limit_is_defined_once": "limit_kind",
+    },
+    "federated/test_aggregation.py": {
+        "test_at_its_bound_a_rule_stays_within_the_honest_spread": "Aggregate",
+    },
+    "graphs/test_graphs.py": {
+        "test_a_graph_of_nothing_has_outputs_of_zero": "PaddedGraph",
+        "test_buckets": "smallest_bucket",
+    },
+    "linear_systems/test_known_systems.py": {
+        "test_the_kalman_filter_has_the_error_it_states": "KalmanFilter",
+        "test_the_masses_are_found_in_their_log": "LinearModel",
+        "test_the_regulator_of_the_masses_pays_what_it_says": "Regulator",
+    },
+    "off_policy_evaluation/test_off_policy.py": {
+        "test_weights_of_nothing_are_reported": "LoggedTrajectories",
+        "test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate": "Magic",
+    },
+    "replay/test_buffers.py": {
+        "test_containers_start_empty": "PriorityTree RingBuffer priority_tree ring_buffer",
+        "test_an_empty_buffer_and_a_tree_without_weight_are_flagged": "PrioritySample",
+    },
+    "statistics/test_interval_coverage.py": {
+        "test_counts_cover_whatever_the_probability": "Interval",
+    },
+    "statistics/test_statistics.py": {
+        "test_welford_over_a_scan_is_the_moments_at_once": "Moments",
+        "test_a_test_of_nan_is_nan": "PairedTest",
+    },
+    "vocabulary/test_channels.py": {
+        "test_a_channel_with_a_bad_range_is_refused_by_name": "Channel",
+        "test_a_cost_is_per_step_or_episode": "CostChannel",
+        "test_a_spec_counts_its_channels_and_is_hashable": "Spec",
+        "test_ends_are_in_order_of_the_channels": "highs lows",
+        "test_a_spec_survives_json": "spec_from_dict spec_to_dict",
+    },
+    "vocabulary/test_protocols.py": {
+        "test_containers_are_trees_of_their_fields": (
+            "PIDCarry MultiplierState Step Transition DataStatistics FieldStatistics"
+        ),
+        "test_what_lacks_a_function_is_no_policy_and_no_environment": "Environment Policy",
+        "test_a_trajectory_is_a_transition_and_optional_fields_may_be_none": "Trajectory",
+    },
 }
-BY_NAME = {name: test for test, names in ELSEWHERE.items() for name in names.split()}
+BY_NAME = {
+    name: f"{file}::{test}"
+    for file, tests in ELSEWHERE.items()
+    for test, names in tests.items()
+    for name in names.split()
+}
 
 every_row = pytest.mark.parametrize("row", TABLE, ids=str)
 
@@ -83,14 +120,14 @@ def test_refusals(row):
 
 
 def test_the_table_covers_every_export():
-    assert not table_gaps(neorl_core, TABLE, BY_NAME)
+    assert not table_gaps(EXPORTS, TABLE, BY_NAME)
 
 
 def uses(file: Path, test: str, name: str) -> bool:
     """Whether a test, or a helper of its file that it names, calls ``name`` (names it: a class)."""
     tree = ast.parse(file.read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    is_class = not inspect.isfunction(getattr(neorl_core, name))
+    is_class = not inspect.isfunction(EXPORTS[name])
     waiting, seen = [test], set()
     while waiting:
         seen.add(current := waiting.pop())
@@ -110,8 +147,9 @@ def test_what_is_covered_elsewhere_is_used_there(name):
 
 
 def test_a_name_that_is_only_imported_or_mentioned_is_not_used():
-    assert uses(HERE / "test_channels.py", "test_a_spec_survives_json", "spec_to_dict")
-    assert not uses(HERE / "test_channels.py", "test_a_spec_survives_json", "unit_interval")
+    channels = HERE / "vocabulary" / "test_channels.py"
+    assert uses(channels, "test_a_spec_survives_json", "spec_to_dict")
+    assert not uses(channels, "test_a_spec_survives_json", "unit_interval")
     # A name in a string is no call.
     here = test_a_name_that_is_only_imported_or_mentioned_is_not_used.__name__
     assert not uses(Path(__file__), here, "lows")

@@ -11,11 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import neorl_core as core
+from neorl_core import (
+    costs,
+    distributions,
+    federated,
+    graphs,
+    linear_systems,
+    losses,
+    projections,
+    replay,
+    returns,
+    standardiser,
+    statistics,
+    targets,
+)
+from neorl_core import off_policy_evaluation as ope
 
 SERIES, FLAGS = jnp.arange(1.0, 6.0), jnp.zeros(5, bool)
 EPISODE, LOG = (SERIES, SERIES, FLAGS), (SERIES, SERIES, FLAGS, FLAGS)
-ONE = core.LoggedTrajectories(0 * SERIES, SERIES, None, SERIES, SERIES)
+ONE = ope.LoggedTrajectories(0 * SERIES, SERIES, None, SERIES, SERIES)
 SHORT = jax.tree.map(lambda leaf: leaf[:1], ONE)
 MANY = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), ONE)
 FIRST_STEPS = jax.tree.map(lambda leaf: leaf[:, :1], MANY)
@@ -23,11 +37,11 @@ KEY = jax.random.key(0)
 PAIR = jnp.stack([SERIES, SERIES])
 ACTIONS = jnp.ones((5, 1))
 COUNTS = jnp.asarray([0.0, 1.0, 3.0])
-STATE = core.pid_multiplier_init(jnp.asarray(1.0), delay=1)
+STATE = costs.pid_multiplier_init(jnp.asarray(1.0), delay=1)
 SHARES = jnp.full(5, 0.5)
 COLUMN = SERIES[:, None]
 COLUMNS = (COLUMN, COLUMN[::-1] ** 2, COLUMN + 1, FLAGS, FLAGS)
-RING = core.pad_graph(COLUMN[:3], [0, 1, 2], [1, 2, 0], node_count=4, edge_count=5)
+RING = graphs.pad_graph(COLUMN[:3], [0, 1, 2], [1, 2, 0], node_count=4, edge_count=5)
 
 
 def limits(function, *args, **options):
@@ -40,99 +54,103 @@ def limits(function, *args, **options):
 
 
 def of_magic(trajectories, **options):
-    return core.magic(trajectories, KEY, resamples=20, **options).estimate
+    return ope.magic(trajectories, KEY, resamples=20, **options).estimate
 
 
 def multiplier(**options):
     one = jnp.asarray(1.0)
     gains = {"kp": 1.0, "ki": 1.0, "kd": 1.0, **options}
-    return core.pid_multiplier_step(STATE, one, one, **gains)[1]
+    return costs.pid_multiplier_step(STATE, one, one, **gains)[1]
 
 
 def of_levels(*, level):
-    return core.quantile_huber_loss(SERIES, SERIES, SHARES.at[2].set(level))
+    return losses.quantile_huber_loss(SERIES, SERIES, SHARES.at[2].set(level))
 
 
 CASES = {
-    "discounted_returns": (core.discounted_returns, "discount", (SERIES,), {}),
-    "segment_discounted_returns": (core.segment_discounted_returns, "discount", LOG, {}),
-    "n_step_returns": (core.n_step_returns, "discount", EPISODE, {"n": 2}),
-    "segment_n_step_returns": (core.segment_n_step_returns, "discount", LOG, {"n": 2}),
-    "td_lambda_returns": (core.td_lambda_returns, "discount", EPISODE, {"decay": 0.5}),
-    "td_lambda_returns, decay": (core.td_lambda_returns, "decay", EPISODE, {"discount": 0.5}),
-    "segment_td_lambda_returns": (core.segment_td_lambda_returns, "decay", LOG, {"discount": 0.0}),
+    "discounted_returns": (returns.discounted_returns, "discount", (SERIES,), {}),
+    "segment_discounted_returns": (returns.segment_discounted_returns, "discount", LOG, {}),
+    "n_step_returns": (returns.n_step_returns, "discount", EPISODE, {"n": 2}),
+    "segment_n_step_returns": (returns.segment_n_step_returns, "discount", LOG, {"n": 2}),
+    "td_lambda_returns": (returns.td_lambda_returns, "discount", EPISODE, {"decay": 0.5}),
+    "td_lambda_returns, decay": (returns.td_lambda_returns, "decay", EPISODE, {"discount": 0.5}),
+    "segment_td_lambda_returns": (
+        returns.segment_td_lambda_returns, "decay", LOG, {"discount": 0.0},
+    ),
     "generalised_advantages": (
-        core.generalised_advantages, "discount", (SERIES, *EPISODE), {"decay": 0.0},
+        returns.generalised_advantages, "discount", (SERIES, *EPISODE), {"decay": 0.0},
     ),
     "segment_generalised_advantages": (
-        core.segment_generalised_advantages, "decay", (SERIES, *LOG), {"discount": 0.5},
+        returns.segment_generalised_advantages, "decay", (SERIES, *LOG), {"discount": 0.5},
     ),
-    "td_target": (core.td_target, "discount", (SERIES, SERIES, ~FLAGS), {}),
+    "td_target": (targets.td_target, "discount", (SERIES, SERIES, ~FLAGS), {}),
     "clipped_double_td_target": (
-        core.clipped_double_td_target, "discount", (SERIES, PAIR, FLAGS), {},
+        targets.clipped_double_td_target, "discount", (SERIES, PAIR, FLAGS), {},
     ),
-    "double_td_target": (core.double_td_target, "discount", (SERIES, PAIR.T, PAIR.T, FLAGS), {}),
+    "double_td_target": (targets.double_td_target, "discount", (SERIES, PAIR.T, PAIR.T, FLAGS), {}),
     "regularised_td_target": (
-        core.regularised_td_target, "discount", (SERIES, PAIR, ACTIONS, ACTIONS, FLAGS, FLAGS),
+        targets.regularised_td_target, "discount", (SERIES, PAIR, ACTIONS, ACTIONS, FLAGS, FLAGS),
         {"weight": 1.0},
     ),
-    "discounted_cost_target": (core.discounted_cost_target, "discount", (SERIES, PAIR, FLAGS), {}),
-    "reachability_target": (core.reachability_target, "discount", (SERIES, SERIES, FLAGS), {}),
-    "discounted_cost_limit": (core.discounted_cost_limit, "discount", (SERIES,), {"horizon": 9}),
-    "expectile_loss": (core.expectile_loss, "expectile", (SERIES, SERIES), {}),
-    "polyak": (core.polyak, "rate", (SERIES, SERIES**2), {}),
-    "pinball_loss": (core.pinball_loss, "level", (SERIES, SERIES), {}),
+    "discounted_cost_target": (costs.discounted_cost_target, "discount", (SERIES, PAIR, FLAGS), {}),
+    "reachability_target": (costs.reachability_target, "discount", (SERIES, SERIES, FLAGS), {}),
+    "discounted_cost_limit": (costs.discounted_cost_limit, "discount", (SERIES,), {"horizon": 9}),
+    "expectile_loss": (losses.expectile_loss, "expectile", (SERIES, SERIES), {}),
+    "polyak": (targets.polyak, "rate", (SERIES, SERIES**2), {}),
+    "pinball_loss": (losses.pinball_loss, "level", (SERIES, SERIES), {}),
     "quantile_huber_loss": (of_levels, "level", (), {}),
     "tanh_gaussian_log_density": (
-        core.tanh_gaussian_log_density, "margin", (0 * SERIES, SERIES, SERIES), {},
+        distributions.tanh_gaussian_log_density, "margin", (0 * SERIES, SERIES, SERIES), {},
     ),
     "pid_multiplier_step": (multiplier, "smoothing", (), {}),
-    "priority_weights": (core.priority_weights, "exponent", (SHARES,), {"size": 2}),
-    "tis_return": (core.tis_return, "discount", (ONE,), {}),
-    "tis_return of one step": (core.tis_return, "discount", (SHORT,), {}),
-    "pdis_return": (core.pdis_return, "discount", (SHORT,), {}),
-    "doubly_robust_return": (core.doubly_robust_return, "discount", (SHORT,), {}),
-    "wis": (core.wis, "discount", (FIRST_STEPS,), {}),
-    "wpdis": (core.wpdis, "discount", (FIRST_STEPS,), {}),
-    "weighted_doubly_robust": (core.weighted_doubly_robust, "discount", (FIRST_STEPS,), {}),
+    "priority_weights": (replay.priority_weights, "exponent", (SHARES,), {"size": 2}),
+    "tis_return": (ope.tis_return, "discount", (ONE,), {}),
+    "tis_return of one step": (ope.tis_return, "discount", (SHORT,), {}),
+    "pdis_return": (ope.pdis_return, "discount", (SHORT,), {}),
+    "doubly_robust_return": (ope.doubly_robust_return, "discount", (SHORT,), {}),
+    "wis": (ope.wis, "discount", (FIRST_STEPS,), {}),
+    "wpdis": (ope.wpdis, "discount", (FIRST_STEPS,), {}),
+    "weighted_doubly_robust": (ope.weighted_doubly_robust, "discount", (FIRST_STEPS,), {}),
     "magic": (of_magic, "discount", (MANY,), {}),
     "magic, level": (of_magic, "level", (MANY,), {"discount": 0.5}),
-    "marginalised_return": (core.marginalised_return, "discount", (SERIES, SERIES), {}),
+    "marginalised_return": (ope.marginalised_return, "discount", (SERIES, SERIES), {}),
     "marginalised_doubly_robust": (
-        core.marginalised_doubly_robust, "discount", (SERIES,) * 5 + (~FLAGS,), {},
+        ope.marginalised_doubly_robust, "discount", (SERIES,) * 5 + (~FLAGS,), {},
     ),
-    "weighted_quantile": (core.weighted_quantile, "probability", (SERIES,), {}),
-    "conditional_value_at_risk": (core.conditional_value_at_risk, "share", (SERIES,), {}),
-    "conformal_quantile": (core.conformal_quantile, "alpha", (SERIES,), {}),
+    "weighted_quantile": (statistics.weighted_quantile, "probability", (SERIES,), {}),
+    "conditional_value_at_risk": (statistics.conditional_value_at_risk, "share", (SERIES,), {}),
+    "conformal_quantile": (statistics.conformal_quantile, "alpha", (SERIES,), {}),
     "weighted_conformal_quantile": (
-        core.weighted_conformal_quantile, "alpha", (SERIES, SERIES, 1.0), {},
+        statistics.weighted_conformal_quantile, "alpha", (SERIES, SERIES, 1.0), {},
     ),
-    "hcope_lower_bound": (core.hcope_lower_bound, "delta", (SERIES,), {"threshold": 1.0}),
-    "hcope_threshold": (core.hcope_threshold, "delta", (SERIES,), {"size": 9}),
-    "student_interval": (limits(core.student_interval, SERIES), "level", (), {}),
+    "hcope_lower_bound": (statistics.hcope_lower_bound, "delta", (SERIES,), {"threshold": 1.0}),
+    "hcope_threshold": (statistics.hcope_threshold, "delta", (SERIES,), {"size": 9}),
+    "student_interval": (limits(statistics.student_interval, SERIES), "level", (), {}),
     "paired_difference_interval": (
-        limits(core.paired_difference_interval, SERIES, SERIES**2), "level", (), {},
+        limits(statistics.paired_difference_interval, SERIES, SERIES**2), "level", (), {},
     ),
-    "crossed_interval": (limits(core.crossed_interval, PAIR), "level", (), {}),
+    "crossed_interval": (limits(statistics.crossed_interval, PAIR), "level", (), {}),
     "bootstrap_interval": (
-        limits(core.bootstrap_interval, SERIES, KEY, resamples=9), "level", (), {},
+        limits(statistics.bootstrap_interval, SERIES, KEY, resamples=9), "level", (), {},
     ),
     "bootstrap_interval, percentile": (
-        limits(core.bootstrap_interval, SERIES, KEY, resamples=9, method="percentile"),
+        limits(statistics.bootstrap_interval, SERIES, KEY, resamples=9, method="percentile"),
         "level", (), {},
     ),
     "stratified_bootstrap_interval": (
-        limits(core.stratified_bootstrap_interval, PAIR, KEY, resamples=9), "level", (), {},
+        limits(statistics.stratified_bootstrap_interval, PAIR, KEY, resamples=9), "level", (), {},
     ),
     "hoeffding_interval": (
-        limits(core.hoeffding_interval, SERIES, low=0.0, high=5.0), "level", (), {},
+        limits(statistics.hoeffding_interval, SERIES, low=0.0, high=5.0), "level", (), {},
     ),
     "empirical_bernstein_interval": (
-        limits(core.empirical_bernstein_interval, SERIES, low=0.0, high=5.0), "level", (), {},
+        limits(statistics.empirical_bernstein_interval, SERIES, low=0.0, high=5.0), "level", (), {},
     ),
-    "wilson_interval": (limits(core.wilson_interval, COUNTS, 3 + 0 * COUNTS), "level", (), {}),
+    "wilson_interval": (
+        limits(statistics.wilson_interval, COUNTS, 3 + 0 * COUNTS), "level", (), {},
+    ),
     "clopper_pearson_interval": (
-        limits(core.clopper_pearson_interval, COUNTS, 3 + 0 * COUNTS), "level", (), {},
+        limits(statistics.clopper_pearson_interval, COUNTS, 3 + 0 * COUNTS), "level", (), {},
     ),
 }  # fmt: skip
 
@@ -153,15 +171,15 @@ def test_a_traced_share_outside_its_range_gives_nan(name):
 
 
 def test_an_integer_share_is_judged_like_any_other():
-    returns = jax.jit(lambda discount: core.discounted_returns(SERIES, discount=discount))
-    assert returns(1).tolist() == [15.0, 14.0, 12.0, 9.0, 5.0]
-    assert np.isnan(returns(2)).all()
+    sums = jax.jit(lambda discount: returns.discounted_returns(SERIES, discount=discount))
+    assert sums(1).tolist() == [15.0, 14.0, 12.0, 9.0, 5.0]
+    assert np.isnan(sums(2)).all()
 
 
 def test_half_open_ranges_leave_out_their_open_end():
-    occupancy = functools.partial(core.marginalised_return, SERIES, SERIES)
+    occupancy = functools.partial(ope.marginalised_return, SERIES, SERIES)
     assert np.isnan(jax.jit(lambda discount: occupancy(discount=discount))(1.0))
-    tail = functools.partial(core.conditional_value_at_risk, SERIES)
+    tail = functools.partial(statistics.conditional_value_at_risk, SERIES)
     assert np.isnan(jax.jit(lambda share: tail(share=share))(0.0))
     for call, words in (
         (lambda: occupancy(discount=jnp.asarray(1.0)), r"\[0, 1\)"),
@@ -173,100 +191,100 @@ def test_half_open_ranges_leave_out_their_open_end():
 
 def state_of_multiplier(*, ki):
     one = jnp.asarray(1.0)
-    return core.pid_multiplier_step(STATE, one, one, kp=0.0, ki=ki, kd=0.0)[0].integral
+    return costs.pid_multiplier_step(STATE, one, one, kp=0.0, ki=ki, kd=0.0)[0].integral
 
 
 def mean(updates, **options):
-    return core.private_mean(updates, KEY, **{"limit": 1.0, "noise": 1.0, **options}).value
+    return federated.private_mean(updates, KEY, **{"limit": 1.0, "noise": 1.0, **options}).value
 
 
 def centre(*, radius):
-    return core.centred_clipping({"a": COLUMN, "b": SERIES}, FIRST, radius=radius).value
+    return federated.centred_clipping({"a": COLUMN, "b": SERIES}, FIRST, radius=radius).value
 
 
 def identified(**options):
-    model = core.identify_linear(*COLUMNS, **options)
+    model = linear_systems.identify_linear(*COLUMNS, **options)
     return model.a, model.b, model.offset, model.residual
 
 
 def at_an_end(*, weight):
-    return core.regularised_td_target(
+    return targets.regularised_td_target(
         SERIES, PAIR, ACTIONS, 0 * ACTIONS, ~FLAGS, FLAGS, discount=0.5, weight=weight
     )
 
 
 def scaled(**options):
-    return core.standardiser(SERIES, **{"std": SERIES, **options}).scale
+    return standardiser(SERIES, **{"std": SERIES, **options}).scale
 
 
 def of_clients(*, weight):
-    return core.weighted_mean(SERIES, jnp.ones(5).at[1].set(weight)).value
+    return federated.weighted_mean(SERIES, jnp.ones(5).at[1].set(weight)).value
 
 
 def convolved(*, weight):
     weights = jnp.full(5, weight).at[3:].set(-1.0)  # Padding may hold anything.
-    return core.graph_convolution(RING, weights)[:3]
+    return graphs.graph_convolution(RING, weights)[:3]
 
 
 def priced(*, price):
-    return core.penalised_reward(SERIES, PAIR.T, jnp.ones(2).at[1].set(price))
+    return costs.penalised_reward(SERIES, PAIR.T, jnp.ones(2).at[1].set(price))
 
 
 def of_masked_rows(**options):
-    return core.gumbel_loss(SERIES, -SERIES, FLAGS.at[0].set(True), **options)
+    return losses.gumbel_loss(SERIES, -SERIES, FLAGS.at[0].set(True), **options)
 
 
 FIRST = {"a": COLUMN[0], "b": SERIES[0]}
 POSITIVE = {
     "gumbel_loss": (of_masked_rows, "temperature", (), {}),
     "gumbel_loss, ceiling": (of_masked_rows, "ceiling", (), {"temperature": 1.0}),
-    "cql_regulariser": (core.cql_regulariser, "temperature", (SERIES, PAIR.T), {}),
+    "cql_regulariser": (losses.cql_regulariser, "temperature", (SERIES, PAIR.T), {}),
     "cql_regulariser, corrected": (
-        core.cql_regulariser, "temperature", (SERIES, PAIR.T, PAIR.T), {},
+        losses.cql_regulariser, "temperature", (SERIES, PAIR.T, PAIR.T), {},
     ),
-    "advantage_weights": (core.advantage_weights, "ceiling", (SERIES - 3,), {"temperature": 1.0}),
-    "scaled_advantage": (core.scaled_advantage, "epsilon", (SERIES,), {}),
-    "huber_loss": (core.huber_loss, "threshold", (SERIES, -SERIES), {}),
+    "advantage_weights": (losses.advantage_weights, "ceiling", (SERIES - 3,), {"temperature": 1.0}),
+    "scaled_advantage": (losses.scaled_advantage, "epsilon", (SERIES,), {}),
+    "huber_loss": (losses.huber_loss, "threshold", (SERIES, -SERIES), {}),
     "quantile_huber_loss": (
-        core.quantile_huber_loss, "threshold", (SERIES, -SERIES, SHARES), {},
+        losses.quantile_huber_loss, "threshold", (SERIES, -SERIES, SHARES), {},
     ),
-    "ppo_clipped_loss": (core.ppo_clipped_loss, "clip", (SERIES, SERIES, SERIES - 3), {}),
+    "ppo_clipped_loss": (losses.ppo_clipped_loss, "clip", (SERIES, SERIES, SERIES - 3), {}),
     "pid_multiplier_step, integral_ceiling": (multiplier, "integral_ceiling", (), {}),
     "pid_multiplier_step, ceiling": (multiplier, "ceiling", (), {}),
-    "priority_weights": (core.priority_weights, "size", (SHARES,), {"exponent": 0.5}),
-    "priority_weights, exponent 0": (core.priority_weights, "size", (SHARES,), {"exponent": 0.0}),
+    "priority_weights": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.5}),
+    "priority_weights, exponent 0": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.0}),
     "standardiser": (scaled, "epsilon", (), {}),
-    "hcope_lower_bound": (core.hcope_lower_bound, "threshold", (SERIES,), {}),
-    "beta_quantile": (core.beta_quantile, "a", (SHARES,), {"b": 2 * SHARES}),
-    "beta_quantile, b": (core.beta_quantile, "b", (SHARES,), {"a": 2 * SHARES}),
-    "student_quantile": (core.student_quantile, "degrees", (SHARES,), {}),
-    "limit_rate": (core.limit_rate, "dt", (SERIES, SERIES, SERIES), {}),
-    "zero_order_hold": (core.zero_order_hold, "dt", (-jnp.eye(2), jnp.ones((2, 1))), {}),
-    "clip_update, short": (core.clip_update, "limit", (FIRST,), {}),
-    "clip_update, long": (core.clip_update, "limit", (SERIES,), {}),
+    "hcope_lower_bound": (statistics.hcope_lower_bound, "threshold", (SERIES,), {}),
+    "beta_quantile": (statistics.beta_quantile, "a", (SHARES,), {"b": 2 * SHARES}),
+    "beta_quantile, b": (statistics.beta_quantile, "b", (SHARES,), {"a": 2 * SHARES}),
+    "student_quantile": (statistics.student_quantile, "degrees", (SHARES,), {}),
+    "limit_rate": (projections.limit_rate, "dt", (SERIES, SERIES, SERIES), {}),
+    "zero_order_hold": (linear_systems.zero_order_hold, "dt", (-jnp.eye(2), jnp.ones((2, 1))), {}),
+    "clip_update, short": (federated.clip_update, "limit", (FIRST,), {}),
+    "clip_update, long": (federated.clip_update, "limit", (SERIES,), {}),
     "private_mean": (mean, "limit", (PAIR,), {}),
     "centred_clipping": (centre, "radius", (), {}),
 }  # fmt: skip
 OR_ZERO = {
-    "advantage_weights": (core.advantage_weights, "temperature", (SERIES - 3,), {}),
+    "advantage_weights": (losses.advantage_weights, "temperature", (SERIES - 3,), {}),
     "pid_multiplier_step, kp": (multiplier, "kp", (), {}),
     "pid_multiplier_step, ki": (multiplier, "ki", (), {}),
     "pid_multiplier_step, ki in the state": (state_of_multiplier, "ki", (), {}),
     "pid_multiplier_step, kd": (multiplier, "kd", (), {}),
     "standardiser": (scaled, "std", (), {}),
-    "limit_rate": (core.limit_rate, "rate", (SERIES, SERIES), {"dt": 1.0}),
+    "limit_rate": (projections.limit_rate, "rate", (SERIES, SERIES), {"dt": 1.0}),
     "regularised_td_target": (at_an_end, "weight", (), {}),
-    "td3_bc_policy_loss": (core.td3_bc_policy_loss, "alpha", (SERIES, ACTIONS, ACTIONS), {}),
+    "td3_bc_policy_loss": (losses.td3_bc_policy_loss, "alpha", (SERIES, ACTIONS, ACTIONS), {}),
     "td3_bc_policy_loss of zeros": (
-        core.td3_bc_policy_loss, "alpha", (0 * SERIES, ACTIONS, ACTIONS), {},
+        losses.td3_bc_policy_loss, "alpha", (0 * SERIES, ACTIONS, ACTIONS), {},
     ),
     "private_mean": (mean, "noise", (PAIR,), {}),
-    "step_cost_limit": (core.step_cost_limit, "limit", (), {"horizon": 9}),
+    "step_cost_limit": (costs.step_cost_limit, "limit", (), {"horizon": 9}),
     "discounted_cost_limit": (
-        core.discounted_cost_limit, "limit", (), {"horizon": 9, "discount": 0.5},
+        costs.discounted_cost_limit, "limit", (), {"horizon": 9, "discount": 0.5},
     ),
     "identify_linear": (identified, "ridge", (), {}),
-    "delay_residuals": (core.delay_residuals, "ridge", COLUMNS, {"longest": 1}),
+    "delay_residuals": (linear_systems.delay_residuals, "ridge", COLUMNS, {"longest": 1}),
     "penalised_reward": (priced, "price", (), {}),
     "weighted_mean": (of_clients, "weight", (), {}),
     "graph_convolution": (convolved, "weight", (), {}),
@@ -313,56 +331,31 @@ def test_an_array_is_refused_where_one_number_is_to_be_given(name):
             function(*args, **rest, **{option: jnp.full(shape, 0.5)})
 
 
-BOUNDED = {
-    "StateFeedback": lambda *ends: core.StateFeedback(jnp.eye(3), *[jnp.zeros(3)] * 2, *ends),
-    "BaseStock": lambda *ends: core.BaseStock(jnp.zeros(3), jnp.eye(3), *ends),
-    "UniformPolicy": core.UniformPolicy,
-}
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_an_action_whose_bounds_cross_is_nan(name):
-    low, high = jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3)
-    act = jax.jit(lambda policy: policy((), jnp.zeros(3), KEY)[1])
-    assert np.isnan(act(BOUNDED[name](low, high))).tolist() == [False, True, False]
-    with pytest.raises(ValueError, match=r"^low must not be above high, .*; .*"):
-        BOUNDED[name](low, high)((), jnp.zeros(3), KEY)
-    # Also where the policy is a constant of the program.
-    with pytest.raises(ValueError, match=r"^low must not be above high, .*; .*"):
-        jax.jit(lambda obs: BOUNDED[name](low, high)((), obs, KEY)[1])(jnp.zeros(3))
-
-
-def test_a_range_without_an_end_has_no_uniform_draw():
-    draw = jax.jit(lambda policy: policy((), jnp.zeros(2), KEY)[1])
-    endless = core.UniformPolicy(jnp.asarray([0.0, -jnp.inf]), jnp.ones(2))
-    assert np.isnan(draw(endless)).tolist() == [False, True]
-    wide = jnp.full(2, 3e38)
-    assert np.isnan(draw(core.UniformPolicy(-wide, wide))).all()
-
-
 def test_a_ratio_that_is_negative_only_while_the_program_runs_gives_nan():
-    returns = jax.jit(lambda ratio: core.marginalised_return(ratio, SERIES, discount=0.5))
+    plain = jax.jit(lambda ratio: ope.marginalised_return(ratio, SERIES, discount=0.5))
     robust = jax.jit(
-        lambda ratio: core.marginalised_doubly_robust(
+        lambda ratio: ope.marginalised_doubly_robust(
             SERIES, ratio, *[SERIES] * 3, FLAGS, discount=0.5
         )
     )
-    for call in (returns, robust):
+    for call in (plain, robust):
         assert np.isfinite(call(SERIES))
         for wrong in (-1.0, np.nan, np.inf):
             assert np.isnan(call(SERIES.at[2].set(wrong)))
 
 
 def test_ends_that_cross_only_while_the_program_runs_give_nan():
-    box = jax.jit(core.project_box)(jnp.zeros(3), jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3))
+    box = jax.jit(projections.project_box)(
+        jnp.zeros(3), jnp.asarray([-1.0, 1.0, 0.0]), jnp.zeros(3)
+    )
     assert np.isnan(box).tolist() == [False, True, False]
-    clamp = jax.jit(core.soft_clamp)
+    clamp = jax.jit(losses.soft_clamp)
     assert np.isnan(clamp(SERIES, 1.0, -1.0)).all()
     assert np.isnan(clamp(SERIES, 1.0, 1.0)).all()
     assert np.isfinite(clamp(SERIES, -1.0, 1.0)).all()
 
 
-@pytest.mark.parametrize("rank_test", [core.controllable, core.observable])
+@pytest.mark.parametrize("rank_test", [linear_systems.controllable, linear_systems.observable])
 def test_no_pair_passes_a_rank_test_of_negative_tolerance(rank_test):
     seen = jax.jit(lambda tolerance: rank_test(jnp.eye(2), jnp.eye(2), tolerance=tolerance))
     assert [bool(seen(number)) for number in (0.0, -1.0, np.nan, np.inf)] == [True] + [False] * 3
@@ -385,7 +378,7 @@ def test_a_traced_value_keeps_the_dtype_and_the_gradient(dtype):
     data = SERIES.astype(dtype)
 
     def loss(threshold):
-        return jnp.sum(core.huber_loss(data, -data, threshold=threshold))
+        return jnp.sum(losses.huber_loss(data, -data, threshold=threshold))
 
     value, slope = jax.jit(jax.value_and_grad(loss))(jnp.asarray(3.0, dtype))
     assert value.dtype == slope.dtype == dtype

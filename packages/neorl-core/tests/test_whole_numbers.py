@@ -8,18 +8,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import neorl_core as core
+import neorl_core
+from neorl_core import (
+    Channel,
+    federated,
+    graphs,
+    linear_systems,
+    off_policy_evaluation,
+    replay,
+    statistics,
+)
+from neorl_core.testing import exports
 
 KEY = jax.random.key(0)
+# Formulas: the version of a document is no argument of one.
+EXPORTS = {
+    name: value
+    for name, value in exports(neorl_core).items()
+    if name not in neorl_core.boundary.__all__
+}
 SERIES, FLAGS = jnp.arange(1.0, 8.0), jnp.zeros(7, bool)
 COLUMN, SQUARE = SERIES[:, None], jnp.eye(2)
 LOG = (COLUMN, COLUMN[::-1] ** 2, COLUMN + 1, FLAGS, FLAGS)
 RUNS = jnp.stack([SERIES, 2 * SERIES])
-TRAJECTORIES = core.LoggedTrajectories(0 * RUNS, RUNS, None, RUNS, RUNS)
+TRAJECTORIES = off_policy_evaluation.LoggedTrajectories(0 * RUNS, RUNS, None, RUNS, RUNS)
 MATRICES = (SQUARE,) * 5
-BUFFER = core.ring_push(core.ring_buffer(0.0, capacity=3), jnp.ones(2))
-TREE = core.set_priorities(core.priority_tree(3), jnp.arange(2), jnp.ones(2))
-CHANNEL = core.Channel("level", "m", 0.0, 1.0)
+BUFFER = replay.ring_push(replay.ring_buffer(0.0, capacity=3), jnp.ones(2))
+TREE = replay.set_priorities(replay.priority_tree(3), jnp.arange(2), jnp.ones(2))
+CHANNEL = Channel("level", "m", 0.0, 1.0)
 SPEC = {"obs": (CHANNEL,), "action": (CHANNEL,), "cost": (), "dt": 1.0}
 
 # Every parameter of an export that is annotated as an int, in a call with a good value.
@@ -60,7 +76,7 @@ CALLS = {
     "step_cost_limit": ((10.0,), {"horizon": 3}),
     "stratified_bootstrap_interval": ((RUNS, KEY), {"resamples": 3}),
     "trimmed_mean": ((SERIES,), {"faulty": 1}),
-    "variance": ((core.sample_moments(SERIES),), {"ddof": 1}),
+    "variance": ((statistics.sample_moments(SERIES),), {"ddof": 1}),
     "window_rows": ((2, 0), {"length": 2}),
 }
 BAD = [1.5, 2.0, float("nan"), True, np.True_, "2", None]
@@ -69,8 +85,7 @@ NO_WHOLE_NUMBER = "{} must be a whole number that is known before tracing, got {
 
 def whole_parameters():
     """Of every export, as the annotations tell."""
-    for name in core.__all__:
-        value = getattr(core, name)
+    for name, value in EXPORTS.items():
         if inspect.isfunction(value) or name == "Spec":
             for parameter in inspect.signature(value).parameters.values():
                 if parameter.annotation in (int, int | tuple[int, ...]):
@@ -87,7 +102,7 @@ def whole(message, *parts):
 
 def call(name, parameter, value):
     args, options = CALLS[name]
-    answer = getattr(core, name)(*args, **{**options, parameter: value})
+    answer = EXPORTS[name](*args, **{**options, parameter: value})
     return answer.horizon if name == "Spec" else answer
 
 
@@ -183,14 +198,14 @@ def test_every_whole_number_has_a_least_value_or_a_range():
 @pytest.mark.parametrize("bad", [1.5, True, None])
 def test_every_one_of_several_is_whole(bad):
     for what, function, args in (
-        ("every one of sizes", core.hierarchical_mixing, ((2, bad),)),
-        ("every bucket", core.smallest_bucket, (1, (2, bad))),
-        ("delay", lambda *log: core.identify_linear(*log, delay=(bad,)), LOG),
+        ("every one of sizes", federated.hierarchical_mixing, ((2, bad),)),
+        ("every bucket", graphs.smallest_bucket, (1, (2, bad))),
+        ("delay", lambda *log: linear_systems.identify_linear(*log, delay=(bad,)), LOG),
     ):
         with pytest.raises(ValueError, match=whole(NO_WHOLE_NUMBER, what, bad)):
             function(*args)
 
 
 def test_delays_of_an_array_are_delays():
-    fit = core.identify_linear(*LOG, delay=np.asarray([1]))
-    np.testing.assert_array_equal(fit.b, core.identify_linear(*LOG, delay=1).b)
+    fit = linear_systems.identify_linear(*LOG, delay=np.asarray([1]))
+    np.testing.assert_array_equal(fit.b, linear_systems.identify_linear(*LOG, delay=1).b)

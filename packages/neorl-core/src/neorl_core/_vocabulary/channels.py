@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from neorl_core._internal.checks import require_whole
 
@@ -73,7 +73,7 @@ class CostChannel:
                 f"cost {self.name!r}: limit must be finite and not negative, got {self.limit}; "
                 "give the largest sum allowed, in the cost's unit"
             )
-        if self.per not in ("step", "episode"):
+        if self.per not in get_args(CostPer):
             raise ValueError(
                 f"cost {self.name!r}: per must be 'step' or 'episode', got {self.per!r}; "
                 "say what the limit counts over"

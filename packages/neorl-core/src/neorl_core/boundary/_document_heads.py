@@ -10,8 +10,8 @@ def head(kind: str, version: int) -> dict[str, Any]:
     """The first two fields of a document.
 
     Args:
-        kind: What it is, in lower case: ``"run"`` gives the format ``"neorl-run"``.
-        version: Of its layout; a reader accepts one version.
+        kind: What the document is, in lower case: ``"run"`` gives the format ``"neorl-run"``.
+        version: Version of its layout; a reader accepts one version.
 
     Returns:
         ``{"format": "neorl-<kind>", "version": version}``.
@@ -30,10 +30,10 @@ def check_head(
     """The fields of a document behind its head, once the head was found right.
 
     Args:
-        document: As read.
-        kind: As for :func:`head`.
-        version: The one that the caller reads.
-        source: Where it was read, for the message.
+        document: The value that was read.
+        kind: Kind of document, as for :func:`head`.
+        version: The version that the caller reads.
+        source: File or place it was read from, for the message.
         error: Class of the error.
 
     Returns:
@@ -49,7 +49,10 @@ def check_head(
     """
     if not isinstance(document, Mapping):
         found = type(document).__name__
-        raise error(f"{source} holds a {found}, expected a JSON object of format neorl-{kind}")
+        raise error(
+            f"{source} holds a {found}, expected a JSON object of format neorl-{kind}; "
+            "is it the right file?"
+        )
     expected = head(kind, version)
     if document.get("format") != expected["format"]:
         raise error(

@@ -40,7 +40,9 @@ def replacing(path: Path) -> Iterator[Path]:
             os.close(descriptor)
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        # The error of the block counts, not that of clearing up after it.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

@@ -12,8 +12,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like a given one; letter case does not count.
 
     Args:
-        name: As given.
-        known: All that exist.
+        name: Name as given.
+        known: Names that exist.
 
     Returns:
         One of ``known``, or ``None`` where none is similar.
@@ -34,10 +34,10 @@ def unknown_name(
     """The error for a name that is not known, with the nearest one that is.
 
     Args:
-        kind: What the name should be of, for example ``"environment"``.
-        name: As given.
-        known: All that exist.
-        error: Its class.
+        kind: What the name stands for, for example ``"environment"``.
+        name: Name as given.
+        known: Names that exist.
+        error: Class of the error.
 
     Returns:
         The error, to be raised.

@@ -14,7 +14,8 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     """Named entries: those of the package, those registered by a call, those of entry points.
 
     Entry points are listed without importing anything; one is imported when its entry is asked
-    for. So a broken distribution harms nobody who does not use it.
+    for. So a broken distribution harms nobody who does not use it. The package's own names cannot
+    be replaced, by neither way; a name that two distributions bring is refused when it is used.
 
     Example:
         >>> from neorl_core.boundary import Registry
@@ -34,7 +35,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """Makes a table with the package's own entries.
 
         Args:
-            group: Of the entry points, for example ``"neorl.algorithms"``.
+            group: Group of the entry points, for example ``"neorl.algorithms"``.
             kind: What an entry is, in the singular, for messages: ``"algorithm"``.
             builtin: The package's own entries by name.
             check: Raises a ``ValueError`` or ``TypeError`` for an entry from outside that does
@@ -42,53 +43,51 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """
         self.group = group
         self.kind = kind
-        self._entries: dict[str, Entry] = dict(builtin)
-        self._builtin = frozenset(builtin)
         self._check = check
-        self._origin: dict[str, str] = {}
+        self._builtin: dict[str, Entry] = dict(builtin)
+        self._registered: dict[str, Entry] = {}
+        self._imported: dict[str, Entry] = {}
 
     def register(self, name: str, entry: Entry) -> None:
         """Adds an entry for this process.
 
         Args:
-            name: Its name on the command line and in files; registering the same object twice is
+            name: Name on the command line and in files; registering the same object twice is
                 allowed, another object under a taken name is not.
             entry: What the name stands for.
 
         Raises:
             InputError: If the name is taken or is no word, or the entry breaks the contract.
         """
-        if not name or any(c.isspace() or c in "./\\:=" for c in name):
-            raise InputError(
-                f"{self.kind} name {name!r} must be one word without spaces, dots or slashes"
-            )
-        taken = self._entries.get(name, entry)
-        if taken is not entry or (name in self._points() and name not in self._entries):
+        self._require_word(name)
+        if name in self and self._registered.get(name, self) is not entry:
             raise InputError(f"the {self.kind} {name!r} exists already; choose another name")
-        self._checked(name, entry, "register")
-        self._entries[name] = entry
+        self._require_contract(name, entry, "registered")
+        self._registered[name] = entry
 
     def origin(self, name: str) -> str:
         """Who brought an entry: empty for the package's own, else distribution and version.
 
         Args:
-            name: Of an entry.
+            name: Name of an entry.
 
         Returns:
             For example ``"my-learners 0.3"``; ``"registered"`` for one added by a call.
+
+        Raises:
+            InputError: If there is no such entry, with the nearest name.
         """
         if name in self._builtin:
             return ""
-        point = self._points().get(name)
-        if point is None or point.dist is None:
+        if name in self._registered:
             return "registered"
-        return f"{point.dist.name} {point.dist.version}"
+        return " and ".join(_distribution(point) for point in self._points_of(name, InputError))
 
     def find(self, name: str, error: type[InputError] = InputError) -> Entry:
         """The entry of a name.
 
         Args:
-            name: As given by a user.
+            name: Name as given by a user.
             error: Class of the error.
 
         Returns:
@@ -96,50 +95,72 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
         Raises:
             InputError: If there is none, with the nearest name; or if the distribution that brings
-                it cannot be imported or breaks the contract, which is named.
+                it cannot be imported or breaks the contract, which is named; or if two
+                distributions bring it.
         """
-        if name in self._entries:
-            return self._entries[name]
-        point = self._points().get(name)
-        if point is None:
-            raise unknown_name(self.kind, name, self, error)
+        for entries in (self._builtin, self._registered, self._imported):
+            if name in entries:
+                return entries[name]
+        points = self._points_of(name, error)
+        origin = self.origin(name)
+        if len(points) > 1:
+            raise error(f"{origin} both bring the {self.kind} {name!r}; uninstall one of them")
         try:
-            entry = point.load()
+            entry = points[0].load()
         except Exception as problem:
             raise error(
-                f"the {self.kind} {name!r} of {self.origin(name)} cannot be imported from "
-                f"{point.value} ({type(problem).__name__}: {problem}); update or remove it"
+                f"the {self.kind} {name!r} of {origin} cannot be imported from {points[0].value} "
+                f"({type(problem).__name__}: {problem}); update or remove that distribution"
             ) from problem
         try:
-            self._checked(name, entry, self.origin(name))
+            self._require_contract(name, entry, origin)
         except InputError as problem:
-            raise error(str(problem)) from problem
-        self._entries[name] = entry
+            raise error(f"{problem}; update or remove that distribution") from problem
+        self._imported[name] = entry
         return entry
 
-    def _checked(self, name: str, entry: Entry, origin: str) -> None:
+    def _require_word(self, name: str) -> None:
+        if not isinstance(name, str) or not name or any(c.isspace() or c in "./\\:=" for c in name):
+            raise InputError(
+                f"{self.kind} name {name!r} is no plain word; leave out spaces, dots, colons, "
+                "slashes and equals signs"
+            )
+
+    def _require_contract(self, name: str, entry: Entry, origin: str) -> None:
         if self._check is None:
             return
         try:
             self._check(name, entry)
         except (TypeError, ValueError) as problem:
-            raise InputError(f"the {self.kind} {name!r} ({origin}): {problem}") from problem
+            raise InputError(
+                f"the {self.kind} {name!r} ({origin}) cannot be used; {problem}"
+            ) from problem
 
-    def _points(self) -> dict[str, metadata.EntryPoint]:
-        # The package's own names win: an installed distribution cannot replace them unnoticed.
-        found = metadata.entry_points(group=self.group)
-        return {point.name: point for point in found if point.name not in self._builtin}
+    def _points(self) -> dict[str, list[metadata.EntryPoint]]:
+        """The entry points by name, in a fixed order; the package's own names are left out."""
+        points: dict[str, list[metadata.EntryPoint]] = {}
+        for point in sorted(metadata.entry_points(group=self.group), key=_distribution):
+            if point.name not in self._builtin:
+                points.setdefault(point.name, []).append(point)
+        return points
+
+    def _points_of(self, name: str, error: type[InputError]) -> list[metadata.EntryPoint]:
+        points = self._points().get(name)
+        if points is None:
+            raise unknown_name(self.kind, name, self, error)
+        return points
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of a name; ``KeyError`` where there is none, as of any mapping."""
-        if name not in self._entries and name not in self._points():
+        if name not in self:
             raise KeyError(name)
         return self.find(name)
 
     def __iter__(self) -> Iterator[str]:
-        """The names: the package's own first, then what was added, then entry points."""
-        yield from self._entries
-        yield from sorted(name for name in self._points() if name not in self._entries)
+        """The names: the package's own, then what was registered, then entry points by name."""
+        yield from self._builtin
+        yield from self._registered
+        yield from sorted(name for name in self._points() if name not in self._registered)
 
     def __len__(self) -> int:
         """How many entries there are."""
@@ -147,8 +168,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is an entry of this name; nothing is imported."""
-        return name in self._entries or name in self._points()
+        return name in self._builtin or name in self._registered or name in self._points()
 
     def __repr__(self) -> str:
         """One line with the names."""
         return f"Registry({self.group}: {', '.join(self)})"
+
+
+def _distribution(point: metadata.EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value

@@ -1,21 +1,32 @@
 """What a cost limit bounds: each step of an episode, or the sum over it."""
 
 import dataclasses
+from typing import Any, TypeVar
 
-import jax.numpy as jnp
+import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._vocabulary.channels import CostChannel, CostPer
 
+Reduction = TypeVar("Reduction")
+
 
 @dataclasses.dataclass(frozen=True)
 class LimitKind:
-    """The meaning of a limit, for whoever reduces, compares or words one.
+    """The meaning of a cost limit, for whoever reduces, compares or words one.
+
+    An episode of costs ``c_0, ..., c_n`` keeps a limit ``d`` per step if ``max_t c_t <= d``, and a
+    limit ``d`` per episode if ``sum_t c_t <= d``.
 
     Attributes:
-        per: ``"step"`` or ``"episode"``, as in :class:`~neorl_core.CostChannel`.
-        quantity: What is compared with the limit, in words.
-        counted: What may be over the limit, in the plural.
+        per: Either ``"step"`` or ``"episode"``, as in :class:`~neorl_core.CostChannel`.
+        quantity: Name of what is compared with the limit.
+        counted: Name of what may exceed the limit, in the plural.
+
+    Source:
+        Altman, Constrained Markov Decision Processes (1999), for sums; limits per step are the
+        hard constraints of process control.
     """
 
     per: CostPer
@@ -23,18 +34,27 @@ class LimitKind:
     counted: str
 
     def of_rows(self, cost: Float[Array, "time"]) -> Float[Array, ""]:
-        """The limited quantity of one episode.
+        """The limited quantity of one episode; ``jax.vmap`` for several.
 
         Args:
-            cost: Of every step of the episode, in the unit of the channel, at least one.
+            cost: Cost of every step of the episode, in the unit of the channel; NumPy or JAX, at
+                least one step. NaN gives NaN.
 
         Returns:
-            The largest cost of a step, or the sum over the steps.
-        """
-        return jnp.max(cost) if self.per == "step" else jnp.sum(cost)
+            The largest cost of a step, or the sum over the steps, in the dtype of ``cost``.
 
-    def of_episode(self, total, worst):
-        """Picks the limited quantity from both reductions of an episode; any type.
+        Raises:
+            ValueError: If ``cost`` has not the one axis of time, or no step.
+        """
+        if cost.ndim != 1 or not cost.size:
+            raise ValueError(
+                f"cost must have the axis (time) of at least one step, got shape {cost.shape}; "
+                "for several episodes or channels use jax.vmap"
+            )
+        return cost.max() if self.per == "step" else cost.sum()
+
+    def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
+        """The limited one of the two reductions of an episode.
 
         Args:
             total: Sum over the episode.
@@ -46,12 +66,29 @@ class LimitKind:
         return worst if self.per == "step" else total
 
     def row_threshold(self, limit: float) -> float:
-        """The cost above which a single step counts: the limit, or zero for a limit per episode."""
+        """The cost above which one step counts against the limit.
+
+        Args:
+            limit: Limit of the channel, in the unit of the cost.
+
+        Returns:
+            The limit itself per step; zero per episode, since every cost adds to the sum.
+        """
         return limit if self.per == "step" else 0.0
 
-    def exceeded(self, quantity: Float[Array, "..."], limit: float) -> Bool[Array, "..."]:
-        """Whether a limited quantity breaks its limit; NaN does."""
-        return ~(jnp.asarray(quantity) <= limit)
+    def exceeded(self, quantity: Any, limit: float | Float[Array, "..."]) -> Bool[Array, "..."]:
+        """Whether a limited quantity breaks its limit; equality does not, NaN does.
+
+        Args:
+            quantity: Limited quantity of any shape, as of :meth:`of_rows`; what is no array of JAX
+                is compared by NumPy, in its own precision.
+            limit: Limit of the channel, in the unit of the cost.
+
+        Returns:
+            A Boolean for every quantity.
+        """
+        held = quantity if isinstance(quantity, jax.Array) else np.asarray(quantity)
+        return ~(held <= limit)
 
     def limit_words(self, limit: float, unit: str) -> str:
         """A limit in words, with its unit; the unit ``"1"`` of pure numbers is not shown.
@@ -81,9 +118,15 @@ def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
     Returns:
         The one definition of that kind of limit.
 
+    Raises:
+        ValueError: If there is no limit of that kind.
+
     Example:
         >>> from neorl_core.costs import limit_kind
         >>> limit_kind("episode").quantity
         'sum over an episode'
     """
-    return _KINDS[channel if isinstance(channel, str) else channel.per]
+    per = channel if isinstance(channel, str) else channel.per
+    if per not in _KINDS:
+        raise ValueError(f"a limit is per 'step' or 'episode', got {per!r}; choose one of them")
+    return _KINDS[per]

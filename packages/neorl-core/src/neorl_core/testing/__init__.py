@@ -45,7 +45,8 @@ arrays are traced, the rest is static. Rows may be PyTrees.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
   :func:`table_gaps`: a table of all public functions whose rows are its tests (the how-to is the
-  docstring of :class:`Row`'s module). :func:`public_api` records signatures.
+  docstring of :class:`Row`'s module). :func:`public_api` records signatures, :func:`namespaces`
+  and :func:`exports` list the public namespaces of a package and the names in them.
 
 Traps that the kit avoids, measured: arrays that Hypothesis fills with one value, subnormals, free
 lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
@@ -66,6 +67,8 @@ from neorl_core.testing._machine import NO_BROWSER as NO_BROWSER
 from neorl_core.testing._machine import NO_SHARED_DATA as NO_SHARED_DATA
 from neorl_core.testing._machine import browser as browser
 from neorl_core.testing._machine import shared_data as shared_data
+from neorl_core.testing._namespaces import exports as exports
+from neorl_core.testing._namespaces import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
 from neorl_core.testing._settings import climate as climate
 from neorl_core.testing._sockets import OutboundConnectionError as OutboundConnectionError
@@ -122,6 +125,7 @@ __all__ = [
     "dtype_preserved",
     "endings",
     "everywhere",
+    "exports",
     "finite_grad",
     "flags",
     "integers",
@@ -130,6 +134,7 @@ __all__ = [
     "load_table",
     "logs",
     "mapped",
+    "namespaces",
     "no_recompile",
     "oracle",
     "padded_graphs",

@@ -10,6 +10,8 @@ from typing import Any
 def public_api(module: ModuleType) -> str:
     """One line per export, and one per public field and method of a class, sorted.
 
+    A namespace in the list is one line without its names.
+
     Signatures are those of the source, annotations and defaults included.
 
     Args:
@@ -21,7 +23,9 @@ def public_api(module: ModuleType) -> str:
     lines = []
     for name in sorted(module.__all__):
         value = getattr(module, name)
-        if inspect.isclass(value):
+        if inspect.ismodule(value):
+            lines.append(f"namespace {name}")
+        elif inspect.isclass(value):
             lines += _class_lines(name, value)
         elif inspect.isfunction(value):
             lines.append(name + _signature(_definition(value)))

@@ -2,8 +2,8 @@
 
 How to add a row (15 lines that suffice):
 
-1. Make ``tests/table/<concept>.py``; it exports ``ROWS``, a list of :class:`Row`. The file is
-   loaded by path, so it imports installed modules only, never a sibling.
+1. Make ``tests/<namespace>/table_<concept>.py``; it exports ``ROWS``, a list of :class:`Row`. The
+   file is loaded by path, so it imports installed modules only, never a sibling.
 2. ``function`` is the exported function, or a module-level one that runs an exported class
    (then ``name`` says which export it stands for).
 3. ``sample`` draws a tuple of positional arguments, each with ``ROWS`` samples along axis 0:
@@ -26,7 +26,6 @@ import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import hypothesis
@@ -123,13 +122,13 @@ class Row:
 
 
 def load_table(folder: Path) -> list[Row]:
-    """The rows of every ``*.py`` in ``folder``, in order of file name.
+    """The rows of every ``table_*.py`` in ``folder`` and below, in order of path.
 
     Raises:
-        ValueError: If a file exports no ``ROWS``.
+        ValueError: If there is no such file, or one exports no ``ROWS``.
     """
     table = []
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("table_*.py")):
         spec = importlib.util.spec_from_file_location(f"_table_{path.stem}", path)
         if spec is None or spec.loader is None:
             raise ValueError(f"{path} cannot be loaded")
@@ -138,6 +137,8 @@ def load_table(folder: Path) -> list[Row]:
         if not getattr(module, "ROWS", None):
             raise ValueError(f"{path} exports no ROWS")
         table.extend(module.ROWS)
+    if not table:
+        raise ValueError(f"{folder} holds no table_*.py")
     return table
 
 
@@ -208,12 +209,12 @@ def check_refusals(row: Row) -> None:
 
 
 def table_gaps(
-    module: ModuleType, table: Collection[Row], elsewhere: Mapping[str, str]
+    exported: Collection[str], table: Collection[Row], elsewhere: Mapping[str, str]
 ) -> list[str]:
-    """What keeps the table from covering ``module.__all__`` exactly; empty if nothing does.
+    """What keeps the table from covering the public names exactly; empty if nothing does.
 
     Args:
-        module: The public face.
+        exported: The public names, as of :func:`exports`.
         table: All rows.
         elsewhere: Exports that are no formulas (containers, protocols), each with the test that
             covers it.
@@ -222,10 +223,10 @@ def table_gaps(
         One sentence per gap.
     """
     names = {str(row) for row in table}
-    exported = set(module.__all__)
+    exported = set(exported)
     missing = exported - names - set(elsewhere)
     return [
-        *(f"{name} has no row in tests/table and no entry elsewhere" for name in sorted(missing)),
+        *(f"{name} has no row in a table_*.py and no entry elsewhere" for name in sorted(missing)),
         *(f"{name} has a row but is not exported" for name in sorted(names - exported)),
         *(
             f"{name} is listed elsewhere but not exported"

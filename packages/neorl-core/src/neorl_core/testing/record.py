@@ -1,22 +1,26 @@
-"""Records a module's public API: ``python -m neorl_core.testing.record MODULE FILE``."""
+"""Records a package's public API: ``python -m neorl_core.testing.record PACKAGE FOLDER``."""
 
 import importlib
 import sys
 from pathlib import Path
 
+from neorl_core.testing._namespaces import namespaces
 from neorl_core.testing._public_api import public_api
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the signatures of a module's exports to a file.
+    """Writes the signatures of a package's exports, one file a namespace; stale files go.
 
     Args:
-        arguments: The module's import name and the file.
+        arguments: The package's import name and the folder.
     """
     if len(arguments) != 2:
-        raise SystemExit("usage: python -m neorl_core.testing.record MODULE FILE")
-    name, file = arguments
-    Path(file).write_text(public_api(importlib.import_module(name)))
+        raise SystemExit("usage: python -m neorl_core.testing.record PACKAGE FOLDER")
+    package, folder = arguments
+    for stale in Path(folder).glob("*.txt"):
+        stale.unlink()
+    for module in namespaces(importlib.import_module(package)):
+        (Path(folder) / f"{module.__name__}.txt").write_text(public_api(module))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import neorl_core
 from neorl_core import (
+    Channel,
     DataStatistics,
     Environment,
     FieldStatistics,
@@ -41,8 +41,8 @@ class Tank:
     """The smallest environment: a level that the action fills."""
 
     spec = Spec(
-        (neorl_core.Channel("level", "m", 0.0, 1.0),),
-        (neorl_core.Channel("flow", "m/s", -1.0, 1.0),),
+        (Channel("level", "m", 0.0, 1.0),),
+        (Channel("flow", "m/s", -1.0, 1.0),),
         (),
         dt=1.0,
         horizon=3,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.control import delay_line, delay_step, history_step, history_window
+from neorl_core.control import history_step, history_window
 from neorl_core.replay import (
     PrioritySample,
     RingBuffer,
@@ -147,21 +147,6 @@ def starts_by_walking(terminated, truncated):
     return np.asarray(starts, np.int32)
 
 
-def what_was_before_the_seam_is_not_seen(values, terminated, truncated, *, length):
-    """Changing all rows of earlier episodes leaves the windows of the last one as they are."""
-    starts = np.stack(
-        [starts_by_walking(*ends) for ends in zip(terminated, truncated, strict=True)]
-    )
-    last = starts == starts[:, -1:]
-    other = np.where(last[:, :, None], values, 1e4).astype(np.float32)
-    for got, want in zip(
-        mapped(windows, other, terminated, truncated, length=length),
-        mapped(windows, values, terminated, truncated, length=length),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(np.asarray(got)[last], np.asarray(want)[last])
-
-
 def gathered(values, terminated, truncated, *, length):
     """The same windows, gathered from the log."""
     first = episode_first_rows(terminated, truncated)
@@ -173,31 +158,6 @@ def gathered(values, terminated, truncated, *, length):
 def gathering_is_stepping(values, terminated, truncated, *, length):
     sample = (values, terminated, truncated)
     assert_close(mapped(gathered, *sample, length=length), mapped(windows, *sample, length=length))
-
-
-def delayed(values, terminated, truncated, *, delay):
-    first = episode_first_rows(terminated, truncated) == jnp.arange(len(values), dtype=jnp.int32)
-    line, out = delay_line(jnp.full_like(values[0], -7), delay=delay), []
-    for value, starts in zip(values, first, strict=True):
-        line, late = delay_step(line, value, first=starts)
-        out.append(late)
-    return jnp.stack(out)
-
-
-def delayed_by_indexing(values, terminated, truncated, *, delay):
-    starts = starts_by_walking(terminated, truncated)
-    return np.stack(
-        [
-            values[row - delay] if row - delay >= start else np.full_like(values[0], -7)
-            for row, start in enumerate(starts)
-        ]
-    )
-
-
-def delays_add_up(values, terminated, truncated, *, delay):
-    once = mapped(delayed, values, terminated, truncated, delay=1)
-    twice = mapped(delayed, np.asarray(once), terminated, truncated, delay=1)
-    assert_close(twice, mapped(delayed, values, terminated, truncated, delay=2))
 
 
 def starts_do_not_depend_on_the_kind_of_end(terminated, truncated):
@@ -314,15 +274,7 @@ ROWS = [
         exempt=RANDOM,
         differentiable=False,
     ),
-    log_row(
-        windows,
-        "history_step",
-        windows_by_slicing,
-        [what_was_before_the_seam_is_not_seen],
-        length=3,
-    ),
     log_row(gathered, "window_rows", windows_by_slicing, [gathering_is_stepping], length=3),
-    log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),
     Row(
         episode_first_rows,
         sample=PATTERNS,

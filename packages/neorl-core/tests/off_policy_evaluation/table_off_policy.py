@@ -20,7 +20,6 @@ from neorl_core.off_policy_evaluation import (
     wis,
     wpdis,
 )
-from neorl_core.projections import project_simplex, simplex_quadratic
 from neorl_core.testing import (
     Edge,
     Refusal,
@@ -30,7 +29,6 @@ from neorl_core.testing import (
     flags,
     keys,
     mapped,
-    positive_definite,
     reals,
     rows,
 )
@@ -353,33 +351,8 @@ def without_weights_it_is_the_model(start, zeta, *rest, discount):
     assert_close(value, start.mean(axis=1), atol=1e-5)
 
 
-def projection_by_bisection(values):
-    low, high = values.min() - 1, values.max()
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(values - middle, 0).sum() > 1 else (low, middle)
-    return np.maximum(values - low, 0)
-
-
-def projecting_twice_changes_nothing(values):
-    once = np.asarray(mapped(project_simplex, values))
-    assert_close(mapped(project_simplex, once), once, atol=1e-5)
-    assert_close(mapped(project_simplex, values + 3), once, atol=2e-5)
-
-
-def satisfies_the_optimality_conditions(matrix):
-    """On the simplex ``A x`` is least, and equal, where ``x`` is positive."""
-    x = np.asarray(mapped(simplex_quadratic, matrix), np.float64)
-    assert_close(x.sum(axis=1), np.ones(3), atol=1e-5)
-    gradient = np.einsum("rij,rj->ri", matrix.astype(np.float64), x)
-    least = gradient.min(axis=1, keepdims=True)
-    size = np.abs(matrix).max(axis=(1, 2))[:, None]
-    assert np.all(x * (gradient - least) <= 1e-4 * size)
-
-
 WEIGHTS = st.tuples(rows(7, elements=reals(0.0625, 8)), rows(7))
 KEY = jax.random.key(0)
-PAIR = jnp.ones(2)
 RATIO = "density_ratio must be finite and not negative, got [-1.]; check sign and unit"
 
 ROWS = [
@@ -515,42 +488,6 @@ ROWS = [
         ],
         rtol=1e-4,
         atol=2e-5,
-        dtypes=FLOATS,
-    ),
-    Row(
-        project_simplex,
-        sample=st.tuples(rows(5, elements=SMALL)),
-        oracle=projection_by_bisection,
-        laws=[projecting_twice_changes_nothing],
-        edges=[Edge((np.zeros(3),)), Edge((np.asarray([100.0, 0.0]),)), Edge((np.ones(1),))],
-        refuses=[
-            Refusal("values must have the axes (item)", (jnp.ones((2, 2)),)),
-            Refusal("values needs a first axis of length 1", (jnp.ones(0),)),
-        ],
-        dtypes=FLOATS,
-    ),
-    Row(
-        simplex_quadratic,
-        sample=st.tuples(positive_definite(4)),
-        oracle=least_quadratic,
-        laws=[satisfies_the_optimality_conditions],
-        edges=[
-            Edge((np.eye(3),)),
-            Edge((np.ones((1, 1)),)),
-        ],
-        refuses=[
-            Refusal("matrix must have the axes (item, item)", (jnp.ones(2),)),
-            Refusal("matrix needs a first axis of length 1", (jnp.ones((0, 0)),)),
-            Refusal("square", (jnp.ones((2, 3)),)),
-            Refusal(
-                "iterations must be 1 or more, got 0; give the number of steps",
-                (jnp.eye(2),),
-                {"iterations": 0},
-            ),
-        ],
-        differentiable=False,
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
 ]

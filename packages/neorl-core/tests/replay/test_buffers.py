@@ -1,4 +1,4 @@
-"""Buffers, priorities, windows and delays where the table does not reach."""
+"""Buffers and priorities where the table does not reach."""
 
 import re
 
@@ -8,14 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core.control import (
-    DelayLine,
-    HistoryWindow,
-    delay_line,
-    delay_step,
-    history_step,
-    history_window,
-)
 from neorl_core.replay import (
     PrioritySample,
     PriorityTree,
@@ -42,8 +34,6 @@ def rows_of(count):
 
 def test_states_keep_their_form_through_every_step():
     state_keeps_form(ring_push, ring_buffer(EXAMPLE, capacity=3), rows_of(2))
-    state_keeps_form(history_step, history_window(jnp.zeros(2), length=3), jnp.ones(2), first=True)
-    state_keeps_form(delay_step, delay_line(jnp.zeros(2), delay=3), jnp.ones(2), first=True)
     state_keeps_form(set_priorities, priority_tree(3), jnp.zeros(2, jnp.int32), jnp.ones(2))
 
 
@@ -52,12 +42,6 @@ def test_containers_start_empty():
     assert isinstance(buffer, RingBuffer)
     assert ring_order(buffer).tolist() == [-1, -1, -1]
     assert buffer.rows["done"].dtype == bool
-    window = history_window(jnp.zeros(2, jnp.int32), length=4)
-    assert isinstance(window, HistoryWindow)
-    assert (window.values.shape, window.values.dtype, int(window.seen)) == ((4, 2), jnp.int32, 0)
-    line = delay_line(jnp.ones(2), delay=3)
-    assert isinstance(line, DelayLine)
-    assert line.values.tolist() == [[1, 1]] * 3
     tree = priority_tree(5)
     assert isinstance(tree, PriorityTree)
     assert tree.sums.tolist() == [0.0] * 16
@@ -126,45 +110,6 @@ def test_weights_undo_the_priorities():
     assert priority_weights(jnp.zeros(2), size=8, exponent=1.0).tolist() == [0, 0]
 
 
-def test_a_line_of_no_delay_lets_values_through():
-    line, out = delay_step(delay_line(0.0, delay=0), 5.0, first=False)
-    assert float(out) == 5.0
-    assert line.values.shape == (0,)
-
-
-KEPT = [(jnp.int32, 5.7), (jnp.int32, np.float32(5)), (jnp.int8, np.int32(300)), (bool, 1)]
-KEPT += [(jnp.bfloat16, np.float32(0.1)), (jnp.float32, np.int32(2**24 + 1))]
-
-
-@pytest.mark.parametrize(("dtype", "value"), KEPT)
-def test_a_value_that_would_lose_something_is_refused(dtype, value):
-    """5.7 came out of a line that was filled with 0 as 5."""
-    fill = jnp.zeros((), dtype)
-    for call in (
-        lambda value: delay_step(delay_line(fill, delay=1), value, first=True),
-        lambda value: history_step(history_window(fill, length=2), value, first=True),
-    ):
-        for run in (call, jax.jit(call)):
-            with pytest.raises(ValueError, match=f"fit into {fill.dtype} without loss, got"):
-                run(value)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [
-        (jnp.float32, 5), (jnp.bfloat16, 0.5), (jnp.float32, jnp.bfloat16(0.5)), (jnp.int32, 5),
-        (jnp.float32, np.float64(0.5)), (jnp.float32, True), (jnp.int32, np.int8(5)),
-    ],
-)  # fmt: skip
-def test_a_value_that_fits_takes_the_dtype_of_the_line(dtype, value):
-    def through(value):
-        line, _ = delay_step(delay_line(jnp.zeros((), dtype), delay=1), value, first=True)
-        return delay_step(line, value, first=False)[1]
-
-    for run in (through, jax.jit(through)):
-        assert (run(value).dtype, float(run(value))) == (dtype, float(value))
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -192,10 +137,6 @@ def test_a_value_that_fits_takes_the_dtype_of_the_line(dtype, value):
         (lambda: ring_sample(ring_buffer(0.0, capacity=2), KEY, batch=-1), "batch"),
         (lambda: priority_tree(0), "capacity"),
         (lambda: sample_priorities(priority_tree(2), KEY, batch=0), "batch"),
-        (lambda: history_window(0.0, length=0), "length"),
-        (lambda: history_step(history_window(0.0, length=2), jnp.ones(1), first=True), "shape ()"),
-        (lambda: delay_line(0.0, delay=-1), "delay must be 0 or more"),
-        (lambda: delay_step(delay_line(0.0, delay=2), jnp.ones(1), first=True), "shape ()"),
         (lambda: window_rows(3, 0, length=0), "length"),
     ],
 )

@@ -1,0 +1,44 @@
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core.targets import polyak
+from neorl_core.testing import Edge, Refusal, Row, mapped, reals, rows
+
+
+def convex_step(target, online, *, rate):
+    return {name: (1 - rate) * target[name] + rate * online[name] for name in target}
+
+
+def ends_copy(target, online, *, rate):
+    for end, expected in ((0.0, target), (1.0, online)):
+        got = mapped(polyak, target, online, rate=end)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(got[name], array)
+
+
+TREES = st.tuples(*[st.fixed_dictionaries({"w": rows(2, 3), "b": rows(3)}) for _ in range(2)])
+
+ROWS = [
+    Row(
+        polyak,
+        sample=TREES,
+        options=reals(0.0, 1.0).map(lambda rate: {"rate": float(rate)}),
+        oracle=convex_step,
+        laws=[ends_copy],
+        edges=[Edge(({"w": np.zeros(0)}, {"w": np.zeros(0)}), {"rate": 0.5})],
+        refuses=[
+            Refusal(
+                "a leaf of target and its leaf of online must have one shape",
+                (jnp.ones(3), jnp.ones(1)),
+                {"rate": 0.5},
+            ),
+            Refusal(
+                "target must be of floats, got a leaf of int32; leave counters and keys out",
+                (jnp.arange(3), jnp.ones(3)),
+                {"rate": 0.5},
+            ),
+            Refusal("rate must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"rate": 1.5}),
+        ],
+    ),
+]
