@@ -214,6 +214,7 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
                 held_out=found.held_out,
                 training=found.training.rows,
                 candidate=candidate,
+                level=config.evaluation.level,
             )
         else:
             starts = config.evaluation.starts
@@ -227,6 +228,7 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
                 dataset=dataset,
                 candidate=candidate,
                 n_starts=starts,
+                level=config.evaluation.level,
             )
         write_results(job.run.path, evaluation, verdict(evaluation.tables))
     job.reporter.end()

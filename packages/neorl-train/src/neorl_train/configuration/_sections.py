@@ -53,12 +53,14 @@ class EvaluationConfig:
         curve_starts: Number of other starts on which policies are followed while they train; zero
             follows them on held-out rows alone.
         candidate: The algorithm whose policy is handed over; its first seed is taken.
+        level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
     """
 
     starts: int = 128
     seed: int = 1
     curve_starts: int = 8
     candidate: str = "iql"
+    level: float = 0.95
 
 
 @dataclasses.dataclass(frozen=True)

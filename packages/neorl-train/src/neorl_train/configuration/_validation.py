@@ -84,6 +84,11 @@ def _validate_counts(config: Config) -> None:
         f"evaluation.starts must be at least 2, got {config.evaluation.starts}",
     )
     _require(
+        0.5 < config.evaluation.level < 1,
+        f"evaluation.level must be above 0.5 and below 1, got {config.evaluation.level}; "
+        "0.95 is usual",
+    )
+    _require(
         config.evaluation.curve_starts >= 0,
         f"evaluation.curve_starts must not be negative, got {config.evaluation.curve_starts}",
     )

@@ -3,8 +3,8 @@
 from neorl_train.evaluation._episodes import episodes_of as episodes_of
 from neorl_train.evaluation._episodes import recorded_episodes as recorded_episodes
 from neorl_train.evaluation._estimates import crossed_estimate as crossed_estimate
+from neorl_train.evaluation._estimates import fraction_estimates as fraction_estimates
 from neorl_train.evaluation._estimates import mean_estimates as mean_estimates
-from neorl_train.evaluation._estimates import share_estimates as share_estimates
 from neorl_train.evaluation._logged import classical_imitators as classical_imitators
 from neorl_train.evaluation._one_program import SwitchedPolicy as SwitchedPolicy
 from neorl_train.evaluation._one_program import switched as switched
@@ -28,12 +28,12 @@ __all__ = [
     "common_starts",
     "crossed_estimate",
     "episodes_of",
+    "fraction_estimates",
     "mean_estimates",
     "policy_rows",
     "pooled_rows",
     "recorded_episodes",
     "rollouts",
     "select_starts",
-    "share_estimates",
     "switched",
 ]

@@ -1,4 +1,4 @@
-"""Means with their 95 % intervals, many at once, in float64.
+"""Means and fractions with their intervals, many at once, in float64.
 
 The resampling unit is the episode, that is the common start: whatever belongs to one start (all
 policies, all seeds, all costs) is drawn together, so differences stay paired.
@@ -14,18 +14,21 @@ from neorl_core.statistics import (
     clopper_pearson_interval,
     crossed_interval,
 )
-from neorl_train.results._tables import LEVEL, Estimate
+from neorl_train.results._tables import Estimate
 
 RESAMPLES = 4000
 COLUMNS_AT_ONCE = 16  # tables of any width run the same two programs
 _SEED = 20_260_101
 
 
-def mean_estimates(samples: Float[np.ndarray, "episode quantity"]) -> list[Estimate]:
+def mean_estimates(
+    samples: Float[np.ndarray, "episode quantity"], *, level: float
+) -> list[Estimate]:
     """Bootstrap intervals (BCa) of the mean of every column; rows are drawn together.
 
     Args:
-        samples: Two episodes or more.
+        samples: One row for each of two episodes or more.
+        level: Confidence level of every interval, in (0, 1).
 
     Returns:
         One estimate a column. A column with a NaN gets NaN, which fails every clause.
@@ -41,14 +44,16 @@ def mean_estimates(samples: Float[np.ndarray, "episode quantity"]) -> list[Estim
         padded[:, : chunk.shape[1]] = chunk
         with jax.enable_x64(True):
             interval = bootstrap_interval(
-                padded, jax.random.key(_SEED), level=LEVEL, resamples=RESAMPLES, method="bca"
+                padded, jax.random.key(_SEED), level=level, resamples=RESAMPLES, method="bca"
             )
             estimates += _estimates(interval, chunk.shape[1])
     return estimates
 
 
-def share_estimates(happened: Bool[np.ndarray, "episode event"]) -> list[Estimate]:
-    """Shares of episodes with exact intervals (Clopper-Pearson), one for each column."""
+def fraction_estimates(
+    happened: Bool[np.ndarray, "episode event"], *, level: float
+) -> list[Estimate]:
+    """Fractions of episodes with exact intervals (Clopper-Pearson), one for each column."""
     happened = np.asarray(happened, np.bool_)
     estimates: list[Estimate] = []
     for begin in range(0, happened.shape[1], COLUMNS_AT_ONCE):
@@ -57,15 +62,15 @@ def share_estimates(happened: Bool[np.ndarray, "episode event"]) -> list[Estimat
         counts[: chunk.shape[1]] = chunk.sum(axis=0)
         trials = np.full(COLUMNS_AT_ONCE, float(len(happened)))
         with jax.enable_x64(True):
-            interval = clopper_pearson_interval(counts, trials, level=LEVEL)
+            interval = clopper_pearson_interval(counts, trials, level=level)
             estimates += _estimates(interval, chunk.shape[1])
     return estimates
 
 
-def crossed_estimate(samples: Float[np.ndarray, "seed episode"]) -> Estimate:
+def crossed_estimate(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
     """Interval of the grand mean with seeds and starts both taken as drawn at random."""
     with jax.enable_x64(True):
-        interval = crossed_interval(np.asarray(samples, np.float64), level=LEVEL)
+        interval = crossed_interval(np.asarray(samples, np.float64), level=level)
         return Estimate(*(float(end) for end in interval))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
+from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._benchmark_score import score_of
 from neorl_train.evaluation._checks import check_names
 from neorl_train.evaluation._episodes import recorded_episodes
@@ -15,7 +16,7 @@ from neorl_train.evaluation._shadow import action_fits
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows
 from neorl_train.results._results import LOG, Evaluation, PolicyResult
-from neorl_train.results._tables import LEVEL, ResultTables
+from neorl_train.results._tables import ResultTables
 
 NO_SIMULATOR = (
     "there is no simulator of this plant, only its log, so what another policy would have "
@@ -31,6 +32,7 @@ def evaluate_offline(
     training: Transition,
     candidate: str,
     reason: str = NO_SIMULATOR,
+    level: float = EvaluationConfig.level,
 ) -> Evaluation:
     """What can be said without running a policy: statistics of the log, and shadow actions.
 
@@ -42,6 +44,7 @@ def evaluate_offline(
             them and stand beside the learned policies.
         candidate: Name of the policy that would be exported.
         reason: Why there is no simulation; part of the verdict.
+        level: Confidence level of all intervals.
 
     Returns:
         Tables with the log as only row, and how far each policy's actions are from the log's.
@@ -56,13 +59,13 @@ def evaluate_offline(
             f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
         )
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
-    rows = policy_rows([log], dataset.spec, reference="")
+    rows = policy_rows([log], dataset.spec, reference="", level=level)
     tables = ResultTables(
         environment="",
         reason=reason,
         spec=dataset.spec,
         reward_unit="reward",
-        level=LEVEL,
+        level=level,
         n_starts=0,
         candidate=candidate,
         reference="",
@@ -74,7 +77,7 @@ def evaluate_offline(
         results=(log,),
         traces=(),
         bands=(),
-        imitation=action_fits({**imitators, **policies}, held_out),
+        imitation=action_fits({**imitators, **policies}, held_out, level=level),
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
     )

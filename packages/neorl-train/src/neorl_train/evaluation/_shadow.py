@@ -21,7 +21,9 @@ class _Now(NamedTuple):
     key: PRNGKeyArray
 
 
-def action_fits(policies: Mapping[str, Policy], dataset: Dataset) -> tuple[ActionFit, ...]:
+def action_fits(
+    policies: Mapping[str, Policy], dataset: Dataset, *, level: float
+) -> tuple[ActionFit, ...]:
     """Runs every policy in shadow on the first episodes of a log.
 
     In each step the policy proposes an action for the logged observation and is told by ``sent``
@@ -30,6 +32,7 @@ def action_fits(policies: Mapping[str, Policy], dataset: Dataset) -> tuple[Actio
     Args:
         policies: By name.
         dataset: Episodes that they were not trained on.
+        level: Confidence level of the intervals.
 
     Returns:
         One entry for each policy and action channel.
@@ -38,7 +41,7 @@ def action_fits(policies: Mapping[str, Policy], dataset: Dataset) -> tuple[Actio
     fits: list[ActionFit] = []
     for name, policy in policies.items():
         proposed = jax.device_get(shadow(as_arrays(policy), obs, action))
-        fits += _fits(name, np.asarray(proposed, np.float64), action, mask, dataset)
+        fits += _fits(name, np.asarray(proposed, np.float64), action, mask, dataset, level)
     return tuple(fits)
 
 
@@ -75,11 +78,16 @@ def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _fits(
-    name: str, proposed: np.ndarray, action: np.ndarray, mask: np.ndarray, dataset: Dataset
+    name: str,
+    proposed: np.ndarray,
+    action: np.ndarray,
+    mask: np.ndarray,
+    dataset: Dataset,
+    level: float,
 ) -> list[ActionFit]:
     kept = mask.any(axis=1)
     difference = np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
-    means = mean_estimates(difference / mask[kept].sum(axis=1)[:, None])
+    means = mean_estimates(difference / mask[kept].sum(axis=1)[:, None], level=level)
     logged, wanted = action[mask].astype(np.float64), proposed[mask]
     variance = logged.var(axis=0)
     unexplained = ((wanted - logged) ** 2).mean(axis=0)

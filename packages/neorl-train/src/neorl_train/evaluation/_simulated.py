@@ -14,6 +14,7 @@ from neorl_envs import Dataset
 from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.guards import guard
+from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
 from neorl_train.evaluation._one_program import switched
@@ -23,9 +24,8 @@ from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._traces import select_starts, trace_of
 from neorl_train.results._episodes import Episodes, Trace
 from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
-from neorl_train.results._tables import LEVEL, ResultTables, Role
+from neorl_train.results._tables import ResultTables, Role
 
-N_STARTS = 128
 STARTS_AT_ONCE = 128
 BEHAVIOUR = "logged behaviour"
 
@@ -47,7 +47,8 @@ def evaluate(
     key: PRNGKeyArray,
     dataset: Dataset,
     candidate: str,
-    n_starts: int = N_STARTS,
+    n_starts: int = EvaluationConfig.starts,
+    level: float = EvaluationConfig.level,
 ) -> Evaluation:
     """Runs everything that can act on the plant over common starts.
 
@@ -66,6 +67,7 @@ def evaluate(
         dataset: The log.
         candidate: Name of the policy that would be exported.
         n_starts: Number of common starts, two or more; 100 or more for a verdict.
+        level: Confidence level of all intervals, of which the verdict takes the ends.
 
     Returns:
         The results with their tables.
@@ -92,7 +94,7 @@ def evaluate(
     results = tuple(_result(environment, one, key, n_starts) for one in contenders)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
     return Evaluation(
-        tables=_tables(name, environment, results, log, candidate, reference),
+        tables=_tables(name, environment, results, log, candidate, reference, level),
         results=(*results, log),
         traces=_traces(environment, contenders, results, key, candidate, reference),
         bands=_bands(environment),
@@ -161,6 +163,7 @@ def _tables(
     log: PolicyResult,
     candidate: str,
     reference: str,
+    level: float,
 ) -> ResultTables:
     spec = environment.spec
     plain = [result for result in results if not result.guarded]
@@ -170,13 +173,13 @@ def _tables(
         reason="",
         spec=spec,
         reward_unit=str(getattr(environment, "reward_unit", "reward")),
-        level=LEVEL,
+        level=level,
         n_starts=results[0].episodes.count,
         candidate=candidate,
         reference=reference,
-        rows=policy_rows(results, spec, reference=reference)
-        + policy_rows([log], spec, reference=""),
-        pooled=pooled_rows(results, spec, against=others),
+        rows=policy_rows(results, spec, reference=reference, level=level)
+        + policy_rows([log], spec, reference="", level=level),
+        pooled=pooled_rows(results, spec, against=others, level=level),
     )
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Spec
-from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates, share_estimates
+from neorl_train.evaluation._estimates import crossed_estimate, fraction_estimates, mean_estimates
 from neorl_train.results._episodes import Episodes, limited
 from neorl_train.results._results import PolicyResult
 from neorl_train.results._tables import CostCell, Estimate, PolicyRow, PooledCost, PooledRow
 
 
 def policy_rows(
-    results: Sequence[PolicyResult], spec: Spec, *, reference: str
+    results: Sequence[PolicyResult], spec: Spec, *, reference: str, level: float
 ) -> tuple[PolicyRow, ...]:
     """One row for each result; differences are paired with the unguarded reference.
 
@@ -21,6 +21,7 @@ def policy_rows(
         results: All on the common starts, or all on starts of their own.
         spec: Gives the cost channels.
         reference: Name of the controller that differences refer to; empty for none.
+        level: Confidence level of the intervals.
 
     Returns:
         The rows, in the order of the results.
@@ -38,12 +39,16 @@ def policy_rows(
             for j in range(spec.n_cost):
                 ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
                 columns[i, j, "difference"] = ours - theirs
-    means = _estimated(columns)
-    return tuple(_row(i, result, spec, means) for i, result in enumerate(results))
+    means = _estimated(columns, level)
+    return tuple(_row(i, result, spec, means, level) for i, result in enumerate(results))
 
 
 def pooled_rows(
-    results: Sequence[PolicyResult], spec: Spec, *, against: Sequence[PolicyResult]
+    results: Sequence[PolicyResult],
+    spec: Spec,
+    *,
+    against: Sequence[PolicyResult],
+    level: float,
 ) -> tuple[PooledRow, ...]:
     """All seeds of every learner, guarded and not, against other policies on the common starts.
 
@@ -51,6 +56,7 @@ def pooled_rows(
         results: On the common starts.
         spec: Gives the cost channels.
         against: The other sides, on the same starts.
+        level: Confidence level of the intervals.
 
     Returns:
         One row for each group, guard and other side.
@@ -65,9 +71,9 @@ def pooled_rows(
     for i, (seeds, other) in enumerate(pairs):
         differences.append(_compare(columns, i, seeds, other))
         _compare_costs(columns, i, seeds, other, spec)
-    means = _estimated(columns) if columns else {}
+    means = _estimated(columns, level) if columns else {}
     return tuple(
-        _pooled(i, seeds, other, spec, differences[i], means)
+        _pooled(i, seeds, other, spec, differences[i], means, level)
         for i, (seeds, other) in enumerate(pairs)
     )
 
@@ -79,12 +85,14 @@ def _find(results: Sequence[PolicyResult], reference: str) -> Episodes | None:
     return None
 
 
-def _estimated(columns: dict[Hashable, np.ndarray]) -> dict[Hashable, Estimate]:
-    estimates = mean_estimates(np.stack(list(columns.values()), axis=1))
+def _estimated(columns: dict[Hashable, np.ndarray], level: float) -> dict[Hashable, Estimate]:
+    estimates = mean_estimates(np.stack(list(columns.values()), axis=1), level=level)
     return dict(zip(columns, estimates, strict=True))
 
 
-def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimate]) -> PolicyRow:
+def _row(
+    i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimate], level: float
+) -> PolicyRow:
     episodes = result.episodes
     steps = max(int(episodes.length.sum()), 1)
     nothing_broken = np.logical_not(episodes.violated.any(axis=1))
@@ -100,10 +108,10 @@ def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimat
         return_max=float(np.max(episodes.returns)),
         length=means[i, "length"],
         length_std=float(np.std(episodes.length, ddof=1)),
-        costs=_cells(i, episodes, spec, means),
-        satisfied=_share(nothing_broken),
-        success=None if episodes.success is None else _share(episodes.success),
-        trips=None if episodes.trip is None else _share(episodes.trip),
+        costs=_cells(i, episodes, spec, means, level),
+        satisfied=_fraction(nothing_broken, level),
+        success=None if episodes.success is None else _fraction(episodes.success, level),
+        trips=None if episodes.trip is None else _fraction(episodes.trip, level),
         n_trips=0 if episodes.trip is None else int(episodes.trip.sum()),
         filtered=float(episodes.filtered.sum()) / steps,
         fallback=float(episodes.fallback.sum()) / steps,
@@ -111,14 +119,14 @@ def _row(i: int, result: PolicyResult, spec: Spec, means: dict[Hashable, Estimat
     )
 
 
-def _share(happened: Any) -> Estimate:
-    return share_estimates(np.asarray(happened)[:, None])[0]
+def _fraction(happened: Any, level: float) -> Estimate:
+    return fraction_estimates(np.asarray(happened)[:, None], level=level)[0]
 
 
 def _cells(
-    i: int, episodes: Episodes, spec: Spec, means: dict[Hashable, Estimate]
+    i: int, episodes: Episodes, spec: Spec, means: dict[Hashable, Estimate], level: float
 ) -> tuple[CostCell, ...]:
-    violating = share_estimates(episodes.violated)
+    violating = fraction_estimates(episodes.violated, level=level)
     return tuple(
         CostCell(
             name=channel.name,
@@ -168,6 +176,7 @@ def _pooled(
     spec: Spec,
     differences: np.ndarray,
     means: dict[Hashable, Estimate],
+    level: float,
 ) -> PooledRow:
     return PooledRow(
         group=seeds[0].group,
@@ -176,7 +185,7 @@ def _pooled(
         against=other.name,
         against_role=other.role,
         difference=means[i, "return"],
-        fresh_seeds=crossed_estimate(differences) if len(seeds) > 1 else None,
+        fresh_seeds=crossed_estimate(differences, level=level) if len(seeds) > 1 else None,
         each_seed=tuple(means[i, "seed", s] for s in range(len(seeds))),
         costs=tuple(
             PooledCost(

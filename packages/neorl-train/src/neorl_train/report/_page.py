@@ -112,7 +112,7 @@ def _sections(inputs: Inputs) -> list[tuple[str, str, Html]]:
 def _why(inputs: Inputs) -> Html:
     parts = []
     if inputs.simulated:
-        parts += [tiles(inputs), clause_table(inputs.verdict)]
+        parts += [tiles(inputs), clause_table(inputs.verdict, inputs.evaluation.tables.level)]
         parts += [
             paragraph(f"{said[0].upper()}{said[1:].rstrip('.')}.", class_="note")
             for said in legend(inputs.evaluation.tables.environment)

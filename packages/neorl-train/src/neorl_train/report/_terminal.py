@@ -12,6 +12,7 @@ from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._wording import (
     DASH,
+    confidence,
     decimals,
     fixed,
     interval,
@@ -83,7 +84,11 @@ def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
 
 def _title(evaluation: Evaluation, *, wide: bool) -> str:
     tables = evaluation.tables
-    shown = "mean [95 % interval]" if wide else "means; the report has their intervals"
+    shown = (
+        f"mean [{confidence(tables.level)} interval]"
+        if wide
+        else "means; the report has their intervals"
+    )
     where = f"{tables.n_starts} common starts" if tables.environment else "its episodes"
     return f"{tables.environment or evaluation.source.name}, {where}: {shown}"
 

@@ -5,8 +5,6 @@ from typing import Literal
 
 from neorl_core import Spec
 
-LEVEL = 0.95
-
 Role = Literal["learner", "classical", "behaviour", "log"]
 
 
@@ -174,7 +172,7 @@ class ResultTables:
         reason: Why there was none.
         spec: Channels, costs with their limits, period, horizon.
         reward_unit: Unit of rewards and returns.
-        level: Of all intervals.
+        level: Confidence level of all intervals, in (0.5, 1).
         n_starts: Number of common starts.
         candidate: Name of the policy that would be exported, behind its guard.
         reference: Name of the controller to beat.

@@ -74,6 +74,11 @@ def share_interval(share: Estimate) -> str:
     return f"{percent(share.value)}{NBSP}[{percent(share.low)},{NBSP}{percent(share.high)}]"
 
 
+def confidence(level: float) -> str:
+    """A confidence level in words: ``95 %`` for 0.95."""
+    return f"{100 * level:g} %"
+
+
 def listed(names: Sequence[str]) -> str:
     """``a, b and c``."""
     if len(names) < 2:

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
-from neorl_train.results._wording import number, quantity
+from neorl_train.results._wording import confidence, number, quantity
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
-RULE = "return above the reference and every cost within its limit, by 95 % bounds"
-
 Answer = Literal["deploy", "do not deploy", "cannot tell"]
 
 
@@ -99,10 +97,20 @@ def verdict(tables: ResultTables) -> Verdict:
         sentence=_sentence(answer, failed or clauses, tables),
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=RULE,
+        rule=rule_of(tables.level),
         clauses=clauses,
         reason="",
     )
+
+
+def rule_of(level: float) -> str:
+    """The rule in words.
+
+    Args:
+        level: Confidence level of the intervals whose ends it compares.
+    """
+    bounds = f"{confidence(level)} bounds"
+    return f"return above the reference and every cost within its limit, by {bounds}"
 
 
 def _unknown(tables: ResultTables) -> Verdict:
@@ -112,7 +120,7 @@ def _unknown(tables: ResultTables) -> Verdict:
         sentence=f"Cannot tell whether {tables.candidate} is better: {reason}.",
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=RULE,
+        rule=rule_of(tables.level),
         clauses=(),
         reason=reason,
     )

@@ -17,7 +17,7 @@ from neorl_train.report._html import (
     tag,
 )
 from neorl_train.report._inputs import Inputs
-from neorl_train.results._wording import DASH, percent
+from neorl_train.results._wording import DASH, confidence, percent
 from neorl_train.runs._names import policy_file
 
 
@@ -32,9 +32,10 @@ def what_it_says(inputs: Inputs) -> Html:
         says += [
             f"It was tested in the simulator {tables.environment} only. On the real plant it "
             "holds as far as the simulator, its disturbances and its spread of parameters do.",
-            f"Intervals have 95 % confidence over fresh starts of that simulator, each on its own: "
-            f"the {tables.n_starts} starts are the sample, resampled whole (BCa bootstrap). The "
-            "chance that at least one of several intervals misses is larger.",
+            f"Intervals have {confidence(tables.level)} confidence over fresh starts of that "
+            f"simulator, each on its own: the {tables.n_starts} starts are the sample, each "
+            "resampled with all that belongs to it (BCa bootstrap). The chance "
+            "that at least one of several intervals misses is larger.",
             "What was counted zero times can still happen: the tables give the largest chance of "
             "a violation that the counts leave open.",
         ]

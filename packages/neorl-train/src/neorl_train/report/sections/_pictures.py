@@ -16,7 +16,7 @@ from neorl_train.report.figures._results import (
 )
 from neorl_train.report.figures._trends import trends
 from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Trace, limited
-from neorl_train.results._wording import listed
+from neorl_train.results._wording import confidence, listed
 
 TITLES = {
     TYPICAL: "A typical episode (median return)",
@@ -135,9 +135,10 @@ def cost_picture(inputs: Inputs) -> Html:
     if not costs:
         return paragraph("No policy caused any cost.")
     words = (
-        "Mean return over mean cost with 95 % intervals: learned policies behind their guard "
-        "(the candidate outlined), the PID tunings as they run today, the log. Good is up and "
-        "to the left; shaded is beyond the limit. The cost axis is logarithmic, but for its start."
+        f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
+        "behind their guard (the candidate outlined), the PID tunings as they run today, the log. "
+        "Good is up and to the left; shaded is beyond the limit. The cost axis is logarithmic, but "
+        "for its start."
     )
     quiet = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
     extra = f" No policy ever caused the cost {listed(quiet)}." if quiet else ""

@@ -7,6 +7,7 @@ from neorl_train.report._inputs import Inputs
 from neorl_train.results._tables import CostCell, PolicyRow, PooledRow, ResultTables
 from neorl_train.results._wording import (
     DASH,
+    confidence,
     decimals,
     finest,
     fixed,
@@ -55,17 +56,17 @@ def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
 
 def return_table(tables: ResultTables) -> Html:
     """Return, gain over the reference, spread and length."""
-    unit = tables.reward_unit
+    unit, level = tables.reward_unit, confidence(tables.level)
     simulated = bool(tables.environment)
     columns = [
         Column("Policy", align="left"),
         Column("Guard", align="left"),
-        Column("Return", f"{unit}, mean [95 %]"),
-        *([Column(f"Gain over PID {tables.reference}", f"{unit}, paired [95 %]")] * simulated),
+        Column("Return", f"{unit}, mean [{level}]"),
+        *([Column(f"Gain over PID {tables.reference}", f"{unit}, paired [{level}]")] * simulated),
         Column("Std", unit),
         Column("Least", unit),
         Column("Most", unit),
-        Column("Length", "steps, mean [95 %]"),
+        Column("Length", f"steps, mean [{level}]"),
         Column("Std", "steps"),
     ]
     digits = decimals(row.returns for row in tables.rows)
@@ -105,12 +106,13 @@ def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Con
 
 def ending_table(tables: ResultTables) -> Html:
     """How episodes ended, how many kept every limit, and how often the guard acted."""
+    level = confidence(tables.level)
     columns = [
         Column("Policy", align="left"),
         Column("Guard", align="left"),
-        Column("Success", "of episodes [95 %]"),
+        Column("Success", f"of episodes [{level}]"),
         Column("Trips", "episodes"),
-        Column("Kept every limit", "of episodes [95 %]"),
+        Column("Kept every limit", f"of episodes [{level}]"),
         Column("Guard changed", "of steps"),
         Column("Fallback acted", "of steps"),
     ]
@@ -133,15 +135,16 @@ def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
 def cost_table(tables: ResultTables, position: int) -> Html:
     """One cost of every policy: what its limit bounds, and the violations as counted."""
     channel = tables.spec.cost[position]
+    level = confidence(tables.level)
     per_episode = channel.per == "episode"
     what = "sum over an episode" if per_episode else "worst step of an episode"
     columns = [
         Column("Policy", align="left"),
         Column("Guard", align="left"),
-        Column(what.capitalize(), f"{channel.unit}, mean [95 %]"),
+        Column(what.capitalize(), f"{channel.unit}, mean [{level}]"),
         Column("Largest", f"{channel.unit}, of all episodes"),
         Column("Above the limit", "episodes"),
-        Column("Chance of a violation", "per episode [95 %]"),
+        Column("Chance of a violation", f"per episode [{level}]"),
         Column("Steps", "with a cost" if per_episode else "above the limit"),
     ]
     cells = [row.costs[position] for row in tables.rows]
@@ -168,13 +171,13 @@ def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: in
 
 def pooled_table(tables: ResultTables) -> Html:
     """All seeds of each algorithm against the logged behaviour and the reference."""
-    unit = tables.reward_unit
+    unit, level = tables.reward_unit, confidence(tables.level)
     columns = [
         Column("Seeds of", align="left"),
         Column("Guard", align="left"),
         Column("Against", align="left"),
-        Column("Gain, these seeds", f"{unit}, paired [95 %]"),
-        Column("Gain, fresh seeds", f"{unit} [95 %]"),
+        Column("Gain, these seeds", f"{unit}, paired [{level}]"),
+        Column("Gain, fresh seeds", f"{unit} [{level}]"),
         *(
             Column(f"Cost {channel.name}", f"{channel.unit}; at most: ours, theirs")
             for channel in tables.spec.cost
@@ -210,11 +213,12 @@ def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
 def imitation_table(inputs: Inputs) -> Html:
     """Each policy's actions beside the logged ones, on episodes it was not trained on."""
     fits = inputs.evaluation.imitation
+    level = confidence(inputs.evaluation.tables.level)
     columns = [
         Column("Policy", align="left"),
         Column("Action", align="left"),
         Column("Unit", align="left"),
-        Column("Mean distance", "[95 %]"),
+        Column("Mean distance", f"[{level}]"),
         Column("Logged std"),
         Column("Variance explained"),
         Column("Episodes"),

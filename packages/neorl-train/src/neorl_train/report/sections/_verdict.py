@@ -5,7 +5,7 @@ from html import escape
 from neorl_train.report._html import Column, Content, Html, joined, table, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.results._tables import Estimate, ResultTables
-from neorl_train.results._wording import decimals, fixed, interval, percent, signed
+from neorl_train.results._wording import confidence, decimals, fixed, interval, percent, signed
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
@@ -26,12 +26,12 @@ def headline(inputs: Inputs) -> Html:
     )
 
 
-def clause_table(verdict: Verdict) -> Html:
+def clause_table(verdict: Verdict, level: float) -> Html:
     """Every condition with its numbers; a picture shows interval and limit on one scale."""
     columns = [
         Column("Clause", align="left"),
         Column("Estimate"),
-        Column("95 % interval"),
+        Column(f"{confidence(level)} interval"),
         Column("Must hold", align="left"),
         Column("Limit"),
         Column("Unit", align="left"),
@@ -109,16 +109,17 @@ def tiles(inputs: Inputs) -> Html:
     row = tables.row(tables.candidate, guarded=True)
     gain = row.difference or Estimate(*[float("nan")] * 3)
     digits = decimals([gain])
+    interval_words = f"{confidence(tables.level)} interval"
     broken = sum(cell.violations for cell in row.costs)
     facts = [
         (
             f"{signed(gain.value, digits)} {tables.reward_unit}",
-            f"return per episode against the PID {tables.reference}, 95 % interval "
+            f"return per episode against the PID {tables.reference}, {interval_words} "
             f"{interval(gain, digits)}",
         ),
         (
             percent(row.satisfied.value),
-            f"of {row.n_episodes} episodes kept every limit, 95 % interval "
+            f"of {row.n_episodes} episodes kept every limit, {interval_words} "
             f"[{percent(row.satisfied.low)}, {percent(row.satisfied.high)}]"
             + ("" if broken else "; none was broken")
             + _reference_kept(tables),
@@ -127,7 +128,7 @@ def tiles(inputs: Inputs) -> Html:
             str(row.n_trips),
             f"trips in {row.n_episodes} episodes"
             + (
-                f", 95 % interval [{percent(row.trips.low)}, {percent(row.trips.high)}]"
+                f", {interval_words} [{percent(row.trips.low)}, {percent(row.trips.high)}]"
                 if row.trips
                 else ""
             ),
