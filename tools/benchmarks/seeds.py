@@ -58,13 +58,13 @@ def _case(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         rates["one"].append(one.round(arguments.blocks))
         rates["many"].append(many.round(arguments.blocks))
         print(name, f"one {rates['one'][-1]:.0f}/s, many {rates['many'][-1]:.0f}/s", flush=True)
-    together = many.lanes.snapshot()
+    together = many.parallel.snapshot()
     equal = []
     for seed in range(arguments.seeds):
         alone = one if seed == 0 else _Contender(name, [seed])
         while alone.done < many.done:
             alone.round(1)
-        single = alone.lanes.snapshot()
+        single = alone.parallel.snapshot()
         equal.append(tree_digest(_lane(together, seed)) == tree_digest(_lane(single, 0)))
     both = {who: summary(of) for who, of in rates.items()}
     gain = both["many"]["median"] / both["one"]["median"]

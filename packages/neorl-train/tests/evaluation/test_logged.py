@@ -45,7 +45,7 @@ def test_shadow_actions_are_compared_channel_by_channel(toy, log):
         "off-0": toy.proportional(0.5, bias=0.25),
         "mean-0": ConstantPolicy(jnp.asarray(log.transitions.action.mean(axis=0))),
     }
-    same, off, mean = action_fits(policies, log)
+    same, off, mean = action_fits(policies, log, level=0.95)
     assert (same.channel, same.unit, same.n_rows) == ("u", "%", log.n_rows)
     assert same.difference.high == pytest.approx(0, abs=1e-6)
     assert same.explained == pytest.approx(1)

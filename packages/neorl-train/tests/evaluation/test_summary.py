@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.evaluation import mean_estimates, policy_rows, pooled_rows, share_estimates
+from neorl_train.evaluation import fraction_estimates, mean_estimates, policy_rows, pooled_rows
 from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE
 from neorl_train.results import Episodes, PolicyResult
 from neorl_train.results._results import group_of
@@ -49,7 +49,7 @@ def results():
 
 
 def test_differences_are_paired_and_so_much_sharper(results):
-    rows = {row.name: row for row in policy_rows(results, SPEC, reference="pid")}
+    rows = {row.name: row for row in policy_rows(results, SPEC, reference="pid", level=0.95)}
     row, base = rows["iql-1"], results[3].episodes.returns
     difference = results[1].episodes.returns - base
     assert row.difference.value == pytest.approx(difference.mean())
@@ -61,7 +61,7 @@ def test_differences_are_paired_and_so_much_sharper(results):
 
 
 def test_a_row_states_what_the_episodes_were(results):
-    row = policy_rows(results[:1], SPEC, reference="")[0]
+    row = policy_rows(results[:1], SPEC, reference="", level=0.95)[0]
     returns = results[0].episodes.returns
     assert (row.return_min, row.return_max) == (returns.min(), returns.max())
     assert row.return_std == pytest.approx(returns.std(ddof=1))
@@ -76,7 +76,7 @@ def test_a_row_states_what_the_episodes_were(results):
 
 
 def test_pooled_seeds_are_averaged_start_by_start(results):
-    (row,) = pooled_rows(results, SPEC, against=[results[3]])
+    (row,) = pooled_rows(results, SPEC, against=[results[3]], level=0.95)
     base = results[3].episodes.returns
     difference = np.array([r.episodes.returns - base for r in results[:3]])
     assert row.seeds == ("iql-0", "iql-1", "iql-2")
@@ -95,35 +95,35 @@ def test_pooled_seeds_are_not_better_with_a_higher_cost(results):
     costly = [
         dataclasses.replace(r, episodes=episodes(r.episodes.returns, 0.76)) for r in results[:3]
     ]
-    (row,) = pooled_rows(costly, SPEC, against=[results[3]])
+    (row,) = pooled_rows(costly, SPEC, against=[results[3]], level=0.95)
     assert row.difference.low > 0
     assert not row.better
 
 
 def test_one_seed_alone_says_nothing_of_fresh_ones(results):
-    (row,) = pooled_rows(results[:1], SPEC, against=[results[3]])
+    (row,) = pooled_rows(results[:1], SPEC, against=[results[3]], level=0.95)
     assert row.fresh_seeds is None
 
 
 def test_any_number_of_columns_gives_the_same_estimates():
     samples = np.random.default_rng(1).normal(size=(N, COLUMNS_AT_ONCE + 5))
-    whole = mean_estimates(samples)
+    whole = mean_estimates(samples, level=0.95)
     assert len(whole) == COLUMNS_AT_ONCE + 5
-    assert whole[-1] == mean_estimates(samples[:, -1:])[0]
+    assert whole[-1] == mean_estimates(samples[:, -1:], level=0.95)[0]
     assert [one.value for one in whole] == pytest.approx(samples.mean(axis=0))
-    assert mean_estimates(samples[:, :0]) == []
+    assert mean_estimates(samples[:, :0], level=0.95) == []
     happened = samples > 0
-    shares = share_estimates(happened)
-    assert [one.value for one in shares] == pytest.approx(happened.mean(axis=0))
-    assert shares[-1] == share_estimates(happened[:, -1:])[0]
+    fractions = fraction_estimates(happened, level=0.95)
+    assert [one.value for one in fractions] == pytest.approx(happened.mean(axis=0))
+    assert fractions[-1] == fraction_estimates(happened[:, -1:], level=0.95)[0]
 
 
 def test_not_a_number_is_passed_on():
     samples = np.random.default_rng(1).normal(size=(N, 2))
     samples[3, 0] = np.nan
-    spoilt, fine = mean_estimates(samples)
+    spoilt, sound = mean_estimates(samples, level=0.95)
     assert np.isnan([spoilt.value, spoilt.low, spoilt.high]).all()
-    assert fine.low < fine.value < fine.high
+    assert sound.low < sound.value < sound.high
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from neorl_safety.constraints import constraints_from_dict
 from neorl_train import BadInputError, InterruptedRunError
 from neorl_train._command.main import main
 from neorl_train.configuration import DataConfig, config_type
-from neorl_train.experience import collected_log, complete_log
+from neorl_train.experience import collected_log, complete_log, training_experience
 from neorl_train.runs import read_records
 
 QUICK = [

@@ -27,6 +27,7 @@ from neorl_train.configuration import dump_toml
 from neorl_train.evaluation import PolicyValidation
 from neorl_train.experience import TrainingData
 from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
+from neorl_train.runs._names import MLFLOW_DATABASE
 from neorl_train.training import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own

@@ -264,8 +264,8 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
 
 def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):
     """Parameters, targets, optimiser with its step, normaliser, keys: for every seed."""
-    lanes = ParallelSeeds(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
-    leaves = make_manifest(lanes.snapshot(), {})["leaves"]
+    parallel = ParallelSeeds(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
+    leaves = make_manifest(parallel.snapshot(), {})["leaves"]
     for part in (
         "state.actor.",
         "state.critics.",

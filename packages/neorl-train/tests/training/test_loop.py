@@ -80,17 +80,17 @@ def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
 
 
 def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data):
-    lanes = ParallelSeeds(make_line(), line_data, (0, 1), jax.local_devices())
-    lanes.compile(5)
-    before = lanes.snapshot()
+    parallel = ParallelSeeds(make_line(), line_data, (0, 1), jax.local_devices())
+    parallel.compile(5)
+    before = parallel.snapshot()
     kept = jax.tree.map(np.copy, before)
-    jax.block_until_ready(lanes.advance(0))
+    jax.block_until_ready(parallel.advance(0))
     assert tree_digest(before) == tree_digest(kept)
-    after = lanes.snapshot()
+    after = parallel.snapshot()
     assert tree_digest(after) != tree_digest(before)
-    lanes.restore(before)
-    jax.block_until_ready(lanes.advance(0))
-    assert tree_digest(lanes.snapshot()) == tree_digest(after)
+    parallel.restore(before)
+    jax.block_until_ready(parallel.advance(0))
+    assert tree_digest(parallel.snapshot()) == tree_digest(after)
 
 
 def test_the_number_of_devices_is_not_part_of_the_result():
@@ -118,12 +118,12 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), spec)
         digests = set()
         for n in (1, 2, 4):
-            lanes = ParallelSeeds(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
+            parallel = ParallelSeeds(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
                               jax.local_devices()[:n])
-            lanes.compile(10)
+            parallel.compile(10)
             for first in (0, 10):
-                lanes.advance(first)
-            digests.add(tree_digest(lanes.snapshot()))
+                parallel.advance(first)
+            digests.add(tree_digest(parallel.snapshot()))
         assert len(jax.local_devices()) == 4
         print(*digests)
     """
