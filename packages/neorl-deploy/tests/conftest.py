@@ -186,7 +186,9 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
         "verdict": {
             "verdict": "deploy",
             "sentence": "The guarded iql-0 may be deployed: all clauses hold.",
-            "clauses": [],
+            "clauses": [
+                {"name": "return", "bound": 1.0, "relation": ">", "limit": 0.0, "holds": True}
+            ],
             "candidate": "policies/iql-0.safetensors",
         },
     }

@@ -99,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     verify = _command(commands, "verify", _verify, "check every file of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     verify.add_argument(
-        "--run-probes", action="store_true", help="also run the stored probes (needs the jax extra)"
+        "--self-test",
+        action="store_true",
+        help="also answer the test vectors on this machine (needs the extra jax)",
     )
     inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
@@ -135,7 +137,7 @@ def _export(options: argparse.Namespace) -> int:
     _prepare_jax()
     from neorl_deploy._command.text import bundle_lines, verdict_lines
     from neorl_deploy.export._export import ExportOptions, export_run
-    from neorl_deploy.training_run._run import newest_run
+    from neorl_deploy.training_run._newest import newest_run
 
     run = options.run or newest_run(Path("runs"))
     bundle = export_run(
@@ -161,7 +163,8 @@ def _replay(options: argparse.Namespace) -> int:
     from neorl_deploy.shadow._figures_file import require_place, require_same_log, write_figures
     from neorl_deploy.shadow._log import read_log
     from neorl_deploy.shadow._replay import replay, report_path
-    from neorl_deploy.training_run._run import log_of, newest_bundle
+    from neorl_deploy.training_run._names import REPORT
+    from neorl_deploy.training_run._newest import log_of, newest_bundle
 
     path = options.bundle or newest_bundle(Path("runs"))
     figures = options.json or report_path(path)
@@ -174,7 +177,7 @@ def _replay(options: argparse.Namespace) -> int:
     _say(replay_lines(result))
     write_figures(figures, result.report)
     print(f"Figures as JSON: {figures}")
-    report = path.resolve().parent / "report.html"
+    report = path.resolve().parent / REPORT
     if report.is_file():
         print(f"Report of the run: {report}")
     return 0
@@ -184,13 +187,14 @@ def _verify(options: argparse.Namespace) -> int:
     from neorl_deploy._command.text import bundle_lines, proof_lines, verdict_lines
 
     bundle = _read(options.bundle, options)
-    if options.run_probes:
+    if options.self_test:
         _prepare_jax()
         from neorl_deploy.runtime._runtime import Runtime
 
         worst = Runtime(bundle).self_test()
         print(
-            f"Probes answered on this machine, largest difference {worst:.1e} of a channel's size"
+            "Test vectors answered on this machine, largest difference "
+            f"{worst:.1e} of a channel's size"
         )
     _say(bundle_lines(bundle))
     _say(verdict_lines(bundle))

@@ -33,8 +33,8 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     yield f"  signature  {bundle.signed_by or 'none'}"
     parity = document["parity"]
     yield (
-        f"  parity     {parity['worst']:.1e} of a channel's size on the probes, in a fresh process "
-        f"without {', '.join(parity['kept_out'])}"
+        f"  parity     {parity['worst']:.1e} of a channel's size on the test vectors, in a fresh "
+        f"process without {', '.join(parity['kept_out'])}"
     )
     provenance = document["provenance"]
     policy, fallback = provenance["policy"], provenance["fallback"]
@@ -120,22 +120,22 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     )
     yield "  In shadow each step starts from the logged action, so the limit on the rate of change"
     yield "  acts wherever policy and log differ: in the loop it acts less often."
-    for name, share in active["flags"].items():
-        if share:
-            yield f"  {name:<24} {share:>7.2%} of the steps"
+    for name, fraction in active["flags"].items():
+        if fraction:
+            yield f"  {name:<24} {fraction:>7.2%} of the steps"
     for name, row in active["channels"].items():
         limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
         if limits:
-            shares = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
+            fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
             most = f"{_plain(row['moved_max'])} {row['unit']}"
-            yield f"  {name:<24} {shares}; moved by at most {most}"
+            yield f"  {name:<24} {fractions}; moved by at most {most}"
     seen = report["observations"]
     yield (
         f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
         f"not finite in {seen['not_finite']:.2%}"
     )
-    for name, share in seen["out_of_range_channels"].items():
-        yield f"  {name:<24} {share:>7.2%}"
+    for name, fraction in seen["out_of_range_channels"].items():
+        yield f"  {name:<24} {fraction:>7.2%}"
     yield from _trend_lines(replay)
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import BundleError
+from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._strict_json import dump_canonical, parse_strict
 
 MIB = 2**20
 MANIFEST, STEP, INITIAL_CARRY = "manifest.json", "policy.stablehlo", "initial_carry.stablehlo"
-PROBES, CONSTRAINTS, VERDICT = "probes.npz", "constraints.json", "verdict.json"
+TEST_VECTORS, CONSTRAINTS, VERDICT = "test_vectors.npz", "constraints.json", "verdict.json"
 EVALUATION, CHECKSUMS, SIGNATURE = "evaluation.json", "checksums.json", "signature.json"
 
 LARGEST: Mapping[str, int] = {
     MANIFEST: 4 * MIB,
     STEP: 256 * MIB,
     INITIAL_CARRY: 64 * MIB,
-    PROBES: 64 * MIB,
+    TEST_VECTORS: 64 * MIB,
     CONSTRAINTS: 4 * MIB,
     VERDICT: 4 * MIB,
     EVALUATION: 256 * MIB,
@@ -66,7 +67,7 @@ def checksums(files: Mapping[str, bytes]) -> bytes:
         {"path": name, "size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
         for name in SEALED
     ]
-    return dump_canonical({"format": "neorl-bundle-checksums", "version": 1, "files": entries})
+    return dump_canonical({**head("bundle-checksums", 1), "files": entries})
 
 
 def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
@@ -94,6 +95,14 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
 def bundle_digest(files: Mapping[str, bytes]) -> str:
     """SHA-256 of the checksum list: the identity of the bundle."""
     return hashlib.sha256(files[CHECKSUMS]).hexdigest()
+
+
+def is_in_bundle(path: Path) -> bool:
+    """Whether a folder above a path is a bundle, complete or not."""
+    return any(
+        folder.suffix == ".bundle" or (folder / CHECKSUMS).exists()
+        for folder in path.resolve().parents
+    )
 
 
 def _entries(data: bytes) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from neorl_deploy._errors import BundleError
+from neorl_deploy.bundle._document_heads import require_head
 from neorl_deploy.bundle._strict_json import parse_strict
-from neorl_deploy.bundle._verdict import VERDICTS, contradiction
+from neorl_deploy.bundle._verdict import ANSWERS, contradiction
 
-FORMAT = "neorl-bundle"
-SCHEMA_VERSION = 1
+KIND, VERSION = "bundle", 1
 PARITY_TOLERANCE = 1e-6
 FIELDS = frozenset(
     {
         "format",
-        "schema_version",
+        "version",
         "spec",
         "programs",
         "carry",
@@ -106,14 +106,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
             malformed, or the verdict contradicts itself.
     """
     document = parse_strict(data, source)
-    _require(isinstance(document, dict), source, "it is no JSON object")
-    found = (document.get("format"), document.get("schema_version"))
-    _require(
-        found == (FORMAT, SCHEMA_VERSION),
-        source,
-        f"expected format {FORMAT!r} with schema version {SCHEMA_VERSION}, got {found[0]!r} with "
-        f"{found[1]!r}; use the version of neorl-deploy that wrote it",
-    )
+    require_head(document, KIND, VERSION, source, BundleError)
     odd = sorted(set(document) ^ FIELDS)
     _require(not odd, source, f"the fields {', '.join(odd)} are missing or unknown")
     try:
@@ -131,8 +124,8 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
 def _parsed(document: dict[str, Any]) -> Manifest:
     spec, programs = document["spec"], document["programs"]
     verdict = document["verdict"]["verdict"]
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict {verdict!r} is none of {', '.join(VERDICTS)}")
+    if verdict not in ANSWERS:
+        raise ValueError(f"verdict {verdict!r} is none of {', '.join(ANSWERS)}")
     if not isinstance(document["provenance"], dict):
         raise TypeError("provenance is no object")
     _check_claim(document["signature"])

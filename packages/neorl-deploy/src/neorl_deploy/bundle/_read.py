@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from neorl_deploy._errors import BundleError
-from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
 
-PROBE_ARRAYS = ("obs", "last_sent", "action", "flags")
+VECTOR_ARRAYS = ("obs", "last_sent", "action", "flags")
 SECTIONS = ("single", "sequence")
 
 
@@ -37,20 +37,22 @@ class Bundle:
     digest: str
     signed_by: str | None
 
-    def probes(self, section: str) -> dict[str, np.ndarray]:
+    def test_vectors(self, section: str) -> dict[str, np.ndarray]:
         """Stored inputs and outputs: ``"single"`` (each from a fresh carry) or ``"sequence"``.
 
         Returns:
-            ``obs``, ``last_sent``, ``action`` and ``flags``, one row a probe.
+            ``obs``, ``last_sent``, ``action`` and ``flags``, one row a vector.
         """
-        arrays = _read_npz(self.files[files_of.PROBES], f"{self.path / files_of.PROBES}")
-        return {name: arrays[f"{section}_{name}"] for name in PROBE_ARRAYS}
+        arrays = _read_npz(
+            self.files[bundle_files.TEST_VECTORS], f"{self.path / bundle_files.TEST_VECTORS}"
+        )
+        return {name: arrays[f"{section}_{name}"] for name in VECTOR_ARRAYS}
 
 
 def read_bundle(
     path: str | os.PathLike[str], *, trusted_key: str | None = None, proven: bool = True
 ) -> Bundle:
-    """Reads a bundle and verifies it whole: files, checksums, signature, manifest, consistency.
+    """Reads a bundle and verifies all of it: files, checksums, signature, manifest, consistency.
 
     Args:
         path: The directory.
@@ -65,47 +67,49 @@ def read_bundle(
         DeployError: If it is signed and the extra ``sign`` is not installed.
     """
     path = Path(path)
-    files = files_of.read_files(path)
-    files_of.require_checksums(path, files)
+    files = bundle_files.read_files(path)
+    bundle_files.require_checksums(path, files)
     manifest = parse_manifest(
-        files[files_of.MANIFEST], str(path / files_of.MANIFEST), proven=proven
+        files[bundle_files.MANIFEST], str(path / bundle_files.MANIFEST), proven=proven
     )
     claim = manifest.document["signature"]
-    signature = files.get(files_of.SIGNATURE)
-    require_signature(path, claim, signature, files[files_of.CHECKSUMS], trusted_key)
+    signature = files.get(bundle_files.SIGNATURE)
+    require_signature(path, claim, signature, files[bundle_files.CHECKSUMS], trusted_key)
     _require_consistency(path, manifest, files)
     return Bundle(
         path=path,
         manifest=manifest,
         files=files,
-        digest=files_of.bundle_digest(files),
+        digest=bundle_files.bundle_digest(files),
         signed_by=None if claim is None else claim["public_key"],
     )
 
 
 def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-    constraints = parse_strict(files[files_of.CONSTRAINTS], f"{path / files_of.CONSTRAINTS}")
-    verdict = parse_strict(files[files_of.VERDICT], f"{path / files_of.VERDICT}")
+    constraints = parse_strict(
+        files[bundle_files.CONSTRAINTS], f"{path / bundle_files.CONSTRAINTS}"
+    )
+    verdict = parse_strict(files[bundle_files.VERDICT], f"{path / bundle_files.VERDICT}")
     if constraints != manifest.document["constraints"]:
-        raise BundleError(f"{path}: manifest and {files_of.CONSTRAINTS} disagree")
+        raise BundleError(f"{path}: manifest and {bundle_files.CONSTRAINTS} disagree")
     if verdict != manifest.document["verdict"]:
-        raise BundleError(f"{path}: manifest and {files_of.VERDICT} disagree")
-    arrays = _read_npz(files[files_of.PROBES], f"{path / files_of.PROBES}")
+        raise BundleError(f"{path}: manifest and {bundle_files.VERDICT} disagree")
+    arrays = _read_npz(files[bundle_files.TEST_VECTORS], f"{path / bundle_files.TEST_VECTORS}")
     widths = {"obs": len(manifest.obs), "last_sent": len(manifest.action)}
     widths["action"] = widths["last_sent"]
     for section in SECTIONS:
-        lengths = {len(arrays[f"{section}_{name}"]) for name in PROBE_ARRAYS}
+        lengths = {len(arrays[f"{section}_{name}"]) for name in VECTOR_ARRAYS}
         shapes_fit = all(
             arrays[f"{section}_{name}"].shape[1:] == (width,) for name, width in widths.items()
         )
         if len(lengths) != 1 or not shapes_fit:
-            raise BundleError(f"{path}: the probes ({section}) do not fit the channels")
+            raise BundleError(f"{path}: the test vectors ({section}) do not fit the channels")
 
 
 def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:
     """Reads arrays without pickle, after their declared sizes were checked."""
-    expected = {f"{section}_{name}" for section in SECTIONS for name in PROBE_ARRAYS}
-    largest = files_of.LARGEST[files_of.PROBES]
+    expected = {f"{section}_{name}" for section in SECTIONS for name in VECTOR_ARRAYS}
+    largest = bundle_files.LARGEST[bundle_files.TEST_VECTORS]
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > largest:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._strict_json import dump_canonical, parse_strict
 
 ALGORITHM = "ed25519"
@@ -120,7 +121,7 @@ def _is_valid(public_key: str, signature: str, message: bytes) -> bool:
 
 
 def _signature_file(claim: dict[str, str], signature: str) -> bytes:
-    return dump_canonical({**claim, "signature": signature})
+    return dump_canonical({**head("bundle-signature", 1), **claim, "signature": signature})
 
 
 def _cryptography() -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""Stored questions and answers: by these a runtime proves that it acts as the training side did."""
+"""Test vectors: inputs with the answers of the training side, by which a runtime proves itself."""
 
 import io
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ SEED = 7
 N_RANDOM = 32
 N_STEPS = 64
 MOST_CHANNELS = 16
-"""Of wide observations only the first channels are probed one by one."""
+"""Of wide observations only the first channels are visited one by one."""
 
 
-def single_probes(
+def single_vectors(
     obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry], recorded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Observations and last actions that visit the corners.
@@ -26,10 +26,10 @@ def single_probes(
     Args:
         obs: Observed channels.
         action: Manipulated channels.
-        recorded: Observations from the policy artefact, shape ``(probe, obs)``.
+        recorded: Observations from the policy artefact, shape ``(vector, obs)``.
 
     Returns:
-        ``obs`` and ``last_sent``, one row a probe, float32.
+        ``obs`` and ``last_sent``, one row a vector, float32.
     """
     rng = np.random.default_rng(SEED)
     low, high = _ends(obs)
@@ -64,7 +64,7 @@ def _last_actions(action: Sequence[ChannelEntry], count: int) -> np.ndarray:
     return kinds[np.arange(count) % len(kinds)].astype(np.float32)
 
 
-def sequence_probes(
+def sequence_vectors(
     obs: Sequence[ChannelEntry], action: Sequence[ChannelEntry]
 ) -> tuple[np.ndarray, np.ndarray]:
     """A wandering sequence of observations with lost sensors and a spell of manual control.
@@ -86,8 +86,8 @@ def sequence_probes(
     return observations.astype(np.float32), overrides.astype(np.float32)
 
 
-def probe_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
-    """The probes as an ``.npz`` archive; equal arrays give equal bytes."""
+def vector_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
+    """The test vectors as an ``.npz`` archive; equal arrays give equal bytes."""
     arrays = {
         f"{section}_{name}": array
         for section, columns in sections.items()
@@ -99,7 +99,7 @@ def probe_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
 
 
 def relative_difference(
-    action: Sequence[ChannelEntry], got: np.ndarray, expected: np.ndarray
+    action: Sequence[ChannelEntry], actual: np.ndarray, expected: np.ndarray
 ) -> float:
     """Largest difference of two sets of actions, in units of the size of their channel.
 
@@ -108,8 +108,9 @@ def relative_difference(
     """
     low, high = _ends(action)
     size = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
-    apart = np.abs(np.asarray(got, np.float64) - np.asarray(expected, np.float64)) / size
-    return float("inf") if np.isnan(apart).any() else float(apart.max(initial=0.0))
+    difference = np.abs(np.asarray(actual, np.float64) - np.asarray(expected, np.float64)) / size
+    # A NaN would lose every comparison: it counts as infinitely far.
+    return float("inf") if np.isnan(difference).any() else float(difference.max(initial=0.0))
 
 
 def _ends(channels: Sequence[ChannelEntry]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,66 +1,79 @@
-"""Whether a verdict says one thing: its answer, its sentence and its clauses."""
+"""Whether a verdict says one thing: its answer against its clauses and their numbers."""
 
-import sys
+import math
 from collections.abc import Mapping
 from typing import Any
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
-VERDICTS = (DEPLOY, REFUSE, UNKNOWN)
+ANSWERS = (DEPLOY, REFUSE, UNKNOWN)
+RELATIONS = (">", "<=")
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str:
     """What in a verdict speaks against its answer.
 
-    Only what is there is held against it: a sentence in other words than those of a run, clauses
-    without numbers or none at all contradict nothing.
+    "deploy" needs clauses, and all of them must hold; "do not deploy" needs one that does not;
+    "cannot tell" may have any. Every clause must hold exactly if its bound is in its relation to
+    its limit. The sentences are for people and are not read.
 
     Args:
-        verdict: The content of ``verdict.json``; its answer is one of ``VERDICTS``.
+        verdict: The content of ``verdict.json``; its answer is one of ``ANSWERS``.
 
     Returns:
         The contradiction in words; empty where there is none.
     """
-    answer = verdict.get("verdict")
-    stated = _stated(verdict.get("sentence"))
-    if stated not in ("", answer):
-        return f"the verdict is {answer!r} and its sentence says {stated!r}"
-    clauses = verdict.get("clauses")
-    clauses = [c for c in clauses if isinstance(c, dict)] if isinstance(clauses, list) else []
-    for clause in clauses:
-        if not _fits_its_numbers(clause):
-            return (
-                f"the clause {clause.get('name')!r} says holds = {clause['holds']}, and "
-                f"{clause['bound']:g} {clause['relation']} {clause['limit']:g} says otherwise"
-            )
-    failed = [str(clause.get("name")) for clause in clauses if clause.get("holds") is False]
+    answer, clauses = verdict.get("verdict"), verdict.get("clauses")
+    if not isinstance(clauses, list):
+        return f"its clauses are {clauses!r}, expected a list"
+    failed = []
+    for number, clause in enumerate(clauses, start=1):
+        fault = _clause_fault(clause, number)
+        if fault:
+            return fault
+        if not clause["holds"]:
+            failed.append(clause["name"])
     if answer == DEPLOY and failed:
         return f"the verdict is {answer!r} and its clause {failed[0]!r} does not hold"
-    if answer == REFUSE and clauses and all(clause.get("holds") is True for clause in clauses):
-        return f"the verdict is {answer!r} and every clause holds"
+    if answer == DEPLOY and not clauses:
+        return f"the verdict is {answer!r} and no clause says why"
+    if answer == REFUSE and not failed:
+        return f"the verdict is {answer!r} and {'every' if clauses else 'no'} clause " + (
+            "holds" if clauses else "says why"
+        )
     return ""
 
 
-def _stated(sentence: Any) -> str:
-    """The answer that a sentence gives, in the words in which runs write it."""
-    if not isinstance(sentence, str):
-        return ""
-    if sentence.startswith("Cannot tell"):
-        return UNKNOWN
-    if "should not be deployed" in sentence:
-        return REFUSE
-    return DEPLOY if "may be deployed" in sentence else ""
+def _clause_fault(clause: Any, number: int) -> str:
+    if not isinstance(clause, Mapping) or not isinstance(clause.get("name"), str):
+        return f"its clause {number} is no object with a name"
+    name, relation, holds = clause["name"], clause.get("relation"), clause.get("holds")
+    try:
+        bound, limit = _number(clause.get("bound")), _number(clause.get("limit"))
+    except TypeError as error:
+        return f"its clause {name!r} compares {error}, which is no number"
+    if relation not in RELATIONS or not isinstance(holds, bool):
+        return (
+            f"its clause {name!r} says {relation!r} and holds = {holds!r}; expected one of "
+            f"{', '.join(RELATIONS)} and true or false"
+        )
+    # NaN is in no relation to anything, so such a clause cannot hold.
+    if holds != (bound > limit if relation == ">" else bound <= limit):
+        return (
+            f"its clause {name!r} says holds = {holds}, and {bound:g} {relation} {limit:g} says "
+            "otherwise"
+        )
+    return ""
 
 
-def _fits_its_numbers(clause: Mapping[str, Any]) -> bool:
-    bound: Any = clause.get("bound")
-    limit: Any = clause.get("limit")
-    relation = clause.get("relation")
-    numbers = all(_is_finite(value) for value in (bound, limit))
-    if not numbers or relation not in (">", "<=") or not isinstance(clause.get("holds"), bool):
-        return True
-    return clause["holds"] == (bound > limit if relation == ">" else bound <= limit)
-
-
-def _is_finite(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max
+def _number(value: Any) -> float:
+    """A number of a result: JSON has no NaN (``null``) and no infinities (text)."""
+    if value is None:
+        return math.nan
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(repr(value))
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

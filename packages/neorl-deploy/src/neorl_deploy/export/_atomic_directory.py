@@ -1,4 +1,4 @@
-"""Writing a directory whole or not at all."""
+"""Writing a directory: complete, or not at all."""
 
 import os
 import secrets

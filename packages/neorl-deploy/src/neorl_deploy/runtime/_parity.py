@@ -1,4 +1,4 @@
-"""Answers the probes of a bundle in a fresh process that cannot import the training stack.
+"""Answers the test vectors of a bundle in a fresh process that cannot import the training stack.
 
 Started by the export as ``python -m neorl_deploy.runtime._parity BUNDLE``; prints one line of JSON.
 """
@@ -32,12 +32,12 @@ def parity(path: str) -> dict[str, Any]:
     runtime = Runtime(read_bundle(path, proven=False))
     differences, flags_equal = {}, True
     for section in ("single", "sequence"):
-        probes = runtime.bundle.probes(section)
+        vectors = runtime.bundle.test_vectors(section)
         actions, flags = runtime.answers(section)
         action = runtime.manifest.action
-        differences[section] = relative_difference(action, actions, probes["action"])
+        differences[section] = relative_difference(action, actions, vectors["action"])
         findings = np.uint32(runtime.findings)
-        same = (flags & findings) == (probes["flags"] & findings)
+        same = (flags & findings) == (vectors["flags"] & findings)
         flags_equal = flags_equal and bool(same.all())
     return {
         **differences,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy._errors import BundleError, missing_extra
-from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
@@ -43,22 +43,22 @@ class Programs(NamedTuple):
 def load_bundle(
     path: str | os.PathLike[str], *, trusted_key: str | None = None, self_test: bool = True
 ) -> Runtime:
-    """Verifies a bundle, then loads its programs, then has them answer the stored probes.
+    """Verifies a bundle, then loads its programs, then has them answer the test vectors.
 
-    The self-test runs the very programs that will act: among the probes are NaN and infinities,
+    The self-test runs the very programs that will act: among the vectors are NaN and infinities,
     so a runtime that was compiled to ignore them is refused.
 
     Args:
         path: The directory.
         trusted_key: Hexadecimal public key that must have signed it.
-        self_test: Whether to compare with the probes.
+        self_test: Whether to compare with the test vectors.
 
     Returns:
         A runtime at the start of an episode.
 
     Raises:
         BundleError: If it is not intact, made for another platform or calling convention, or
-            answers the probes otherwise.
+            answers the test vectors otherwise.
         DeployError: If the extra ``jax`` is not installed.
     """
     runtime = Runtime(read_bundle(path, trusted_key=trusted_key))
@@ -118,7 +118,7 @@ class Runtime:
     def findings(self) -> int:
         """The flags that say something of the inputs.
 
-        Whether a limit is active may hang on the last bit of an action; these may not.
+        Whether a limit is active may depend on the last bit of an action; these may not.
         """
         return sum(bit for name, bit in self.manifest.flags.items() if "active" not in name)
 
@@ -127,11 +127,11 @@ class Runtime:
         return self.manifest.flag_names(flags)
 
     def answers(self, section: str) -> tuple[np.ndarray, np.ndarray]:
-        """Action and flags for the inputs of a section of the stored probes."""
-        probes = self.bundle.probes(section)
+        """Action and flags for the inputs of a section of the test vectors."""
+        vectors = self.bundle.test_vectors(section)
         saved, self._carry = self._carry, self._initial
         decisions = []
-        for obs, last_sent in zip(probes["obs"], probes["last_sent"], strict=True):
+        for obs, last_sent in zip(vectors["obs"], vectors["last_sent"], strict=True):
             if section == "single":
                 self._carry = self._initial
             decisions.append(self.step(obs, last_sent))
@@ -140,7 +140,7 @@ class Runtime:
         return actions, np.array([decision.flags for decision in decisions], np.uint32)
 
     def self_test(self, tolerance: float = SELF_TEST_TOLERANCE) -> float:
-        """Compares the answers to all stored probes.
+        """Compares the answers to all test vectors.
 
         Args:
             tolerance: Largest allowed difference in units of a channel's size.
@@ -149,20 +149,20 @@ class Runtime:
             The largest difference found.
 
         Raises:
-            BundleError: If an action differs by more, or a finding about the inputs (which probe
+            BundleError: If an action differs by more, or a finding about the inputs (which
                 was not finite, out of range, unknown) is not the same.
         """
         findings, worst = np.uint32(self.findings), 0.0
         for section in ("single", "sequence"):
-            probes = self.bundle.probes(section)
+            vectors = self.bundle.test_vectors(section)
             actions, flags = self.answers(section)
-            apart = relative_difference(self.manifest.action, actions, probes["action"])
-            worst = max(worst, apart)
-            same = np.array_equal(flags & findings, probes["flags"] & findings)
-            if not (apart <= tolerance and same):
+            difference = relative_difference(self.manifest.action, actions, vectors["action"])
+            worst = max(worst, difference)
+            same = np.array_equal(flags & findings, vectors["flags"] & findings)
+            if not (difference <= tolerance and same):
                 raise BundleError(
-                    f"{self.bundle.path}: this machine answers the stored probes ({section}) "
-                    f"otherwise: largest difference {apart:.1e} of a channel's size, allowed "
+                    f"{self.bundle.path}: this machine answers the test vectors ({section}) "
+                    f"otherwise: largest difference {difference:.1e} of a channel's size, allowed "
                     f"{tolerance:.0e}, flags {'equal' if same else 'different'}; do not run it "
                     "here (is fast math on?)"
                 )
@@ -195,8 +195,8 @@ def open_programs(bundle: Bundle) -> Programs:
         )
     try:
         return Programs(
-            export.deserialize(bytearray(bundle.files[files_of.STEP])),
-            export.deserialize(bytearray(bundle.files[files_of.INITIAL_CARRY])),
+            export.deserialize(bytearray(bundle.files[bundle_files.STEP])),
+            export.deserialize(bytearray(bundle.files[bundle_files.INITIAL_CARRY])),
         )
     except ImportError as error:
         raise missing_extra("running a bundle", "jax", error) from error
@@ -208,12 +208,12 @@ def require_carry(bundle: Bundle, carry: tuple[Any, ...]) -> None:
     Raises:
         BundleError: If programs and manifest disagree.
     """
-    found = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
-    if found != [_form(entry) for entry in bundle.manifest.carry]:
+    shapes = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
+    if shapes != [_shape(entry) for entry in bundle.manifest.carry]:
         raise BundleError(f"{bundle.path}: manifest and program disagree about the carry")
 
 
-def _form(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
+def _shape(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
     return entry.shape, entry.dtype
 
 

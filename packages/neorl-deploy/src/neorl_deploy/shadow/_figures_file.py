@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy.bundle import _files as files_of
+from neorl_deploy.bundle._document_heads import head
+from neorl_deploy.bundle._files import MIB, is_in_bundle
 from neorl_deploy.shadow._log import Log
+from neorl_deploy.shadow._replay import KIND, VERSION
 
-REPORT_FIELDS = frozenset({"bundle", "log", "difference", "filter", "observations"})
-LARGEST_REPORT = 16 * files_of.MIB
+LARGEST_REPORT = 16 * MIB
 ADVICE = "choose a place with --json"
 
 
@@ -52,9 +53,9 @@ def require_same_log(path: Path, log: Log) -> None:
     earlier = _earlier(path) if path.exists() else None
     if earlier is None:
         return
-    known = earlier.get("content_hash")
-    if known and log.content_hash:
-        same = known == log.content_hash
+    content_hash = earlier.get("content_hash")
+    if content_hash and log.content_hash:
+        same = content_hash == log.content_hash
     else:
         same = Path(str(earlier.get("path"))).resolve() == Path(log.source).resolve()
     if not same:
@@ -62,14 +63,6 @@ def require_same_log(path: Path, log: Log) -> None:
             f"cannot write {path}: it holds the replay of another log, {earlier.get('path')}; "
             f"{ADVICE}, or remove it"
         )
-
-
-def is_in_bundle(path: Path) -> bool:
-    """Whether a folder above a path is a bundle, whole or not."""
-    return any(
-        folder.suffix == ".bundle" or (folder / files_of.CHECKSUMS).exists()
-        for folder in path.resolve().parents
-    )
 
 
 def write_figures(path: Path, value: object) -> None:
@@ -95,6 +88,6 @@ def _earlier(path: Path) -> dict[str, Any] | None:
         report = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(report, dict) or not set(report) >= REPORT_FIELDS:
+    if not isinstance(report, dict) or report.get("format") != head(KIND, VERSION)["format"]:
         return None
-    return report["log"] if isinstance(report["log"], dict) else None
+    return report["log"] if isinstance(report.get("log"), dict) else None

@@ -1,4 +1,4 @@
-"""A whole replay as one compiled scan of the exported step (extra ``jax``)."""
+"""A complete replay as one compiled scan of the exported step (extra ``jax``)."""
 
 from typing import Any, NamedTuple
 

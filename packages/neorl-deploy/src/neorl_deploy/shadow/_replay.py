@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 
 from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.shadow._log import Log
 from neorl_deploy.shadow._program import Shadow, shadow
-from neorl_deploy.training_run._run import named_dataset
+from neorl_deploy.training_run._names import REPLAY
+from neorl_deploy.training_run._summaries import dataset_file
+
+KIND, VERSION = "replay", 1
+"""Head of the figures."""
 
 Report = dict[str, Any]
 NAMED_AT_MOST = 4
@@ -55,8 +60,8 @@ def replay(bundle: Bundle, log: Log) -> Replay:
     last_sent = np.full_like(log.action, np.nan)
     last_sent[1:] = log.action[:-1]
     last_sent[starts] = np.nan
-    would = shadow(bundle, log.obs, last_sent, starts)
-    return Replay(_report(bundle, log, would), log, would)
+    proposed = shadow(bundle, log.obs, last_sent, starts)
+    return Replay(_report(bundle, log, proposed), log, proposed)
 
 
 def require_channels(bundle: Bundle, log: Log) -> None:
@@ -65,11 +70,13 @@ def require_channels(bundle: Bundle, log: Log) -> None:
     Raises:
         DeployError: Naming every channel that differs.
     """
-    wanted = {"observation": bundle.manifest.obs, "action": bundle.manifest.action}
-    found = {"observation": log.obs_channels, "action": log.action_channels}
+    pairs = {
+        "observation": (bundle.manifest.obs, log.obs_channels),
+        "action": (bundle.manifest.action, log.action_channels),
+    }
     differences = []
-    for kind, channels in wanted.items():
-        ours, theirs = [(c.name, c.unit) for c in channels], list(found[kind])
+    for kind, (channels, logged) in pairs.items():
+        ours, theirs = [(c.name, c.unit) for c in channels], list(logged)
         if ours == theirs:
             continue
         missing = [_titled(channel) for channel in ours if channel not in theirs]
@@ -95,12 +102,13 @@ def _titled(channel: tuple[str, str]) -> str:
     return f"{channel[0]!r} [{channel[1]}]"
 
 
-def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
+def _report(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
     manifest = bundle.manifest
     counted = log.mask & np.isfinite(log.action).all(axis=1)
     if not counted.any():
         raise DeployError(f"{log.source} has no row to compare: all are masked or have no action")
     return {
+        **head(KIND, VERSION),
         "bundle": {
             "path": str(bundle.path),
             "digest": bundle.digest,
@@ -118,36 +126,39 @@ def _report(bundle: Bundle, log: Log, would: Shadow) -> Report:
         },
         "difference": {
             channel.name: _differences(
-                channel, would.action[counted, i] - log.action[counted, i].astype(np.float64)
+                channel, proposed.action[counted, i] - log.action[counted, i].astype(np.float64)
             )
             for i, channel in enumerate(manifest.action)
         },
-        "filter": _filter_activity(manifest, Shadow(*(column[counted] for column in would))),
+        "filter": _filter_activity(manifest, Shadow(*(column[counted] for column in proposed))),
         "observations": _observations(manifest.obs, log.obs[counted]),
-        "finite": bool(np.isfinite(would.action).all()),
+        "finite": bool(np.isfinite(proposed.action).all()),
     }
 
 
 def _origin(manifest: Manifest, log: Log) -> Report:
     """Whether the policy learned from this log: ``None`` where the log has no hash to tell by."""
     provenance = manifest.document["provenance"]
-    known = log.content_hash == provenance["data_hash"] if log.content_hash else None
-    named = named_dataset(provenance.get("record"))
-    same = named is not None and Path(named).resolve() == Path(log.source).resolve()
-    return {"learned_from": known, "named_by_run": same}
+    learned_from = log.content_hash == provenance["data_hash"] if log.content_hash else None
+    file = dataset_file(provenance.get("record"))
+    named_by_run = file is not None and Path(file).resolve() == Path(log.source).resolve()
+    return {"learned_from": learned_from, "named_by_run": named_by_run}
 
 
-def _filter_activity(manifest: Manifest, would: Shadow) -> Report:
-    """Shares of the counted steps, per decision and per limit of each channel."""
+def _filter_activity(manifest: Manifest, proposed: Shadow) -> Report:
+    """Fractions of the counted steps, per decision and per limit of each channel."""
     return {
-        "changed": float((would.intervention > 0).any(axis=1).mean()),
-        "fallback": _share(would.flags, manifest.flags.get("fallback_used", 0)),
-        "flags": {name: _share(would.flags, bit) for name, bit in manifest.flags.items()},
+        "changed": float((proposed.intervention > 0).any(axis=1).mean()),
+        "fallback": _fraction(proposed.flags, manifest.flags.get("fallback_used", 0)),
+        "flags": {name: _fraction(proposed.flags, bit) for name, bit in manifest.flags.items()},
         "channels": {
             channel.name: {
-                **{name: _share(would.limits[:, i], bit) for name, bit in manifest.limits.items()},
-                "moved_mean": float(would.intervention[:, i].mean()),
-                "moved_max": float(would.intervention[:, i].max()),
+                **{
+                    name: _fraction(proposed.limits[:, i], bit)
+                    for name, bit in manifest.limits.items()
+                },
+                "moved_mean": float(proposed.intervention[:, i].mean()),
+                "moved_max": float(proposed.intervention[:, i].max()),
                 "unit": channel.unit,
             }
             for i, channel in enumerate(manifest.action)
@@ -182,10 +193,10 @@ def _differences(channel: ChannelEntry, difference: np.ndarray) -> dict[str, Any
     }
 
 
-def _share(flags: np.ndarray, bit: int) -> float:
+def _fraction(flags: np.ndarray, bit: int) -> float:
     return float(((flags & np.uint32(bit)) != 0).mean())
 
 
 def report_path(bundle: Path) -> Path:
     """Where the figures go by default: beside the bundle."""
-    return bundle.resolve().parent / "replay.json"
+    return bundle.resolve().parent / REPLAY

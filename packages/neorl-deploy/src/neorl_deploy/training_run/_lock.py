@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-LOCK = "run.lock"
+from neorl_deploy.training_run._names import LOCK
 
 
 def holder(run: Path) -> str | None:

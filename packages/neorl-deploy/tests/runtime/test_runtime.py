@@ -98,12 +98,12 @@ def test_the_self_test_passes_here(runtime):
 
 
 def test_a_runtime_that_answers_otherwise_is_refused(bundle):
-    """A forger who reseals another answer is found by the probes, and so is a strange compiler."""
-    arrays = dict(np.load(bundle / "probes.npz"))
+    """The test vectors find a forger who reseals another answer, and a strange compiler."""
+    arrays = dict(np.load(bundle / "test_vectors.npz"))
     arrays["single_action"][3, 0] += 0.01
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    reseal(bundle, probes__npz=buffer.getvalue())
+    reseal(bundle, test_vectors__npz=buffer.getvalue())
     with pytest.raises(BundleError, match=r"\(single\) otherwise: largest difference 1.0e-04"):
         load_bundle(bundle)
     load_bundle(bundle, self_test=False)
@@ -111,11 +111,11 @@ def test_a_runtime_that_answers_otherwise_is_refused(bundle):
 
 def test_a_program_that_lost_its_nan_test_is_refused(bundle):
     """As fast math would have it: the finding about a NaN is gone."""
-    arrays = dict(np.load(bundle / "probes.npz"))
+    arrays = dict(np.load(bundle / "test_vectors.npz"))
     arrays["single_flags"] |= np.uint32(2)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    reseal(bundle, probes__npz=buffer.getvalue())
+    reseal(bundle, test_vectors__npz=buffer.getvalue())
     with pytest.raises(BundleError, match="flags different"):
         load_bundle(bundle)
 
@@ -155,7 +155,7 @@ def test_a_machine_with_fast_math_is_refused(exported):
     flags = "--xla_cpu_enable_fast_math=true --xla_cpu_fast_math_honor_nans=false"
     flags += " --xla_cpu_fast_math_honor_infs=false"
     done = subprocess.run(
-        [sys.executable, "-m", "neorl_deploy", "verify", str(exported), "--run-probes"],
+        [sys.executable, "-m", "neorl_deploy", "verify", str(exported), "--self-test"],
         capture_output=True,
         text=True,
         env={**os.environ, "XLA_FLAGS": flags},
@@ -168,19 +168,21 @@ def test_the_base_needs_numpy_only(exported):
     """Import, verify and inspect work without any extra; the rest says what to install."""
     code = f"""
 import sys
-for name in ("jax", "jaxlib", "equinox", "h5py", "cryptography", "safetensors"):
+for name in ("jax", "jaxlib", "equinox", "h5py", "cryptography", "safetensors", "neorl_core"):
     sys.modules[name] = None
 import pkgutil, importlib
 import neorl_deploy
-for module in pkgutil.iter_modules(neorl_deploy.__path__):
-    if module.name != "__main__":
-        importlib.import_module(f"neorl_deploy.{{module.name}}")
+names = [m.name for m in pkgutil.walk_packages(neorl_deploy.__path__, "neorl_deploy.")]
+assert {{"neorl_deploy.export._stablehlo", "neorl_deploy.runtime._runtime"}} <= {{*names}}
+for name in names:
+    if name != "neorl_deploy.__main__":
+        importlib.import_module(name)
 from neorl_deploy._command.main import main
 bundle = {str(exported)!r}
 assert main(["verify", bundle]) == 0
 assert main(["inspect", bundle]) == 0
 assert main(["replay", bundle, bundle + "/../no.h5"]) == 2
-assert main(["verify", bundle, "--run-probes"]) == 2
+assert main(["verify", bundle, "--self-test"]) == 2
 try:
     neorl_deploy.runtime.load_bundle(bundle)
 except neorl_deploy.DeployError as error:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_an_extra_file_link_or_folder_is_refused(bundle):
     with pytest.raises(BundleError, match="'deeper' is a link or no plain file"):
         read_bundle(bundle)
     (bundle / "deeper").rmdir()
-    for name in ("probes.npz", "checksums.json"):
+    for name in ("test_vectors.npz", "checksums.json"):
         aside = (bundle / name).rename(bundle.parent / name)
         (bundle / name).symlink_to(aside)
         with pytest.raises(BundleError, match=f"'{name}' is a link"):
@@ -114,8 +115,8 @@ def test_an_extra_file_link_or_folder_is_refused(bundle):
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(bundle):
-    (bundle / "probes.npz").unlink()
-    os.mkfifo(bundle / "probes.npz")
+    (bundle / "test_vectors.npz").unlink()
+    os.mkfifo(bundle / "test_vectors.npz")
     with pytest.raises(BundleError, match="no plain file"):
         read_bundle(bundle)
 
@@ -153,8 +154,9 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("schema_version",), 2, "schema version 1, got 'neorl-bundle' with 2"),
-        (("format",), "other", "got 'other'"),
+        (("version",), 2, "version 2 of neorl-bundle, this neorl-deploy reads 1"),
+        (("version",), True, "version True of neorl-bundle"),
+        (("format",), "other", "has format 'other', expected 'neorl-bundle'"),
         (("carry",), KeyError, "the fields carry are missing"),
         (("surplus",), 1, "the fields surplus are missing or unknown"),
         (("spec", "obs"), [], "channels are missing"),
@@ -187,46 +189,58 @@ def clause(bound, holds, limit=0.0, relation=">"):
     }
 
 
-REFUSED = "iql-0 behind its guard should not be deployed: the cost is not within the limit."
-ALLOWED = "iql-0 behind its guard may be deployed: the gain is above 0."
+HOLDS, FAILS = clause(1.0, True), clause(-1.0, False)
 CONTRADICTORY = [
-    ("deploy", REFUSED, [], "is 'deploy' and its sentence says 'do not deploy'"),
-    ("deploy", "Cannot tell whether iql-0 may be deployed: x.", [], "sentence says 'cannot tell'"),
-    ("cannot tell", ALLOWED, [], "is 'cannot tell' and its sentence says 'deploy'"),
-    ("deploy", ALLOWED, [clause(1.0, True), clause(-1.0, False)], "'return' does not hold"),
-    ("deploy", "", [clause(-1.0, True)], "holds = True, and -1 > 0 says otherwise"),
-    ("deploy", "", [clause(9.0, True, 5.0, "<=")], "holds = True, and 9 <= 5 says otherwise"),
-    ("do not deploy", REFUSED, [clause(1.0, True)], "'do not deploy' and every clause holds"),
+    ("deploy", [HOLDS, FAILS], "is 'deploy' and its clause 'return' does not hold"),
+    ("deploy", [], "is 'deploy' and no clause says why"),
+    ("do not deploy", [HOLDS], "'do not deploy' and every clause holds"),
+    ("do not deploy", [], "'do not deploy' and no clause says why"),
+    ("deploy", [clause(-1.0, True)], "holds = True, and -1 > 0 says otherwise"),
+    ("deploy", [clause(9.0, True, 5.0, "<=")], "holds = True, and 9 <= 5 says otherwise"),
+    ("deploy", [clause(None, True)], "holds = True, and nan > 0 says otherwise"),
+    ("deploy", [clause("-inf", True)], "holds = True, and -inf > 0 says otherwise"),
+    ("do not deploy", [clause(1.0, False)], "holds = False, and 1 > 0 says otherwise"),
+    ("cannot tell", [clause(1.0, False)], "holds = False, and 1 > 0 says otherwise"),
+    ("deploy", [clause("1.0", True)], "compares '1.0', which is no number"),
+    ("deploy", [clause(True, True)], "compares True, which is no number"),
+    ("deploy", [clause(1.0, True, 0.0, ">=")], "says '>=' and holds = True; expected one of >, <="),
+    ("deploy", [clause(1.0, 1)], "says '>' and holds = 1; expected"),
+    ("deploy", [{"holds": True}], "its clause 1 is no object with a name"),
+    ("deploy", [HOLDS, 3], "its clause 2 is no object with a name"),
+    ("deploy", None, "its clauses are None, expected a list"),
 ]
 
 
-@pytest.mark.parametrize(("answer", "sentence", "clauses", "message"), CONTRADICTORY)
-def test_a_forged_verdict_that_contradicts_itself_is_refused(
-    bundle, answer, sentence, clauses, message
-):
-    forge_verdict(bundle, answer, sentence, clauses)
-    with pytest.raises(BundleError, match=message) as error:
+@pytest.mark.parametrize(("answer", "clauses", "message"), CONTRADICTORY)
+def test_a_forged_verdict_that_contradicts_itself_is_refused(bundle, answer, clauses, message):
+    forge_verdict(bundle, answer, clauses)
+    with pytest.raises(BundleError, match=re.escape(message)) as error:
         read_bundle(bundle)
     assert "\n" not in str(error.value)
 
 
-def forge_verdict(bundle, answer, sentence, clauses):
-    verdict = {"verdict": answer, "sentence": sentence, "clauses": clauses, "candidate": "x"}
+def forge_verdict(bundle, answer, clauses, sentence="Said somehow."):
+    verdict = json.loads((bundle / "verdict.json").read_text())
+    verdict |= {"verdict": answer, "sentence": sentence, "clauses": clauses}
     (bundle / "verdict.json").write_bytes(dump_canonical(verdict))
     change_manifest(bundle, "verdict", value=verdict)
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence", "clauses"),
+    ("answer", "clauses"),
     [
-        ("deploy", ALLOWED, [clause(1.0, True), clause(5.0, True, 5.0, "<=")]),
-        ("do not deploy", REFUSED, [clause(1.0, True), clause(None, False, 5.0, "<=")]),
-        ("cannot tell", "Cannot tell whether iql-1 may be deployed: another was judged.", []),
-        ("deploy", "In words of another program.", [{"name": "x"}, 3, clause(10**400, True)]),
+        ("deploy", [HOLDS, clause(5.0, True, 5.0, "<=")]),
+        ("deploy", [clause("inf", True), clause(10**400, True)]),
+        ("do not deploy", [HOLDS, clause(None, False, 5.0, "<=")]),
+        ("cannot tell", []),
+        ("cannot tell", [HOLDS, FAILS]),
     ],
 )
-def test_a_verdict_that_says_one_thing_is_read(bundle, answer, sentence, clauses):
-    forge_verdict(bundle, answer, sentence, clauses)
+@pytest.mark.parametrize("sentence", ["It may be deployed.", "It should not be deployed."])
+def test_a_verdict_is_told_by_answer_and_clauses_whatever_its_words(
+    bundle, answer, clauses, sentence
+):
+    forge_verdict(bundle, answer, clauses, sentence)
     assert read_bundle(bundle).manifest.verdict == answer
 
 
@@ -240,27 +254,27 @@ def test_a_resealed_manifest_that_is_no_strict_json_is_refused(bundle, text):
         read_bundle(bundle)
 
 
-def test_resealed_probes_must_be_plain_arrays_that_fit(bundle, exported):
-    arrays = dict(np.load(exported / "probes.npz"))
+def test_resealed_test_vectors_must_be_plain_arrays_that_fit(bundle, exported):
+    arrays = dict(np.load(exported / "test_vectors.npz"))
     cases = {
         "no archive": b"not a zip",
-        "probes .single. do not fit": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
+        "test vectors .single. do not fit": {**arrays, "single_obs": arrays["single_obs"][:, :2]},
         "expected": {"single_obs": arrays["single_obs"]},
         "no archive of plain arrays": {**arrays, "single_obs": np.array([{}], dtype=object)},
     }
     for message, content in cases.items():
         if isinstance(content, bytes):
-            (bundle / "probes.npz").write_bytes(content)
+            (bundle / "test_vectors.npz").write_bytes(content)
         else:
-            with open(bundle / "probes.npz", "wb") as file:
+            with open(bundle / "test_vectors.npz", "wb") as file:
                 np.savez(file, **content)
         reseal(bundle)
         with pytest.raises(BundleError, match=message):
             read_bundle(bundle)
 
 
-def test_probes_that_would_unpack_to_gigabytes_are_refused(bundle):
-    with open(bundle / "probes.npz", "wb") as file:
+def test_test_vectors_that_would_unpack_to_gigabytes_are_refused(bundle):
+    with open(bundle / "test_vectors.npz", "wb") as file:
         np.savez_compressed(file, single_obs=np.zeros(20_000_000, np.float32))
     reseal(bundle)
     with pytest.raises(BundleError, match="would unpack to more than"):

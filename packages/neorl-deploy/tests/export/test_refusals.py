@@ -15,8 +15,8 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.export._export import prove_parity
-from neorl_deploy.training_run._run import log_of, newest_bundle, newest_run, read_run
+from neorl_deploy.export._prove import prove_parity
+from neorl_deploy.training_run import newest_run
 
 
 def refused(run, message, **options):
@@ -86,17 +86,9 @@ def test_a_strange_verdict_or_candidate_is_refused(run_directory):
     refused(run_directory, "'perhaps'; expected one of deploy")
 
 
-def test_a_policy_is_chosen_by_name_file_or_path(run_directory):
-    for given in ("iql-1", "iql-1.safetensors", "policies/iql-1.safetensors"):
-        found = read_run(run_directory, given)
-        assert found.candidate == run_directory / "policies/iql-1.safetensors"
-        assert found.verdict["verdict"] == "cannot tell"
-    assert read_run(run_directory, "iql-0").verdict["verdict"] == "deploy"
-
-
 def test_a_verdict_that_contradicts_itself_is_refused(run_directory):
     edit(run_directory, "verdict", verdict="do not deploy")
-    refused(run_directory, "its sentence says 'deploy'; remove it, and `neorl-train resume")
+    refused(run_directory, "and every clause holds; remove it, and `neorl-train resume")
 
 
 def test_a_damaged_policy_is_refused(run_directory):
@@ -159,8 +151,7 @@ def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
     )
     refused(run_directory, "should end in .bundle", out=tmp_path / "policy")
     refused(run_directory, "does not exist; make it first", out=tmp_path / "none" / "a.bundle")
-    sentence = "Cannot tell whether iql-0 is better: no simulator."
-    edit(run_directory, "verdict", verdict="cannot tell", sentence=sentence)
+    edit(run_directory, "verdict", verdict="cannot tell", clauses=[])
     written = export_run(run_directory, ExportOptions(out=taken, overwrite=True))
     assert written.manifest.verdict == read_bundle(taken).manifest.verdict == "cannot tell"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -201,34 +192,8 @@ def test_ctrl_c_leaves_nothing_behind(run_directory, monkeypatch, capsys):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neorl_deploy.export._export.prove_parity", stopped)
+    monkeypatch.setattr("neorl_deploy.export._write.prove_parity", stopped)
     before = sorted(run_directory.rglob("*"))
     assert main(["export", str(run_directory)]) == 130
     assert capsys.readouterr().err == "neorl-deploy: stopped; nothing was left behind\n"
     assert sorted(run_directory.rglob("*")) == before
-
-
-def test_the_newest_of_everything(tmp_path, run_directory):
-    with pytest.raises(DeployError, match="no finished run"):
-        newest_run(tmp_path / "nowhere")
-    runs = run_directory.parent
-    (runs / "0002").mkdir()
-    (runs / "notes").mkdir()
-    assert newest_run(runs) == run_directory
-    with pytest.raises(DeployError, match="no bundle under"):
-        newest_bundle(runs)
-    (run_directory / "policy.bundle").mkdir()
-    assert newest_bundle(runs) == run_directory / "policy.bundle"
-    assert log_of(run_directory / "policy.bundle") == (run_directory / "dataset.h5").resolve()
-
-
-def test_the_log_may_lie_elsewhere(run_directory, tmp_path):
-    bundle = run_directory / "policy.bundle"
-    (run_directory / "dataset.h5").rename(tmp_path / "july.h5")
-    edit(run_directory, "run", dataset={"path": str(tmp_path / "july.h5")})
-    assert log_of(bundle) == tmp_path / "july.h5"
-    (tmp_path / "july.h5").unlink()
-    with pytest.raises(DeployError, match="which is gone; name a log"):
-        log_of(bundle)
-    with pytest.raises(DeployError, match="there is no log beside"):
-        log_of(tmp_path / "elsewhere" / "plant.bundle")

@@ -126,11 +126,11 @@ def test_other_files_are_refused(tmp_path, finished_run):
     }
     (tmp_path / "text.h5").write_text("hello")
     (tmp_path / "empty.h5").write_bytes(b"")
-    whole = (finished_run / "dataset.h5").read_bytes()
-    (tmp_path / "truncated.h5").write_bytes(whole[: len(whole) // 2])
+    complete = (finished_run / "dataset.h5").read_bytes()
+    (tmp_path / "truncated.h5").write_bytes(complete[: len(complete) // 2])
     np.savez(tmp_path / "partial.npz", obs=np.zeros((4, 2)))
-    whole = (tmp_path / "partial.npz").read_bytes()
-    (tmp_path / "truncated.npz").write_bytes(whole[: len(whole) // 2])
+    complete = (tmp_path / "partial.npz").read_bytes()
+    (tmp_path / "truncated.npz").write_bytes(complete[: len(complete) // 2])
     zeros = np.zeros(4)
     np.savez(tmp_path / "shapes.npz", obs=zeros, action=zeros, done=zeros, truncated=zeros)
     for message, path in cases.items():

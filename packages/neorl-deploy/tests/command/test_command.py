@@ -31,7 +31,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert "A typical episode" in out
     report = json.loads((run_directory / "replay.json").read_text())
     assert report["bundle"]["verdict"] == "deploy"
-    assert main(["verify", "runs/0001/policy.bundle", "--run-probes"]) == 0
+    assert main(["verify", "runs/0001/policy.bundle", "--self-test"]) == 0
     out = capsys.readouterr().out
     assert "Every file fits checksums.json" in out
     assert "does not rule out a forger: compare the digest" in out
@@ -48,9 +48,11 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
 
 def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_directory, capsys):
     path = run_directory / "verdict.json"
+    document = json.loads(path.read_text())
     reason = "The guarded iql-0 should not be deployed: its gain in return is not above 0."
-    document = {"verdict": "do not deploy", "sentence": reason}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **document}))
+    failed = {**document["clauses"][0], "bound": -1.0, "holds": False}
+    refusal = {"verdict": "do not deploy", "sentence": reason, "clauses": [failed]}
+    path.write_text(json.dumps({**document, **refusal}))
     assert main(["export", str(run_directory), "--require-deploy"]) == 3
     assert "'do not deploy'; nothing was written" in capsys.readouterr().err
     assert not (run_directory / "policy.bundle").exists()

@@ -63,9 +63,11 @@ def test_the_figures_are_those_of_the_rows(replayed, log):
 def test_an_archive_without_a_hash_is_not_said_to_be_new(exported, log):
     bundle = read_bundle(exported)
     archive = dataclasses.replace(log, content_hash="", source="/data/plant.npz")
-    found = replay(bundle, archive)
-    assert found.report["log"]["learned_from"] is None
-    assert "Whether the policy learned from this log is not known" in "\n".join(replay_lines(found))
+    unknown = replay(bundle, archive)
+    assert unknown.report["log"]["learned_from"] is None
+    assert "Whether the policy learned from this log is not known" in "\n".join(
+        replay_lines(unknown)
+    )
     bundle.manifest.document["provenance"]["record"] = {"dataset": {"file": archive.source}}
     named = replay(bundle, archive)
     assert named.report["log"]["named_by_run"]
@@ -79,7 +81,7 @@ def test_every_action_is_within_the_rate_of_the_logged_one(replayed, log):
 
 
 def test_an_episode_does_not_feel_the_one_before(exported, log, replayed):
-    """The carry starts anew at a seam: the third episode alone gives the same."""
+    """The carry starts anew at the start of an episode: the third episode alone gives the same."""
     rows = slice(80, 120)
     alone = dataclasses.replace(
         log,

@@ -12,7 +12,7 @@ from neorl_agents import load_policy
 from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.training_run._run import evaluation_summary
+from neorl_deploy.training_run._summaries import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 
@@ -32,8 +32,8 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
     summary = document["evaluation"]
     assert [row["name"] for row in summary["rows"]] == ["iql-0", "pid", "log"]
     assert summary["rows"][0]["returns"] == {"value": 1.0, "low": None}
-    whole = json.loads((exported / "evaluation.json").read_text())
-    assert whole["results"][0]["returns"] == list(range(200))
+    complete = json.loads((exported / "evaluation.json").read_text())
+    assert complete["results"][0]["returns"] == list(range(200))
     assert (
         f'"returns":{json.dumps(list(range(200)), separators=(",", ":"))}'
         in (exported / "evaluation.json").read_text()
@@ -48,7 +48,7 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
         "initial_carry.stablehlo",
         "manifest.json",
         "policy.stablehlo",
-        "probes.npz",
+        "test_vectors.npz",
         "verdict.json",
     ]
 
@@ -65,9 +65,9 @@ def test_parity_was_shown_in_a_process_without_the_training_stack(exported):
     assert {"equinox", "neorl_agents", "neorl_safety", "neorl_core"} <= set(parity["kept_out"])
 
 
-def test_the_probes_visit_the_corners(exported):
+def test_the_test_vectors_visit_the_corners(exported):
     bundle = read_bundle(exported)
-    single, sequence = bundle.probes("single"), bundle.probes("sequence")
+    single, sequence = bundle.test_vectors("single"), bundle.test_vectors("sequence")
     assert len(single["obs"]) >= 32
     assert np.isnan(single["obs"]).any()
     assert np.isinf(single["obs"]).any()
@@ -82,7 +82,7 @@ def test_the_probes_visit_the_corners(exported):
 
 
 def test_the_exported_program_acts_as_the_guarded_policy(finished_run, runtime, spec, log_columns):
-    """Independent of the stored probes: 100 steps of the loaded bundle beside the objects."""
+    """Independent of the stored test vectors: 100 steps of the loaded bundle beside the objects."""
     candidate = load_policy(finished_run / "policies/iql-0.safetensors").policy
     fallback = load_policy(finished_run / "policies/fallback.safetensors").policy
     policy = guard(candidate, action_constraints(spec, [0.5, None]), fallback, spec.dt)
@@ -124,8 +124,10 @@ def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path):
 @pytest.mark.parametrize("verdict", ["do not deploy", "cannot tell"])
 def test_a_gate_writes_nothing_unless_the_verdict_is_deploy(run_directory, verdict):
     path = run_directory / "verdict.json"
-    other = {"verdict": verdict, "sentence": f"Decided: {verdict}.", "clauses": []}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **other}))
+    document = json.loads(path.read_text())
+    failed = {**document["clauses"][0], "bound": -1.0, "holds": False}
+    other = {"verdict": verdict, "clauses": [failed]}
+    path.write_text(json.dumps({**document, **other}))
     before = sorted(run_directory.iterdir())
     with pytest.raises(NotDeployable, match=f"'{verdict}'; nothing was written") as error:
         export_run(run_directory, ExportOptions(require_deploy=True))

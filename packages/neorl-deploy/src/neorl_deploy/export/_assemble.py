@@ -1,0 +1,127 @@
+"""Second stage of an export: the files of the bundle and what its manifest says."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neorl_deploy.bundle import _files as bundle_files
+from neorl_deploy.bundle._document_heads import head
+from neorl_deploy.bundle._manifest import KIND, VERSION
+from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
+from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
+from neorl_deploy.export._read import Guarded, entries
+from neorl_deploy.export._stablehlo import OUTPUTS, Exported, Reference
+from neorl_deploy.training_run._run import Run
+from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
+
+if TYPE_CHECKING:
+    from neorl_agents import PolicyArtefact
+
+VERSIONED = ("neorl-core", "neorl-safety", "neorl-agents", "neorl-deploy", "jax", "jaxlib", "numpy")
+"""Distributions whose versions the provenance records."""
+
+Sections = dict[str, dict[str, np.ndarray]]
+
+
+def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Sections:
+    """Inputs that visit the corners, with the answers of the training side.
+
+    Args:
+        reference: The guarded policy, not exported.
+        candidate: Its recorded observations are among the inputs.
+
+    Returns:
+        The arrays of both sections by name.
+    """
+    obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
+    single_obs, single_sent = single_vectors(obs, action, candidate.probe_obs)
+    single_action, single_flags = reference.single(single_obs, single_sent)
+    walk, overrides = sequence_vectors(obs, action)
+    sent, actions, flags = reference.sequence(walk, overrides)
+    return {
+        "single": _section(single_obs, single_sent, single_action, single_flags),
+        "sequence": _section(walk, sent, actions, flags),
+    }
+
+
+def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
+    """The sealed files of a bundle, but for the manifest.
+
+    Args:
+        run: Its documents are copied.
+        exported: The programs.
+        vectors: The test vectors.
+
+    Returns:
+        Content by name.
+    """
+    return {
+        bundle_files.STEP: exported.step,
+        bundle_files.INITIAL_CARRY: exported.initial_carry,
+        bundle_files.TEST_VECTORS: vector_archive(vectors),
+        bundle_files.CONSTRAINTS: dump_canonical(run.constraints),
+        bundle_files.VERDICT: dump_canonical(run.verdict),
+        bundle_files.EVALUATION: dump_compact(run.evaluation),
+    }
+
+
+def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[str, Any]:
+    """The manifest of a bundle; parity and signature are not known yet.
+
+    Args:
+        run: Where the policy comes from.
+        guarded: The policy with its artefacts.
+        exported: The programs.
+
+    Returns:
+        The document.
+    """
+    from neorl_core import spec_to_dict
+    from neorl_safety.filters import Flag, Limit
+
+    return {
+        **head(KIND, VERSION),
+        "spec": spec_to_dict(guarded.spec),
+        "programs": {
+            "platforms": list(exported.platforms),
+            "calling_convention": exported.calling_convention,
+            "inputs": ["*carry", "obs", "last_sent"],
+            "outputs": ["*carry", *OUTPUTS],
+        },
+        "carry": [dataclasses.asdict(entry) for entry in exported.carry],
+        "flags": {(flag.name or "").lower(): int(flag) for flag in Flag},
+        "limits": {(limit.name or "").lower(): int(limit) for limit in Limit},
+        "constraints": run.constraints,
+        "provenance": {
+            "run": run.name,
+            "data_hash": data_hash(run.record),
+            "policy": _artefact_entry(guarded.candidate, run.candidate),
+            "fallback": _artefact_entry(guarded.fallback, run.fallback),
+            "record": trimmed(run.record),
+            "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
+        },
+        "evaluation": evaluation_summary(run.evaluation),
+        "verdict": run.verdict,
+        "parity": None,
+        "signature": None,
+    }
+
+
+def _section(
+    obs: np.ndarray, last_sent: np.ndarray, action: np.ndarray, flags: np.ndarray
+) -> dict[str, np.ndarray]:
+    return {"obs": obs, "last_sent": last_sent, "action": action, "flags": flags}
+
+
+def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
+    return {
+        "file": f"policies/{path.name}",
+        "kind": artefact.kind,
+        "digest": artefact.digest,
+        "metadata": trimmed(artefact.metadata),
+    }

@@ -1,0 +1,113 @@
+"""First stage of an export: the policies and limits of a run, checked to fit together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy.bundle._manifest import ChannelEntry
+from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.runtime._runtime import SELF_TEST_TOLERANCE
+from neorl_deploy.training_run._names import CONSTRAINTS
+from neorl_deploy.training_run._run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neorl_agents import PolicyArtefact
+    from neorl_core import Channel, Spec
+    from neorl_safety.constraints import ActionConstraints
+    from neorl_safety.guards import GuardedPolicy
+
+
+class Guarded(NamedTuple):
+    """A policy behind the limits of its run.
+
+    Attributes:
+        policy: What is exported.
+        candidate: Artefact of the learned policy.
+        fallback: Artefact of the controller that takes over.
+        constraints: The hard limits.
+    """
+
+    policy: GuardedPolicy
+    candidate: PolicyArtefact
+    fallback: PolicyArtefact
+    constraints: ActionConstraints
+
+    @property
+    def spec(self) -> Spec:
+        """The control problem of candidate and fallback."""
+        return self.candidate.spec
+
+
+def guarded_policy(run: Run) -> Guarded:
+    """Loads candidate, fallback and constraints of a run and puts the guard around them.
+
+    Args:
+        run: A finished run.
+
+    Returns:
+        The guarded policy with its parts.
+
+    Raises:
+        DeployError: If a part is damaged, of another plant or not the one that the run judged, or
+            a policy acts otherwise here than where it was trained.
+    """
+    try:
+        from neorl_agents import ArtefactError, load_policy
+        from neorl_safety.constraints import constraints_from_dict
+        from neorl_safety.guards import guard
+    except ImportError as error:
+        raise missing_extra("an export", "export", error) from error
+    try:
+        candidate, fallback = load_policy(run.candidate), load_policy(run.fallback)
+        constraints = constraints_from_dict(run.constraints)
+    except (ArtefactError, OSError) as error:
+        raise DeployError(f"cannot use a policy of {run.path}: {error}") from error
+    except ValueError as error:
+        raise DeployError(f"{run.path / CONSTRAINTS}: {error}") from error
+    if candidate.spec != fallback.spec:
+        raise DeployError(f"{run.candidate} and {run.fallback} are for different plants")
+    _require_channels(run, candidate, constraints)
+    for artefact, path in ((candidate, run.candidate), (fallback, run.fallback)):
+        _require_judged(run, artefact, path)
+        _require_same_actions(artefact, path)
+    policy = guard(candidate.policy, constraints, fallback.policy, candidate.spec.dt)
+    return Guarded(policy, candidate, fallback, constraints)
+
+
+def entries(channels: Sequence[Channel]) -> tuple[ChannelEntry, ...]:
+    """Channels of a specification as a manifest lists them."""
+    return tuple(ChannelEntry(c.name, c.unit, float(c.low), float(c.high)) for c in channels)
+
+
+def _require_channels(run: Run, candidate: PolicyArtefact, constraints: ActionConstraints) -> None:
+    channels = [(channel.name, channel.unit) for channel in candidate.spec.action]
+    limited = list(zip(constraints.names, constraints.units, strict=True))
+    if channels != limited:
+        raise DeployError(
+            f"{run.path / CONSTRAINTS} limits the channels {limited}; the policy sets {channels}"
+        )
+
+
+def _require_judged(run: Run, artefact: PolicyArtefact, path: Path) -> None:
+    if run.policy_digest(path) not in (None, artefact.digest):
+        raise DeployError(f"{path} is not the policy that the run trained and judged")
+
+
+def _require_same_actions(artefact: PolicyArtefact, path: Path) -> None:
+    """The artefact's parity observations must get here the actions that were stored with them."""
+    from neorl_agents.artefact import policy_actions
+
+    actions = np.asarray(policy_actions(artefact.policy, artefact.probe_obs))
+    difference = relative_difference(entries(artefact.spec.action), actions, artefact.probe_actions)
+    if not difference <= SELF_TEST_TOLERANCE:
+        raise DeployError(
+            f"{path} acts otherwise here than where it was trained (difference {difference:.1e} "
+            "of a channel's size on its parity observations); export with the versions of the "
+            "training"
+        )

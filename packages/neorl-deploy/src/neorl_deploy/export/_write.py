@@ -1,0 +1,85 @@
+"""Last stage of an export: a draft is proved, then the bundle appears complete or not at all."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle import _files as bundle_files
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._signature import Signer
+from neorl_deploy.bundle._strict_json import dump_canonical
+from neorl_deploy.export._atomic_directory import write_directory
+from neorl_deploy.export._prove import prove_parity
+
+
+def require_place(out: Path, *, overwrite: bool) -> None:
+    """Refuses a place for the bundle before anything is computed.
+
+    Args:
+        out: The directory to be written.
+        overwrite: Whether an existing bundle may be replaced.
+
+    Raises:
+        DeployError: If it has another suffix, no folder, lies in a bundle, or is taken.
+    """
+    if out.suffix != ".bundle":
+        raise DeployError(f"{out} should end in .bundle, so that nobody takes it for another thing")
+    if not out.parent.is_dir():
+        raise DeployError(f"the folder {out.parent} does not exist; make it first")
+    if bundle_files.is_in_bundle(out):
+        raise DeployError(f"{out} lies in a bundle, which it would break; choose another --out")
+    if out.exists() and not overwrite:
+        raise DeployError(f"{out} exists; choose another place with --out, or pass --overwrite")
+    if out.exists() and not (out / bundle_files.CHECKSUMS).is_file():
+        raise DeployError(f"{out} exists and is no bundle; it is not overwritten")
+
+
+def write_proven(
+    out: Path,
+    files: dict[str, bytes],
+    manifest: dict[str, Any],
+    signer: Signer | None,
+    *,
+    overwrite: bool,
+) -> Bundle:
+    """Writes an unproven draft, has its test vectors answered, then writes the bundle.
+
+    Args:
+        out: The directory.
+        files: Sealed files but for the manifest, by name.
+        manifest: Its parity is filled in here.
+        signer: Signs where given.
+        overwrite: Whether an existing bundle may be replaced.
+
+    Returns:
+        The written bundle, read back and verified.
+
+    Raises:
+        DeployError: If parity is not met or the bundle cannot be written; nothing is left behind.
+    """
+    draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
+    write_directory(draft, sealed(files, manifest, signer))
+    try:
+        manifest["parity"] = prove_parity(draft)
+    finally:
+        _remove(draft)
+    write_directory(out, sealed(files, manifest, signer), replaces=overwrite)
+    return read_bundle(out, trusted_key=None if signer is None else signer.public_key)
+
+
+def sealed(
+    files: dict[str, bytes], manifest: dict[str, Any], signer: Signer | None
+) -> dict[str, bytes]:
+    """All files of a bundle: the given ones, the manifest, the checksums, the signature."""
+    complete = {**files, bundle_files.MANIFEST: dump_canonical(manifest)}
+    complete[bundle_files.CHECKSUMS] = bundle_files.checksums(complete)
+    if signer is not None:
+        complete[bundle_files.SIGNATURE] = signer.sign(complete[bundle_files.CHECKSUMS])
+    return complete
+
+
+def _remove(draft: Path) -> None:
+    for file in draft.iterdir():
+        file.unlink()
+    draft.rmdir()

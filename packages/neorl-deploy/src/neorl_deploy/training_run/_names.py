@@ -1,0 +1,16 @@
+"""Names and words of a run directory, as ``docs/pages/reference/run-directory.md`` states them."""
+
+RECORD, CONSTRAINTS = "run.json", "constraints.json"
+EVALUATION, VERDICT = "evaluation.json", "verdict.json"
+DATASET, REPORT, LOCK = "dataset.h5", "report.html", "run.lock"
+POLICIES, ARTEFACT_SUFFIX = "policies", ".safetensors"
+FALLBACK = "policies/fallback.safetensors"
+BUNDLE_PATTERN, BUNDLE, REPLAY = "*.bundle", "policy.bundle", "replay.json"
+
+RUNNING, FAILED, FINISHED = "running", "failed", "finished"
+"""Words of ``status`` in ``run.json`` that are acted on here."""
+
+
+def artefact_of(policy: str) -> str:
+    """Where in a run the artefact of a policy lies, for example of ``"iql-0"``."""
+    return f"{POLICIES}/{policy}{ARTEFACT_SUFFIX}"

@@ -1,0 +1,83 @@
+"""The newest run, its bundle and its log: what a command takes where the user names nothing."""
+
+import contextlib
+from pathlib import Path
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._strict_json import read_json
+from neorl_deploy.training_run._names import BUNDLE_PATTERN, DATASET, FINISHED, RECORD
+from neorl_deploy.training_run._summaries import dataset_file
+
+
+def newest_run(root: Path) -> Path:
+    """The newest finished run of a folder: the highest number whose record says so.
+
+    Args:
+        root: Folder of all runs.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        DeployError: If there is none.
+    """
+    for path in reversed(numbered(root)):
+        with contextlib.suppress(DeployError):
+            record = read_json(path / RECORD)
+            if isinstance(record, dict) and record.get("status") == FINISHED:
+                return path
+    raise DeployError(
+        f"no finished run under {root}; make one with `neorl-train run`, or name a run directory"
+    )
+
+
+def newest_bundle(root: Path) -> Path:
+    """The bundle of the newest run of a folder that has one.
+
+    Args:
+        root: Folder of all runs.
+
+    Returns:
+        The bundle directory that was written last.
+
+    Raises:
+        DeployError: If there is none.
+    """
+    for run in reversed(numbered(root)):
+        bundles = sorted(run.glob(BUNDLE_PATTERN), key=lambda path: path.stat().st_mtime)
+        if bundles:
+            return bundles[-1]
+    raise DeployError(f"no bundle under {root}; make one with `neorl-deploy export`, or name one")
+
+
+def log_of(bundle: Path) -> Path:
+    """The log of the run in whose directory a bundle lies.
+
+    Args:
+        bundle: The bundle directory.
+
+    Returns:
+        The dataset file of the run, or the file elsewhere that its record names.
+
+    Raises:
+        DeployError: If there is no run around it, or the run names no log that exists.
+    """
+    run = bundle.resolve().parent
+    if (run / DATASET).is_file():
+        return run / DATASET
+    if (run / RECORD).is_file():
+        named = dataset_file(read_json(run / RECORD))
+        if named is not None:
+            log = run / named  # an absolute path stays what it is
+            if log.is_file():
+                return log
+            raise DeployError(f"the log of {run} was {named}, which is gone; name a log to replay")
+    raise DeployError(f"there is no log beside {bundle}; name one: neorl-deploy replay BUNDLE LOG")
+
+
+def numbered(root: Path) -> list[Path]:
+    """The run directories of a folder, oldest first."""
+    if not root.is_dir():
+        return []
+    runs = [path for path in root.iterdir() if path.name.isdecimal() and path.is_dir()]
+    return sorted(runs, key=lambda path: int(path.name))

@@ -1,0 +1,69 @@
+"""What a manifest repeats of the larger documents of a run."""
+
+import math
+from typing import Any
+
+LONGEST_LIST = 64
+"""Longer lists (raw episodes) stay in ``evaluation.json`` and out of the manifest."""
+
+SUMMARISED = ("environment", "reason", "reward_unit", "level", "n_starts", "candidate", "reference")
+"""What is repeated of the result tables, beside some of their rows."""
+
+
+def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest repeats of ``evaluation.json``: candidate, reference and log, with intervals.
+
+    Args:
+        evaluation: The complete document; one of an unknown layout loses its long lists.
+
+    Returns:
+        A small JSON object.
+    """
+    tables = evaluation.get("tables")
+    if not isinstance(tables, dict) or not isinstance(tables.get("rows"), list):
+        return trimmed(evaluation)
+    named = {tables.get("candidate"), tables.get("reference")}
+    return {
+        "schema": evaluation.get("schema"),
+        "units": evaluation.get("units"),
+        **{name: tables.get(name) for name in SUMMARISED},
+        "rows": [
+            row for row in tables["rows"] if row.get("name") in named or row.get("role") == "log"
+        ],
+    }
+
+
+def finite(value: Any) -> Any:
+    """JSON with ``null`` in place of NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def trimmed(value: Any) -> Any:
+    """JSON without its long lists: what a manifest repeats of a larger document."""
+    if isinstance(value, dict):
+        return {name: trimmed(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        if len(value) > LONGEST_LIST:
+            return f"{len(value)} entries"
+        return [trimmed(entry) for entry in value]
+    return value
+
+
+def data_hash(record: dict[str, Any]) -> str | None:
+    """The content hash of the log that a run learned from, where its record has one."""
+    dataset = record.get("dataset")
+    content_hash = dataset.get("content_hash") if isinstance(dataset, dict) else None
+    return content_hash if isinstance(content_hash, str) else None
+
+
+def dataset_file(record: Any) -> str | None:
+    """The file that a run's record names as its log; ``None`` where it names none."""
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    file = dataset.get("file") if isinstance(dataset, dict) else None
+    return file if isinstance(file, str) else None

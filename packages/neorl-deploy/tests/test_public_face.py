@@ -1,0 +1,29 @@
+"""Every public name stands in one namespace, and importing a namespace needs NumPy only."""
+
+import importlib
+import pkgutil
+
+import neorl_deploy
+
+NAMESPACES = ("bundle", "export", "runtime", "shadow", "training_run")
+
+
+def test_the_namespaces_are_the_public_folders():
+    folders = {m.name for m in pkgutil.iter_modules(neorl_deploy.__path__) if m.ispkg}
+    assert {name for name in folders if not name.startswith("_")} == {*NAMESPACES}
+
+
+def test_a_name_is_public_in_one_place():
+    modules = [neorl_deploy, *(importlib.import_module(f"neorl_deploy.{n}") for n in NAMESPACES)]
+    names = [name for module in modules for name in module.__all__]
+    assert len(names) == len(set(names)) > 15
+    for module in modules:
+        assert module.__all__ == sorted(module.__all__)
+        for name in module.__all__:
+            assert getattr(module, name).__module__.startswith(f"{module.__name__}._"), name
+            assert getattr(module, name).__doc__, name
+
+
+def test_no_function_hides_a_namespace():
+    for name in neorl_deploy.__all__:
+        assert name not in NAMESPACES
