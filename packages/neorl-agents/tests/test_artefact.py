@@ -93,7 +93,7 @@ def test_the_file_opens_with_the_safetensors_package_alone(policies, problem, pr
     with safe_open(path, framework="numpy") as file:
         text = json.loads(file.metadata()["neorl_policy"])
         names = set(file.keys())
-    assert text["header"]["schema"] == 1
+    assert (text["header"]["format"], text["header"]["version"]) == ("neorl-policy", 1)
     assert set(text["header"]["arrays"]) == names
     assert {"policy/network/weights/0", "probe/obs", "probe/actions"} <= names
 
@@ -154,8 +154,9 @@ def resealed(path: Path, **changes) -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"schema": 2}, "has schema 2, this version reads 1"),
-        ({"schema": None}, "has schema None"),
+        ({"version": 2}, "has version 2 of neorl-policy, .* reads 1"),
+        ({"version": None}, "has version None"),
+        ({"format": "neorl-run"}, "has format 'neorl-run', expected 'neorl-policy'"),
         ({"kind": "pickle"}, "of kind 'pickle'; known are network, pid, constant"),
         ({"arrays": {}}, "is not what its header describes"),
         ({"spec": {}}, "malformed header"),

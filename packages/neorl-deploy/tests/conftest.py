@@ -118,7 +118,7 @@ def _write_log(path: Path, columns: dict[str, np.ndarray], **changes) -> Path:
         digest.update(np.ascontiguousarray(column).tobytes())
     attributes = {
         "format": "neorl-dataset",
-        "schema_version": 1,
+        "version": 1,
         "spec": json.dumps(described),
         "attributes": json.dumps({"name": "made by hand"}),
         "content_hash": f"sha256:{digest.hexdigest()}",

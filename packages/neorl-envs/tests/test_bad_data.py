@@ -139,7 +139,7 @@ EDITS = {
         r"'behaviour_log_prob': expected shape \(8,\), got \(2,\)",
     ),
     "NaN log-density": (set_row("behaviour_log_prob", 3, np.nan), "'behaviour_log_prob', row 3"),
-    "newer schema": (attribute("schema_version", 2), "'schema_version': expected 1, got 2"),
+    "newer version": (attribute("version", 2), "has version 2 of neorl-dataset, .* reads 1"),
     "no spec": (lambda file: file.attrs.__delitem__("spec"), "attribute: 'spec'.* write_dataset"),
     "spec is no JSON": (attribute("spec", "{"), "must be JSON of the published layout"),
     "spec lacks a field": (attribute("spec", json.dumps({"dt": 1})), "a spec has the fields"),

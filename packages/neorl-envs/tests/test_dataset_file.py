@@ -63,7 +63,7 @@ def test_the_layout_is_the_published_one(toy: Dataset, toy_file: Path) -> None:
     """A second reader, from the page alone: h5py, json, hashlib."""
     with h5py.File(toy_file) as file:
         assert file.attrs["format"] == "neorl-dataset"
-        assert file.attrs["schema_version"] == 1
+        assert file.attrs["version"] == 1
         spec = json.loads(file.attrs["spec"])
         assert json.loads(file.attrs["attributes"])["behaviours"] == ["a", "b"]
         assert set(file) == {*DTYPES, *OPTIONAL_DTYPES}

@@ -58,8 +58,8 @@ def test_malformed_columns_are_refused_by_name(tmp_path, write_log, log_columns,
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("format", "other", "no dataset file of schema version 1 .format other"),
-        ("schema_version", 2, "format neorl-dataset, version 2"),
+        ("format", "other", "has format 'other', expected 'neorl-dataset'"),
+        ("version", 2, "version 2 of neorl-dataset, this neorl-deploy reads 1"),
         ("spec", "{", "attribute 'spec' is not valid JSON"),
         ("spec", "[]", "attribute 'spec' is no JSON object"),
         ("content_hash", "sha256:0", "do not match their content hash"),

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 from neorl_agents.artefact._kinds import KINDS, abstract_policy, kind_of
 from neorl_agents.artefact._sealed_file import ArtefactError, read_sealed, write_sealed
 from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
+from neorl_core.boundary import check_head, head
 
-SCHEMA = 1
+VERSION = 1
 LEAST_PROBES = 32
 MAX_BYTES = 256 * 2**20
 
@@ -80,7 +81,7 @@ def save_policy(
     arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in _named_leaves(policy)}
     arrays |= {"probe/obs": probe_obs, "probe/actions": actions}
     header = {
-        "schema": SCHEMA,
+        **head("policy", VERSION),
         "kind": kind,
         "static": KINDS[kind].static(policy),
         "spec": spec_to_dict(spec),
@@ -103,16 +104,12 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
     Raises:
         ArtefactError: If the file is no artefact, too large, truncated, changed, of an unknown
-            schema or kind, or its arrays do not fit its kind.
+            version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
     path = Path(path)
     arrays, header, digest = read_sealed(path, max_bytes)
-    if header.get("schema") != SCHEMA:
-        raise ArtefactError(
-            f"{path} has schema {header.get('schema')!r}, this version reads {SCHEMA}; "
-            "use the version of neorl-agents that wrote it"
-        )
+    header = check_head(header, "policy", VERSION, str(path), ArtefactError)
     kind = header.get("kind")
     if kind not in KINDS:
         raise ArtefactError(f"{path} holds a policy of kind {kind!r}; known are {', '.join(KINDS)}")

@@ -12,6 +12,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from neorl_core import InputError
+
 ENTRY = "neorl_policy"
 BLANK = "0" * 64
 SEAL = re.compile(rb'\\"seal\\":\\"([0-9a-f]{64})\\"')
@@ -20,7 +22,7 @@ SEAL = re.compile(rb'\\"seal\\":\\"([0-9a-f]{64})\\"')
 MAX_HEADER_BYTES = 16 * 2**20
 
 
-class ArtefactError(ValueError):
+class ArtefactError(InputError):
     """A file is not an intact policy artefact that this version can read."""
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy.bundle._document_heads import require_head
 
-FORMAT, SCHEMA_VERSION = "neorl-dataset", 1
+KIND, VERSION = "dataset", 1
 COLUMNS = {
     "obs": "<f4",
     "action": "<f4",
@@ -99,12 +100,10 @@ def _read_hdf5(path: Path) -> Log:
         raise missing_extra("reading a dataset file", "replay", error) from error
     try:
         with h5py.File(path, "r") as file:
-            kind, version = (file.attrs.get(name) for name in ("format", "schema_version"))
-            if kind != FORMAT or version != SCHEMA_VERSION:
-                raise DeployError(
-                    f"{path} is no dataset file of schema version {SCHEMA_VERSION} (format "
-                    f"{kind}, version {version}); write one with neorl_envs.write_dataset"
-                )
+            stored = {name: file.attrs.get(name) for name in ("format", "version")}
+            if isinstance(stored["version"], np.integer):
+                stored["version"] = int(stored["version"])  # HDF5 gives NumPy's integers
+            require_head(stored, KIND, VERSION, str(path))
             texts = {n: str(file.attrs[n]) for n in ("spec", "attributes", "content_hash")}
             columns = _hdf5_columns(path, file, h5py)
     except (OSError, KeyError, RuntimeError) as error:

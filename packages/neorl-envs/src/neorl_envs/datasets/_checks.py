@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from neorl_core import Spec, Transition
+from neorl_core import InputError, Spec, Transition
 
 BLOCK = 65_536
 """Rows that are looked at in one go, so that a mapped file larger than memory passes."""
@@ -13,7 +13,7 @@ FLOATS = ("obs", "action", "reward", "cost", "next_obs", "next_action")
 FLAGS = ("terminated", "truncated", "mask")
 
 
-class DatasetError(ValueError):
+class DatasetError(InputError):
     """A dataset, or the file it should come from, cannot be used; the message is one line."""
 
 

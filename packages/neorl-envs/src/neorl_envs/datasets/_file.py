@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from neorl_core import Spec, Transition, spec_from_dict, spec_to_dict
+from neorl_core.boundary import check_head, head
 from neorl_envs.datasets._checks import (
     FLAGS,
     DatasetError,
@@ -26,8 +27,8 @@ from neorl_envs.datasets._checks import (
 from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._deferred_errors import Sink
 
-FORMAT = "neorl-dataset"
-SCHEMA_VERSION = 1
+VERSION = 1
+FORMAT = head("dataset", VERSION)["format"]
 DTYPES: Mapping[str, str] = {
     "obs": "<f4",
     "action": "<f4",
@@ -85,8 +86,7 @@ def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise DatasetError(f"{source}: attributes must be what JSON can hold: {error}") from error
     return {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
+        **head("dataset", VERSION),
         "spec": json.dumps(spec_to_dict(dataset.spec)),
         "attributes": attributes,
         "content_hash": dataset.content_hash,
@@ -134,12 +134,11 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
 
 
 def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
-    version = file.attrs.get("schema_version")
-    if version is None or int(version) != SCHEMA_VERSION:
-        raise DatasetError(
-            f"{source}: attribute 'schema_version': expected {SCHEMA_VERSION}, got {version}; "
-            "this reader knows no other version"
-        )
+    stored = {name: file.attrs.get(name) for name in ("format", "version")}
+    version = stored["version"]
+    if isinstance(version, np.integer):
+        stored["version"] = int(version)  # HDF5 gives NumPy's integers
+    check_head(stored, "dataset", VERSION, source, DatasetError)
     try:
         spec = spec_from_dict(json.loads(str(file.attrs["spec"])))
         attributes = json.loads(str(file.attrs["attributes"]))
