@@ -168,6 +168,10 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
         (("carry", 0), "x", "malformed"),
         (("parity",), None, "parity with the training side"),
         (("parity", "worst"), 1e-3, "parity with the training side"),
+        (("constraint_words",), "none", "constraint_words is no list of sentences"),
+        (("constraint_words",), [1], "constraint_words is no list of sentences"),
+        (("provenance", "fallback", "words"), 1, "does not say what the fallback is"),
+        (("provenance", "policy"), {}, "is malformed: KeyError"),
         (("signature",), {"algorithm": "none", "public_key": ""}, "unknown kind"),
         (("constraints", "version"), 9, "manifest and constraints.json disagree"),
         (("verdict", "candidate"), "x", "manifest and verdict.json disagree"),
@@ -219,7 +223,7 @@ def test_a_forged_verdict_that_contradicts_itself_is_refused(bundle, answer, cla
     assert "\n" not in str(error.value)
 
 
-def forge_verdict(bundle, answer, clauses, sentence="Said somehow."):
+def forge_verdict(bundle, answer, clauses, sentence="Any words."):
     verdict = json.loads((bundle / "verdict.json").read_text())
     verdict |= {"verdict": answer, "sentence": sentence, "clauses": clauses}
     (bundle / "verdict.json").write_bytes(dump_canonical(verdict))

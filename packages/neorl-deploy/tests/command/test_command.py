@@ -28,11 +28,16 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     out = capsys.readouterr().out
     assert "Shadow over 200 rows of 5 episodes" in out
     assert "rate_active" in out
+    assert "the limit on the rate of\n  change acts wherever" in out
+    assert "  valve between 0 and 100 %\n" in out
+    assert "(pid): valve holds level at 1 m; jacket holds temperature at 335 K\n" in out
     assert "A typical episode" in out
     report = json.loads((run_directory / "replay.json").read_text())
     assert report["bundle"]["verdict"] == "deploy"
     assert main(["verify", "runs/0001/policy.bundle", "--self-test"]) == 0
     out = capsys.readouterr().out
+    assert "  jacket between 280 and 320 K\n" in out
+    assert "Fallback, where the policy cannot act (pid): valve holds level" in out
     assert "Every file fits checksums.json" in out
     assert "does not rule out a forger: compare the digest" in out
     assert "Every byte" not in out
@@ -41,7 +46,8 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
     assert "280 to 400 K" in out
-    assert "up 0.5, down 0.5 per second" in out
+    assert "valve rises by at most 0.5 % per second and falls by at most 0.5 % per second" in out
+    assert "jacket may change at any rate" in out
     assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "neorl-bundle"
 
@@ -118,7 +124,7 @@ def test_a_mistyped_word_is_one_line_with_the_nearest_name(arguments, message, c
     assert error.count("\n") == 1
 
 
-def test_the_version_is_said(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
@@ -131,7 +137,7 @@ def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, 
     assert main(["replay", str(exported), log, "--json", str(place)]) == 2
     printed = capsys.readouterr()
     assert "choose a place with --json" in printed.err
-    assert printed.out == "", "said before the replay, not after it"
+    assert printed.out == "", "the refusal comes before the replay, not after it"
     place = tmp_path / "replay.json"
     assert main(["replay", str(exported), log, "--json", str(place)]) == 0
     assert json.loads(place.read_text())["log"]["path"] == log

@@ -13,6 +13,7 @@ from neorl_agents import load_policy, save_policy
 from neorl_core.control import ConstantPolicy
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
+from neorl_deploy._command.text import limit_lines
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.export._prove import prove_parity
@@ -134,7 +135,10 @@ def test_a_constant_may_be_the_fallback(run_directory, spec, tmp_path):
     constant = ConstantPolicy(np.array([50.0, 300.0], np.float32))
     save_policy(path, constant, spec, artefact.probe_obs, {})
     bundle = export_run(run_directory)
-    assert bundle.manifest.document["provenance"]["fallback"]["kind"] == "constant"
+    fallback = bundle.manifest.document["provenance"]["fallback"]
+    assert (fallback["kind"], fallback["words"]) == ("constant", "always valve 50 %, jacket 300 K")
+    expected = "Fallback, where the policy cannot act (constant): always valve 50 %, jacket 300 K"
+    assert expected in list(limit_lines(bundle))
 
 
 def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
@@ -177,6 +181,7 @@ def test_a_full_disk_leaves_nothing_behind(run_directory):
     code = f"""
 import resource, sys
 from neorl_deploy._command.main import main
+from neorl_deploy._command.text import limit_lines
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 sys.exit(main(["export", {str(run_directory)!r}]))
 """

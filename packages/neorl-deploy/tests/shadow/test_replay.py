@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.text import replay_lines
+from neorl_deploy._command.replay_text import replay_lines
 from neorl_deploy._command.trend import trend, typical_episode
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.shadow import read_log, replay
@@ -60,7 +60,7 @@ def test_the_figures_are_those_of_the_rows(replayed, log):
     json.dumps(report, allow_nan=False)
 
 
-def test_an_archive_without_a_hash_is_not_said_to_be_new(exported, log):
+def test_an_archive_without_a_hash_is_not_called_new(exported, log):
     bundle = read_bundle(exported)
     archive = dataclasses.replace(log, content_hash="", source="/data/plant.npz")
     unknown = replay(bundle, archive)
@@ -72,6 +72,15 @@ def test_an_archive_without_a_hash_is_not_said_to_be_new(exported, log):
     named = replay(bundle, archive)
     assert named.report["log"]["named_by_run"]
     assert "The run names this file as the log" in "\n".join(replay_lines(named))
+
+
+def test_the_rate_limit_is_explained_only_where_it_acted(replayed):
+    sentence = "the limit on the rate of"
+    assert sentence in "\n".join(replay_lines(replayed))
+    flags = {**replayed.report["filter"]["flags"], "rate_active": 0.0}
+    report = {**replayed.report, "filter": {**replayed.report["filter"], "flags": flags}}
+    without = dataclasses.replace(replayed, report=report)
+    assert sentence not in "\n".join(replay_lines(without))
 
 
 def test_every_action_is_within_the_rate_of_the_logged_one(replayed, log):

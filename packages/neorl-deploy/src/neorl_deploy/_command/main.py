@@ -151,15 +151,16 @@ def _export(options: argparse.Namespace) -> int:
             sign_key=options.sign,
         ),
     )
-    _say(bundle_lines(bundle))
-    _say(verdict_lines(bundle))
+    _print_lines(bundle_lines(bundle))
+    _print_lines(verdict_lines(bundle))
     print(f"Next: {_prefix()} replay {shlex.quote(str(bundle.path))}")
     return 0
 
 
 def _replay(options: argparse.Namespace) -> int:
     _prepare_jax()
-    from neorl_deploy._command.text import replay_lines, verdict_lines
+    from neorl_deploy._command.replay_text import replay_lines
+    from neorl_deploy._command.text import limit_lines, verdict_lines
     from neorl_deploy.shadow._figures_file import require_place, require_same_log, write_figures
     from neorl_deploy.shadow._log import read_log
     from neorl_deploy.shadow._replay import replay, report_path
@@ -173,8 +174,9 @@ def _replay(options: argparse.Namespace) -> int:
     log = read_log(options.log or log_of(path))
     require_same_log(figures, log)
     result = replay(bundle, log)
-    _say(verdict_lines(bundle))
-    _say(replay_lines(result))
+    _print_lines(verdict_lines(bundle))
+    _print_lines(limit_lines(bundle))
+    _print_lines(replay_lines(result))
     write_figures(figures, result.report)
     print(f"Figures as JSON: {figures}")
     report = path.resolve().parent / REPORT
@@ -184,7 +186,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from neorl_deploy._command.text import bundle_lines, proof_lines, verdict_lines
+    from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
 
     bundle = _read(options.bundle, options)
     if options.self_test:
@@ -196,9 +198,10 @@ def _verify(options: argparse.Namespace) -> int:
             "Test vectors answered on this machine, largest difference "
             f"{worst:.1e} of a channel's size"
         )
-    _say(bundle_lines(bundle))
-    _say(verdict_lines(bundle))
-    _say(proof_lines(bundle, trusted=options.public_key is not None))
+    _print_lines(bundle_lines(bundle))
+    _print_lines(limit_lines(bundle))
+    _print_lines(verdict_lines(bundle))
+    _print_lines(proof_lines(bundle, trusted=options.public_key is not None))
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0
@@ -211,7 +214,7 @@ def _inspect(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(bundle.manifest.document, indent=2, ensure_ascii=False))
     else:
-        _say(inspect_lines(bundle))
+        _print_lines(inspect_lines(bundle))
     return 0
 
 
@@ -240,6 +243,6 @@ def _prefix() -> str:
     return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line)

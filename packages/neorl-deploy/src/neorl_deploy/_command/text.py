@@ -1,15 +1,9 @@
-"""What the commands print for people; the same figures exist as JSON."""
+"""What the commands print of a bundle, for people; the same exists as JSON."""
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from neorl_deploy._command.trend import trend, typical_episode
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.shadow._replay import Replay
-
-MOST_TRENDS = 3
 
 
 def verdict_lines(bundle: Bundle) -> Iterator[str]:
@@ -21,7 +15,7 @@ def verdict_lines(bundle: Bundle) -> Iterator[str]:
         yield f"  *** {verdict.upper()} *** This bundle is for shadow mode only."
     sentence = document.get("sentence") or document.get("reason")
     if isinstance(sentence, str) and sentence:
-        yield f"  {sentence}"
+        yield f"  {_one_line(sentence)}"
 
 
 def bundle_lines(bundle: Bundle) -> Iterator[str]:
@@ -72,12 +66,7 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     yield f"Control period {manifest.dt:g} s"
     yield from _channel_lines("Observations", manifest.obs)
     yield from _channel_lines("Actions", manifest.action)
-    yield "Hard limits of the action"
-    for record in manifest.document["constraints"].get("constraints", []):
-        order = {name: record[name] for name in ("low", "high", "up", "down") if name in record}
-        text = ", ".join(f"{k} {'none' if v is None else f'{v:g}'}" for k, v in order.items())
-        text += " per second" if record.get("kind") == "rate" else ""
-        yield f"  {record.get('channel', '?'):<24} {record.get('kind', '?'):<6} {text}"
+    yield from limit_lines(bundle)
     yield "Carry between steps: " + (
         ", ".join(f"{entry.name} {entry.dtype}{list(entry.shape)}" for entry in manifest.carry)
         or "nothing"
@@ -85,78 +74,23 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
     yield from verdict_lines(bundle)
 
 
+def limit_lines(bundle: Bundle) -> Iterator[str]:
+    """What holds whatever the policy asks for, and who acts where it cannot."""
+    document = bundle.manifest.document
+    yield "Hard limits of the action"
+    for sentence in document["constraint_words"]:
+        yield f"  {_one_line(sentence)}"
+    fallback = document["provenance"]["fallback"]
+    words = f": {_one_line(fallback['words'])}" if fallback["words"] else ""
+    yield f"Fallback, where the policy cannot act ({fallback['kind']}){words}"
+
+
+def _one_line(text: str) -> str:
+    """Text of a bundle without line breaks and control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def _channel_lines(title: str, channels: tuple[ChannelEntry, ...]) -> Iterator[str]:
     yield f"{title} ({len(channels)})"
     for channel in channels:
         yield f"  {channel.name:<24} {channel.low:g} to {channel.high:g} {channel.unit}"
-
-
-def replay_lines(replay: Replay) -> Iterator[str]:
-    """Differences, filter activity, observations and a typical episode."""
-    report = replay.report
-    log, active = report["log"], report["filter"]
-    yield (
-        f"Shadow over {log['rows']} rows of {log['episodes']} episodes of {log['path']} "
-        f"({log['rows_skipped']} rows skipped)"
-    )
-    if log["learned_from"]:
-        yield "  This is the log that the policy learned from."
-    elif log["learned_from"] is None:
-        named = "The run names this file as the log that the policy learned from"
-        open_ = "Whether the policy learned from this log is not known"
-        yield f"  {named if log['named_by_run'] else open_}: an .npz has no content"
-        yield "  hash by which to check it."
-    if log["attribution"]:
-        yield f"  {log['attribution']}"
-    yield "Difference of the bundle's action to the logged one"
-    titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % below", "largest"))
-    yield f"  {'channel':<20} {titles}  unit"
-    for name, row in report["difference"].items():
-        figures = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
-        yield f"  {name:<20} {figures}  {row['unit']} (range {row['range']:g})"
-    yield (
-        f"The filter changed {active['changed']:.1%} of the steps; the fallback acted in "
-        f"{active['fallback']:.1%}"
-    )
-    yield "  In shadow each step starts from the logged action, so the limit on the rate of change"
-    yield "  acts wherever policy and log differ: in the loop it acts less often."
-    for name, fraction in active["flags"].items():
-        if fraction:
-            yield f"  {name:<24} {fraction:>7.2%} of the steps"
-    for name, row in active["channels"].items():
-        limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
-        if limits:
-            fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
-            most = f"{_plain(row['moved_max'])} {row['unit']}"
-            yield f"  {name:<24} {fractions}; moved by at most {most}"
-    seen = report["observations"]
-    yield (
-        f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
-        f"not finite in {seen['not_finite']:.2%}"
-    )
-    for name, fraction in seen["out_of_range_channels"].items():
-        yield f"  {name:<24} {fraction:>7.2%}"
-    yield from _trend_lines(replay)
-
-
-def _plain(value: float) -> str:
-    """Four significant digits without an exponent, as far as people read them."""
-    text = f"{value:.4g}"
-    return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
-
-
-def _trend_lines(replay: Replay) -> Iterator[str]:
-    log, names = replay.log, list(replay.report["difference"])
-    rows = np.asarray(np.isfinite(log.action).all(axis=1))
-    spans = np.array([row["range"] for row in replay.report["difference"].values()])
-    apart = np.abs(replay.shadow.action - np.where(rows[:, None], log.action, 0)) / spans
-    episode = typical_episode(log.starts, apart.mean(axis=1), len(log.obs))
-    shown = np.flatnonzero(rows[episode]) + episode.start
-    if not len(shown):
-        return
-    yield f"A typical episode, rows {episode.start} to {episode.stop - 1}"
-    yield "  . logged   o bundle   @ both"
-    for i, name in enumerate(names[:MOST_TRENDS]):
-        yield f"  {name} [{replay.report['difference'][name]['unit']}]"
-        for line in trend(log.action[shown, i], replay.shadow.action[shown, i]):
-            yield f"  {line}"

@@ -13,8 +13,8 @@ def trend(
     """Two curves of one channel over the same steps.
 
     Args:
-        logged: Shape ``(step,)``, finite.
-        shadow: Shape ``(step,)``, finite.
+        logged: Logged action, shape ``(step,)``, finite.
+        shadow: Action of the bundle, shape ``(step,)``, finite.
         width: Number of character columns; steps are averaged into them.
         height: Number of character rows.
 

@@ -16,10 +16,10 @@ def require_head(
     """The document, once its head was found right.
 
     Args:
-        document: As read.
-        kind: What it must be, for example ``"run"``.
-        version: The one that is read here.
-        source: Where it was read, for the message.
+        document: The value that was read.
+        kind: Kind that it must be of, for example ``"run"``.
+        version: Version of the layout that is read here.
+        source: File that it was read from, for the message.
         error: Class of the error.
 
     Returns:

@@ -22,6 +22,7 @@ FIELDS = frozenset(
         "flags",
         "limits",
         "constraints",
+        "constraint_words",
         "provenance",
         "evaluation",
         "verdict",
@@ -62,10 +63,10 @@ class Manifest:
         carry: The arrays between two steps, in the order of the program's inputs.
         flags: Bit of every named decision of the filter.
         limits: Bit of every named limit of a channel.
-        platforms: What the programs were lowered for.
+        platforms: Platforms that the programs were lowered for.
         calling_convention: Version of the exported calling convention.
         verdict: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
-        document: The whole manifest as JSON.
+        document: The complete manifest as JSON.
     """
 
     obs: tuple[ChannelEntry, ...]
@@ -126,8 +127,13 @@ def _parsed(document: dict[str, Any]) -> Manifest:
     verdict = document["verdict"]["verdict"]
     if verdict not in ANSWERS:
         raise ValueError(f"verdict {verdict!r} is none of {', '.join(ANSWERS)}")
-    if not isinstance(document["provenance"], dict):
-        raise TypeError("provenance is no object")
+    provenance = document["provenance"]
+    for name in ("policy", "fallback"):
+        if not all(isinstance(provenance[name][key], str) for key in ("file", "kind", "words")):
+            raise TypeError(f"provenance does not say what the {name} is")
+    words = document["constraint_words"]
+    if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
+        raise TypeError("constraint_words is no list of sentences")
     _check_claim(document["signature"])
     dt = float(spec["dt"])
     if not (math.isfinite(dt) and dt > 0):

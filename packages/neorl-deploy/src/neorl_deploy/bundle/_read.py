@@ -24,9 +24,9 @@ class Bundle:
     """A bundle whose every byte was checked.
 
     Attributes:
-        path: Where it lies.
-        manifest: What it says of itself.
-        files: Content by name, as it was when it was verified.
+        path: Directory of the bundle.
+        manifest: Parsed content of ``manifest.json``.
+        files: Content of every file by name, as it was when it was verified.
         digest: SHA-256 of the checksum list: the identity of the bundle.
         signed_by: Hexadecimal public key of the verified signature, ``None`` if unsigned.
     """

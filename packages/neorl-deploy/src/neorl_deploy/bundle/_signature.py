@@ -44,7 +44,7 @@ def require_signature(
 
     Args:
         path: The bundle, for messages.
-        claim: What the manifest says: ``None``, or algorithm and public key.
+        claim: Claim of the manifest: ``None``, or algorithm and public key.
         signature: Content of the signature file, ``None`` where there is none.
         checksums: Content of the checksum list.
         trusted_key: Hexadecimal public key that must have signed; ``None`` accepts any claimed

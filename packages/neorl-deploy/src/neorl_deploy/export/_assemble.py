@@ -16,6 +16,7 @@ from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
 from neorl_deploy.export._read import Guarded, entries
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported, Reference
+from neorl_deploy.export._words import constraint_words, policy_words
 from neorl_deploy.training_run._run import Run
 from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
 
@@ -33,7 +34,7 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
 
     Args:
         reference: The guarded policy, not exported.
-        candidate: Its recorded observations are among the inputs.
+        candidate: Artefact whose parity observations are among the inputs.
 
     Returns:
         The arrays of both sections by name.
@@ -53,7 +54,7 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
     """The sealed files of a bundle, but for the manifest.
 
     Args:
-        run: Its documents are copied.
+        run: Run whose documents are copied.
         exported: The programs.
         vectors: The test vectors.
 
@@ -74,7 +75,7 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
     """The manifest of a bundle; parity and signature are not known yet.
 
     Args:
-        run: Where the policy comes from.
+        run: Run that the policy comes from.
         guarded: The policy with its artefacts.
         exported: The programs.
 
@@ -97,6 +98,7 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         "flags": {(flag.name or "").lower(): int(flag) for flag in Flag},
         "limits": {(limit.name or "").lower(): int(limit) for limit in Limit},
         "constraints": run.constraints,
+        "constraint_words": constraint_words(guarded.constraints),
         "provenance": {
             "run": run.name,
             "data_hash": data_hash(run.record),
@@ -122,6 +124,7 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
     return {
         "file": f"policies/{path.name}",
         "kind": artefact.kind,
+        "words": policy_words(artefact),
         "digest": artefact.digest,
         "metadata": trimmed(artefact.metadata),
     }

@@ -25,7 +25,7 @@ class ExportOptions:
         policy: Policy to export in place of the verdict's candidate.
         require_deploy: Refuse, and write nothing, unless the verdict is "deploy".
         overwrite: Replace an existing bundle.
-        platforms: What to lower for.
+        platforms: Platforms to lower the programs for.
         sign_key: Private key file to sign with.
     """
 
@@ -45,7 +45,7 @@ def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
 
     Args:
         path: The run directory.
-        options: How.
+        options: Place, policy, gate, platforms and key.
 
     Returns:
         The written bundle, verified.

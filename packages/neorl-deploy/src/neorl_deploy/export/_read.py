@@ -27,7 +27,7 @@ class Guarded(NamedTuple):
     """A policy behind the limits of its run.
 
     Attributes:
-        policy: What is exported.
+        policy: Guarded policy, the one that is exported.
         candidate: Artefact of the learned policy.
         fallback: Artefact of the controller that takes over.
         constraints: The hard limits.

@@ -27,8 +27,8 @@ class Exported(NamedTuple):
         step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention)``.
         initial_carry: ``() -> carry``.
         carry: Name, shape and dtype of every array of the carry.
-        platforms: What the programs were lowered for.
-        calling_convention: Its version.
+        platforms: Platforms that the programs were lowered for.
+        calling_convention: Version of the exported calling convention.
     """
 
     step: bytes
@@ -42,7 +42,7 @@ def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
     """One step of a guarded policy on flat arrays; ``sent`` is called first.
 
     Args:
-        policy: Its carry holds the report of the last step.
+        policy: Guarded policy, whose carry holds the report of the last step.
 
     Returns:
         A pure function of the carry's arrays, the observation and the action that the plant
@@ -164,8 +164,8 @@ class Reference:
 
         Args:
             obs: One observation a step, shape ``(step, obs)``.
-            overrides: What the plant received in place of the action, NaN where the action, shape
-                ``(step, act)``.
+            overrides: Action that the plant received in place of the policy's, NaN where there
+                was none, shape ``(step, act)``.
 
         Returns:
             The ``last_sent`` input, the action and the flags of every step.

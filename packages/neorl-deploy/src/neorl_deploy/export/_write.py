@@ -48,8 +48,8 @@ def write_proven(
     Args:
         out: The directory.
         files: Sealed files but for the manifest, by name.
-        manifest: Its parity is filled in here.
-        signer: Signs where given.
+        manifest: Manifest without its parity, which is filled in here.
+        signer: Key to sign with; ``None`` for an unsigned bundle.
         overwrite: Whether an existing bundle may be replaced.
 
     Returns:

@@ -21,10 +21,10 @@ class Decision(NamedTuple):
     """One step of a bundle.
 
     Attributes:
-        action: To send to the plant, physical units, shape ``(act,)``.
+        action: Action to send to the plant, physical units, shape ``(act,)``.
         flags: Decisions of the filter, named by :meth:`Runtime.flag_names`.
         limits: Active limits of every channel, shape ``(act,)``.
-        intervention: How far each channel was moved, in its unit, shape ``(act,)``.
+        intervention: Distance by which each channel was moved, in its unit, shape ``(act,)``.
     """
 
     action: np.ndarray
@@ -75,7 +75,7 @@ class Runtime:
 
     Attributes:
         bundle: The verified bundle.
-        manifest: Its manifest: channels, units, verdict, provenance.
+        manifest: Manifest of the bundle: channels, units, verdict, provenance.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -98,7 +98,7 @@ class Runtime:
         Args:
             obs: One observation in the order and units of ``manifest.obs``; NaN where a
                 measurement is missing.
-            last_sent: What the plant received since the last call, in the order and units of
+            last_sent: Action that the plant received since the last call, in the order and units of
                 ``manifest.action``; NaN or ``None`` where that is not known (first step, restart).
 
         Returns:

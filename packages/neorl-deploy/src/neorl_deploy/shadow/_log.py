@@ -42,15 +42,15 @@ class Log:
     """What a replay needs of a log.
 
     Attributes:
-        source: The file, as named.
+        source: Path of the file, as named.
         obs: Observation before each action, shape ``(row, obs)``, float32.
-        action: What the plant received, shape ``(row, act)``, float32.
+        action: Action that the plant received, shape ``(row, act)``, float32.
         mask: False where a row reaches no statistic, shape ``(row,)``.
         starts: First row of every episode, ascending.
         obs_channels: Name and unit of each observed channel.
         action_channels: Name and unit of each manipulated channel.
         content_hash: Identity of the data, checked; empty where the format has none.
-        attribution: How to cite third-party data; empty where it is our own.
+        attribution: Citation of third-party data; empty where it is our own.
     """
 
     source: str

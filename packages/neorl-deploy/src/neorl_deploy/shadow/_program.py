@@ -12,10 +12,10 @@ class Shadow(NamedTuple):
     """What a bundle would have done, row by row.
 
     Attributes:
-        action: Shape ``(row, act)``, physical units.
+        action: Proposed action, shape ``(row, act)``, physical units.
         flags: Decisions of the filter, shape ``(row,)``.
         limits: Active limits, shape ``(row, act)``.
-        intervention: How far the filter moved each channel, shape ``(row, act)``.
+        intervention: Distance by which the filter moved each channel, shape ``(row, act)``.
     """
 
     action: np.ndarray
@@ -31,8 +31,8 @@ def shadow(
 
     Args:
         bundle: A verified bundle.
-        obs: Shape ``(row, obs)``, float32.
-        last_sent: What the plant had received before each row, NaN where unknown, shape
+        obs: Observations, shape ``(row, obs)``, float32.
+        last_sent: Action that the plant had received before each row, NaN where unknown, shape
             ``(row, act)``, float32.
         starts_episode: Whether a row is the first of its episode, shape ``(row,)``.
 

@@ -29,8 +29,8 @@ class Replay:
 
     Attributes:
         report: The figures, ready for JSON.
-        log: What was done.
-        shadow: What the bundle would have done.
+        log: The log: what was done.
+        shadow: Proposals of the bundle: what it would have done.
     """
 
     report: Report
@@ -46,7 +46,7 @@ def replay(bundle: Bundle, log: Log) -> Replay:
 
     Args:
         bundle: A verified bundle.
-        log: With the channels of the bundle, in the same order and units.
+        log: Log with the channels of the bundle, in the same order and units.
 
     Returns:
         The figures and the rows behind them.

@@ -1,0 +1,90 @@
+"""What the command ``replay`` prints for people; the same figures exist as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy._command.trend import trend, typical_episode
+from neorl_deploy.shadow._replay import Replay
+
+MOST_TRENDS = 3
+
+
+def replay_lines(replay: Replay) -> Iterator[str]:
+    """Differences, filter activity, observations and a typical episode."""
+    report = replay.report
+    yield from _log_lines(report["log"])
+    yield "Difference of the bundle's action to the logged one"
+    titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % below", "largest"))
+    yield f"  {'channel':<20} {titles}  unit"
+    for name, row in report["difference"].items():
+        figures = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
+        yield f"  {name:<20} {figures}  {row['unit']} (range {row['range']:g})"
+    yield from _filter_lines(report["filter"])
+    seen = report["observations"]
+    yield (
+        f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
+        f"not finite in {seen['not_finite']:.2%}"
+    )
+    for name, fraction in seen["out_of_range_channels"].items():
+        yield f"  {name:<24} {fraction:>7.2%}"
+    yield from _trend_lines(replay)
+
+
+def _log_lines(log: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"Shadow over {log['rows']} rows of {log['episodes']} episodes of {log['path']} "
+        f"({log['rows_skipped']} rows skipped)"
+    )
+    if log["learned_from"]:
+        yield "  This is the log that the policy learned from."
+    elif log["learned_from"] is None:
+        named = "The run names this file as the log that the policy learned from"
+        open_ = "Whether the policy learned from this log is not known"
+        yield f"  {named if log['named_by_run'] else open_}: an .npz has no content"
+        yield "  hash by which to check it."
+    if log["attribution"]:
+        yield f"  {log['attribution']}"
+
+
+def _filter_lines(active: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"The filter changed {active['changed']:.1%} of the steps; the fallback acted in "
+        f"{active['fallback']:.1%}"
+    )
+    if active["flags"].get("rate_active"):
+        yield "  In shadow each step starts from the logged action, so the limit on the rate of"
+        yield "  change acts wherever policy and log differ: in the loop it acts less often."
+    for name, fraction in active["flags"].items():
+        if fraction:
+            yield f"  {name:<24} {fraction:>7.2%} of the steps"
+    for name, row in active["channels"].items():
+        limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
+        if limits:
+            fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
+            most = f"{_plain(row['moved_max'])} {row['unit']}"
+            yield f"  {name:<24} {fractions}; moved by at most {most}"
+
+
+def _plain(value: float) -> str:
+    """Four significant digits without an exponent, as far as people read them."""
+    text = f"{value:.4g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
+
+
+def _trend_lines(replay: Replay) -> Iterator[str]:
+    log, names = replay.log, list(replay.report["difference"])
+    rows = np.asarray(np.isfinite(log.action).all(axis=1))
+    spans = np.array([row["range"] for row in replay.report["difference"].values()])
+    apart = np.abs(replay.shadow.action - np.where(rows[:, None], log.action, 0)) / spans
+    episode = typical_episode(log.starts, apart.mean(axis=1), len(log.obs))
+    shown = np.flatnonzero(rows[episode]) + episode.start
+    if not len(shown):
+        return
+    yield f"A typical episode, rows {episode.start} to {episode.stop - 1}"
+    yield "  . logged   o bundle   @ both"
+    for i, name in enumerate(names[:MOST_TRENDS]):
+        yield f"  {name} [{replay.report['difference'][name]['unit']}]"
+        for line in trend(log.action[shown, i], replay.shadow.action[shown, i]):
+            yield f"  {line}"
