@@ -1,6 +1,6 @@
 """The simulated plants, a folder each, and the table of their names."""
 
-from neorl_envs.plants.chemical_reactor import ChemicalReactor as ChemicalReactor
+from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
 
 __all__ = [
     "ChemicalReactor",

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from neorl_envs.plants.chemical_reactor import ChemicalReactor
+from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
 
 ENVIRONMENTS: Mapping[str, Callable[[], Any]] = {
     ChemicalReactor.name: ChemicalReactor,

@@ -13,7 +13,6 @@ from gymnasium.utils.env_checker import check_env
 
 import neorl_envs
 from neorl_core import unit_interval
-from neorl_envs.interfaces import gymnax
 from neorl_envs.plants import ChemicalReactor
 
 NAME, PHYSICAL = "neorl/ChemicalReactor-v0", "neorl/ChemicalReactor-physical-v0"
@@ -112,72 +111,6 @@ def test_a_picture_of_the_episode() -> None:
     assert first.shape == later.shape
     assert first.dtype == np.uint8
     assert (first != later).any()
-
-
-def test_the_vector_shell_resets_in_the_same_step_and_keeps_the_last_observation() -> None:
-    n = 64
-    env = gymnasium.make_vec(NAME, num_envs=n)
-    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
-    counted = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
-    obs, _ = counted.reset(seed=5)
-    assert obs.shape == (n, 12)
-    assert len(np.unique(obs[:, 0])) > n // 2  # every plant has its own key
-    action = np.tile(np.float32([1.0, -1.0, -1.0]), (n, 1))  # as fast as the valve allows
-    lengths = np.zeros(n, int)
-    for t in range(140):
-        before = obs
-        obs, reward, terminated, truncated, info = counted.step(action)
-        over = terminated | truncated
-        assert obs.dtype == np.float32
-        assert reward.dtype == np.float64
-        assert ("final_obs" in info) == over.any()
-        if over.any():
-            np.testing.assert_array_equal(info["_final_obs"], over)
-            # The batch that ended is complete in its last observation; the new one has begun.
-            assert (info["final_obs"][over][:, 7] > 20_400).all()
-            assert (obs[over][:, 7] < 100).all()
-            np.testing.assert_array_equal(obs[over][:, 11], 0.0)
-            np.testing.assert_array_equal(info["final_obs"][~over], obs[~over])
-            assert (info["episode"]["l"][over] == t + 1 - lengths[over]).all()
-            lengths[over] = t + 1
-        assert (obs[~over][:, 11] > before[~over][:, 11]).all()
-        assert info["cost"].shape == (n, 2)
-    assert (lengths > 0).all()
-
-
-def test_vector_seeds() -> None:
-    def some(seed: int) -> np.ndarray:
-        env = gymnasium.make_vec(NAME, num_envs=64)
-        obs, _ = env.reset(seed=seed)
-        return np.concatenate([obs, env.step(np.zeros((64, 3), np.float32))[0]])
-
-    np.testing.assert_array_equal(some(3), some(3))
-    assert (some(3) != some(4)).any()
-    env = gymnasium.make_vec(NAME, num_envs=2)
-    with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
-        env.step(np.zeros((2, 3), np.float32))
-
-
-def test_the_gymnax_signature(env: ChemicalReactor) -> None:
-    adapted = gymnax(env)
-    assert (adapted.name, adapted.num_actions) == ("ChemicalReactor-v0", 3)
-    params = adapted.default_params
-    obs, state = adapted.reset(jax.random.key(0), params)
-    assert obs.shape == (12,)
-    step = jax.jit(adapted.step)
-    key = jax.random.key(1)
-    obs, state, reward, terminated, truncated, info = step(key, state, jnp.zeros(3), params)
-    np.testing.assert_array_equal(obs, info["final_observation"])
-    assert reward.shape == terminated.shape == truncated.shape == ()
-    # At the end the observation is the next episode's, the final one is kept.
-    ending = state._replace(state=state.state._replace(time=jnp.asarray(299, jnp.int32)))
-    obs, after, _, terminated, truncated, info = step(key, ending, jnp.zeros(3), params)
-    assert bool(truncated)
-    assert not bool(terminated)
-    assert int(after.state.time) == 0
-    assert float(obs[11]) == 0.0
-    assert float(info["final_observation"][11]) > 4
-    assert set(info) > {"cost", "applied", "success"}
 
 
 def test_importing_registers_and_does_nothing_else() -> None:
