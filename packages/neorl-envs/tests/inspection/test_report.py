@@ -51,7 +51,7 @@ def test_still_channels_are_noted(toy_spec: Spec, toy_columns: dict) -> None:
 
 def test_the_text_says_units_and_notes(log: Dataset) -> None:
     text = report_text(dataset_report(log))
-    for words in ("period 50 s", "T_R ", " K ", "kg/h", "106/1500", "limit 20 per episode"):
+    for words in ("period 50 s", "T_R ", " K ", "kg/h", "106/1500", "limit 20 K min per episode"):
         assert words in text
     assert max(map(len, text.splitlines())) <= 140
     assert "note: " in text

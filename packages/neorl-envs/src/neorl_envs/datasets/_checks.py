@@ -68,7 +68,7 @@ def check_episodes(source: str, transitions: Transition, episode_starts: np.ndar
         episode_starts: First row of every episode.
 
     Raises:
-        DatasetError: At the first start or seam that disagrees.
+        DatasetError: At the first start or episode boundary that disagrees.
     """
     n_rows = len(transitions.reward)
     ended = np.flatnonzero(np.asarray(transitions.terminated) | np.asarray(transitions.truncated))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Sink(io.RawIOBase):
+class DeferredErrorFile(io.RawIOBase):
     """Passes writes on to a new file until one fails, then swallows them and keeps the error.
 
     The HDF5 library can crash the process when a write fails while it closes a file (full disk,

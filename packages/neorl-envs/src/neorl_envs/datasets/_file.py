@@ -6,7 +6,6 @@ The layout is published in ``docs/pages/reference/dataset-file.md``.
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import h5py
 import numpy as np
 
 from neorl_core import Spec, Transition, spec_from_dict, spec_to_dict
-from neorl_core.boundary import check_head, head
+from neorl_core.boundary import check_head, head, replacing
 from neorl_envs.datasets._checks import (
     FLAGS,
     DatasetError,
@@ -25,8 +24,9 @@ from neorl_envs.datasets._checks import (
     check_finite,
 )
 from neorl_envs.datasets._dataset import Dataset, as_stored
-from neorl_envs.datasets._deferred_errors import Sink
+from neorl_envs.datasets._deferred_errors import DeferredErrorFile
 
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 VERSION = 1
 FORMAT = head("dataset", VERSION)["format"]
 DTYPES: Mapping[str, str] = {
@@ -45,7 +45,7 @@ OPTIONAL_DTYPES: Mapping[str, str] = {"behaviour": "<i4", "behaviour_log_prob": 
 
 
 def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
-    """Writes a dataset, whole or not at all.
+    """Writes a dataset completely or not at all.
 
     The dataset is checked first. The file is written beside its final place, flushed to the disk
     and renamed, so that a reader sees the old file, or the new one, and never a part of it.
@@ -65,18 +65,15 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     check_columns(dataset.spec, dataset.transitions, source=str(path))
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)
     _check_optional(str(path), dataset)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     header = _header_attributes(str(path), dataset)
     try:
-        _write(temporary, header, dataset)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            _write(temporary, header, dataset)
     except OSError as error:
         raise OSError(
             f"{path}: cannot write the dataset ({error}); nothing was written: "
             "check space and permission"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return path
 
 
@@ -95,13 +92,13 @@ def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
 
 def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
     # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
-    with Sink(path) as sink:
-        with h5py.File(sink, "w", libver=("v108", "v110")) as file:
+    with DeferredErrorFile(path) as target:
+        with h5py.File(target, "w", libver=("v108", "v110")) as file:
             for name, value in header.items():
                 file.attrs[name] = value
             for name, column in dataset.columns():
                 file.create_dataset(name, data=as_stored(column))
-        sink.finish()
+        target.finish()
 
 
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:

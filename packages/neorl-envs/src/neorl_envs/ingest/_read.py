@@ -2,22 +2,23 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
-from neorl_envs.datasets._checks import DatasetError
+from neorl_core import InputError
+from neorl_envs.datasets._checks import DatasetError, check_columns, check_episodes
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._file import DTYPES, FORMAT, opened, read_neorl_hdf5
-from neorl_envs.ingest._benchmarks import is_d4rl, read_d4rl, read_neorl2
-
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-ZIP_MAGIC = b"PK\x03\x04"
+from neorl_envs.datasets._file import DTYPES, HDF5_MAGIC, opened
+from neorl_envs.ingest._neorl2 import ZIP_MAGIC
+from neorl_envs.ingest._readers import READERS, Reader
 
 
 def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> Dataset:
     """Reads a log from a file and checks it.
 
     The format is recognised by content, not by name: the dataset file of this project (HDF5),
-    the ``.npz`` files of NeoRL-2, and D4RL-style HDF5. The rules by which the last two are read
-    are on the page of the dataset file; their specification is inferred from the data.
+    the ``.npz`` files of NeoRL-2, D4RL-style HDF5, and what installed or registered readers know
+    (:class:`neorl_envs.ingest.Reader`). The rules by which foreign files are read are on the page
+    of the dataset file; their specification is inferred from the data.
 
     Args:
         path: The file.
@@ -34,32 +35,84 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
             file, column, row, expected and actual.
     """
     path = Path(path)
-    magic = _first_bytes(path)
-    if magic.startswith(ZIP_MAGIC):
-        _refuse_map(path, memory_map)
-        return read_neorl2(path)
-    if magic.startswith(HDF5_MAGIC):
-        with opened(path) as file:
-            if file.attrs.get("format") == FORMAT or set(file) & set(DTYPES):
-                return read_neorl_hdf5(file, str(path), memory_map=memory_map)
-            if is_d4rl(file):
-                _refuse_map(path, memory_map)
-                return read_d4rl(file, str(path))
-            raise DatasetError(
-                f"{path}: expected the columns of a dataset file ({', '.join(DTYPES)}) or of "
-                f"D4RL, got {sorted(file)}"
-            )
+    first_bytes = _first_bytes(path)
+    broken: list[str] = []
+    for name in READERS:
+        try:
+            reader = READERS.find(name)
+        except InputError as error:
+            broken.append(str(error))
+            continue
+        if _recognises(name, reader, path, first_bytes):
+            return _read(name, reader, path, memory_map)
+    if first_bytes.startswith(ZIP_MAGIC):
+        return _read("neorl2", READERS["neorl2"], path, memory_map)  # says what is missing
+    if first_bytes.startswith(HDF5_MAGIC):
+        return _read_unmarked_hdf5(path, memory_map)
+    also = "".join(f"; {problem}" for problem in broken)
     raise DatasetError(
         f"{path}: expected an HDF5 dataset file or a NeoRL-2 .npz, got a file that starts with "
-        f"{magic!r}; a table (CSV, Parquet, text) is converted once with "
-        "neorl_envs.datasets.dataset_from_columns and write_dataset"
+        f"{first_bytes!r}; a table (CSV, Parquet, text) is converted once with "
+        f"neorl_envs.datasets.dataset_from_columns and write_dataset{also}"
+    )
+
+
+def _recognises(name: str, reader: Reader, path: Path, first_bytes: bytes) -> bool:
+    try:
+        return bool(reader.recognises(path, first_bytes))
+    except Exception as error:
+        raise DatasetError(_blamed(name, path, error)) from error
+
+
+def _read(name: str, reader: Reader, path: Path, memory_map: bool) -> Dataset:
+    """The dataset of a file; that of a reader from outside is checked as if it were a file."""
+    read = getattr(reader, "read_mapped", None) if memory_map else reader.read
+    if read is None:
+        raise DatasetError(
+            f"{path}: only the dataset file can be mapped; convert it once: "
+            "write_dataset(new, read_dataset(old))"
+        )
+    if not READERS.origin(name):
+        return read(path)
+    try:
+        dataset: Any = read(path)
+    except DatasetError:
+        raise
+    except Exception as error:
+        raise DatasetError(_blamed(name, path, error)) from error
+    if not isinstance(dataset, Dataset):
+        got = type(dataset).__name__
+        raise DatasetError(
+            f"{path}: the reader {name!r} ({READERS.origin(name)}) returned a {got}; expected a "
+            "Dataset, as dataset_from_columns makes one"
+        )
+    check_columns(dataset.spec, dataset.transitions, source=str(path))
+    check_episodes(str(path), dataset.transitions, dataset.episode_starts)
+    return dataset
+
+
+def _blamed(name: str, path: Path, error: Exception) -> str:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    origin = READERS.origin(name)
+    return f"{path}: the reader {name!r}{f' ({origin})' if origin else ''} failed with {reason}"
+
+
+def _read_unmarked_hdf5(path: Path, memory_map: bool) -> Dataset:
+    """A dataset file without its mark, or the error for HDF5 of something else."""
+    with opened(path) as file:
+        names = sorted(file)
+    if set(names) & set(DTYPES):
+        return _read("neorl", READERS["neorl"], path, memory_map)
+    raise DatasetError(
+        f"{path}: expected the columns of a dataset file ({', '.join(DTYPES)}) or of "
+        f"D4RL, got {names}"
     )
 
 
 def _first_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            magic = file.read(8)
+            first_bytes = file.read(8)
     except FileNotFoundError as error:
         raise DatasetError(
             f"{path}: no such file; give the path of a dataset, or make one with "
@@ -67,14 +120,6 @@ def _first_bytes(path: Path) -> bytes:
         ) from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot read it: {error.strerror}") from error
-    if not magic:
+    if not first_bytes:
         raise DatasetError(f"{path}: the file is empty (0 bytes); copy or generate it again")
-    return magic
-
-
-def _refuse_map(path: Path, memory_map: bool) -> None:
-    if memory_map:
-        raise DatasetError(
-            f"{path}: only the dataset file can be mapped; convert it once: "
-            "write_dataset(new, read_dataset(old))"
-        )
+    return first_bytes

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Channel, CostChannel
+from neorl_core.costs import limit_kind
 from neorl_envs.datasets._dataset import Dataset
 
 SATURATED = 0.005
@@ -105,16 +106,17 @@ def _costs(
             "per": channel.per,
             "episode": _summary(episodes[:, i]),
             "steps_above_zero": float((steps[:, i] > 0).mean()) if len(steps) else 0.0,
-            "beyond_limit": float(
-                (episodes[:, i] > channel.limit).mean()
-                if channel.per == "episode"
-                else (steps[:, i] > channel.limit).mean()
-                if len(steps)
-                else 0.0
-            ),
+            "beyond_limit": _exceeded(channel, episodes[:, i], steps[:, i]),
         }
         for i, channel in enumerate(channels)
     ]
+
+
+def _exceeded(channel: CostChannel, episodes: np.ndarray, steps: np.ndarray) -> float:
+    """Fraction of what the limit counts, episodes or steps, that is beyond it."""
+    kind = limit_kind(channel)
+    quantities = kind.of_episode(total=episodes, worst=steps)
+    return float(np.mean(kind.exceeded(quantities, channel.limit))) if len(quantities) else 0.0
 
 
 def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
@@ -162,8 +164,8 @@ def _notes(report: dict[str, Any]) -> list[str]:
 def _doubts(channel: dict[str, Any]) -> list[str]:
     doubts = []
     if channel["saturated"] > 0.5:
-        share = f"{channel['saturated']:.0%}"
-        doubts.append(f"action {channel['name']} is at an end of its range in {share} of rows")
+        fraction = f"{channel['saturated']:.0%}"
+        doubts.append(f"action {channel['name']} is at an end of its range in {fraction} of rows")
     if channel["moved"] < 0.01:
         doubts.append(f"action {channel['name']} hardly moves: nothing can be learned about it")
     return doubts

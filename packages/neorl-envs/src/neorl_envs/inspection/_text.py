@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from neorl_core.costs import limit_kind
+
 
 def report_text(report: dict[str, Any]) -> str:
     """Formats a :func:`~neorl_envs.inspection.dataset_report`; numbers carry their units.
@@ -23,11 +25,12 @@ def report_text(report: dict[str, Any]) -> str:
         f"{returns['max']:.4g}, standard deviation {returns['std']:.3g}",
     ]
     for cost in report["costs"]:
-        of = "episodes" if cost["per"] == "episode" else "steps"
+        kind = limit_kind(cost["per"])
+        limit = kind.limit_words(cost["limit"], cost["unit"])
         lines.append(
             f"cost {cost['name']} [{cost['unit']}]: mean {cost['episode']['mean']:.4g} per episode,"
-            f" above zero in {cost['steps_above_zero']:.1%} of steps, limit {cost['limit']:g} per "
-            f"{cost['per']} exceeded in {cost['beyond_limit']:.1%} of {of}"
+            f" above zero in {cost['steps_above_zero']:.1%} of steps, limit {limit} "
+            f"exceeded in {cost['beyond_limit']:.1%} of {kind.counted}"
         )
     for kind, title in (("obs", "measured"), ("action", "manipulated")):
         lines += ["", *_channel_table(title, report[kind])]
@@ -46,9 +49,9 @@ def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
     rows = [head + (["std of step", "moves"] if moving else [])]
     for c in channels:
         numbers = [f"{c.get(name, float('nan')):.5g}" for name in ("min", "mean", "max", "std")]
-        shares = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}"]
+        fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}"]
         moved = [f"{c['step_std']:.4g}", f"{c['moved']:.0%}"] if moving else []
-        rows.append([c["name"], c["unit"], *numbers, *shares, *moved])
+        rows.append([c["name"], c["unit"], *numbers, *fractions, *moved])
     return _aligned(rows)
 
 

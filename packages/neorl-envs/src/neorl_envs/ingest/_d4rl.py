@@ -1,0 +1,140 @@
+"""HDF5 files in the layout of D4RL, with flat or nested observations and actions."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import HDF5_MAGIC, opened
+from neorl_envs.datasets._nested import flatten_columns
+from neorl_envs.ingest._inferred import inferred_dataset, read_flag
+
+KEYS = ("observations", "actions", "rewards", "terminals")
+DEEPEST = 16
+"""Groups inside groups; a file whose groups hold one another is refused instead of followed."""
+
+
+class D4RLReader:
+    """Reads the arrays of D4RL.
+
+    Rules: ``terminals`` is terminated, ``timeouts`` (false where absent) is truncated. Where the
+    file has no ``next_observations``, the next row's observation takes its place; the last row of
+    an episode then has none: its own observation stands in, and it is masked unless terminal.
+    Where ``observations`` or ``actions`` is a group (a dictionary of arrays, as of robots with
+    several sensors), every array in it becomes channels with dotted names: ``arm.angle.0``.
+    """
+
+    suffixes = (".h5", ".hdf5")
+
+    def recognises(self, path: Path, first_bytes: bytes) -> bool:
+        """Whether it is HDF5 with the keys of D4RL."""
+        if not first_bytes.startswith(HDF5_MAGIC):
+            return False
+        try:
+            with h5py.File(path, "r") as file:
+                return all(key in file for key in KEYS)
+        except (OSError, RuntimeError):
+            return False
+
+    def read(self, path: Path) -> Dataset:
+        """The dataset of a file.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The dataset; units, ranges, period and horizon are inferred, and so are the names of
+            channels that are not nested.
+
+        Raises:
+            DatasetError: If the file is damaged or a column does not fit.
+        """
+        source = str(path)
+        with opened(path) as file:
+            obs, obs_names = _column(file, "observations", source)
+            action, action_names = _column(file, "actions", source)
+            reward = _array(file, "rewards", source)
+            terminated = read_flag(source, "terminals", _array(file, "terminals", source), reward)
+            timeouts = (
+                _array(file, "timeouts", source) if "timeouts" in file else np.zeros(reward.shape)
+            )
+            truncated = read_flag(source, "timeouts", timeouts, reward)
+            _check_rows(source, "observations", obs, terminated)
+            mask = None
+            if "next_observations" in file:
+                next_obs, next_names = _column(file, "next_observations", source)
+                _check_same_channels(source, obs_names, next_names)
+            else:
+                ended = terminated | truncated
+                ended[-1:] = True
+                next_obs = np.where(ended[:, None], obs, np.roll(obs, -1, axis=0))
+                mask = ~ended | terminated
+        return inferred_dataset(
+            source,
+            {"obs": obs, "action": action, "next_obs": next_obs, "reward": reward},
+            terminated,
+            truncated,
+            mask=mask,
+            names={"obs": obs_names, "action": action_names},
+            attributes={
+                "name": path.stem,
+                "provenance": {"format": "D4RL", "file": path.name},
+            },
+        )
+
+
+def _column(file: h5py.File, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A column with the names of its channels; without names where it is one plain array."""
+    item = file[name]
+    if not isinstance(item, h5py.Group):
+        return _array(file, name, source), ()
+    nested = _nested(item, source, name, DEEPEST)
+    return flatten_columns(nested, source=f"{source}: column '{name}'")
+
+
+def _nested(group: h5py.Group, source: str, name: str, deepest: int) -> Mapping[str, Any]:
+    if deepest == 0:
+        raise DatasetError(
+            f"{source}: column '{name}': groups lie more than {DEEPEST} deep in one another; "
+            "write it with plain arrays"
+        )
+    tree: dict[str, Any] = {}
+    for key, item in group.items():
+        inside = isinstance(item, h5py.Group)
+        tree[str(key)] = (
+            _nested(item, source, name, deepest - 1)
+            if inside
+            else _read(item, source, f"{name}/{key}")
+        )
+    return tree
+
+
+def _array(file: h5py.File, name: str, source: str) -> np.ndarray:
+    return _read(file[name], source, name)
+
+
+def _read(item: Any, source: str, name: str) -> np.ndarray:
+    if not isinstance(item, h5py.Dataset):
+        raise DatasetError(f"{source}: column '{name}': expected an array, got a group")
+    return np.asarray(item)
+
+
+def _check_same_channels(source: str, now: tuple[str, ...], after: tuple[str, ...]) -> None:
+    if now != after:
+        apart = sorted(set(now) ^ set(after)) or ["their order"]
+        raise DatasetError(
+            f"{source}: column 'next_observations': expected the channels of 'observations', they "
+            f"differ in {apart[0]}"
+        )
+
+
+def _check_rows(source: str, name: str, column: np.ndarray, like: np.ndarray) -> None:
+    if column.ndim != 2 or len(column) != len(like):
+        raise DatasetError(
+            f"{source}: column '{name}': expected {len(like)} rows of two axes, got shape "
+            f"{column.shape}"
+        )

@@ -1,0 +1,42 @@
+"""The dataset file of this project, among the other formats."""
+
+from pathlib import Path
+
+import h5py
+
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import FORMAT, HDF5_MAGIC, opened, read_neorl_hdf5
+
+
+class DatasetFileReader:
+    """Reads what :func:`neorl_envs.write_dataset` wrote."""
+
+    suffixes = (".h5", ".hdf5")
+
+    def recognises(self, path: Path, first_bytes: bytes) -> bool:
+        """Whether it is HDF5 that says so."""
+        if not first_bytes.startswith(HDF5_MAGIC):
+            return False
+        try:
+            with h5py.File(path, "r") as file:
+                return file.attrs.get("format") == FORMAT
+        except (OSError, RuntimeError, KeyError):
+            return False
+
+    def read(self, path: Path) -> Dataset:
+        """The dataset, with its columns in memory and its content hash checked.
+
+        Raises:
+            DatasetError: If a column is missing, of another shape or dtype, or inconsistent.
+        """
+        with opened(path) as file:
+            return read_neorl_hdf5(file, str(path), memory_map=False)
+
+    def read_mapped(self, path: Path) -> Dataset:
+        """The dataset, with its columns left on the disk and its content hash believed.
+
+        Raises:
+            DatasetError: As :meth:`read`, or if a column is chunked or compressed.
+        """
+        with opened(path) as file:
+            return read_neorl_hdf5(file, str(path), memory_map=True)

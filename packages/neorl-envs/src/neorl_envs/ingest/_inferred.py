@@ -1,0 +1,128 @@
+"""A dataset from bare arrays: what the numbers show takes the place of a specification."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Channel, Spec
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
+
+INFERRED = "units ('?'), ranges, period (1 s) and horizon"
+
+
+def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
+    """A column of zeros and ones as booleans.
+
+    Args:
+        source: Named in the messages.
+        name: Of the column in the file.
+        column: As stored.
+        reward: Gives the shape to expect.
+
+    Returns:
+        The flags.
+
+    Raises:
+        DatasetError: If the shape differs or a value is neither 0 nor 1.
+    """
+    if column.shape != reward.shape:
+        raise DatasetError(
+            f"{source}: column '{name}': expected shape {reward.shape} like the reward, "
+            f"got {column.shape}"
+        )
+    wrong = np.argwhere((column != 0) & (column != 1))
+    if wrong.size:
+        where = tuple(int(i) for i in wrong[0])
+        raise DatasetError(
+            f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {column[where]}"
+        )
+    return column.astype(np.bool_)
+
+
+def inferred_dataset(
+    source: str,
+    columns: Mapping[str, np.ndarray],
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    attributes: dict[str, Any],
+    mask: np.ndarray | None = None,
+    names: Mapping[str, Sequence[str]] | None = None,
+) -> Dataset:
+    """A dataset whose specification is what the numbers show: unknown units, a period of 1 s.
+
+    The horizon is the longest episode. A range is that of the data; an action channel inside
+    [-1, 1] gets that range, which these collections declare.
+
+    Args:
+        source: Named in the messages.
+        columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row a step.
+        terminated: The plant ended the episode.
+        truncated: The clock ended the episode.
+        attributes: What JSON can hold.
+        mask: Where false, the row reaches no loss and no statistic.
+        names: Channel names of ``obs`` and ``action`` where the file has them; else they are
+            numbered.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DatasetError: If a column does not fit, or there is no row.
+    """
+    for name, rank in (("obs", 2), ("action", 2), ("next_obs", 2), ("reward", 1)):
+        if columns[name].ndim != rank:
+            raise DatasetError(
+                f"{source}: column '{name}': expected {rank} axes, got shape {columns[name].shape}"
+            )
+    if len(columns["reward"]) == 0:
+        raise DatasetError(f"{source}: the dataset is empty; expected at least one row, got 0")
+    known = names or {}
+    ended = np.flatnonzero(terminated | truncated)
+    bounds = np.concatenate([[-1], ended, [len(terminated) - 1]])
+    spec = Spec(
+        obs=_channels("obs", columns["obs"], known.get("obs", ())),
+        action=_action_channels(columns["action"], known.get("action", ())),
+        cost=(),
+        dt=1.0,
+        horizon=max(1, int(np.diff(bounds).max())),
+    )
+    return dataset_from_columns(
+        spec,
+        obs=columns["obs"],
+        action=columns["action"],
+        reward=columns["reward"],
+        next_obs=columns["next_obs"],
+        terminated=terminated,
+        truncated=truncated,
+        mask=mask,
+        attributes={
+            **attributes,
+            "inferred": INFERRED if any(known.values()) else f"channel names, {INFERRED}",
+        },
+        source=source,
+    )
+
+
+def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
+    """Ranges from the data; a constant channel gets half its size, at least 0.5, to each side."""
+    channels = []
+    for index, name in enumerate(_named(prefix, column, names)):
+        values = column[:, index][np.isfinite(column[:, index])]
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        margin = max(0.5, abs(low) / 2) if low == high else 0.0
+        channels.append(Channel(name, "?", low - margin, high + margin))
+    return tuple(channels)
+
+
+def _action_channels(column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
+    """[-1, 1], the action space that these collections declare, where the data lie inside."""
+    if np.abs(column).max(initial=0.0) <= 1.0:
+        return tuple(Channel(name, "?", -1.0, 1.0) for name in _named("action", column, names))
+    return _channels("action", column, names)
+
+
+def _named(prefix: str, column: np.ndarray, names: Sequence[str]) -> Sequence[str]:
+    return names or [f"{prefix}_{index}" for index in range(column.shape[1])]

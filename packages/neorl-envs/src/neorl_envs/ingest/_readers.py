@@ -1,0 +1,111 @@
+"""The formats of recorded data that are known, and the door for others."""
+
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from neorl_core import InputError
+from neorl_core.boundary import Registry
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.ingest._d4rl import D4RLReader
+from neorl_envs.ingest._dataset_file import DatasetFileReader
+from neorl_envs.ingest._neorl2 import NeoRL2Reader
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """What reads one format: an object, or a module, with these members.
+
+    A reader of the dataset file's kind may also have ``read_mapped(path)``, which leaves the
+    columns on the disk; without it, mapping a file of the format is refused.
+    """
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of file names, in lower case and with the dot, such as ``(".csv",)``.
+
+        They say that a word on a command line names a file; the format is recognised by content.
+        """
+        ...
+
+    def recognises(self, path: Path, first_bytes: bytes) -> bool:
+        """Whether a file is of this format; cheap, and false for what it cannot open.
+
+        Args:
+            path: The file.
+            first_bytes: Its first 8 bytes.
+        """
+        ...
+
+    def read(self, path: Path) -> Dataset:
+        """The dataset of a file.
+
+        Raises:
+            DatasetError: In one line that names the file, what was expected and what was found.
+        """
+        ...
+
+
+def _check_reader(name: str, reader: Any) -> None:
+    """Raises unless a reader has what it must.
+
+    Args:
+        name: Under which it is registered.
+        reader: The object.
+
+    Raises:
+        TypeError: Naming the first member that is missing.
+    """
+    if isinstance(reader, type):
+        raise TypeError(f"a reader is an object, got the class; give {reader.__name__}()")
+    for member in ("recognises", "read"):
+        if not callable(getattr(reader, member, None)):
+            raise TypeError(f"a reader has suffixes, recognises and read; {member} is missing")
+    suffixes = getattr(reader, "suffixes", None)
+    if not isinstance(suffixes, tuple) or not all(
+        isinstance(suffix, str) and suffix.startswith(".") for suffix in suffixes
+    ):
+        raise TypeError(f"suffixes must be a tuple of endings such as ('.csv',), got {suffixes!r}")
+
+
+_KNOWN: dict[str, Reader] = {
+    "neorl": DatasetFileReader(),
+    "neorl2": NeoRL2Reader(),
+    "d4rl": D4RLReader(),
+}
+READERS = Registry("neorl.readers", "reader", _KNOWN, _check_reader)
+"""Every reader by the name of its format, in the order in which files are shown to them."""
+
+
+def register_reader(name: str, reader: Reader) -> None:
+    """Makes a format known to :func:`neorl_envs.read_dataset` and to the commands.
+
+    Distributions declare theirs with an entry point instead::
+
+        [project.entry-points."neorl.readers"]
+        historian = "my_package.historian:READER"
+
+    Args:
+        name: Of the format.
+        reader: An object with ``suffixes``, ``recognises`` and ``read``; see :class:`Reader`.
+
+    Raises:
+        InputError: If the name is taken or a member is missing.
+    """
+    READERS.register(name, reader)
+
+
+def log_suffixes() -> tuple[str, ...]:
+    """Endings of the names of log files, of every format that can be loaded.
+
+    Example:
+        >>> from neorl_envs.ingest import log_suffixes
+        >>> log_suffixes()[:3]
+        ('.h5', '.hdf5', '.npz')
+    """
+    endings: dict[str, None] = {}
+    for name in READERS:
+        try:
+            endings |= dict.fromkeys(READERS.find(name).suffixes)
+        except InputError:  # a broken distribution; read_dataset names it where it matters
+            continue
+    return tuple(endings)
