@@ -1,18 +1,21 @@
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
 
-from neorl_core import Channel, CostChannel, Policy, Spec
+from neorl_core import Channel, CostChannel, Policy, Spec, Step
+from neorl_core.control import PID
 from neorl_core.testing import climate
 from neorl_envs import Dataset, collect_log, make
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.plants import ChemicalReactor
+from neorl_envs.plants import PLANTS, ChemicalReactor, PlantDefaults
 
 
 def pytest_configure() -> None:
@@ -127,3 +130,66 @@ def toy_npz(toy_columns: dict[str, np.ndarray], tmp_path: Path) -> Path:
     arrays["truncated"] = toy_columns["truncated"].astype(np.float32)
     np.savez_compressed(tmp_path / "toy.npz", **arrays)
     return tmp_path / "toy.npz"
+
+
+LEVEL, VALVE = Channel("level", "m", 0.0, 2.0), Channel("valve", "%", 0.0, 100.0)
+
+
+class Tank(eqx.Module, PlantDefaults):
+    """A plant from outside, as small as the contract allows: one level, one inlet valve."""
+
+    name: ClassVar[str] = "Tank-v0"
+    reward_unit: ClassVar[str] = "m"
+    reference: ClassVar[str] = "steady"
+
+    @property
+    def spec(self) -> Spec:
+        return Spec((LEVEL,), (VALVE,), (), dt=10.0, horizon=25)
+
+    def tunings(self) -> dict[str, PID]:
+        one = jnp.ones(1)
+        gains = {"steady": 50.0, "nervous": 200.0}
+        return {
+            name: PID(
+                *(gain * one, 0 * one, 0 * one, one, one, 50 * one, 0 * one, 100 * one),
+                *(jnp.asarray(10.0), jnp.zeros(0), jnp.zeros(0), (0,)),
+            )
+            for name, gain in gains.items()
+        }
+
+    def default_params(self, preset: str = "plant") -> Array:
+        if preset != "plant":
+            raise ValueError(f"preset must be 'plant', got {preset!r}")
+        return jnp.asarray(0.01)
+
+    def sample_params(self, key: Array, *, preset: str = "plant", spread: float = 0.15) -> Array:
+        return self.default_params(preset) * (1 + spread * jax.random.uniform(key, (), None, -1, 1))
+
+    def reset(self, params: Array, key: Array) -> tuple[Any, Array]:
+        level = jax.random.uniform(key, (1,), None, 0.5, 1.5)
+        return (level, jnp.asarray(0, jnp.int32)), level
+
+    def step(self, params: Array, state: Any, action: Array, key: Array) -> tuple[Any, Step]:
+        level, time = state
+        applied = jnp.clip(jnp.where(jnp.isnan(action), 50.0, action), 0, 100)
+        level = jnp.clip(level + params * (applied - 50), 0, 2)
+        step = Step(
+            obs=level,
+            final_obs=level,
+            reward=-jnp.abs(level - 1)[0],
+            cost=jnp.zeros(0),
+            applied=applied,
+            terminated=jnp.asarray(False),
+            truncated=time + 1 >= 25,
+            info=(),
+        )
+        return (level, time + 1), step
+
+
+@pytest.fixture
+def tank(monkeypatch: pytest.MonkeyPatch) -> type[Tank]:
+    """The class of a plant from outside; what a test registers is forgotten after it."""
+    monkeypatch.setattr(PLANTS, "_entries", dict(PLANTS._entries))
+    for identifier in ("neorl/Tank-v0", "neorl/Tank-physical-v0"):
+        monkeypatch.delitem(gymnasium.registry, identifier, raising=False)
+    return Tank

@@ -6,7 +6,7 @@ import numpy as np
 
 from neorl_core import Policy
 from neorl_envs.recording import behaviour_policies
-from neorl_envs.recording._operators import attend, moved_setpoint, start_shift
+from neorl_envs.recording._operators import init_operators, moved_setpoint, operator_step
 
 
 @jax.jit
@@ -53,8 +53,8 @@ def test_it_does_what_operators_and_controller_do_step_by_step(env):
     control, shift, held = tuning.initial_carry(), None, 0
     for t, key in enumerate(jax.random.split(jax.random.key(0), len(obs))):
         for_start, for_operators = jax.random.split(key)
-        shift = start_shift(plan, for_start) if shift is None else shift
-        shift, manual, signal = attend(plan, shift, obs[t], for_operators)
+        shift = init_operators(plan, for_start) if shift is None else shift
+        shift, manual, signal = operator_step(plan, shift, obs[t], for_operators)
         setpoint = moved_setpoint(plan, shift, tuning.setpoint)
         controller = dataclasses.replace(tuning, setpoint=setpoint)
         control, proposed = controller(control, obs[t])

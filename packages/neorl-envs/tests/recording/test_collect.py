@@ -84,12 +84,12 @@ def test_every_channel_is_excited_and_the_file_says_how(log: Dataset) -> None:
     assert [c["prbs_amplitude"] for c in excitation["channels"]] == [3000.0, 3.0, 3.0]
     for channel in excitation["channels"]:
         assert channel["prbs_mean_dwell_s"] == 500.0
-        assert 0.8 < channel["prbs_share_of_steps"] < 1
-        assert 0 < channel["manual_share_of_steps"] < 0.2
-        share = channel["prbs_share_of_steps"] + channel["manual_share_of_steps"]
-        assert share == pytest.approx(1)
+        assert 0.8 < channel["prbs_fraction_of_steps"] < 1
+        assert 0 < channel["manual_fraction_of_steps"] < 0.2
+        active = channel["prbs_fraction_of_steps"] + channel["manual_fraction_of_steps"]
+        assert active == pytest.approx(1)
     assert excitation["manual_hold_s"] == [300.0, 1800.0]
-    assert excitation["setpoint_share_of_steps"] > 0.5
+    assert excitation["setpoint_fraction_of_steps"] > 0.5
     assert log.attributes["provenance"]["key"] == [0, 3]
     assert log.attributes["provenance"]["episodes"] == log.n_episodes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.recording._operators import attend, in_manual, moved_setpoint, start_shift
+from neorl_envs.recording._operators import in_manual, init_operators, moved_setpoint, operator_step
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +18,12 @@ def shift(env: ChemicalReactor) -> Any:
     def step(state: Any, row: Any) -> Any:
         key, hot = row
         obs = calm.at[0].add(jnp.where(hot, 10.0, 0.0))
-        state, manual, signal = attend(plan, state, obs, key)
+        state, manual, signal = operator_step(plan, state, obs, key)
         return state, (state, manual, signal, in_manual(plan, state))
 
     keys = jax.random.split(jax.random.key(0), 20_000)
     hot = jnp.arange(20_000) >= 18_000
-    state = start_shift(plan, jax.random.key(1))
+    state = init_operators(plan, jax.random.key(1))
     return plan, jax.tree.map(np.asarray, jax.jit(jax.lax.scan, static_argnums=0)(
         step, state, (keys, hot)
     )[1])  # fmt: skip

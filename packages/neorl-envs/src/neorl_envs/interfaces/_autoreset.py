@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Policy, Spec, Step
+from neorl_envs.plants._protocol import Plant
 
 Tree = TypeVar("Tree")
 
@@ -27,12 +28,13 @@ class AutoReset(eqx.Module):
 
     Attributes:
         env: The environment that is transformed.
-        preset: Where ``spread`` is given: of the parameters that are drawn.
-        spread: Where given, every episode draws its own parameters (``env.sample_params``), and
-            the ``params`` given to :meth:`reset` and :meth:`step` are not used.
+        preset: Preset of the parameters that are drawn, where ``spread`` is given.
+        spread: Relative width of the draws. Where given, every episode draws its own parameters
+            (``env.sample_params``), and the ``params`` given to :meth:`reset` and :meth:`step` are
+            not used.
     """
 
-    env: Any
+    env: Plant
     preset: str = eqx.field(static=True, default="plant")
     spread: float | None = eqx.field(static=True, default=None)
 
@@ -61,7 +63,7 @@ class AutoReset(eqx.Module):
         return new, step._replace(obs=jnp.where(over, first_obs, step.obs))
 
 
-def autoreset(env: Any, *, preset: str = "plant", spread: float | None = None) -> AutoReset:
+def autoreset(env: Plant, *, preset: str = "plant", spread: float | None = None) -> AutoReset:
     """Transforms an environment so that it resets itself.
 
     Whoever steps the result also replaces the policy's carry where an episode ended, or a PID
@@ -69,7 +71,7 @@ def autoreset(env: Any, *, preset: str = "plant", spread: float | None = None) -
 
     Args:
         env: An environment.
-        preset: Of the parameters that are drawn, where ``spread`` is given.
+        preset: Preset of the parameters that are drawn, where ``spread`` is given.
         spread: Draw new parameters for every episode, with this relative width; ``None`` keeps
             those given to ``reset``.
 

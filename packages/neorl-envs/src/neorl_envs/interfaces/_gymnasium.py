@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Channel, Spec, Step, Transition, highs, lows, unit_interval
+from neorl_envs.interfaces._information import plain_information
+from neorl_envs.plants._protocol import Plant
 from neorl_envs.plants._table import make
 
 
@@ -40,7 +42,7 @@ class GymnasiumEnv(gymnasium.Env):
         Args:
             name: Name of the environment, for example ``"ChemicalReactor-v0"``.
             physical: Whether actions are in physical units instead of [-1, 1].
-            preset: Of the parameters.
+            preset: Preset of the parameters.
             spread: Relative width of the randomisation of every episode; 0 for none.
             render_mode: ``"rgb_array"`` (needs the extra ``render``) or ``None``.
 
@@ -84,7 +86,7 @@ class GymnasiumEnv(gymnasium.Env):
         step: Any = jax.device_get(answer)
         if self.render_mode is not None:
             self._history.append((step.obs, step.applied, step.reward, step.cost))
-        info = {name: value.item() for name, value in step.info._asdict().items()}
+        info = plain_information(step.info)
         info |= {"cost": step.cost, "cost_sum": float(step.cost.sum()), "applied": step.applied}
         return step.obs, float(step.reward), bool(step.terminated), bool(step.truncated), info
 
@@ -128,7 +130,7 @@ def _box(channels: tuple[Channel, ...]) -> gymnasium.spaces.Box:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def start(
-    env: Any, preset: str, spread: float, given: bool, params: Any, key: PRNGKeyArray
+    env: Plant, preset: str, spread: float, given: bool, params: Any, key: PRNGKeyArray
 ) -> tuple[tuple, Array]:
     """The first episode state ``(params, state, key)`` and observation."""
     for_params, for_reset, key = jax.random.split(key, 3)
@@ -139,7 +141,7 @@ def start(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def advance(env: Any, physical: bool, episode: tuple, action: Array) -> tuple[tuple, Step]:
+def advance(env: Plant, physical: bool, episode: tuple, action: Array) -> tuple[tuple, Step]:
     """One step of ``(params, state, key)``."""
     params, state, key = episode
     key, for_step = jax.random.split(key)

@@ -2,7 +2,7 @@
 
 import gymnasium
 
-from neorl_envs.plants._table import ENVIRONMENTS
+from neorl_envs.plants._table import ANNOUNCE, VERSIONED, environment_names
 
 NAMESPACE = "neorl"
 
@@ -14,14 +14,27 @@ def gymnasium_id(name: str, *, physical: bool = False) -> str:
 
 
 def register_environments() -> None:
-    """Adds every environment to Gymnasium's registry, once."""
-    for name in ENVIRONMENTS:
-        for physical in (False, True):
-            identifier = gymnasium_id(name, physical=physical)
-            if identifier not in gymnasium.registry:
-                gymnasium.register(
-                    id=identifier,
-                    entry_point="neorl_envs.interfaces._gymnasium:GymnasiumEnv",
-                    vector_entry_point="neorl_envs.interfaces._gymnasium_vector:GymnasiumVectorEnv",
-                    kwargs={"name": name, "physical": physical},
-                )
+    """Adds every known plant to Gymnasium's registry, and every one that is registered later."""
+    for name in environment_names():
+        register_environment(name)
+    if register_environment not in ANNOUNCE:
+        ANNOUNCE.append(register_environment)
+
+
+def register_environment(name: str) -> None:
+    """Adds one plant to Gymnasium's registry, once; nothing of it is imported.
+
+    Args:
+        name: Its name; one without a version, which ``make`` refuses, is left out.
+    """
+    if not VERSIONED.fullmatch(name):
+        return
+    for physical in (False, True):
+        identifier = gymnasium_id(name, physical=physical)
+        if identifier not in gymnasium.registry:
+            gymnasium.register(
+                id=identifier,
+                entry_point="neorl_envs.interfaces._gymnasium:GymnasiumEnv",
+                vector_entry_point="neorl_envs.interfaces._gymnasium_vector:GymnasiumVectorEnv",
+                kwargs={"name": name, "physical": physical},
+            )

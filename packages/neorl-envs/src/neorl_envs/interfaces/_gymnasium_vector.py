@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core import Step
 from neorl_envs.interfaces._autoreset import AutoReset, AutoResetState, autoreset
 from neorl_envs.interfaces._gymnasium import action_space, demanded, observation_space
+from neorl_envs.interfaces._information import named_information
 from neorl_envs.plants._table import make
 
 
@@ -45,7 +46,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
             name: Name of the environment, for example ``"ChemicalReactor-v0"``.
             num_envs: Number of plants.
             physical: Whether actions are in physical units instead of [-1, 1].
-            preset: Of the parameters.
+            preset: Preset of the parameters.
             spread: Relative width of the randomisation of every episode; 0 for none.
 
         Raises:
@@ -82,7 +83,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         actions = np.asarray(actions, dtype=np.float32)
         self._plants, answer = _advance(self.env, self.physical, self._plants, actions)
         step: Any = jax.tree.map(np.array, answer)  # copies: JAX's own buffers are read-only
-        infos = step.info._asdict()
+        infos = named_information(step.info)
         infos |= {"cost": step.cost, "cost_sum": step.cost.sum(axis=-1), "applied": step.applied}
         over = step.terminated | step.truncated
         if over.any():

@@ -8,15 +8,17 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import unit_interval
 from neorl_envs.interfaces._autoreset import AutoReset, AutoResetState
+from neorl_envs.interfaces._information import named_information
+from neorl_envs.plants._protocol import Plant
 
 
 class GymnaxStep(NamedTuple):
     """What gymnax's ``step`` returns, as a tuple of six.
 
     Attributes:
-        obs: To act on next; of the new episode where the old one ended.
-        state: For the next call.
-        reward: Scalar.
+        obs: Observation to act on next; of the new episode where the old one ended.
+        state: State for the next call.
+        reward: Reward of the step, scalar.
         terminated: The plant ended the episode.
         truncated: The clock ended the episode.
         info: ``final_observation`` (of this transition), ``cost``, ``applied`` and the
@@ -40,7 +42,7 @@ class Gymnax(eqx.Module):
         env: An environment of this package, not transformed.
     """
 
-    env: Any
+    env: Plant
 
     @property
     def name(self) -> str:
@@ -75,14 +77,14 @@ class Gymnax(eqx.Module):
         plant = AutoResetState(params, state.state)
         state, step = AutoReset(self.env).step(params, plant, physical, key)
         info = {"final_observation": step.final_obs, "cost": step.cost, "applied": step.applied}
-        info |= step.info._asdict()
+        info |= named_information(step.info)
         return GymnaxStep(step.obs, state, step.reward, step.terminated, step.truncated, info)
 
     def _or_default(self, params: Any) -> Any:
         return self.default_params if params is None else params
 
 
-def gymnax(env: Any) -> Gymnax:
+def gymnax(env: Plant) -> Gymnax:
     """Adapts an environment to the signature of gymnax 1.0.
 
     Args:

@@ -1,7 +1,9 @@
-"""The simulated plants, a folder each, and the table of their names."""
+"""The simulated plants, a folder each, what a plant must bring, and the table of their names."""
 
+from neorl_envs.plants._protocol import Plant as Plant
+from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults
+from neorl_envs.plants._table import PLANTS as PLANTS
+from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
 
-__all__ = [
-    "ChemicalReactor",
-]
+__all__ = ["PLANTS", "ChemicalReactor", "Plant", "PlantDefaults", "register_plant"]

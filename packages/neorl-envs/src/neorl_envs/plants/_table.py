@@ -1,46 +1,99 @@
-"""Environments by name."""
+"""Plants by name, and the door for those of others."""
 
-import difflib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from typing import Any
 
+from neorl_core import InputError
+from neorl_core.boundary import Registry
+from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
 
-ENVIRONMENTS: Mapping[str, Callable[[], Any]] = {
-    ChemicalReactor.name: ChemicalReactor,
-}
-"""Every environment; an entry here is made, listed, registered with Gymnasium and tested."""
+VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
+
+
+ANNOUNCE: list[Callable[[str], object]] = []
+"""Told the name of every plant that is registered by a call, such as Gymnasium's registry."""
+
+
+def _check_factory(name: str, factory: Any) -> None:
+    """Raises unless the name has a version and the factory can be called."""
+    if not VERSIONED.fullmatch(name):
+        raise ValueError("the name of a plant ends with its version, such as 'QuadrupleTank-v0'")
+    if not callable(factory):
+        raise TypeError(f"expected a class or function that makes a plant, got {factory!r}")
+
+
+_OWN: dict[str, Callable[[], Plant]] = {ChemicalReactor.name: ChemicalReactor}
+PLANTS = Registry("neorl.plants", "environment", _OWN, _check_factory)
+"""What makes every plant, by its name; without arguments it makes the plant as documented."""
+
+
+def register_plant(name: str, factory: Callable[[], Plant]) -> None:
+    """Makes a plant known to :func:`neorl_envs.make`, to Gymnasium and to the commands.
+
+    Distributions declare theirs with an entry point instead::
+
+        [project.entry-points."neorl.plants"]
+        QuadrupleTank-v0 = "my_package.tank:QuadrupleTank"
+
+    Args:
+        name: With its version, such as ``"QuadrupleTank-v0"``; the plant's own ``name`` is the
+            same.
+        factory: A class or function without arguments that makes a
+            :class:`neorl_envs.plants.Plant`; what it makes is checked at once.
+
+    Raises:
+        InputError: If the name is taken or has no version, or a member is missing; it is named.
+    """
+    _check_factory_makes_plant(name, factory)
+    PLANTS.register(name, factory)
+    for tell in ANNOUNCE:
+        tell(name)
+
+
+def _check_factory_makes_plant(name: str, factory: Callable[[], Plant]) -> None:
+    try:
+        _check_factory(name, factory)
+        check_plant(name, factory())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the environment {name!r}: {error}") from error
 
 
 def environment_names() -> tuple[str, ...]:
-    """The names that :func:`make` knows.
+    """The names that :func:`make` knows, those of other distributions included.
 
     Example:
-        >>> environment_names()
-        ('ChemicalReactor-v0',)
+        >>> environment_names()[0]
+        'ChemicalReactor-v0'
     """
-    return tuple(ENVIRONMENTS)
+    return tuple(PLANTS)
 
 
-def make(name: str) -> Any:
+def make(name: str) -> Plant:
     """The environment of that name.
 
     Args:
         name: For example ``"ChemicalReactor-v0"``.
 
     Returns:
-        A frozen environment without array fields: hashable, so it may be a static argument.
+        A :class:`neorl_envs.plants.Plant`: a frozen environment without array fields, hashable, so
+        it may be a static argument.
 
     Raises:
-        ValueError: If the name is unknown; the nearest known one is given.
+        InputError: If the name is unknown (the nearest known one is given), or the plant of
+            another distribution cannot be imported or lacks a member, which is named.
 
     Example:
         >>> make("ChemicalReactor-v0").spec.n_obs
         12
     """
-    if name in ENVIRONMENTS:
-        return ENVIRONMENTS[name]()
-    by_lower = {known.lower(): known for known in ENVIRONMENTS}
-    near = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.0)
-    hint = f"did you mean {by_lower[near[0]]!r}? " if near else ""
-    raise ValueError(f"unknown environment {name!r}; {hint}known: {', '.join(ENVIRONMENTS)}")
+    factory = PLANTS.find(str(name))
+    origin = PLANTS.origin(name)
+    if not origin:
+        return factory()
+    try:
+        return check_plant(name, factory())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"the environment {name!r} ({origin}): {reason}") from error

@@ -4,10 +4,14 @@ from neorl_envs.recording._behaviour import BehaviourCarry as BehaviourCarry
 from neorl_envs.recording._behaviour import BehaviourPolicy as BehaviourPolicy
 from neorl_envs.recording._behaviour import behaviour_policies as behaviour_policies
 from neorl_envs.recording._operators import OperatorPlan as OperatorPlan
+from neorl_envs.recording._operators import excitation_plan as excitation_plan
+from neorl_envs.recording._recordable import Recordable as Recordable
 
 __all__ = [
     "BehaviourCarry",
     "BehaviourPolicy",
     "OperatorPlan",
+    "Recordable",
     "behaviour_policies",
+    "excitation_plan",
 ]

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,25 +13,27 @@ from neorl_core.control import PID, PIDCarry
 from neorl_envs.recording._operators import (
     OperatorPlan,
     OperatorState,
-    attend,
+    init_operators,
     moved_setpoint,
-    start_shift,
+    operator_step,
 )
+from neorl_envs.recording._recordable import Recordable
 
 
 class BehaviourCarry(NamedTuple):
     """What controller and operators remember.
 
     Attributes:
-        control: Of the controller.
-        shift: Of the operators.
-        started: Whether the shift has begun; its first signs are drawn in the first step.
-        position: What the plant received last, shape ``(act,)``; NaN before the first step.
+        control: Carry of the controller.
+        operators: State of the operators.
+        started: Whether the operators have begun; their first signs are drawn in the first step.
+        position: The action that the plant received last, shape ``(act,)``; NaN before the
+            first step.
         signal: Test signal added in the last step, shape ``(act,)``.
     """
 
     control: PIDCarry
-    shift: OperatorState
+    operators: OperatorState
     started: Bool[Array, ""]
     position: Float[Array, " act"]
     signal: Float[Array, " act"]
@@ -52,13 +54,13 @@ class BehaviourPolicy(eqx.Module):
     plan: OperatorPlan
 
     def initial_carry(self) -> BehaviourCarry:
-        """All loops in automatic; the operators come on shift with the first step."""
+        """All loops in automatic; the operators begin with the first step."""
         amplitude = self.plan.amplitude
         nothing = jnp.zeros((), jnp.int32)
         offset = jnp.zeros_like(self.plan.setpoint_step)
         return BehaviourCarry(
             control=self.tuning.initial_carry(),
-            shift=OperatorState(jnp.ones_like(amplitude), offset, nothing, nothing),
+            operators=OperatorState(jnp.ones_like(amplitude), offset, nothing, nothing),
             started=jnp.zeros((), jnp.bool_),
             position=jnp.full_like(amplitude, jnp.nan),
             signal=jnp.zeros_like(amplitude),
@@ -79,17 +81,17 @@ class BehaviourPolicy(eqx.Module):
             where that is not known, which leaves the actuator where it is.
         """
         for_start, for_operators = jax.random.split(key)
-        fresh = start_shift(self.plan, for_start)
-        shift = jax.tree.map(
-            lambda old, new: jnp.where(carry.started, old, new), carry.shift, fresh
+        fresh = init_operators(self.plan, for_start)
+        operators = jax.tree.map(
+            lambda old, new: jnp.where(carry.started, old, new), carry.operators, fresh
         )
-        shift, manual, signal = attend(self.plan, shift, obs, for_operators)
-        setpoint = moved_setpoint(self.plan, shift, self.tuning.setpoint)
+        operators, manual, signal = operator_step(self.plan, operators, obs, for_operators)
+        setpoint = moved_setpoint(self.plan, operators, self.tuning.setpoint)
         controller = dataclasses.replace(self.tuning, setpoint=setpoint)
         control, proposed = controller(carry.control, obs, None)
-        wanted = jnp.where(manual, carry.position, proposed + signal)
+        action = jnp.where(manual, carry.position, proposed + signal)
         started = jnp.ones((), jnp.bool_)
-        return BehaviourCarry(control, shift, started, carry.position, signal), wanted
+        return BehaviourCarry(control, operators, started, carry.position, signal), action
 
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
         """The controller tracks what the plant received, less the test signal."""
@@ -98,7 +100,7 @@ class BehaviourPolicy(eqx.Module):
 
 
 def behaviour_policies(
-    env: Any, tunings: Mapping[str, PID] | None = None, plan: OperatorPlan | None = None
+    env: Recordable, tunings: Mapping[str, PID] | None = None, plan: OperatorPlan | None = None
 ) -> dict[str, BehaviourPolicy]:
     """The policies that take turns, episode by episode, in :func:`neorl_envs.collect_log`.
 
@@ -111,5 +113,5 @@ def behaviour_policies(
         One policy for each tuning, in its order.
     """
     banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
-    shift: OperatorPlan = env.operator_plan() if plan is None else plan
-    return {name: BehaviourPolicy(tuning, shift) for name, tuning in banks.items()}
+    operators = env.operator_plan() if plan is None else plan
+    return {name: BehaviourPolicy(tuning, operators) for name, tuning in banks.items()}

@@ -15,6 +15,7 @@ from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.recording._behaviour import BehaviourPolicy
 from neorl_envs.recording._operators import OperatorPlan, in_manual
 from neorl_envs.recording._provenance import excitation_attributes, provenance_attributes
+from neorl_envs.recording._recordable import Recordable
 
 EPISODES_A_BLOCK = 128
 
@@ -23,7 +24,7 @@ class LogRow(NamedTuple):
     """One step of the log, with what the operators added.
 
     Attributes:
-        obs: Before the step.
+        obs: Observation before the step.
         step: What the plant answered.
         alive: Whether the episode was still running.
         manual: Which manipulated variables were in manual.
@@ -40,7 +41,7 @@ class LogRow(NamedTuple):
 
 
 def collect_log(
-    env: Any,
+    env: Recordable,
     tunings: Mapping[str, PID] | None = None,
     *,
     n_steps: int = 100_000,
@@ -58,9 +59,9 @@ def collect_log(
     with the shorter one.
 
     Args:
-        env: An environment of this package.
+        env: A plant; hashable.
         tunings: The controllers by name; the environment's own by default.
-        n_steps: Smallest number of rows; the log ends with the first whole round of tunings that
+        n_steps: Smallest number of rows; the log ends with the first complete round of tunings that
             reaches it.
         key: Decides everything.
         plan: What the operators do; the environment's own plan by default.
@@ -84,7 +85,7 @@ def collect_log(
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")
     banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
-    shift: OperatorPlan = env.operator_plan() if plan is None else plan
+    operators = env.operator_plan() if plan is None else plan
     stacked = _stacked(banks)
     n_tunings = len(banks)
     block = max(EPISODES_A_BLOCK // n_tunings, 1) * n_tunings
@@ -92,12 +93,14 @@ def collect_log(
     rows = 0
     while rows < n_steps:
         episodes = np.arange(len(parts) * block, (len(parts) + 1) * block)
-        part = jax.device_get(_collect_block(env, shift, stacked, key, episodes, spread))
+        part = jax.device_get(_collect_block(env, operators, stacked, key, episodes, spread))
         parts.append(part)
         rows += int(part.alive.sum())
     log = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     log = jax.tree.map(lambda leaf: leaf[: _episodes_needed(log.alive, n_steps, n_tunings)], log)
-    return _as_dataset(env, shift, tuple(banks), log, provenance_attributes(key, spread, n_steps))
+    return _as_dataset(
+        env, operators, tuple(banks), log, provenance_attributes(key, spread, n_steps)
+    )
 
 
 def _stacked(tunings: Mapping[str, PID]) -> PID:
@@ -125,7 +128,7 @@ def _episodes_needed(alive: np.ndarray, n_steps: int, n_tunings: int) -> int:
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
 def _collect_block(
-    env: Any,
+    env: Recordable,
     plan: OperatorPlan,
     tunings: PID,
     key: PRNGKeyArray,
@@ -143,7 +146,7 @@ def _collect_block(
     return jax.vmap(episode)(episodes)
 
 
-def _episode(env: Any, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float) -> LogRow:
+def _episode(env: Recordable, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float) -> LogRow:
     for_params, for_reset, for_steps = jax.random.split(key, 3)
     params = env.sample_params(for_params, spread=spread)
     state, obs = env.reset(params, for_reset)
@@ -154,21 +157,21 @@ def _episode(env: Any, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float
 
 
 def _row(
-    env: Any, policy: BehaviourPolicy, params: Any, carry: tuple, key: PRNGKeyArray
+    env: Recordable, policy: BehaviourPolicy, params: Any, carry: tuple, key: PRNGKeyArray
 ) -> tuple[tuple, LogRow]:
     state, obs, behaviour, alive = carry
     for_plant, for_policy = jax.random.split(key)
-    behaviour, wanted = policy(behaviour, obs, for_policy)
-    state, step = env.step(params, state, wanted, for_plant)
+    behaviour, action = policy(behaviour, obs, for_policy)
+    state, step = env.step(params, state, action, for_plant)
     behaviour = policy.sent(behaviour, step.applied)
-    manual, offset = in_manual(policy.plan, behaviour.shift), behaviour.shift.offset
+    manual, offset = in_manual(policy.plan, behaviour.operators), behaviour.operators.offset
     row = LogRow(obs, step, alive, manual, behaviour.signal, offset)
     alive = alive & ~(step.terminated | step.truncated)
     return (state, step.obs, behaviour, alive), row
 
 
 def _as_dataset(
-    env: Any,
+    env: Recordable,
     plan: OperatorPlan,
     behaviours: tuple[str, ...],
     log: LogRow,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
@@ -15,19 +16,21 @@ class OperatorPlan(NamedTuple):
     """How often and how far operators intervene; every field is data.
 
     Attributes:
-        amplitude: Of the pseudo-random binary signal on every manipulated variable, in its unit,
-            shape ``(act,)``.
+        amplitude: Amplitude of the pseudo-random binary signal on every manipulated variable, in
+            its unit, shape ``(act,)``.
         dwell: Mean number of steps between two changes of sign, scalar.
         setpoint_step: Largest change of every loop's set point, in its unit, shape ``(loop,)``.
         setpoint_high: Highest set point of every loop, shape ``(loop,)``.
         setpoint_group: Loops with the same number move together, shape ``(loop,)``.
-        setpoint_every: Mean number of steps between two set-point steps, scalar.
-        hold_every: Mean number of steps between two manual holds, scalar.
-        hold_shortest: Steps, scalar integer.
-        hold_longest: Steps, scalar integer.
+        setpoint_every: Mean number of steps between two set-point steps, scalar; infinite for
+            none.
+        hold_every: Mean number of steps between two manual holds, scalar; infinite for none.
+        hold_shortest: Length of the shortest hold in steps, scalar integer.
+        hold_longest: Length of the longest hold in steps, scalar integer.
         watch_low: The operator hands the loop back when an observation falls below it, shape
             ``(obs,)``; ``-inf`` where unwatched.
-        watch_high: The same for above.
+        watch_high: The operator hands the loop back when an observation rises above it, shape
+            ``(obs,)``; ``inf`` where unwatched.
     """
 
     amplitude: Float[Array, " act"]
@@ -43,12 +46,40 @@ class OperatorPlan(NamedTuple):
     watch_high: Float[Array, " obs"]
 
 
+def excitation_plan(amplitude: Float[ArrayLike, " act"], n_loops: int, n_obs: int) -> OperatorPlan:
+    """Test signals alone: no set-point steps, no manual holds, nothing watched.
+
+    Args:
+        amplitude: Amplitude of the signal on every manipulated variable, in its unit.
+        n_loops: Number of the controller's loops.
+        n_obs: Number of measured channels.
+
+    Returns:
+        A plan whose signals change sign every 10 steps on average.
+    """
+    never = jnp.asarray(jnp.inf)
+    return OperatorPlan(
+        amplitude=jnp.asarray(amplitude, jnp.float32),
+        dwell=jnp.asarray(10.0),
+        setpoint_step=jnp.zeros(n_loops),
+        setpoint_high=jnp.full(n_loops, jnp.inf),
+        setpoint_group=jnp.arange(n_loops, dtype=jnp.int32),
+        setpoint_every=never,
+        hold_every=never,
+        hold_shortest=jnp.asarray(1, jnp.int32),
+        hold_longest=jnp.asarray(1, jnp.int32),
+        watch_low=jnp.full(n_obs, -jnp.inf),
+        watch_high=jnp.full(n_obs, jnp.inf),
+    )
+
+
 class OperatorState(NamedTuple):
     """What the operators are doing now.
 
     Attributes:
-        sign: Of the binary signals, shape ``(act,)``.
-        offset: Of the set points, in units of the largest step, in [-1, 1], shape ``(loop,)``.
+        sign: Signs of the binary signals, shape ``(act,)``.
+        offset: Offsets of the set points in units of the largest step, in [-1, 1], shape
+            ``(loop,)``.
         left: Steps until the manual hold ends; 0 in automatic.
         channel: The manipulated variable that is in manual while ``left > 0``.
     """
@@ -59,14 +90,14 @@ class OperatorState(NamedTuple):
     channel: Int[Array, ""]
 
 
-def start_shift(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
+def init_operators(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
     """The operators at the start of an episode: all loops in automatic on their set points."""
     sign = jax.random.rademacher(key, plan.amplitude.shape, plan.amplitude.dtype)
     nothing = jnp.zeros((), jnp.int32)
     return OperatorState(sign, jnp.zeros_like(plan.setpoint_step), nothing, nothing)
 
 
-def attend(
+def operator_step(
     plan: OperatorPlan, state: OperatorState, obs: Float[Array, " obs"], key: PRNGKeyArray
 ) -> tuple[OperatorState, Bool[Array, " act"], Float[Array, " act"]]:
     """One step of the operators.
@@ -114,5 +145,5 @@ def moved_setpoint(
     plan: OperatorPlan, state: OperatorState, setpoint: Float[Array, " loop"]
 ) -> Float[Array, " loop"]:
     """The set points of a controller after the operators' steps, inside their upper limits."""
-    wanted = setpoint + state.offset * plan.setpoint_step
-    return jnp.minimum(wanted, jnp.maximum(plan.setpoint_high, setpoint))
+    requested = setpoint + state.offset * plan.setpoint_step
+    return jnp.minimum(requested, jnp.maximum(plan.setpoint_high, setpoint))

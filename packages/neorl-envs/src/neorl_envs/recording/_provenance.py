@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from neorl_core import Spec
 from neorl_envs.recording._operators import OperatorPlan
@@ -29,8 +29,8 @@ def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str
             "unit": channel.unit,
             "prbs_amplitude": float(plan.amplitude[i]),
             "prbs_mean_dwell_s": float(plan.dwell) * seconds,
-            "prbs_share_of_steps": float((rows.signal[:, i] != 0).mean()),
-            "manual_share_of_steps": float(rows.manual[:, i].mean()),
+            "prbs_fraction_of_steps": float((rows.signal[:, i] != 0).mean()),
+            "manual_fraction_of_steps": float(rows.manual[:, i].mean()),
             "action_std": float(rows.step.applied[:, i].std()),
         }
         for i, channel in enumerate(spec.action)
@@ -41,11 +41,16 @@ def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str
             int(plan.hold_shortest) * seconds,
             int(plan.hold_longest) * seconds,
         ],
-        "manual_hold_mean_interval_s": float(plan.hold_every) * seconds,
+        "manual_hold_mean_interval_s": _interval(plan.hold_every, seconds),
         "setpoint_step": [float(step) for step in plan.setpoint_step],
-        "setpoint_mean_interval_s": float(plan.setpoint_every) * seconds,
-        "setpoint_share_of_steps": float((rows.offset != 0).any(axis=-1).mean()),
+        "setpoint_mean_interval_s": _interval(plan.setpoint_every, seconds),
+        "setpoint_fraction_of_steps": float((rows.offset != 0).any(axis=-1).mean()),
     }
+
+
+def _interval(steps: Array, seconds: float) -> float | None:
+    """Seconds between two interventions; ``None`` where there are none, as JSON has no infinity."""
+    return float(steps) * seconds if np.isfinite(steps) else None
 
 
 def provenance_attributes(key: PRNGKeyArray, spread: float, n_steps: int) -> dict[str, Any]:

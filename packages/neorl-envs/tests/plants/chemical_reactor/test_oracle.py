@@ -10,10 +10,10 @@ from scipy.integrate import solve_ivp
 
 from neorl_core.control import PID
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.plants.chemical_reactor import Parameters, Plant
+from neorl_envs.plants.chemical_reactor import Balances, Parameters
 from neorl_envs.plants.chemical_reactor._dynamics import advance
 from neorl_envs.plants.chemical_reactor._instruments import pressure
-from neorl_envs.plants.chemical_reactor._objective import inspect
+from neorl_envs.plants.chemical_reactor._objective import step_info
 
 HOURS = 50 / 3600
 DH, K0 = 950.0, 7.0
@@ -75,7 +75,7 @@ def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
                 args=tuple(np.asarray(answer.applied)), rtol=1e-10, atol=1e-10,
             ).y[:, -1]  # fmt: skip
             worst = max(worst, np.max(np.abs(np.asarray(state.plant) / expected - 1)))
-        info = jax.tree.map(np.asarray, inspect(params, state.plant))
+        info = jax.tree.map(np.asarray, step_info(params, state.plant))
         seen = np.asarray(answer.obs)
         assert seen.dtype == np.float64
     assert worst < 1e-8
@@ -91,7 +91,7 @@ def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def hundred_steps_under_pid(env: ChemicalReactor, params: Parameters, pid: PID) -> Plant:
+def hundred_steps_under_pid(env: ChemicalReactor, params: Parameters, pid: PID) -> Balances:
     def step(carry, key):
         state, obs, memory = carry
         memory, action = pid(memory, obs)
@@ -137,5 +137,5 @@ def test_pressure_agrees_with_numpy_over_the_range_of_operation() -> None:
     lows = [9e3, 1.0, 20.0, 330.0, *[330.0] * 4, 0.0]
     states = rng.uniform(lows, [2e4, 8e3, 2e4, 400.0, *[400.0] * 4, 3e4], (50, 9))
     for x in states:
-        plant = Plant(*jnp.asarray(x, jnp.float32))
+        plant = Balances(*jnp.asarray(x, jnp.float32))
         np.testing.assert_allclose(pressure(plant), pressure_in_numpy(x), rtol=1e-5)

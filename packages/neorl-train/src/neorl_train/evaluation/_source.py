@@ -30,6 +30,6 @@ def _excitation(entry: Mapping[str, Any]) -> Excitation:
         channel=str(entry.get("channel", "")),
         unit=str(entry.get("unit", "")),
         signal=float(entry.get("prbs_amplitude", math.nan)),
-        manual=float(entry.get("manual_share_of_steps", math.nan)),
+        manual=float(entry.get("manual_fraction_of_steps", math.nan)),
         deviation=float(entry.get("action_std", math.nan)),
     )

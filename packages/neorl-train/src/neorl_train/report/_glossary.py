@@ -15,4 +15,4 @@ def legend(environment: str) -> tuple[str, str]:
     if environment not in environment_names():
         return "", ""
     known = make(environment)
-    return getattr(known, "legend", ""), getattr(known, "channel_legend", "")
+    return known.glossary, known.channel_descriptions

@@ -23,7 +23,7 @@ class Inputs(NamedTuple):
     """Positions of the actuators during one control period.
 
     Attributes:
-        feed: kg/h.
+        feed: Feed flow, kg/h.
         jacket: Inlet temperature of the jacket, K.
         exchanger: Inlet temperature of the external heat exchanger, K.
     """
@@ -56,8 +56,9 @@ def moved(action: Float[Array, " act"], last: Inputs) -> Inputs:
     position = jnp.stack(last)
     dtype = position.dtype
     slew, low, high = (jnp.asarray(x, dtype) for x in (SLEWS, lows(ACTION), highs(ACTION)))
-    wanted = jnp.where(jnp.isnan(action), position, action.astype(dtype))
-    inside = jnp.clip(wanted, low, high)
+    # NaN means "leave it": a channel in manual whose position nobody knows.
+    demand = jnp.where(jnp.isnan(action), position, action.astype(dtype))
+    inside = jnp.clip(demand, low, high)
     return Inputs(*jnp.clip(inside, position - slew, position + slew))
 
 

@@ -28,18 +28,18 @@ from neorl_envs.plants.chemical_reactor._objective import (
     PRESSURE_LIMIT,
     SETPOINT,
     costs,
-    inspect,
     reward,
+    step_info,
 )
 from neorl_envs.plants.chemical_reactor._operation import operator_plan
 from neorl_envs.plants.chemical_reactor._parameters import (
     DT,
+    Balances,
     Parameters,
-    Plant,
-    Preset,
     default_parameters,
     sample_parameters,
 )
+from neorl_envs.plants.chemical_reactor._penalties import PENALTY_WEIGHTS
 from neorl_envs.plants.chemical_reactor._tunings import REFERENCE, SETTINGS, tuning
 from neorl_envs.recording._operators import OperatorPlan
 
@@ -52,12 +52,12 @@ class State(NamedTuple):
     """Everything that the plant remembers between two steps.
 
     Attributes:
-        plant: The nine balances.
+        plant: The nine balanced quantities.
         inputs: Positions of the actuators.
         time: Steps since the start of the batch.
     """
 
-    plant: Plant
+    plant: Balances
     inputs: Inputs
     time: Int[Array, ""]
 
@@ -81,12 +81,12 @@ class ChemicalReactor(eqx.Module):
     name: ClassVar[str] = "ChemicalReactor-v0"
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
-    legend: ClassVar[str] = (
+    glossary: ClassVar[str] = (
         "points: 100 for a finished batch, less 0.1 for each step and 100 for a trip; "
         "PID 106/1500: set point of the adiabatic temperature 106 \N{DEGREE SIGN}C, gain of the "
         "feed 1500 kg/h per K"
     )
-    channel_legend: ClassVar[str] = (
+    channel_descriptions: ClassVar[str] = (
         "Measured: T_R reactor, T_S its wall, T_M jacket, T_EK reactor contents in the external "
         "heat exchanger, T_AWT coolant of that exchanger; m_W, m_A_hat and m_P water, monomer "
         "and polymer in the reactor; m_acc what was fed so far; T_adiab_hat the temperature that "
@@ -125,18 +125,22 @@ class ChemicalReactor(eqx.Module):
             "P": (-math.inf, PRESSURE_LIMIT),
         }
 
+    def penalty_weights(self) -> dict[str, float]:
+        """Points per unit of each cost that training takes off the reward."""
+        return dict(PENALTY_WEIGHTS)
+
     def operator_plan(self) -> OperatorPlan:
         """What the operators of this plant do while a log is recorded."""
         return operator_plan()
 
     def default_params(
-        self, preset: Preset = "plant", *, dtype: DTypeLike = jnp.float32
+        self, preset: str = "plant", *, dtype: DTypeLike = jnp.float32
     ) -> Parameters:
         """The published constants, with sensor noise (``"plant"``) or without (``"clean"``)."""
         return default_parameters(preset, dtype=dtype)
 
     def sample_params(
-        self, key: PRNGKeyArray, *, preset: Preset = "plant", spread: float = 0.15
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
     ) -> Parameters:
         """One episode's draw of reaction heat and rate constant; ``spread=0.3`` as published."""
         return sample_parameters(default_parameters(preset), key, spread=spread)
@@ -178,7 +182,7 @@ class ChemicalReactor(eqx.Module):
         flows = delivered(inputs, state.plant.m_acc, HOURS)
         plant = advance(params, state.plant, flows, HOURS, substeps=self.substeps)
         new = State(plant, inputs, state.time + 1)
-        info = inspect(params, plant)
+        info = step_info(params, plant)
         terminated = info.success | info.trip
         dtype = plant.m_W.dtype
         obs = observe(params, plant, new.time.astype(dtype) * jnp.asarray(HOURS, dtype), noise)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Channel, highs, lows
-from neorl_envs.plants.chemical_reactor._parameters import Parameters, Plant, Scalar
+from neorl_envs.plants.chemical_reactor._parameters import Balances, Parameters, Scalar
 
 OBS = (
     Channel("T_R", "K", 293.15, 423.15),
@@ -36,9 +36,9 @@ class Noise(NamedTuple):
     """Errors of the instruments in one step.
 
     Attributes:
-        temperature: K, shape ``(5,)``.
-        mass: Relative, shape ``(4,)``.
-        pressure: bar.
+        temperature: Errors of the temperature sensors, K, shape ``(5,)``.
+        mass: Relative errors of the mass sensors, shape ``(4,)``.
+        pressure: Error of the pressure sensor, bar.
     """
 
     temperature: Float[Array, "5"]
@@ -56,13 +56,13 @@ def sample_noise(parameters: Parameters, key: PRNGKeyArray) -> Noise:
     )
 
 
-def adiabatic_temperature(plant: Plant, reaction_heat: Scalar, heat_reactor: Scalar) -> Scalar:
+def adiabatic_temperature(plant: Balances, reaction_heat: Scalar, heat_reactor: Scalar) -> Scalar:
     """Temperature in K after a sudden total loss of cooling: all monomer reacts, no heat leaves."""
     mass = plant.m_W + plant.m_A + plant.m_P
     return plant.T_R + plant.m_A * reaction_heat / (mass * heat_reactor)
 
 
-def pressure(plant: Plant) -> Scalar:
+def pressure(plant: Balances) -> Scalar:
     """Pressure of the vapour space in bar: inert gas, water, and monomer over its polymer.
 
     The inert gas is compressed by the rising level; water has its vapour pressure; the activity
@@ -83,7 +83,7 @@ def pressure(plant: Plant) -> Scalar:
 
 
 def observe(
-    parameters: Parameters, plant: Plant, hours: Scalar, noise: Noise
+    parameters: Parameters, plant: Balances, hours: Scalar, noise: Noise
 ) -> Float[Array, " obs"]:
     """The twelve instruments, with their errors, inside their measuring ranges.
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core import CostChannel
 from neorl_envs.plants.chemical_reactor._instruments import adiabatic_temperature, pressure
-from neorl_envs.plants.chemical_reactor._parameters import DT, Parameters, Plant, Scalar
+from neorl_envs.plants.chemical_reactor._parameters import DT, Balances, Parameters, Scalar
 
 SETPOINT = 363.15  # K
 BAND = 2.0  # K, to each side of the set point
@@ -17,8 +17,8 @@ RELIEF_PRESSURE = 5.0  # bar, trip
 TRIP_TEMPERATURE = 403.15  # K, trip
 PRODUCT_TARGET = 20_680.0  # kg of polymer
 POINTS_PER_KG = 1 / 206.8
-STEP_PRICE = 0.1
-TRIP_PRICE = 100.0
+STEP_PENALTY = 0.1
+TRIP_PENALTY = 100.0
 
 COSTS = (
     CostChannel("temperature", "K min", 20.0, "episode"),
@@ -32,12 +32,12 @@ class Info(NamedTuple):
     Attributes:
         success: The batch reached its amount of polymer.
         trip: The relief valve or the temperature trip acted.
-        band_margin: K inside the soft band around the set point of the reactor temperature.
-        adiabatic_margin: K below the limit of the adiabatic temperature.
-        pressure_margin: bar below the soft limit.
-        relief_margin: bar below the relief pressure.
-        trip_margin: K below the temperature trip.
-        adiabatic_temperature: The true one, K.
+        band_margin: Distance inside the soft band of the reactor temperature, K.
+        adiabatic_margin: Distance below the limit of the adiabatic temperature, K.
+        pressure_margin: Distance below the soft limit of the pressure, bar.
+        relief_margin: Distance below the relief pressure, bar.
+        trip_margin: Distance below the temperature trip, K.
+        adiabatic_temperature: True adiabatic temperature, K.
     """
 
     success: Bool[Array, ""]
@@ -50,7 +50,7 @@ class Info(NamedTuple):
     adiabatic_temperature: Scalar
 
 
-def inspect(parameters: Parameters, plant: Plant) -> Info:
+def step_info(parameters: Parameters, plant: Balances) -> Info:
     """Margins and trips of one state, terminal states included."""
     adiabatic = adiabatic_temperature(plant, parameters.reaction_heat, parameters.heat_reactor)
     P = pressure(plant)
@@ -76,7 +76,7 @@ def costs(info: Info) -> Float[Array, " cost"]:
     return jnp.maximum(jnp.stack([temperature, -info.pressure_margin]), 0)
 
 
-def reward(before: Plant, after: Plant, info: Info) -> Scalar:
+def reward(before: Balances, after: Balances, info: Info) -> Scalar:
     """Points for polymer (a batch is worth 100), less 0.1 a step, less 100 for a trip."""
     gained = POINTS_PER_KG * (after.m_P - before.m_P)
-    return gained - STEP_PRICE - jnp.where(info.trip, TRIP_PRICE, jnp.zeros_like(gained))
+    return gained - STEP_PENALTY - jnp.where(info.trip, TRIP_PENALTY, jnp.zeros_like(gained))

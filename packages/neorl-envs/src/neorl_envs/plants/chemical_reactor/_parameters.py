@@ -1,19 +1,19 @@
 """Physical constants of the reactor; every field is data, so randomisation is a ``vmap``."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-Preset = Literal["plant", "clean"]
 Scalar: TypeAlias = Float[Array, ""]
 DT = 50.0  # s, the control period
 
 
-class Plant(NamedTuple):
-    """The nine balances: masses in kg, temperatures in K; a tuple of scalars is fastest."""
+# A tuple of scalars compiles to a faster loop than an array of nine.
+class Balances(NamedTuple):
+    """The nine balanced quantities: masses in kg, temperatures in K."""
 
     m_W: Scalar  # noqa: N815
     m_A: Scalar  # noqa: N815
@@ -30,35 +30,35 @@ class Parameters(NamedTuple):
     """Constants of the balances (hours, kg, K, kJ), of the sensors, and the initial charge.
 
     Attributes:
-        gas_constant: kJ/(kmol K), of the rate law.
-        feed_temperature: K.
-        activation_energy: kJ/kmol.
+        gas_constant: Gas constant of the rate law, kJ/(kmol K).
+        feed_temperature: Temperature of the feed, K.
+        activation_energy: Activation energy of the reaction, kJ/kmol.
         rate_constant: k0, 1/h.
         gel_monomer: k_U1, weight of the unconverted part in the rate.
         gel_polymer: k_U2, weight of the converted part in the rate.
         reaction_heat: dH, kJ/kg of monomer.
         feed_water: Mass fraction of water in the feed.
         feed_monomer: Mass fraction of monomer in the feed.
-        wall_area: m2, between reactor, steel and jacket.
+        wall_area: Heat transfer area between reactor, steel and jacket, m2.
         wall_water: Heat transfer coefficient per kg of water, kJ/(h m2 K).
-        wall_monomer: The same for monomer.
-        wall_polymer: The same for polymer.
-        steel_mass: kg.
-        jacket_mass: kg.
-        jacket_flow: kg/h.
+        wall_monomer: Heat transfer coefficient per kg of monomer, kJ/(h m2 K).
+        wall_polymer: Heat transfer coefficient per kg of polymer, kJ/(h m2 K).
+        steel_mass: Mass of the steel wall, kg.
+        jacket_mass: Coolant inside the jacket, kg.
+        jacket_flow: Coolant through the jacket, kg/h.
         loop_mass: Reactor contents inside the external heat exchanger, kg.
         loop_flow: Recirculation through the exchanger, kg/h.
         exchanger_mass: Coolant inside the external heat exchanger, kg.
         exchanger_flow: Coolant through the exchanger, kg/h.
         exchanger_transfer: alfa, kJ/(h K).
         heat_water: Heat capacity of the coolants, kJ/(kg K).
-        heat_steel: kJ/(kg K).
-        heat_feed: kJ/(kg K).
-        heat_reactor: kJ/(kg K).
+        heat_steel: Heat capacity of the steel, kJ/(kg K).
+        heat_feed: Heat capacity of the feed, kJ/(kg K).
+        heat_reactor: Heat capacity of the reactor contents, kJ/(kg K).
         sensor_heat: Reaction heat assumed by the soft sensor of the adiabatic temperature, kJ/kg.
-        noise_temperature: Standard deviation, K.
-        noise_mass: Relative standard deviation.
-        noise_pressure: Standard deviation, bar.
+        noise_temperature: Standard deviation of the temperature sensors, K.
+        noise_mass: Relative standard deviation of the mass sensors.
+        noise_pressure: Standard deviation of the pressure sensor, bar.
         initial: The charge at the start of a batch.
     """
 
@@ -91,7 +91,7 @@ class Parameters(NamedTuple):
     noise_temperature: Scalar
     noise_mass: Scalar
     noise_pressure: Scalar
-    initial: Plant
+    initial: Balances
 
 
 _INITIAL = {
@@ -136,12 +136,12 @@ _PUBLISHED = {
 _NOISE = {"noise_temperature": 0.1, "noise_mass": 0.002, "noise_pressure": 0.02}
 
 
-def default_parameters(preset: Preset = "plant", *, dtype: DTypeLike = jnp.float32) -> Parameters:
+def default_parameters(preset: str = "plant", *, dtype: DTypeLike = jnp.float32) -> Parameters:
     """The published constants.
 
     Args:
         preset: ``"plant"`` with sensor noise, ``"clean"`` without.
-        dtype: Of every leaf, and so of the whole simulation; ``float64`` where JAX has it enabled.
+        dtype: Type of every leaf, and so of the simulation; ``float64`` where JAX has it enabled.
 
     Returns:
         The parameters.
@@ -155,7 +155,7 @@ def default_parameters(preset: Preset = "plant", *, dtype: DTypeLike = jnp.float
     noise = {name: level * value for name, value in _NOISE.items()}
     numbers = {name: jnp.asarray(x, dtype) for name, x in {**_PUBLISHED, **noise}.items()}
     initial = {name: jnp.asarray(x, dtype) for name, x in _INITIAL.items()}
-    return Parameters(**numbers, initial=Plant(**initial))
+    return Parameters(**numbers, initial=Balances(**initial))
 
 
 def sample_parameters(parameters: Parameters, key: PRNGKeyArray, *, spread: float) -> Parameters:
@@ -163,7 +163,7 @@ def sample_parameters(parameters: Parameters, key: PRNGKeyArray, *, spread: floa
 
     Args:
         parameters: The centre of the draw.
-        key: Decides the draw.
+        key: Key of the draw.
         spread: Each of the two is multiplied by a uniform number from ``[1 - spread,
             1 + spread]``. The published uncertainty is 0.3; 0.15 keeps it survivable without an
             estimator of the reaction heat.

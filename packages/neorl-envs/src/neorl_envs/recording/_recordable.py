@@ -1,0 +1,37 @@
+"""What a log can be recorded on."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import Environment
+from neorl_core.control import PID
+from neorl_envs.recording._operators import OperatorPlan
+
+
+@runtime_checkable
+class Recordable(Environment, Protocol):
+    """An environment with its controllers, its operators and its random parameters.
+
+    It is hashable, since compiled programs take it as a static argument.
+
+    Attributes:
+        name: Name and version, such as ``"ChemicalReactor-v0"``; the version changes with results.
+    """
+
+    name: ClassVar[str]
+
+    def tunings(self) -> Mapping[str, PID]:
+        """The plant's controllers by name; their outputs are in the order of the actions."""
+        ...
+
+    def operator_plan(self) -> OperatorPlan:
+        """What the operators do while a log is recorded."""
+        ...
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
+    ) -> Any:
+        """One episode's parameters, drawn with a relative width."""
+        ...
