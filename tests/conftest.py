@@ -1,18 +1,18 @@
-"""The climate of every suite; tests that need a package index run on request alone."""
+"""The settings of all tests; tests that need a package index run on request alone."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 
 # `hatch run installs:check` sets the variable. All other tests reach no other machine.
 collect_ignore = [] if os.environ.get("NEORL_INSTALLS") else ["installs"]
 
 
 def pytest_configure() -> None:
-    climate()
+    configure_tests()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

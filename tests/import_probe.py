@@ -17,7 +17,7 @@ LIBRARY = sysconfig.get_path("stdlib")
 
 
 def ours() -> bool:
-    """Whether a module of this house is the one at work."""
+    """Whether a module of these packages is the one being imported."""
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -15,14 +15,14 @@ from neorl_core import (
     Spec,
     Transition,
 )
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 
 OBS, ACT, ROWS = 4, 2, 256
 FEW = {"hidden": (16, 16), "batch_size": 32}
 
 
 def pytest_configure() -> None:
-    climate()
+    configure_tests()
 
 
 class Problem(NamedTuple):

@@ -24,7 +24,7 @@ with install_import_hook(hooked, "beartype.beartype"):
     import jax
     from hypothesis import strategies as st
 
-    from neorl_core.testing import climate, load_table
+    from neorl_core.testing import configure_tests, load_table
 
 
 def first_of_each(rows):
@@ -48,7 +48,7 @@ def trace(row) -> None:
 
 
 def main() -> None:
-    climate(strict_dtypes=True)
+    configure_tests(strict_dtypes=True)
     table, wrong = load_table(Path(__file__).parent), 0
     for row in table:
         try:

@@ -1,5 +1,5 @@
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 
 
 def pytest_configure() -> None:
-    climate(strict_dtypes=True)
+    configure_tests(strict_dtypes=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_core.testing import climate, load_table
+from neorl_core.testing import configure_tests, load_table
 
 HERE = Path(__file__).parent
 RECORD = HERE / "public_api" / "refusals.json"
@@ -32,7 +32,7 @@ def test_a_refusal_says_what_is_recorded(row):
 
 
 def main() -> None:
-    climate(strict_dtypes=True)
+    configure_tests(strict_dtypes=True)
     record = {str(row): words(row) for row in ROWS}
     RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 

@@ -26,14 +26,14 @@ from neorl_core import (
     unit_interval,
 )
 from neorl_core.control import PID
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 from neorl_deploy.export import export_run
 from neorl_deploy.runtime import load_bundle
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 
 
 def pytest_configure() -> None:
-    climate()
+    configure_tests()
 
 
 SPEC = Spec(

@@ -12,14 +12,14 @@ from jaxtyping import Array
 
 from neorl_core import Channel, CostChannel, Policy, Spec, Step
 from neorl_core.control import PID
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log, make
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.plants import PLANTS, ChemicalReactor, PlantDefaults
 
 
 def pytest_configure() -> None:
-    climate(strict_dtypes=True)
+    configure_tests(strict_dtypes=True)
 
 
 class Episodes(NamedTuple):

@@ -5,13 +5,13 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_core.control import PID
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.filters import Context
 
 
 def pytest_configure() -> None:
-    climate(strict_dtypes=True)
+    configure_tests(strict_dtypes=True)
 
 
 SPECIAL = np.array(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core import Channel, CostChannel, Spec, Step
 from neorl_core.control import PID, ConstantPolicy
-from neorl_core.testing import climate
+from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_envs.recording import OperatorPlan
@@ -23,7 +23,7 @@ from neorl_train.experience import TrainingData
 
 
 def pytest_configure() -> None:
-    climate()
+    configure_tests()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from neorl_core.testing import OutboundConnectionError, browser, refuse_connections, shared_data
 
 
-def test_the_climate_refuses_connections_and_names() -> None:
+def test_the_settings_refuse_connections_and_names() -> None:
     refuse_connections()
     with socket.socket() as stream, pytest.raises(OutboundConnectionError, match=r"192\.0\.2\.1"):
         stream.connect(("192.0.2.1", 80))

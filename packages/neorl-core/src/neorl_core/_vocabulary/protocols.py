@@ -1,4 +1,4 @@
-"""What the rooms of the house promise each other: policies and environments."""
+"""The protocols of policies and environments, which all packages keep."""
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 

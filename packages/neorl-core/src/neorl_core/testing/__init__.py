@@ -1,12 +1,12 @@
-'''The test kit of the house and of those who build on it: ``pip install neorl-core[testing]``.
+'''The test kit of the neorl packages and of those who build on them: ``pip install neorl-core[testing]``.
 
 A property is drawn once and checked under every transformation::
 
     # conftest.py
-    from neorl_core.testing import climate
+    from neorl_core.testing import configure_tests
 
     def pytest_configure() -> None:
-        climate()
+        configure_tests()
 
     # test_square.py
     import numpy as np
@@ -32,7 +32,7 @@ Every argument holds ``ROWS`` samples along its first axis. :func:`everywhere` (
 so pass functions defined at module level. Keyword arguments are shared by all rows: floats and
 arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **climate** - rank promotion raises, no connection leaves the machine
+* **settings** - :func:`configure_tests`: rank promotion raises, no connection leaves the machine
   (:func:`refuse_connections`), Hypothesis profiles (50 repeatable examples; ``nightly``).
 * **machine** - :func:`shared_data` and :func:`browser` give a path or skip, with a fixed reason.
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
@@ -70,7 +70,7 @@ from neorl_core.testing._machine import shared_data as shared_data
 from neorl_core.testing._namespaces import exports as exports
 from neorl_core.testing._namespaces import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
-from neorl_core.testing._settings import climate as climate
+from neorl_core.testing._settings import configure_tests as configure_tests
 from neorl_core.testing._sockets import OutboundConnectionError as OutboundConnectionError
 from neorl_core.testing._sockets import refuse_connections as refuse_connections
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
@@ -121,7 +121,7 @@ __all__ = [
     "check_form",
     "check_refusals",
     "check_values",
-    "climate",
+    "configure_tests",
     "dtype_preserved",
     "endings",
     "everywhere",

@@ -1,4 +1,4 @@
-"""The hard climate that every test suite of the house runs in."""
+"""The strict settings that the tests of every package run with."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ from neorl_core.testing._sockets import refuse_connections
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 
 
-def climate(*, strict_dtypes: bool = False) -> None:
+def configure_tests(*, strict_dtypes: bool = False) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
     Implicit rank promotion raises, and so does a connection to another machine. Hypothesis has no
@@ -35,14 +35,14 @@ def climate(*, strict_dtypes: bool = False) -> None:
     if strict_dtypes:
         jax.config.update("jax_numpy_dtype_promotion", "strict")
     check = hypothesis.HealthCheck
-    calm = (check.too_slow, check.data_too_large, check.large_base_example)
+    suppressed = (check.too_slow, check.data_too_large, check.large_base_example)
     fixed = hypothesis.settings(
         max_examples=50,
         derandomize=True,
         database=None,
         deadline=None,
         print_blob=False,
-        suppress_health_check=calm,
+        suppress_health_check=suppressed,
     )
     quick = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("default", fixed)
