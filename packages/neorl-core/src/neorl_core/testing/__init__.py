@@ -1,4 +1,4 @@
-'''The test kit of the neorl packages and of those who build on them: ``pip install neorl-core[testing]``.
+'''The test kit of the neorl packages and of others: ``pip install neorl-core[testing]``.
 
 A property is drawn once and checked under every transformation::
 
