@@ -1,7 +1,7 @@
 """Whole updates of TD3+BC and IQL by PyTorch's automatic differentiation, in float64.
 
 Written from the papers and independent of the library: plain modules, `torch.optim.Adam`, one
-loss after the other. The test `packages/neorl-agents/tests/test_torch_updates.py` starts from the
+loss after the other. `packages/neorl-agents/tests/algorithms/test_torch_updates.py` starts from the
 same weights and rows and must end at the same losses and parameters.
 
 In an environment of its own (PyTorch is no dependency of this repository):
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-OUT = Path(__file__).resolve().parents[2] / "packages/neorl-agents/tests/fixtures"
+OUT = Path(__file__).resolve().parents[2] / "packages/neorl-agents/tests/algorithms/fixtures"
 OBS, ACT, HIDDEN, BATCH, UPDATES = 5, 2, 8, 16, 3
 DISCOUNT, RATE, LEARNING_RATE, MARGIN = 0.99, 0.005, 3e-4, 1e-5
 

@@ -1,5 +1,6 @@
 """A small control problem that every test of the learners shares."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -103,3 +104,18 @@ def problem_without_costs() -> Problem:
 def few() -> dict[str, Any]:
     """Static fields that keep tests quick."""
     return dict(FEW)
+
+
+def _outputs_in_float64(network: Any, x: Any) -> np.ndarray:
+    x = np.asarray(x, np.float64)
+    layers = list(zip(network.weights, network.biases, strict=True))
+    for weight, bias in layers[:-1]:
+        x = np.maximum(x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64), 0)
+    weight, bias = layers[-1]
+    return x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64)
+
+
+@pytest.fixture(scope="session")
+def in_numpy() -> Callable[[Any, Any], np.ndarray]:
+    """The oracle of a perceptron with ReLU and without output activation, in float64."""
+    return _outputs_in_float64
