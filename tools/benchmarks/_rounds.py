@@ -1,10 +1,13 @@
 """What the benchmarks of training share: the small case, machine facts, raw rounds as JSON."""
 
+import argparse
 import importlib.metadata
 import json
 import os
 import platform
 import statistics
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MAX_SPREAD = 1.3
+LEAST_CPU_SECONDS = 0.5
 ROWS = 200_000
 
 
@@ -94,6 +98,93 @@ def _bare_block(algorithm: Any, state: Any, rows: Any, key: Any, *, shape: tuple
     return jax.lax.scan(lambda s, xs: algorithm.update(s, *xs), state, (batches, keys))
 
 
+def on_one_core(core: int) -> None:
+    """Pins the process to one core and one thread; before JAX is imported."""
+    os.sched_setaffinity(0, {core})
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+    os.environ.update(dict.fromkeys(threads, "1"))
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], Any]], steps: int, rounds: int
+) -> dict[str, list[float]]:
+    """CPU time of one step of each contender, in turn, so that the machine's moods meet all.
+
+    Args:
+        contenders: Each call queues ``steps`` steps and returns an array or a tree of them.
+        steps: Of one call.
+        rounds: Of each contender, at least half a second of CPU time long.
+
+    Returns:
+        Microseconds a step, one per round.
+    """
+    import jax
+
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for work in contenders.values():
+        jax.block_until_ready(work())
+        jax.block_until_ready(work())
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            calls, start = 0, time.process_time()
+            while time.process_time() - start < LEAST_CPU_SECONDS:
+                jax.block_until_ready(work())
+                calls += 1
+            found[name].append(1e6 * (time.process_time() - start) / (calls * steps))
+    return found
+
+
+def pair_arguments(description: str | None, name: str) -> argparse.Namespace:
+    """The options of a benchmark that compares contenders on one core."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of every contender (15)")
+    parser.add_argument("--core", type=int, default=0, help="the core to pin to (0)")
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
+    return parser.parse_args()
+
+
+def pair_report(
+    name: str,
+    cases: Mapping[str, Mapping[str, Sequence[float]]],
+    ratios: Mapping[str, Sequence[tuple[str, str]]],
+    arguments: argparse.Namespace,
+) -> int:
+    """Writes the rounds and prints them; 1 if a contender's rounds spread too far.
+
+    A ratio is the median over rounds of one contender's time over another's in the same round.
+    """
+    shown = {}
+    failures = []
+    for case, times in cases.items():
+        shown[case] = {"contenders": {who: summary(rounds) for who, rounds in times.items()}}
+        shown[case]["ratios"] = {}
+        for over, under in ratios[case]:
+            each = [a / b for a, b in zip(times[over], times[under], strict=True)]
+            shown[case]["ratios"][f"{over} / {under}"] = summary(each)
+            middle, low, high = statistics.median(each), min(each), max(each)
+            print(f"{case}: {over} / {under} = {middle:.3f} ({low:.3f} to {high:.3f})")
+        for who, rounds in times.items():
+            print(f"{case}: {who} {statistics.median(rounds):.1f} us a step")
+            if max(rounds) > MAX_SPREAD * min(rounds):
+                failures.append(f"{case}, {who}: max/min is {max(rounds) / min(rounds):.2f}")
+    result = {
+        "benchmark": name,
+        "command": f"python tools/benchmarks/{name}.py " + " ".join(sys.argv[1:]),
+        "case": {"obs": 12, "act": 3, "hidden": [64, 64], "batch": 64, "rows": ROWS},
+        "unit": "microseconds of CPU time a step",
+        "cases": shown,
+        **machine(),
+    }
+    write(arguments.out, result)
+    for failure in failures:
+        print(f"FAILED {failure}, over {MAX_SPREAD}")
+    return 1 if failures else 0
+
+
 def summary(rounds: Sequence[float]) -> dict[str, Any]:
     """Median, range and spread of one contender."""
     return {
@@ -106,8 +197,8 @@ def summary(rounds: Sequence[float]) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures hang on."""
-    packages = ("jax", "jaxlib", "numpy", "orbax-checkpoint", "mlflow-skinny")
+    """What the figures depend on."""
+    packages = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "mlflow-skinny")
     return {
         "cores": len(os.sched_getaffinity(0)),
         "load_at_end": os.getloadavg()[0],

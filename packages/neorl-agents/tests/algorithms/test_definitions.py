@@ -157,7 +157,7 @@ class TestTD3BC:
         new = state
         for _ in range(2):
             new, _, _ = critic_step(algorithm, new, rows, rows.reward)
-        for name in ("actor", "target_actor", "target_critics", "actor_moments", "scaling"):
+        for name in ("actor", "target_actor", "target_critics", "actor_optimiser", "scaling"):
             pairs = zip(
                 jax.tree.leaves(getattr(new, name)),
                 jax.tree.leaves(getattr(state, name)),
@@ -270,12 +270,12 @@ class TestIQL:
         algorithm, state, rows = iql
         decaying = replace(algorithm, decay_updates=jnp.asarray(10, jnp.int32))
         advantage = jnp.zeros(32)
-        for done, share in ((0, 1.0), (5, 0.5), (10, 0.0), (20, 0.0)):
-            at = replace(state, actor_moments=state.actor_moments._replace(step=jnp.int32(done)))
+        for done, fraction in ((0, 1.0), (5, 0.5), (10, 0.0), (20, 0.0)):
+            at = replace(state, step=jnp.int32(done))
             full, _ = actor_step(algorithm, at, rows, advantage)
             less, _ = actor_step(decaying, at, rows, advantage)
             moved = full.actor.log_std - at.actor.log_std
-            expected = at.actor.log_std + share * moved
+            expected = at.actor.log_std + fraction * moved
             np.testing.assert_allclose(less.actor.log_std, expected, atol=1e-9)
 
     def test_explores_with_its_own_deviation_and_acts_with_the_mean(self, iql, problem, few):

@@ -245,7 +245,7 @@ def test_bad_shapes_are_refused_by_name(name, field, value):
 
 
 BAD = {
-    "bc": {"learning_rate": [0.0, -1.0, float("nan"), "fast", True]},
+    "bc": {"learning_rate": [0.0, -1.0, float("nan"), "fast", True], "optimiser": ["adamm"]},
     "td3_bc": {
         "alpha": [-1.0, float("inf")],
         "discount": [-0.1, 1.1, float("nan")],
@@ -256,6 +256,7 @@ BAD = {
         "noise_clip": [-0.1],
         "policy_delay": [0, 1.5],
         "reward_scale": ["big"],
+        "optimiser": ["", "Adam"],
     },
     "iql": {
         "expectile": [0.0, 1.0, 3.0, float("nan")],
@@ -270,6 +271,7 @@ BAD = {
         "variant": ["fql"],
         "advantage_scale": ["range"],
         "reward_scale": ["range"],
+        "optimiser": ["adamm"],
     },
 }
 CASES = [

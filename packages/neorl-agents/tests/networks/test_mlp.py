@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.networks import ACTIVATIONS, ensemble, init_mlp
-from neorl_agents.networks._mlp import relu, tanh
+from neorl_agents.networks import ACTIVATIONS, ensemble, init_mlp, relu, tanh
 
 KEY = jax.random.key(0)
 

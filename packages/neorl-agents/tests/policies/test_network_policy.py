@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.networks import init_mlp
-from neorl_agents.networks._mlp import tanh
+from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import GaussianPolicy, NetworkPolicy
 from neorl_core import Affine
 from neorl_core.testing import finite_grad, no_recompile

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neorl_agents.policies._scaling import init_scaling, scaled
+from neorl_agents.policies import init_scaling, scaled
 from neorl_core import FieldStatistics
 
 

@@ -6,12 +6,19 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents.algorithms._hyperparameters import require_count, require_number, require_widths
+from neorl_agents.algorithms._hyperparameters import (
+    require_choice,
+    require_count,
+    require_number,
+    require_widths,
+)
 from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks._adam import Moments, adam, init_adam
-from neorl_agents.networks._mlp import MLP, init_mlp, tanh
+from neorl_agents.networks._activations import tanh
+from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
@@ -22,7 +29,7 @@ class BCState(eqx.Module):
     """The training state of :class:`BC`."""
 
     actor: MLP
-    moments: Moments
+    optimiser: optax.OptState
     scaling: Scaling
 
 
@@ -34,9 +41,10 @@ class BC(eqx.Module):
     reaches its bound, so logged actions are clipped to ``1 - 1e-5`` of their range.
 
     Attributes:
-        learning_rate: Of Adam.
+        learning_rate: Learning rate of the actor.
         hidden: Widths of the hidden layers; static.
         batch_size: Rows of one gradient step; static.
+        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
 
     Source: as in CORL's ``any_percent_bc.py`` (fraction 1), whose defaults these are.
     """
@@ -44,6 +52,7 @@ class BC(eqx.Module):
     learning_rate: float = 3e-4
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
+    optimiser: str = eqx.field(static=True, default="adam")
 
     fields: ClassVar[tuple[str, ...]] = ("obs", "action", "mask")
     batches_per_update: ClassVar[int] = 1
@@ -53,6 +62,7 @@ class BC(eqx.Module):
         require_number(self, "learning_rate", low=0, open_low=True)
         require_widths(self, "hidden")
         require_count(self, "batch_size")
+        require_choice(self, "optimiser", OPTIMISERS)
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> BCState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
@@ -65,8 +75,10 @@ class BC(eqx.Module):
         """One gradient step; the key is ignored."""
         rows = jax.tree.map(_only, scaled(state.scaling, batch))
         loss, gradient = jax.value_and_grad(_imitation_loss)(state.actor, rows)
-        actor, moments = adam(state.actor, state.moments, gradient, self.learning_rate)
-        return BCState(actor, moments, state.scaling), {"actor_loss": loss}
+        actor, optimiser = descend(
+            self.optimiser, state.actor, state.optimiser, gradient, self.learning_rate
+        )
+        return BCState(actor, optimiser, state.scaling), {"actor_loss": loss}
 
     def policy(self, state: BCState) -> NetworkPolicy:
         """The trained policy, in physical units."""
@@ -76,7 +88,8 @@ class BC(eqx.Module):
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> BCState:
     actor = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), key, output=tanh)
-    return BCState(actor, init_adam(actor), init_scaling(spec, statistics, "none"))
+    optimiser = init_optimiser(algorithm.optimiser, actor, algorithm.learning_rate)
+    return BCState(actor, optimiser, init_scaling(spec, statistics, "none"))
 
 
 def _imitation_loss(actor: MLP, rows: Transition) -> jax.Array:

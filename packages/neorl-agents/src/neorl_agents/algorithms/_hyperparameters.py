@@ -1,7 +1,7 @@
 """Checks of hyperparameters by name, on known values only."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -64,7 +64,7 @@ def require_widths(owner: Any, field: str) -> None:
     require(owner, field, fine, "one or more positive whole numbers, such as (64, 64)")
 
 
-def require_choice(owner: Any, field: str, choices: Sequence[str]) -> None:
+def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
     """Refuses a field that is none of ``choices``."""
     require(owner, field, getattr(owner, field) in choices, f"one of {', '.join(choices)}")
 

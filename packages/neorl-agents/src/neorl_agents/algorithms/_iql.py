@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -16,9 +17,10 @@ from neorl_agents.algorithms._hyperparameters import (
     require_widths,
 )
 from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks._adam import Moments, adam, init_adam
+from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, init_critics, q_values
-from neorl_agents.networks._mlp import MLP, init_mlp, tanh
+from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -43,15 +45,16 @@ class GaussianActor(eqx.Module):
 
 
 class IQLState(eqx.Module):
-    """The training state of :class:`IQL`; ``critics`` are two, stacked."""
+    """The training state of :class:`IQL`; ``critics`` are two, stacked, ``step`` counts updates."""
 
     value: MLP
     critics: MLP
     target_critics: MLP
     actor: GaussianActor
-    value_moments: Moments
-    critic_moments: Moments
-    actor_moments: Moments
+    value_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
+    actor_optimiser: optax.OptState
+    step: Int[Array, ""]
     scaling: Scaling
 
 
@@ -77,14 +80,15 @@ class IQL(eqx.Module):
     plant's are in physical units (the original does not).
 
     Attributes:
-        expectile: In (0, 1); 0.5 evaluates the behaviour, towards 1 the best action in the data.
+        expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, towards 1 the
+            best action in the data.
         temperature: Inverse temperature of the actor's weights, not negative.
         weight_ceiling: Largest weight of the actor's regression.
-        discount: Per step, in [0, 1].
-        target_rate: Of the target critics, in (0, 1].
-        value_learning_rate: Of Adam.
-        critic_learning_rate: Of Adam.
-        actor_learning_rate: Of Adam, at the start.
+        discount: Discount of the reward per step, in [0, 1].
+        target_rate: Fraction by which the target critics move, in (0, 1].
+        value_learning_rate: Learning rate of the value.
+        critic_learning_rate: Learning rate of the critics.
+        actor_learning_rate: Learning rate of the actor, at the start.
         decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it.
         variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
@@ -93,6 +97,8 @@ class IQL(eqx.Module):
         reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static.
         hidden: Widths of the hidden layers of all networks; static.
         batch_size: Rows of one gradient step; static.
+        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for all
+            networks; static.
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
     arXiv 2110.06169, and its code, whose locomotion defaults these are.
@@ -112,6 +118,7 @@ class IQL(eqx.Module):
     reward_scale: RewardScale = eqx.field(static=True, default="none")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
+    optimiser: str = eqx.field(static=True, default="adam")
 
     fields: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "terminated", "mask",
@@ -133,6 +140,7 @@ class IQL(eqx.Module):
         require_choice(self, "reward_scale", ("none", "std", "return_range"))
         require_widths(self, "hidden")
         require_count(self, "batch_size")
+        require_choice(self, "optimiser", OPTIMISERS)
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> IQLState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
@@ -165,8 +173,11 @@ class IQL(eqx.Module):
     ) -> tuple[IQLState, Float[Array, ""]]:
         """One gradient step of the value towards an upper expectile of ``q``."""
         loss, gradient = jax.value_and_grad(_value_loss)(state.value, rows, q, self.expectile)
-        value, moments = adam(state.value, state.value_moments, gradient, self.value_learning_rate)
-        return replace(state, value=value, value_moments=moments), loss
+        rate = self.value_learning_rate
+        value, optimiser = descend(
+            self.optimiser, state.value, state.value_optimiser, gradient, rate
+        )
+        return replace(state, value=value, value_optimiser=optimiser), loss
 
     def actor_step(
         self, state: IQLState, rows: Transition, advantage: Float[Array, " batch"]
@@ -180,9 +191,12 @@ class IQL(eqx.Module):
         loss, gradient = jax.value_and_grad(_actor_loss)(
             state.actor, rows, weights, LOG_STD_RANGE[self.variant]
         )
-        rate = self.actor_learning_rate * self._decay(state.actor_moments.step)
-        actor, moments = adam(state.actor, state.actor_moments, gradient, rate)
-        return replace(state, actor=actor, actor_moments=moments), loss
+        rate = self.actor_learning_rate * self._decay(state.step)
+        actor, optimiser = descend(
+            self.optimiser, state.actor, state.actor_optimiser, gradient, rate
+        )
+        state = replace(state, actor=actor, actor_optimiser=optimiser, step=state.step + 1)
+        return state, loss
 
     def critic_step(
         self, state: IQLState, rows: Transition, next_value: Float[Array, " batch"]
@@ -194,9 +208,11 @@ class IQL(eqx.Module):
             state.critics, rows, target, factor
         )
         rate = self.critic_learning_rate
-        critics, moments = adam(state.critics, state.critic_moments, gradient, rate)
+        critics, optimiser = descend(
+            self.optimiser, state.critics, state.critic_optimiser, gradient, rate
+        )
         targets = polyak(state.target_critics, critics, rate=self.target_rate)
-        state = replace(state, critics=critics, target_critics=targets, critic_moments=moments)
+        state = replace(state, critics=critics, target_critics=targets, critic_optimiser=optimiser)
         return state, loss, q
 
     def policy(self, state: IQLState) -> NetworkPolicy:
@@ -225,14 +241,16 @@ def _init(algorithm: IQL, statistics: DataStatistics, key: PRNGKeyArray, spec: S
         (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser=initialiser
     )
     actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
+    start = partial(init_optimiser, algorithm.optimiser)
     return IQLState(
         value=value,
         critics=critics,
         target_critics=critics,
         actor=actor,
-        value_moments=init_adam(value),
-        critic_moments=init_adam(critics),
-        actor_moments=init_adam(actor),
+        value_optimiser=start(value, algorithm.value_learning_rate),
+        critic_optimiser=start(critics, algorithm.critic_learning_rate),
+        actor_optimiser=start(actor, algorithm.actor_learning_rate),
+        step=jnp.zeros((), jnp.int32),
         scaling=init_scaling(spec, statistics, algorithm.reward_scale),
     )
 

@@ -1,8 +1,16 @@
-"""The learners by name."""
+"""The learners by name: those of the package, those registered, those of entry points."""
 
 from neorl_agents.algorithms._bc import BC
+from neorl_agents.algorithms._contract import check_algorithm
 from neorl_agents.algorithms._iql import IQL
 from neorl_agents.algorithms._td3_bc import TD3BC
+from neorl_core.boundary import Registry
 
-ALGORITHMS: dict[str, type] = {"bc": BC, "td3_bc": TD3BC, "iql": IQL}
-"""Every learner by the name that configurations use. Adding an entry adds its tests."""
+ALGORITHMS: Registry[type] = Registry(
+    "neorl.algorithms", "algorithm", {"bc": BC, "td3_bc": TD3BC, "iql": IQL}, check_algorithm
+)
+"""The class of every learner by the name that configurations use; a mapping that others add to.
+
+A distribution adds its own by the entry points ``neorl.algorithms``, a script by
+``ALGORITHMS.register("awac", AWAC)``; both are checked against :class:`neorl_agents.Algorithm`.
+"""

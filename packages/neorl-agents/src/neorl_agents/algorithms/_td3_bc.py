@@ -7,6 +7,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._hyperparameters import (
@@ -16,9 +17,10 @@ from neorl_agents.algorithms._hyperparameters import (
     require_widths,
 )
 from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks._adam import Moments, adam, init_adam
+from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
-from neorl_agents.networks._mlp import MLP, init_mlp, tanh
+from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -39,8 +41,8 @@ class TD3BCState(eqx.Module):
     critics: MLP
     target_actor: MLP
     target_critics: MLP
-    actor_moments: Moments
-    critic_moments: Moments
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
     scaling: Scaling
 
 
@@ -61,17 +63,20 @@ class TD3BC(eqx.Module):
 
     Attributes:
         alpha: Weight of the value against the distance to the log; 0 is behaviour cloning.
-        discount: Per step, in [0, 1].
-        target_rate: Of the targets, in (0, 1].
-        actor_learning_rate: Of Adam.
-        critic_learning_rate: Of Adam.
-        noise_std: Of the smoothing noise on the target's action, in [-1, 1] units.
+        discount: Discount of the reward per step, in [0, 1].
+        target_rate: Fraction by which the targets move, in (0, 1].
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
+            units.
         noise_clip: Bound of that noise.
         policy_delay: Critic steps per actor step; static.
         reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static. The loss is invariant to
             it but for the critics' conditioning.
         hidden: Widths of the hidden layers of actor and critics; static.
         batch_size: Rows of one gradient step; static.
+        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for actor and
+            critics; static.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860, and its code, whose defaults these are.
@@ -88,6 +93,7 @@ class TD3BC(eqx.Module):
     reward_scale: RewardScale = eqx.field(static=True, default="none")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
+    optimiser: str = eqx.field(static=True, default="adam")
 
     fields: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "terminated", "mask",
@@ -107,6 +113,7 @@ class TD3BC(eqx.Module):
         require_choice(self, "reward_scale", ("none", "std", "return_range"))
         require_widths(self, "hidden")
         require_count(self, "policy_delay", "batch_size")
+        require_choice(self, "optimiser", OPTIMISERS)
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> TD3BCState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
@@ -175,19 +182,24 @@ class TD3BC(eqx.Module):
             state.critics, rows, target
         )
         rate = self.critic_learning_rate
-        critics, moments = adam(state.critics, state.critic_moments, gradient, rate)
-        return replace(state, critics=critics, critic_moments=moments), loss, value
+        critics, optimiser = descend(
+            self.optimiser, state.critics, state.critic_optimiser, gradient, rate
+        )
+        return replace(state, critics=critics, critic_optimiser=optimiser), loss, value
 
     def actor_step(self, state: TD3BCState, rows: Transition) -> tuple[TD3BCState, Metrics]:
         """One gradient step of the actor, then one step of both targets."""
         (loss, distance), gradient = jax.value_and_grad(_actor_loss, has_aux=True)(
             state.actor, state.critics, rows, self.alpha
         )
-        actor, moments = adam(state.actor, state.actor_moments, gradient, self.actor_learning_rate)
+        rate = self.actor_learning_rate
+        actor, optimiser = descend(
+            self.optimiser, state.actor, state.actor_optimiser, gradient, rate
+        )
         state = replace(
             state,
             actor=actor,
-            actor_moments=moments,
+            actor_optimiser=optimiser,
             target_actor=polyak(state.target_actor, actor, rate=self.target_rate),
             target_critics=polyak(state.target_critics, state.critics, rate=self.target_rate),
         )
@@ -208,7 +220,16 @@ def _init(
         (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser="uniform"
     )
     scaling = init_scaling(spec, statistics, algorithm.reward_scale)
-    return TD3BCState(actor, critics, actor, critics, init_adam(actor), init_adam(critics), scaling)
+    start = partial(init_optimiser, algorithm.optimiser)
+    return TD3BCState(
+        actor=actor,
+        critics=critics,
+        target_actor=actor,
+        target_critics=critics,
+        actor_optimiser=start(actor, algorithm.actor_learning_rate),
+        critic_optimiser=start(critics, algorithm.critic_learning_rate),
+        scaling=scaling,
+    )
 
 
 def _actor_loss(

@@ -1,7 +1,11 @@
-"""What leaves a run: a policy in one sealed file."""
+"""What leaves a run: a policy in one sealed file; the open table of kinds that it can hold."""
 
 from neorl_agents.artefact._artefact import policy_actions as policy_actions
+from neorl_agents.artefact._kinds import POLICY_KINDS as POLICY_KINDS
+from neorl_agents.artefact._kinds import PolicyKind as PolicyKind
 
 __all__ = [
+    "POLICY_KINDS",
+    "PolicyKind",
     "policy_actions",
 ]

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents.artefact._kinds import KINDS, abstract_policy, kind_of
+from neorl_agents.artefact._kinds import POLICY_KINDS, abstract_policy, kind_of
 from neorl_agents.artefact._sealed_file import ArtefactError, read_sealed, write_sealed
 from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
-from neorl_core.boundary import check_head, head
+from neorl_core.boundary import check_head, head, unknown_name
 
 VERSION = 1
 LEAST_PROBES = 32
@@ -30,7 +30,7 @@ class PolicyArtefact(NamedTuple):
         probe_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
             shape ``(probe, act)``.
         metadata: As given to :func:`save_policy`.
-        kind: ``"network"``, ``"pid"`` or ``"constant"``.
+        kind: Name of its kind: ``"network"``, ``"pid"``, ``"constant"`` or one that was added.
         digest: SHA-256 of the file but for the digest itself: its identity.
     """
 
@@ -50,11 +50,11 @@ def save_policy(
     probes: Float[Array, "probe obs"] | np.ndarray,
     metadata: dict[str, Any] | None = None,
 ) -> str:
-    """Writes a policy as one sealed ``.safetensors`` file, all or nothing.
+    """Writes a policy as one sealed ``.safetensors`` file, completely or not at all.
 
     Args:
         path: Destination, by custom ``*.safetensors``; an existing file is replaced.
-        policy: Of a known kind: a network policy, a PID or a constant.
+        policy: A network policy, a PID, a constant, or of a kind in ``artefact.POLICY_KINDS``.
         spec: The control problem that it was made for.
         probes: At least 32 observations in physical units, best rows of the log. The actions given
             for them are stored, so that any other runtime can prove that it acts the same.
@@ -83,7 +83,7 @@ def save_policy(
     header = {
         **head("policy", VERSION),
         "kind": kind,
-        "static": KINDS[kind].static(policy),
+        "static": POLICY_KINDS[kind].static(policy),
         "spec": spec_to_dict(spec),
         "arrays": {name: _fingerprint(array) for name, array in arrays.items()},
         "metadata": metadata or {},
@@ -111,8 +111,9 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     arrays, header, digest = read_sealed(path, max_bytes)
     header = check_head(header, "policy", VERSION, str(path), ArtefactError)
     kind = header.get("kind")
-    if kind not in KINDS:
-        raise ArtefactError(f"{path} holds a policy of kind {kind!r}; known are {', '.join(KINDS)}")
+    if not isinstance(kind, str) or kind not in POLICY_KINDS:
+        fault = unknown_name("policy kind", str(kind), POLICY_KINDS)
+        raise ArtefactError(f"{path} needs a distribution that is not installed here: {fault}")
     try:
         spec = spec_from_dict(header["spec"])
         template = abstract_policy(kind, spec, header["static"])

@@ -1,4 +1,4 @@
-"""The kinds of policies that an artefact can hold."""
+"""The kinds of policies that an artefact can hold: those of the package, and those of others."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -7,19 +7,22 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from neorl_agents.networks._mlp import ACTIVATIONS, MLP
+from neorl_agents.networks._activations import ACTIVATIONS
+from neorl_agents.networks._mlp import MLP
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import Affine, Policy, Spec
+from neorl_core.boundary import Registry
 from neorl_core.control import PID, ConstantPolicy
 
 
-class Kind(NamedTuple):
+class PolicyKind(NamedTuple):
     """How one class of policies is taken apart and put together.
 
     Attributes:
-        policy: The class.
-        static: What is not an array in a policy, as JSON.
-        template: A policy of the shapes that a specification and that JSON imply.
+        policy: The class, exactly; its leaves are arrays in the order of its fields.
+        static: What is not an array in a policy, as plain JSON.
+        template: From a specification and that JSON, a policy whose arrays have the right shapes
+            and dtypes; their values are not looked at, and nothing is allocated.
     """
 
     policy: type
@@ -33,11 +36,15 @@ def kind_of(policy: Policy) -> str:
     Raises:
         TypeError: If no kind has its class.
     """
-    for name, kind in KINDS.items():
+    # The package's kinds come first, so entry points are imported only for a foreign policy.
+    for name, kind in POLICY_KINDS.items():
         if type(policy) is kind.policy:
             return name
-    known = ", ".join(kind.policy.__name__ for kind in KINDS.values())
-    raise TypeError(f"a {type(policy).__name__} cannot be stored; an artefact holds {known}")
+    raise TypeError(
+        f"a {type(policy).__name__} cannot be stored; an artefact holds "
+        f"{', '.join(kind.policy.__name__ for kind in POLICY_KINDS.values())}; another class is "
+        "added with neorl_agents.artefact.POLICY_KINDS.register"
+    )
 
 
 def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
@@ -55,18 +62,19 @@ def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     network = MLP(
         tuple(jnp.zeros(shape) for shape in pairwise(widths)),
         tuple(jnp.zeros(width) for width in widths[1:]),
-        activation=ACTIVATIONS[static["activation"]],
-        output=ACTIVATIONS[static["output"]],
+        activation=ACTIVATIONS.find(static["activation"]),
+        output=ACTIVATIONS.find(static["output"]),
     )
     return NetworkPolicy(Affine(obs, obs), network, Affine(act, act), act, act)
 
 
 def _activation_name(activation: Any) -> str:
-    for name, known in ACTIVATIONS.items():
-        if known is activation:
+    for name, entry in ACTIVATIONS.items():
+        if entry is activation:
             return name
     raise ValueError(
-        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}"
+        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}, "
+        "or give it a name with neorl_agents.networks.ACTIVATIONS.register"
     )
 
 
@@ -110,14 +118,38 @@ def _constant_template(spec: Spec, static: dict[str, Any]) -> ConstantPolicy:
     return ConstantPolicy(jnp.zeros(spec.n_action))
 
 
-KINDS: dict[str, Kind] = {
-    "network": Kind(NetworkPolicy, _network_static, _network_template),
-    "pid": Kind(PID, _pid_static, _pid_template),
-    "constant": Kind(ConstantPolicy, _constant_static, _constant_template),
-}
-"""Every kind by the name that a file carries. Adding an entry adds its tests."""
+def _check_kind(name: str, kind: Any) -> None:
+    if not isinstance(kind, PolicyKind):
+        raise TypeError(f"expected a neorl_agents.artefact.PolicyKind, got a {type(kind).__name__}")
+    missing = [
+        part for part in ("initial_carry", "__call__", "sent") if not hasattr(kind.policy, part)
+    ]
+    if not isinstance(kind.policy, type) or missing:
+        raise TypeError(
+            f"its policy must be a class with the methods of a Policy, got {kind.policy!r}"
+        )
+    if not callable(kind.static) or not callable(kind.template):
+        raise TypeError("its static and its template must be functions")
+
+
+POLICY_KINDS: Registry[PolicyKind] = Registry(
+    "neorl.policies",
+    "policy kind",
+    {
+        "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
+        "pid": PolicyKind(PID, _pid_static, _pid_template),
+        "constant": PolicyKind(ConstantPolicy, _constant_static, _constant_template),
+    },
+    _check_kind,
+)
+"""Every kind by the name that a file carries; a mapping that others add to.
+
+A distribution adds its own by the entry points ``neorl.policies``, a script by
+``POLICY_KINDS.register("mpc", PolicyKind(MPC, static, template))``. A file is read where its kind
+is known; nothing is imported but what an installed distribution names in its entry points.
+"""
 
 
 def abstract_policy(name: str, spec: Spec, static: dict[str, Any]) -> Policy:
     """The policy with shapes and dtypes in place of its arrays; nothing is allocated."""
-    return eqx.filter_eval_shape(KINDS[name].template, spec, static)
+    return eqx.filter_eval_shape(POLICY_KINDS.find(name).template, spec, static)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import safetensors
 import safetensors.numpy
 
 from neorl_core import InputError
+from neorl_core.boundary import write_bytes
 
 ENTRY = "neorl_policy"
 BLANK = "0" * 64
@@ -27,7 +27,7 @@ class ArtefactError(InputError):
 
 
 def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
-    """Writes arrays and a JSON header as one file, all or nothing.
+    """Writes arrays and a JSON header as one file, completely or not at all.
 
     The seal is the SHA-256 of the whole file with 64 zeros in its place. The file is written
     beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
@@ -56,7 +56,7 @@ def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, An
     blank = safetensors.numpy.save(contiguous, metadata={ENTRY: text})
     seal = hashlib.sha256(blank).hexdigest()
     start, end = _seal_position(blank)
-    _write_atomically(path, blank[:start] + seal.encode() + blank[end:])
+    write_bytes(path, blank[:start] + seal.encode() + blank[end:])
     return seal
 
 
@@ -108,21 +108,3 @@ def _seal_position(data: bytes) -> tuple[int, int]:
     if found is None:
         raise LookupError("it has no seal")
     return found.span(1)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

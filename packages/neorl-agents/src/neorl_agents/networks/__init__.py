@@ -1,13 +1,31 @@
-"""What is trained, and its step."""
+"""What is trained: perceptrons, ensembles of critics, activations by name."""
 
-from neorl_agents.networks._mlp import ACTIVATIONS as ACTIVATIONS
+from neorl_agents.networks._activations import ACTIVATIONS as ACTIVATIONS
+from neorl_agents.networks._activations import Activation as Activation
+from neorl_agents.networks._activations import identity as identity
+from neorl_agents.networks._activations import relu as relu
+from neorl_agents.networks._activations import tanh as tanh
+from neorl_agents.networks._critics import critic_loss as critic_loss
+from neorl_agents.networks._critics import first_q_value as first_q_value
+from neorl_agents.networks._critics import init_critics as init_critics
+from neorl_agents.networks._critics import q_values as q_values
 from neorl_agents.networks._mlp import MLP as MLP
+from neorl_agents.networks._mlp import Initialiser as Initialiser
 from neorl_agents.networks._mlp import ensemble as ensemble
 from neorl_agents.networks._mlp import init_mlp as init_mlp
 
 __all__ = [
     "ACTIVATIONS",
     "MLP",
+    "Activation",
+    "Initialiser",
+    "critic_loss",
     "ensemble",
+    "first_q_value",
+    "identity",
+    "init_critics",
     "init_mlp",
+    "q_values",
+    "relu",
+    "tanh",
 ]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
 from itertools import pairwise
 from typing import Literal
 
@@ -11,35 +10,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-Activation = Callable[[Array], Array]
+from neorl_agents.networks._activations import Activation, identity, relu
+from neorl_agents.networks._affine import affine
+
 Initialiser = Literal["uniform", "orthogonal"]
-
-
-def relu(x: Array) -> Array:
-    """``max(x, 0)``, with gradient 0 at 0."""
-    return jax.nn.relu(x)
-
-
-def tanh(x: Array) -> Array:
-    """The hyperbolic tangent."""
-    return jnp.tanh(x)
-
-
-def identity(x: Array) -> Array:
-    """``x`` itself."""
-    return x
-
-
-ACTIVATIONS: dict[str, Activation] = {"relu": relu, "tanh": tanh, "identity": identity}
-"""The activations by the name that an artefact stores. All are named at module level: a lambda
-per instance would retrace every compiled function that sees it."""
 
 
 class MLP(eqx.Module):
     """Affine layers with an activation between them and another behind the last.
 
-    An ensemble is the same module with a leading axis on every leaf; see :func:`ensemble`. Inputs
-    with one batch axis are differentiable in reverse mode only; others in both modes.
+    An ensemble is the same module with a leading axis on every leaf; see :func:`ensemble`.
+    Inputs with one batch axis are differentiable in reverse mode only; for forward mode
+    (``jax.jvp``, ``jax.jacfwd``, ``jax.hessian``) map over the rows: ``jax.vmap(network)(x)``.
 
     Attributes:
         weights: One matrix per layer, shape ``(in, out)``.
@@ -57,68 +39,8 @@ class MLP(eqx.Module):
         """The output for inputs along the last axis; leading axes are a batch."""
         *inner, last = zip(self.weights, self.biases, strict=True)
         for weight, bias in inner:
-            x = self.activation(_affine(x, weight, bias))
-        return self.output(_affine(x, *last))
-
-
-def _affine(x: Array, weight: Array, bias: Array) -> Array:
-    if x.ndim == 2:
-        return _batch_affine(x, weight, bias)
-    return x @ weight + jnp.reshape(bias, (1,) * (x.ndim - 1) + bias.shape)
-
-
-@jax.custom_vjp
-def _batch_affine(x: Array, weight: Array, bias: Array) -> Array:
-    """``x @ weight + bias`` in a form that a CPU computes fast, forwards and backwards.
-
-    The mathematics is that of the plain expression; only the order of sums differs. For small
-    matrices XLA's own choice on a CPU is slow in three places: (a) it folds the transposition of
-    the weights' gradient into a product; here the narrower factor is transposed in memory first;
-    (b) it sums the bias' gradient in a reduction; here that is a product with ones; (c) it is
-    slow at a product with few columns, a policy's last layer; here those go column by
-    column. Reverse mode only.
-    """
-    return _product(x, weight) + bias[None, :]
-
-
-def _batch_affine_forward(
-    x: Array, weight: Array, bias: Array
-) -> tuple[Array, tuple[Array, Array]]:
-    return _batch_affine(x, weight, bias), (x, weight)
-
-
-def _batch_affine_backward(
-    operands: tuple[Array, Array], cotangent: Array
-) -> tuple[Array, Array, Array]:
-    x, weight = operands
-    in_memory = jax.lax.optimization_barrier
-    if x.shape[-1] > cotangent.shape[-1]:
-        slope = in_memory(in_memory(cotangent.T) @ x).T
-    else:
-        slope = in_memory(x.T) @ cotangent
-    ones = jnp.ones((1, x.shape[0]), cotangent.dtype)
-    return _product_with_transposed(cotangent, weight), slope, (ones @ cotangent)[0]
-
-
-_batch_affine.defvjp(_batch_affine_forward, _batch_affine_backward)
-
-FEW_COLUMNS = 4
-"""Products with at most so many columns are computed one column at a time."""
-
-
-def _product(x: Array, weight: Array) -> Array:
-    columns = weight.shape[1]
-    if columns > FEW_COLUMNS:
-        return x @ weight
-    return jnp.concatenate([x @ weight[:, j : j + 1] for j in range(columns)], axis=1)
-
-
-def _product_with_transposed(cotangent: Array, weight: Array) -> Array:
-    columns = weight.shape[1]
-    if columns > FEW_COLUMNS:
-        return cotangent @ weight.T
-    outer = [cotangent[:, j : j + 1] * weight[:, j][None, :] for j in range(columns)]
-    return reduce(jnp.add, outer)
+            x = self.activation(affine(x, weight, bias))
+        return self.output(affine(x, *last))
 
 
 def init_mlp(

@@ -1,11 +1,19 @@
-"""What acts: networks between affine maps."""
+"""What acts: networks between affine maps, and those maps."""
 
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
+from neorl_agents.policies._scaling import RewardScale as RewardScale
 from neorl_agents.policies._scaling import Scaling as Scaling
+from neorl_agents.policies._scaling import init_scaling as init_scaling
+from neorl_agents.policies._scaling import network_policy as network_policy
+from neorl_agents.policies._scaling import scaled as scaled
 
 __all__ = [
     "GaussianPolicy",
     "NetworkPolicy",
+    "RewardScale",
     "Scaling",
+    "init_scaling",
+    "network_policy",
+    "scaled",
 ]

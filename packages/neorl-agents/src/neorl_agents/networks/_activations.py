@@ -1,0 +1,53 @@
+"""Activations by name, so that a stored network can name its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from neorl_core.boundary import Registry
+
+Activation = Callable[[Array], Array]
+
+
+def relu(x: Array) -> Array:
+    """``max(x, 0)``, with gradient 0 at 0."""
+    return jax.nn.relu(x)
+
+
+def tanh(x: Array) -> Array:
+    """The hyperbolic tangent."""
+    return jnp.tanh(x)
+
+
+def identity(x: Array) -> Array:
+    """``x`` itself."""
+    return x
+
+
+def _check_activation(name: str, entry: Any) -> None:
+    if not callable(entry):
+        raise TypeError(f"expected a function of an array, got a {type(entry).__name__}")
+    if getattr(entry, "__name__", "") == "<lambda>":
+        # One made anew in each run would compile everything again.
+        raise TypeError("expected a function with a name at the level of its module, got a lambda")
+    x = jax.ShapeDtypeStruct((2, 3), jnp.float32)
+    y = jax.eval_shape(entry, x)
+    if getattr(y, "shape", None) != x.shape or y.dtype != x.dtype:
+        raise TypeError("expected an array of the shape and dtype of its argument")
+
+
+ACTIVATIONS: Registry[Activation] = Registry(
+    "neorl.activations",
+    "activation",
+    {"relu": relu, "tanh": tanh, "identity": identity},
+    _check_activation,
+)
+"""The activations by the name that an artefact stores; a mapping that others add to.
+
+A distribution adds its own by the entry points ``neorl.activations``, a script by
+``ACTIVATIONS.register("swish", jax.nn.swish)``. All are named at module level: a lambda per
+instance would retrace every compiled function that sees it.
+"""

@@ -1,0 +1,76 @@
+"""One step of a named optimiser, with the learning rate as data."""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from neorl_agents.optimisers._table import OPTIMISERS
+from neorl_core import as_arrays
+
+Parameters = TypeVar("Parameters")
+
+
+def init_optimiser(
+    name: str, parameters: Any, learning_rate: float | Float[Array, ""]
+) -> optax.OptState:
+    """The state of an optimiser before its first step; every leaf is an array.
+
+    Args:
+        name: Of an entry of :data:`OPTIMISERS`.
+        parameters: A PyTree of arrays.
+        learning_rate: Positive.
+
+    Returns:
+        A PyTree of arrays of strong dtype.
+
+    Raises:
+        InputError: If there is no such optimiser; the nearest name is given.
+    """
+    return as_arrays(OPTIMISERS.find(name)(jnp.asarray(learning_rate)).init(parameters))
+
+
+def descend(
+    name: str,
+    parameters: Parameters,
+    state: optax.OptState,
+    gradient: Parameters,
+    learning_rate: float | Float[Array, ""],
+) -> tuple[Parameters, optax.OptState]:
+    """``parameters`` one step down ``gradient``.
+
+    The rate is an argument of the step, not of an optimiser: it may be traced, scheduled or swept
+    by ``vmap`` without another program.
+
+    Args:
+        name: Of an entry of :data:`OPTIMISERS`; static.
+        parameters: A PyTree of arrays.
+        state: From :func:`init_optimiser` or the last step.
+        gradient: Same structure as ``parameters``.
+        learning_rate: Positive.
+
+    Returns:
+        New parameters, and a state of the same form as ``state``.
+
+    Raises:
+        InputError: If there is no such optimiser; the nearest name is given.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from neorl_agents.optimisers import descend, init_optimiser
+        >>> x = jnp.asarray([1.0, -2.0])
+        >>> state = init_optimiser("adam", x, 0.1)
+        >>> x, state = descend("adam", x, state, gradient=2 * x, learning_rate=0.1)
+        >>> x
+        Array([ 0.9, -1.9], dtype=float32)
+    """
+    transformation = OPTIMISERS.find(name)(jnp.asarray(learning_rate))
+    updates, new = transformation.update(gradient, state, parameters)
+    return optax.apply_updates(parameters, updates), jax.tree.map(_as_before, new, state)
+
+
+def _as_before(new: Array, old: Array) -> Array:
+    # A transformation may return a weak dtype; a carry of strong ones keeps its program.
+    return jnp.asarray(new, old.dtype)

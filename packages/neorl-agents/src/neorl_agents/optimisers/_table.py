@@ -1,0 +1,80 @@
+"""The optimisers by name: those of the package, those registered, those of entry points."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from neorl_core import as_arrays
+from neorl_core.boundary import Registry
+
+Optimiser = Callable[[Float[Array, ""]], optax.GradientTransformation]
+"""From a learning rate, which may be traced, to a transformation of gradients."""
+
+_ADVICE = (
+    "the rate is traced, so that it can be swept: no `if` may depend on it. Give a schedule the "
+    "height 1 and multiply: optax.chain(optax.adam(rate), optax.scale_by_schedule(shape))"
+)
+
+
+def _check_optimiser(name: str, entry: Any) -> None:
+    """Takes one abstract step with ``entry``; nothing is computed.
+
+    Raises:
+        TypeError: If it is not a function from a rate to an optax transformation whose state
+            keeps its form.
+    """
+    if not callable(entry):
+        raise TypeError(
+            "expected a function from a learning rate to an optax.GradientTransformation, got a "
+            f"{type(entry).__name__}"
+        )
+    number, vector = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((), (3,)))
+    parameters = {"weight": vector, "scale": number}
+
+    def step(rate: Array, gradient: Any) -> tuple[Any, Any, Any]:
+        transformation = entry(rate)
+        if not isinstance(transformation, optax.GradientTransformation):
+            raise TypeError(
+                "expected it to return an optax.GradientTransformation, got a "
+                f"{type(transformation).__name__}"
+            )
+        state = as_arrays(transformation.init(gradient))
+        updates, new = transformation.update(gradient, state, gradient)
+        return updates, state, new
+
+    try:
+        updates, state, new = jax.eval_shape(step, number, parameters)
+    except jax.errors.ConcretizationTypeError:
+        raise TypeError(_ADVICE) from None
+    if jax.tree.structure(updates) != jax.tree.structure(parameters):
+        raise TypeError("expected updates with the structure of the parameters")
+    if _form(state) != _form(new):
+        raise TypeError("expected its state to keep structure and shapes from step to step")
+
+
+def _form(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    return jax.tree.structure(tree), [leaf.shape for leaf in jax.tree.leaves(tree)]
+
+
+OPTIMISERS: Registry[Optimiser] = Registry(
+    "neorl.optimisers", "optimiser", {"adam": optax.adam}, _check_optimiser
+)
+"""Every optimiser by the name that configurations use; a mapping that others add to.
+
+``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
+``e = 1e-8``. A distribution adds its own by the entry points ``neorl.optimisers``, a script by
+``OPTIMISERS.register``. Everything optax can chain is allowed: clipping, weight decay, schedules.
+
+Example:
+    >>> import optax
+    >>> from neorl_agents.optimisers import OPTIMISERS
+    >>> def clipped_adamw(rate):
+    ...     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate))
+    >>> OPTIMISERS.register("clipped_adamw", clipped_adamw)
+    >>> list(OPTIMISERS)
+    ['adam', 'clipped_adamw']
+"""

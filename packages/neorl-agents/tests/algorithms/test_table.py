@@ -1,0 +1,163 @@
+"""Learners from outside: registered or by an entry point, checked before they are used."""
+
+import sys
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from neorl_agents import ALGORITHMS, BC, Algorithm, load_policy, save_policy
+from neorl_agents.algorithms import require_number
+from neorl_agents.algorithms._contract import check_algorithm
+from neorl_agents.networks import MLP, init_mlp, tanh
+from neorl_agents.policies import Scaling, init_scaling, network_policy, scaled
+from neorl_core import InputError, as_arrays
+from neorl_core.boundary import Registry
+from neorl_core.testing import assert_close
+
+
+class NudgeState(eqx.Module):
+    actor: MLP
+    scaling: Scaling
+
+
+class Nudge(eqx.Module):
+    """Plain gradient descent on the squared distance to the log: a learner in public names."""
+
+    rate: float = 1e-2
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(8,), converter=tuple)
+    batch_size: int = eqx.field(static=True, default=32)
+
+    fields: ClassVar[tuple[str, ...]] = ("obs", "action", "mask")
+    batches_per_update: ClassVar[int] = 1
+
+    def validate(self):
+        require_number(self, "rate", low=0, open_low=True)
+
+    def init(self, spec, statistics, key):
+        widths = (spec.n_obs, *self.hidden, spec.n_action)
+        actor = init_mlp(widths, key, output=tanh)
+        return NudgeState(actor, init_scaling(spec, statistics, "none"))
+
+    def update(self, state, batch, key):
+        rows = jax.tree.map(lambda x: x[0], scaled(state.scaling, batch))
+
+        def distance(actor):
+            return jnp.mean(jnp.square(actor(rows.obs) - rows.action))
+
+        loss, slope = jax.value_and_grad(distance)(state.actor)
+        actor = jax.tree.map(lambda p, g: p - self.rate * g, state.actor, slope)
+        return NudgeState(actor, state.scaling), {"actor_loss": loss}
+
+    def policy(self, state):
+        return network_policy(state.scaling, state.actor)
+
+
+@pytest.fixture
+def table():
+    """A table of its own, so that no other test meets what is added to it."""
+    return Registry(ALGORITHMS.group, ALGORITHMS.kind, {"bc": BC}, check_algorithm)
+
+
+def test_a_learner_of_public_names_is_an_algorithm(table, problem, tmp_path):
+    table.register("nudge", Nudge)
+    plain = table["nudge"]()
+    assert isinstance(plain, Algorithm)
+    state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
+    update = jax.jit(Nudge.update)
+    losses = []
+    for _ in range(3):
+        state, metrics = update(as_arrays(plain), state, problem.batch(plain), jax.random.key(1))
+        losses.append(float(metrics["actor_loss"]))
+    assert losses[2] < losses[0]
+    save_policy(tmp_path / "p", plain.policy(state), problem.spec, problem.log.obs[:32])
+    assert_close(load_policy(tmp_path / "p").policy.network, state.actor)
+
+
+def test_an_entry_point_brings_a_learner(tmp_path, monkeypatch):
+    (tmp_path / "foreign_learners.py").write_text(
+        "from neorl_agents import BC\n\nclass Copy(BC):\n    '''Behaviour cloning again.'''\n"
+    )
+    info = tmp_path / "foreign_learners-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign-learners\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text(
+        "[neorl.algorithms]\ncopy = foreign_learners:Copy\nbroken = foreign_learners:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    table = Registry(ALGORITHMS.group, ALGORITHMS.kind, {"bc": BC}, check_algorithm)
+    assert "foreign_learners" not in sys.modules
+    assert {"copy", "broken"} < set(ALGORITHMS)
+    assert issubclass(table["copy"], BC)
+    assert table.origin("copy") == "foreign-learners 0.3"
+    with pytest.raises(InputError, match=r"'broken' of foreign-learners 0\.3 cannot be imported"):
+        table.find("broken")
+    monkeypatch.delitem(sys.modules, "foreign_learners")
+
+
+def changed(**namespace):
+    return type("Changed", (Nudge,), namespace)
+
+
+def with_a_bad_default():
+    class Negative(Nudge):
+        rate: float = -1.0
+
+    return Negative
+
+
+def without_a_default():
+    class Bare(Nudge):
+        depth: int = eqx.field(static=True, kw_only=True)
+
+    return Bare
+
+
+def with_a_function():
+    class Odd(Nudge):
+        activation: object = eqx.field(static=True, default=tanh)
+
+    return Odd
+
+
+def with_a_text_leaf():
+    class Loose(Nudge):
+        mode: str = "fast"
+
+    return Loose
+
+
+class NoModule:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (NoModule, "expected a frozen dataclass registered with JAX"),
+        (Nudge(), "expected a frozen dataclass registered with JAX"),
+        (NudgeState, "has no fields, batch_size, batches_per_update, validate, init, update, pol"),
+        (changed(fields=("obs", "act")), "its fields act are none of a Transition"),
+        (with_a_bad_default(), r"Negative\.rate must be above 0, got -1.0"),
+        (without_a_default(), "its field depth needs a default"),
+        (with_a_function(), "its field activation must be a number, a text or a tuple"),
+        (with_a_text_leaf(), "its texts and shapes must be static fields"),
+    ],
+)
+def test_what_is_no_learner_is_refused_by_what_it_lacks(table, kind, message):
+    with pytest.raises(InputError, match=message):
+        table.register("wrong", kind)
+    assert "wrong" not in table
+
+
+@pytest.mark.parametrize("name", ["my-learner", "2nd", "class"])
+def test_a_name_must_fit_into_a_configuration(table, name):
+    with pytest.raises(InputError, match="must be an identifier"):
+        table.register(name, Nudge)
+
+
+def test_the_packages_own_learners_keep_the_contract():
+    for name in ("bc", "td3_bc", "iql"):
+        check_algorithm(name, ALGORITHMS[name])
