@@ -3,12 +3,16 @@
 import re
 import subprocess
 import sys
+from functools import partial
 
+import optax
 import pytest
 
 from neorl_agents import ALGORITHMS
+from neorl_agents.optimisers import OPTIMISERS
 from neorl_train import BadInputError, read_config
 from neorl_train._command.main import NAMES, main
+from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 
 
@@ -24,6 +28,23 @@ def test_options_override_the_file(tmp_path):
     assert config.algorithms.td3_bc.hidden == (8, 8)
     assert config.penalty == {"a": 1.0, "b": 2.0}
     assert not config.output.tracking
+
+
+def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
+    OPTIMISERS.register("test_momentum", partial(optax.sgd, momentum=0.9))
+    path = tmp_path / "c.toml"
+    path.write_text('[algorithms.td3_bc]\noptimiser = "test_momentum"\n')
+    config = read_config([str(path), "--algorithms.iql.optimiser", "test_momentum"], ALGORITHMS)
+    validate(config)
+    plain = config_to_dict(config)["algorithms"]
+    assert {name: plain[name]["optimiser"] for name in plain} == {
+        "bc": "adam",
+        "td3_bc": "test_momentum",
+        "iql": "test_momentum",
+    }
+    unknown = read_config(["--algorithms.bc.optimiser", "test_momentun"], ALGORITHMS)
+    with pytest.raises(BadInputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
+        validate(unknown)
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,10 @@ def descend(
         Array([ 0.9, -1.9], dtype=float32)
     """
     transformation = OPTIMISERS.find(name)(jnp.asarray(learning_rate))
-    updates, new = transformation.update(gradient, state, parameters)
-    return optax.apply_updates(parameters, updates), jax.tree.map(_as_before, new, state)
+    tree: Any = parameters
+    updates, new = transformation.update(gradient, state, tree)  # pyright: ignore[reportArgumentType]
+    stepped: Any = optax.apply_updates(tree, updates)
+    return stepped, jax.tree.map(_as_before, new, state)
 
 
 def _as_before(new: Array, old: Array) -> Array:
