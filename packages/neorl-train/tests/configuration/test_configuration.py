@@ -9,7 +9,6 @@ from neorl_agents import ALGORITHMS
 from neorl_envs import make
 from neorl_train import BadInputError
 from neorl_train.configuration import (
-    DEMO_PENALTY,
     config_hash,
     config_to_dict,
     config_type,
@@ -44,9 +43,8 @@ def test_the_defaults_are_those_of_a_real_job():
     assert len(DEFAULT.training.seeds) >= 4
     assert DEFAULT.evaluation.starts >= 100
     assert DEFAULT.output.tracking
-    costs = {channel.name for channel in make(DEFAULT.data.source).spec.cost}
-    assert set(DEMO_PENALTY[DEFAULT.data.source]) == costs
-    assert all(price > 0 for price in DEMO_PENALTY[DEFAULT.data.source].values())
+    plant = make(DEFAULT.data.source)
+    assert set(plant.penalty_weights()) == {channel.name for channel in plant.spec.cost}
 
 
 def test_what_was_written_is_read_back(load):

@@ -22,7 +22,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate
-from neorl_train.experience._source import declared_penalty, is_environment, plant, read_log
+from neorl_train.experience._source import declared_penalty, plant, read_log
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
@@ -95,8 +95,12 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
 def _resolved(config: Config) -> tuple[Config, Dataset | None]:
     """With the penalty of every cost written out; the log too where the source is a file."""
     source = config.data.source
-    dataset = None if is_environment(source) else read_log(Path(source))
-    spec = plant(source).spec if dataset is None else dataset.spec
+    environment, dataset = plant(source), None
+    if environment is None:
+        dataset = read_log(Path(source))
+        spec = dataset.spec
+    else:
+        spec = environment.spec
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     if dataset is not None:
         check_split(config, dataset)

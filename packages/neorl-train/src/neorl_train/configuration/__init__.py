@@ -1,7 +1,6 @@
 """Typed sections of a run, their defaults, their file and their hash."""
 
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
-from neorl_train.configuration._presets import DEMO_PENALTY as DEMO_PENALTY
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
 from neorl_train.configuration._sections import EvaluationConfig as EvaluationConfig
@@ -16,7 +15,6 @@ from neorl_train.configuration._validation import validate as validate
 
 __all__ = [
     "DEMO_HYPERPARAMETERS",
-    "DEMO_PENALTY",
     "CheckpointConfig",
     "DataConfig",
     "EvaluationConfig",

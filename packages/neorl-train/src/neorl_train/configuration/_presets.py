@@ -2,11 +2,6 @@
 
 from typing import Any
 
-DEMO_PENALTY: dict[str, dict[str, float]] = {
-    "ChemicalReactor-v0": {"temperature": 0.75, "pressure": 2.5},
-}
-"""Declared penalties per unit of cost, by environment: the default where none is configured."""
-
 DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "bc": {"hidden": (64, 64), "batch_size": 128},
     "td3_bc": {

@@ -11,6 +11,7 @@ from jaxtyping import Int, PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset
+from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints
 from neorl_safety.guards import guard
@@ -39,7 +40,7 @@ class _Contender:
 
 
 def evaluate(
-    environment: Environment,
+    environment: Plant,
     policies: Mapping[str, Policy],
     constraints: ActionConstraints,
     fallback: Policy,
@@ -59,7 +60,7 @@ def evaluate(
     All kinds of policies and all seeds run through one compiled program.
 
     Args:
-        environment: With ``tunings()``, ``reference`` and ``sample_params(key)``.
+        environment: A plant, with its controllers, operators and random parameters.
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
         constraints: Hard limits of the guard.
         fallback: Takes over inside the guard; usually the reference PID.
@@ -77,8 +78,8 @@ def evaluate(
             is of another plant or ``n_starts`` is below two.
     """
     spec = environment.spec
-    tunings: Mapping[str, Policy] = environment.tunings()  # pyright: ignore
-    reference: str = environment.reference  # pyright: ignore
+    tunings: Mapping[str, Policy] = environment.tunings()
+    reference = environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
     check_names(list(policies), candidate=candidate, taken=[*tunings, BEHAVIOUR, LOG])
     check_spec(spec, dataset.spec, name)

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 
 from neorl_envs import Dataset, collect_log, make, write_dataset
+from neorl_envs.plants import PLANTS
 from neorl_train._errors import BadInputError, one_line
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys, is_environment, read_log
@@ -76,13 +78,15 @@ def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) 
 
 def _cached_log(config: Config) -> Path:
     """Its name is a digest of all that the log is a function of, the code included."""
+    source = config.data.source
+    module = type(make(source)).__module__
     code = hashlib.sha256()
-    for package in ("neorl_core", "neorl_envs"):
-        root = Path(str(resources.files(package)))
-        for path in sorted(root.rglob("*.py")):
+    for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
+        for path in _code(package):
             code.update(path.read_bytes())
     what = {
-        "source": config.data.source,
+        "source": source,
+        "origin": PLANTS.origin(source),
         "steps": config.data.steps,
         "seed": config.data.seed,
         "code": code.hexdigest(),
@@ -90,3 +94,12 @@ def _cached_log(config: Config) -> Path:
     }
     name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
     return Path(config.output.directory) / LOG_CACHE / f"{name}.h5"
+
+
+def _code(package: str) -> list[Path]:
+    """The source files of an imported package, or of a module that stands alone."""
+    file = getattr(sys.modules[package], "__file__", None)
+    if file is None:
+        return []
+    path = Path(file)
+    return sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]

@@ -2,17 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from neorl_envs import Dataset, DatasetError, environment_names, make, read_dataset
+from neorl_envs.ingest import log_suffixes
+from neorl_envs.plants import Plant
 from neorl_train._errors import BadInputError, one_line, unknown_name
-from neorl_train.configuration._presets import DEMO_PENALTY
 from neorl_train.configuration._sections import Config
-
-SUFFIXES = (".h5", ".hdf5", ".npz")
 
 
 def is_environment(source: str) -> bool:
@@ -23,18 +21,18 @@ def is_environment(source: str) -> bool:
     """
     if source in environment_names():
         return True
-    if Path(source).exists() or source.endswith(SUFFIXES) or os.sep in source:
+    if Path(source).exists() or source.endswith(log_suffixes()) or os.sep in source:
         return False
     raise unknown_name("environment (and no such dataset file)", source, environment_names())
 
 
-def plant(source: str) -> Any:
+def plant(source: str) -> Plant | None:
     """The environment of a source, or ``None`` where the source is a file."""
     return make(source) if is_environment(source) else None
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
-    """Penalty of every cost, by name: as configured, else as declared for the environment.
+    """Penalty of every cost, by name: as configured, else as the environment declares it.
 
     Args:
         config: Validated.
@@ -43,7 +41,9 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     Raises:
         BadInputError: If a cost has no penalty, or a penalty no cost.
     """
-    declared = DEMO_PENALTY.get(config.data.source, {}) | config.penalty
+    environment = plant(config.data.source)
+    weights = {} if environment is None else environment.penalty_weights()
+    declared = {**weights, **config.penalty}
     for name in config.penalty:
         if name not in names:
             raise unknown_name("cost in penalty", name, names)
