@@ -102,6 +102,21 @@ def test_one_program_judges_many_episodes_of_both_kinds():
     assert episode.tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("channel", [STEP, EPISODE])
+def test_a_trend_is_above_the_limit_where_the_episode_breaks_it(channel):
+    kind = limit_kind(channel)
+    costs = np.random.default_rng(1).uniform(0, 1, (200, 4)).round(2)
+    above = [bool((kind.along(row) > channel.limit).any()) for row in costs]
+    assert above == [bool(kind.exceeded(kind.of_rows(row), channel.limit)) for row in costs]
+    assert any(above)
+    assert not all(above)
+
+
+def test_every_episode_must_keep_a_limit_per_step_and_their_mean_one_per_episode():
+    assert limit_kind(STEP).bounds_largest
+    assert not limit_kind(EPISODE).bounds_largest
+
+
 def test_limits_in_words():
     assert limit_kind(STEP).limit_words(0.5, "bar") == "0.5 bar per step"
     assert limit_kind(EPISODE).limit_words(2.0, "1") == "2 per episode"
@@ -110,3 +125,6 @@ def test_limits_in_words():
         "sum over an episode",
     )
     assert (limit_kind(STEP).counted, limit_kind(EPISODE).counted) == ("steps", "episodes")
+    assert limit_kind(STEP).counted_rows == "above the limit"
+    assert limit_kind(EPISODE).counted_rows == "with a cost"
+    assert (limit_kind(STEP).trend, limit_kind(EPISODE).trend) == ("per step", "so far")

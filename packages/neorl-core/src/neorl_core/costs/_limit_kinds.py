@@ -23,6 +23,10 @@ class LimitKind:
         per: Either ``"step"`` or ``"episode"``, as in :class:`~neorl_core.CostChannel`.
         quantity: Name of what is compared with the limit.
         counted: Name of what may exceed the limit, in the plural.
+        counted_rows: Words for the steps above :meth:`row_threshold`, after "steps".
+        trend: Words for what :meth:`along` draws, after the name of the cost.
+        bounds_largest: Whether the limit is kept only if the largest quantity of all episodes
+            keeps it, and not already if their mean does.
 
     Source:
         Altman, Constrained Markov Decision Processes (1999), for sums; limits per step are the
@@ -32,6 +36,9 @@ class LimitKind:
     per: CostPer
     quantity: str
     counted: str
+    counted_rows: str
+    trend: str
+    bounds_largest: bool
 
     def of_rows(self, cost: Float[Array, "time"]) -> Float[Array, ""]:
         """The limited quantity of one episode; ``jax.vmap`` for several.
@@ -64,6 +71,18 @@ class LimitKind:
             ``worst`` where the limit is per step, else ``total``.
         """
         return worst if self.per == "step" else total
+
+    def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
+        """What a trend of one episode shows beside the limit.
+
+        Args:
+            cost: Cost of every step of the episode, in the unit of the channel.
+
+        Returns:
+            The cost of every step itself, or its sum up to that step; it is above the
+            limit somewhere exactly if the episode breaks it, where no cost is negative.
+        """
+        return cost if self.per == "step" else np.cumsum(cost)
 
     def row_threshold(self, limit: float) -> float:
         """The cost above which one step counts against the limit.
@@ -104,8 +123,22 @@ class LimitKind:
 
 
 _KINDS = {
-    "step": LimitKind("step", "worst step of an episode", "steps"),
-    "episode": LimitKind("episode", "sum over an episode", "episodes"),
+    "step": LimitKind(
+        per="step",
+        quantity="worst step of an episode",
+        counted="steps",
+        counted_rows="above the limit",
+        trend="per step",
+        bounds_largest=True,
+    ),
+    "episode": LimitKind(
+        per="episode",
+        quantity="sum over an episode",
+        counted="episodes",
+        counted_rows="with a cost",
+        trend="so far",
+        bounds_largest=False,
+    ),
 }
 
 

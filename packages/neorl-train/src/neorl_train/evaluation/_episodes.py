@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from neorl_core import Spec
+from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
 from neorl_safety.filters import Flag
 from neorl_train.evaluation._rollout import Rollout
@@ -72,13 +73,17 @@ def recorded_episodes(dataset: Dataset) -> Episodes:
 
 
 def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, ...]:
-    limits = np.array([channel.limit for channel in spec.cost], np.float64)
-    per_step = np.array([channel.per == "step" for channel in spec.cost], np.bool_)
     inside = np.where(mask[..., None], cost.astype(np.float64), 0.0)
     total, worst = inside.sum(axis=1), inside.max(axis=1)
-    over = ~(inside <= np.where(per_step, limits, 0.0))
-    violated = ~(np.where(per_step, worst, total) <= limits)
-    return total, worst, over.sum(axis=1), violated
+    steps_over, violated = np.zeros(total.shape, np.int64), np.zeros(total.shape, np.bool_)
+    for j, channel in enumerate(spec.cost):
+        kind = limit_kind(channel)
+        threshold = kind.row_threshold(channel.limit)
+        # Not `inside > threshold`: a cost that is not a number counts as over the limit.
+        steps_over[:, j] = (~(inside[..., j] <= threshold)).sum(axis=1)
+        quantity = kind.of_episode(total=total, worst=worst)[:, j]
+        violated[:, j] = kind.exceeded(quantity, channel.limit)
+    return total, worst, steps_over, violated
 
 
 def joined(parts: Sequence[Episodes]) -> Episodes:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from neorl_core import Spec
 from neorl_train.evaluation._rollout import Rollout
-from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace
+from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace, limited
 
 
 def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
@@ -25,19 +25,19 @@ def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
     order = np.argsort(episodes.returns, kind="stable")
     chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
     if spec.n_cost:
-        hardest = int(np.argmax(_strain(episodes, spec)))
+        hardest = int(np.argmax(_margin_used(episodes, spec)))
         if hardest not in chosen.values():
             chosen[HARDEST] = hardest
     return chosen
 
 
-def _strain(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
-    """Largest cost of each episode in units of its limit (of one, where the limit is zero)."""
-    strain = np.zeros(episodes.count)
+def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
+    """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
+    used = np.zeros(episodes.count)
     for i, channel in enumerate(spec.cost):
-        cost = (episodes.cost_worst if channel.per == "step" else episodes.cost_sum)[:, i]
-        strain = np.maximum(strain, np.nan_to_num(cost, nan=np.inf) / (channel.limit or 1.0))
-    return strain
+        cost = np.nan_to_num(limited(episodes, spec, i), nan=np.inf)
+        used = np.maximum(used, cost / (channel.limit or 1.0))
+    return used
 
 
 def trace_of(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from neorl_core.costs import limit_kind
 from neorl_train.report._glossary import legend
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
@@ -111,7 +112,7 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
         table.add_column(f"gain over\nPID {tables.reference}", **numbers)
     for channel in tables.spec.cost:
         unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
-        limit = f"limit {channel.limit:g} per {channel.per}"
+        limit = f"limit {limit_kind(channel).limit_words(channel.limit, '1')}"
         table.add_column(f"{channel.name}, {unit}\n{limit}", **numbers)
     if tables.spec.n_cost:
         table.add_column("a limit\nbroken in", **numbers)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from neorl_core import Spec
+from neorl_core.costs import limit_kind
 
 TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
 
@@ -55,8 +56,8 @@ class Episodes:
 
 def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
     """What the limit of a cost bounds, episode by episode: worst step, or sum."""
-    per_step = spec.cost[cost].per == "step"
-    return (episodes.cost_worst if per_step else episodes.cost_sum)[:, cost]
+    kind = limit_kind(spec.cost[cost])
+    return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
 
 
 @dataclasses.dataclass(frozen=True)

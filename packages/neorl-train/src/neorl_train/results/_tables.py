@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from neorl_core import Spec
+from neorl_core.costs import limit_kind
 
 Role = Literal["learner", "classical", "behaviour", "log"]
 
@@ -57,7 +58,7 @@ class CostCell:
     @property
     def limited(self) -> Estimate:
         """The estimate of what the limit bounds."""
-        return self.worst if self.per == "step" else self.total
+        return limit_kind(self.per).of_episode(total=self.total, worst=self.worst)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """The verdict: one pure function of the result tables."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Literal
 
+from neorl_core.costs import limit_kind
 from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
 from neorl_train.results._wording import confidence, number, quantity
 
@@ -150,19 +152,19 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
 
 
 def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
-    estimate, per_step = cell.limited, cell.per == "step"
-    bound = max(estimate.high, cell.largest) if per_step else estimate.high
-    if cell.largest != cell.largest:
+    estimate, kind = cell.limited, limit_kind(cell.per)
+    bound = max(estimate.high, cell.largest) if kind.bounds_largest else estimate.high
+    if math.isnan(cell.largest):  # max() would let it pass or not by the order of its arguments
         bound = cell.largest
     holds = bound <= cell.limit
     found = "is within" if holds else "is not within"
-    what = "worst step of the" if per_step else "upper bound of the mean"
-    bounded, limit = quantity(bound, cell.unit), quantity(cell.limit, cell.unit)
+    what = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
+    bounded = quantity(bound, cell.unit)
+    limit = kind.limit_words(cell.limit, cell.unit)
     return Clause(
         name=cell.name,
-        statistic=f"{'worst step' if per_step else 'sum'} of an episode, mean over "
-        f"{n_episodes} common starts"
-        + (f"; worst of all {number(cell.largest)}" if per_step else ""),
+        statistic=f"{kind.quantity}, mean over {n_episodes} common starts"
+        + (f"; worst of all {number(cell.largest)}" if kind.bounds_largest else ""),
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,
@@ -171,8 +173,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         limit=cell.limit,
         unit=cell.unit,
         holds=holds,
-        sentence=f"the {what} cost {cell.name}, {bounded}, {found} the limit of {limit} per "
-        f"{cell.per}",
+        sentence=f"the {what} cost {cell.name}, {bounded}, {found} the limit of {limit}",
     )
 
 

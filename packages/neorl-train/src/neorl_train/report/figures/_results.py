@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from neorl_core.costs import limit_kind
 from neorl_train.report.figures._style import (
     GRID,
     INK,
@@ -69,8 +70,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
             fontsize=9,
         )
         _plain_ticks(panel, cell.limit, top)
-        what = "sum over an episode" if cell.per == "episode" else "worst step of an episode"
-        panel.set_xlabel(f"cost {cell.name}, {what} [{cell.unit}]")
+        panel.set_xlabel(f"cost {cell.name}, {limit_kind(cell.per).quantity} [{cell.unit}]")
     panels[0].margins(y=0.12)
     panels[0].set_ylabel(f"return of an episode [{tables.reward_unit}]")
     _legend(figure, of_group)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Spec
+from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag
 from neorl_train.report.figures._style import (
     GRID,
@@ -147,14 +148,13 @@ def _forbidden(panel: Any, low: float, high: float) -> None:
 
 def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:
     channel = spec.cost[index]
-    summed = channel.per == "episode"
-    shown = [np.cumsum(t.cost[:, index]) if summed else t.cost[:, index] for t in traces]
+    kind = limit_kind(channel)
+    shown = [kind.along(trace.cost[:, index]) for trace in traces]
     for position, y in enumerate(shown):
         _line(panel, position, np.arange(1, len(y) + 1) * step, y)
     panel.set_ylim(0, window([0.0, channel.limit, *np.concatenate(shown)])[1])
     _forbidden(panel, -np.inf, channel.limit)
-    what = "so far" if summed else "per step"
-    _title(panel, f"cost {channel.name} {what}", channel.unit)
+    _title(panel, f"cost {channel.name} {kind.trend}", channel.unit)
 
 
 def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from neorl_core.costs import limit_kind
 from neorl_train.report._html import Html, figure, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.report.figures import _style as _figures
@@ -192,7 +193,8 @@ def _panels(inputs: Inputs) -> list[Panel]:
         mine = [curve for curve in inputs.validations if curve.metric == metric]
         if any((curve.value > 0).any() for curve in mine):
             label = f"cost {channel.name} [{channel.unit}]"
-            limit = channel.limit if channel.per == "episode" else float("nan")
+            # The curve is of sums over an episode, beside which a limit per step means nothing.
+            limit = limit_kind(channel).of_episode(total=channel.limit, worst=float("nan"))
             panels.append(Panel(metric, label, {}, limit, logarithmic=False))
     if "held_out_distance" in recorded:
         panels.append(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from neorl_core.costs import limit_kind
 from neorl_train.report._html import Column, Content, Group, Html, joined, paragraph, table, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.results._tables import CostCell, PolicyRow, PooledRow, ResultTables
@@ -136,22 +137,21 @@ def cost_table(tables: ResultTables, position: int) -> Html:
     """One cost of every policy: what its limit bounds, and the violations as counted."""
     channel = tables.spec.cost[position]
     level = confidence(tables.level)
-    per_episode = channel.per == "episode"
-    what = "sum over an episode" if per_episode else "worst step of an episode"
+    kind = limit_kind(channel)
     columns = [
         Column("Policy", align="left"),
         Column("Guard", align="left"),
-        Column(what.capitalize(), f"{channel.unit}, mean [{level}]"),
+        Column(kind.quantity.capitalize(), f"{channel.unit}, mean [{level}]"),
         Column("Largest", f"{channel.unit}, of all episodes"),
         Column("Above the limit", "episodes"),
         Column("Chance of a violation", f"per episode [{level}]"),
-        Column("Steps", "with a cost" if per_episode else "above the limit"),
+        Column("Steps", kind.counted_rows),
     ]
     cells = [row.costs[position] for row in tables.rows]
     digits = finest(cell.limited for cell in cells)
     rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
-        f"Cost {channel.name}: limit {channel.limit:g} ({channel.unit}) per {channel.per}. The "
+        f"Cost {channel.name}: limit {kind.limit_words(channel.limit, channel.unit)}. The "
         "chance of a violation is an exact interval (Clopper-Pearson) of the counted share."
     )
     return table(caption, columns, rows)
