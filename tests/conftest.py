@@ -15,12 +15,6 @@ def pytest_configure() -> None:
     configure_tests()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no process is left alone with one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-
-
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """Root of the checkout."""

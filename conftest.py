@@ -1,0 +1,114 @@
+"""What the test suites of all packages share: nightly tests, order, kept programs, their cost.
+
+Every test's cost stands in the JUnit file, for ``tools/time_budget.py``: the programs it compiled
+(found on disk or not), and the processor time that it and its child processes took, in seconds of a
+machine that does :func:`_reference` in ``REFERENCE`` seconds.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from jax import monitoring
+
+from neorl_core.boundary import keep_compiled_programs
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+REFERENCE = 0.004
+
+_compilations = 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="run rare and long tests too")
+    parser.addoption("--compilations", action="store_true", help="print the cost of every file")
+
+
+def pytest_configure() -> None:
+    monitoring.register_event_duration_secs_listener(_count)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves nightly tests out; files with slow tests come first.
+
+    So no process is left alone with a slow file at the end.
+    """
+    if not config.getoption("--nightly"):
+        rare = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=rare)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After each file, what was compiled goes to the other processes, and theirs comes here."""
+    item.stash[_START] = (_compilations, _processor_seconds())
+    done = yield
+    if nextitem is None or nextitem.path != item.path:
+        _slowness.clear()
+        programs = keep_compiled_programs()
+        if programs is not None:
+            programs.publish()
+            programs.take()
+    return done
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Records the cost; of the teardown too, so that it is known before that is reported."""
+    done = yield
+    compilations, seconds = item.stash[_START]
+    taken = (_processor_seconds() - seconds) / _slowness_now()
+    item.user_properties.append(("compilations", _compilations - compilations))
+    item.user_properties.append(("processor_seconds", round(taken, 3)))
+    return done
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of ``--compilations``, dearest file first."""
+    if not terminalreporter.config.getoption("--compilations"):
+        return
+    compilations, seconds = Counter(), Counter()
+    for report in terminalreporter.getreports("") + terminalreporter.getreports("passed"):
+        if report.when == "teardown":
+            cost = dict(report.user_properties)
+            file = report.nodeid.split("::")[0]
+            compilations[file] += cost["compilations"]
+            seconds[file] += cost["processor_seconds"]
+    terminalreporter.section("compilations, processor seconds")
+    for file, taken in seconds.most_common():
+        terminalreporter.write_line(f"{compilations[file]:6d} {taken:8.1f}  {file}")
+    terminalreporter.write_line(f"{compilations.total():6d} {seconds.total():8.1f}  in all")
+
+
+_START = pytest.StashKey[tuple[int, float]]()
+_slowness: list[float] = []
+
+
+def _count(event: str, _: float, **__: object) -> None:
+    global _compilations
+    _compilations += event == COMPILED
+
+
+def _processor_seconds() -> float:
+    """Of this process and of the children that have ended."""
+    return sum(os.times()[:4])
+
+
+def _slowness_now() -> float:
+    """How much longer than ``REFERENCE`` the reference takes; measured once a file."""
+    if not _slowness:
+        _slowness.append(min(_reference() for _ in range(3)) / REFERENCE)
+    return _slowness[0]
+
+
+def _reference() -> float:
+    """Processor seconds of a fixed piece of work."""
+    start, x = time.process_time(), 0
+    for i in range(100_000):
+        x = (x * 31 + i) % 65521
+    return time.process_time() - start
