@@ -15,6 +15,7 @@ import check_isolated
 import release
 import sizes
 import skipped
+import time_budget
 from neorl_core.testing import NO_SHARED_DATA
 
 TOOLS = sorted(Path(bounds.__file__).parent.glob("*.py"))
@@ -168,6 +169,44 @@ def test_skips_are_counted_by_reason(tmp_path: Path, capsys: pytest.CaptureFixtu
         "1 skipped: no time",
     ]
     assert skipped.main([str(tmp_path / "none.xml")]) == 2
+
+
+def cost_of(name: str, compilations: int, seconds: float, package: str = "core") -> str:
+    return (
+        f'<testcase classname="packages.neorl-{package}.tests.test_a" name="{name}"><properties>'
+        f'<property name="compilations" value="{compilations}"/>'
+        f'<property name="processor_seconds" value="{seconds}"/></properties></testcase>'
+    )
+
+
+def test_the_time_budget_is_by_package_and_has_two_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, budget = tmp_path / "tests.xml", tmp_path / "time_budget.toml"
+    monkeypatch.setattr(time_budget, "BUDGET", budget)
+    skip = '<testcase classname="tests.test_b" name="c"><skipped message="no"/></testcase>'
+    cases = cost_of("a", 3, 1.5), cost_of("b", 4, 2.0), cost_of("d", 9, 0.5, "envs"), skip
+    file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    rows = {"core": (7, 3.5), "envs": (9, 0.5), "workspace": (0, 0)}
+
+    def outcome(**changed: tuple[float, float]) -> tuple[int, str]:
+        lines = [
+            f"[{k}]\ncompilations={v[0]}\nseconds={v[1]}\n" for k, v in (rows | changed).items()
+        ]
+        budget.write_text("".join(lines))
+        code = time_budget.main([str(file)])
+        return code, capsys.readouterr().err
+
+    assert outcome() == (0, "")
+    assert outcome(core=(6, 3.5))[1].startswith("core: 7 compilations, over the budget of 6")
+    assert outcome(core=(7, 3))[1].startswith("core: 4 seconds, over the budget of 3")
+    assert outcome(envs=(9, 0))[0] == 1
+    del rows["envs"]
+    assert outcome() == (1, "envs has no budget in time_budget.toml\n")
+    file.write_text('<testsuite><testcase classname="tests.t" name="bare"/></testsuite>')
+    with pytest.raises(ValueError, match="bare lacks its cost"):
+        time_budget.main([str(file)])
+    assert time_budget.main([str(tmp_path / "none.xml")]) == 2
 
 
 def test_sizes_notices_long_files_long_functions_and_copies(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""Compare what the tests of every package cost with the budget in tests/time_budget.toml.
+
+Usage:
+    python tools/time_budget.py tests.xml
+
+The file is one of `python -m hatch test` with `--junitxml`. Two figures are checked, and neither
+depends on how busy or how old the machine is: the programs that the tests compiled (or would have,
+had they not been on disk), and their processor time, in seconds of a machine that does the
+reference piece of work of the root's conftest.py in its stated time. Exit code 1: over the budget.
+"""
+
+import argparse
+import sys
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+BUDGET = Path(__file__).resolve().parent.parent / "tests" / "time_budget.toml"
+
+
+class Cost(NamedTuple):
+    """What the tests of one package cost.
+
+    Attributes:
+        tests: Number of tests.
+        compilations: Programs that were compiled, or read from disk instead.
+        seconds: Processor seconds, of child processes too.
+    """
+
+    tests: int = 0
+    compilations: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":  # type: ignore[override]
+        return Cost(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+def costs(file: Path) -> dict[str, Cost]:
+    """The cost of every package, and of the workspace's own tests as ``workspace``.
+
+    Raises:
+        ValueError: If a test lacks its cost.
+    """
+    total: dict[str, Cost] = defaultdict(Cost)
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        words = (case.get("classname") or "").split(".")
+        package = words[1].removeprefix("neorl-") if words[0] == "packages" else "workspace"
+        found = {p.get("name"): p.get("value") for p in case.iter("property")}
+        if case.find("skipped") is None and "compilations" not in found:
+            raise ValueError(f"{file}: {case.get('name')} lacks its cost; run it with conftest.py")
+        one = int(found.get("compilations") or 0), float(found.get("processor_seconds") or 0)
+        total[package] += Cost(1, *one)
+    return dict(total)
+
+
+def overruns(spent: dict[str, Cost], budget: dict[str, dict[str, float]]) -> list[str]:
+    """One sentence per package and figure that is over the budget, or has none."""
+    said = []
+    for package, cost in sorted(spent.items()):
+        limits = budget.get(package)
+        if limits is None:
+            said.append(f"{package} has no budget in {BUDGET.name}")
+            continue
+        for name in ("compilations", "seconds"):
+            value, limit = getattr(cost, name), limits[name]
+            if value > limit:
+                said.append(
+                    f"{package}: {value:.0f} {name}, over the budget of {limit:.0f}; share "
+                    "compilations, mark what is rare or long as nightly, or raise the budget"
+                )
+    return said
+
+
+def table(spent: dict[str, Cost], budget: dict[str, dict[str, float]]) -> str:
+    """Cost and budget, one line per package."""
+    lines = [f"{'':10s} {'tests':>6s} {'compilations':>18s} {'processor seconds':>18s}"]
+    for package, cost in sorted(spent.items(), key=lambda item: -item[1].seconds):
+        limits = budget.get(package, {})
+        figures = (
+            f"{value:8.0f} of {limits.get(name, 0):6.0f}"
+            for name, value in (("compilations", cost.compilations), ("seconds", cost.seconds))
+        )
+        lines.append(f"{package:10s} {cost.tests:6d} {' '.join(figures)}")
+    whole = sum(spent.values(), Cost())
+    lines.append(f"{'in all':10s} {whole.tests:6d} {whole.compilations:8d} {whole.seconds:19.0f}")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Compare the cost of the tests with the budget.")
+    parser.add_argument("file", type=Path, help="written by pytest --junitxml")
+    file = parser.parse_args(arguments).file
+    if not file.is_file():
+        print(f"{file}: no such file; did the tests run?", file=sys.stderr)
+        return 2
+    budget = tomllib.loads(BUDGET.read_text())
+    spent = costs(file)
+    print(table(spent, budget))
+    over = overruns(spent, budget)
+    for sentence in over:
+        print(sentence, file=sys.stderr)
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
