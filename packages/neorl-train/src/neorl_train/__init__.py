@@ -1,7 +1,6 @@
 """Compiled training, evaluation, verdicts, checkpoints and tracking."""
 
 from neorl_train._command.options import read_config as read_config
-from neorl_train._errors import BadInputError as BadInputError
 from neorl_train._errors import InterruptedRunError as InterruptedRunError
 from neorl_train._pipeline.job import resume as resume
 from neorl_train._pipeline.job import start as start
@@ -15,7 +14,6 @@ from neorl_train.training._loop import train as train
 from neorl_train.verdicts._rule import verdict as verdict
 
 __all__ = [
-    "BadInputError",
     "Config",
     "InterruptedRunError",
     "Reporter",

@@ -10,7 +10,8 @@ import pytest
 
 from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
-from neorl_train import BadInputError, read_config
+from neorl_core import InputError
+from neorl_train import read_config
 from neorl_train._command.main import NAMES, main
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
@@ -43,7 +44,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         "iql": "test_momentum",
     }
     unknown = read_config(["--algorithms.bc.optimiser", "test_momentun"], ALGORITHMS)
-    with pytest.raises(BadInputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
+    with pytest.raises(InputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
         validate(unknown)
 
 
@@ -69,7 +70,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
     ],
 )
 def test_a_mistake_is_one_line(words, message, capsys):
-    with pytest.raises(BadInputError, match=message) as error:
+    with pytest.raises(InputError, match=message) as error:
         read_config(words, ALGORITHMS)
     assert "\n" not in str(error.value)
     assert capsys.readouterr().err == ""

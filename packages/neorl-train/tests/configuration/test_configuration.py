@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from neorl_agents import ALGORITHMS
+from neorl_core import InputError
 from neorl_envs import make
-from neorl_train import BadInputError
 from neorl_train.configuration import (
     config_hash,
     config_to_dict,
@@ -112,16 +112,16 @@ def test_the_hash_is_of_what_decides_the_result():
     ],
 )
 def test_a_file_is_read_strictly(load, text, message):
-    with pytest.raises(BadInputError, match=message) as error:
+    with pytest.raises(InputError, match=message) as error:
         load(text)
     assert "config.toml: " in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(BadInputError, match=r"nowhere\.toml: no such configuration file"):
+    with pytest.raises(InputError, match=r"nowhere\.toml: no such configuration file"):
         load_toml(tmp_path / "nowhere.toml", DEFAULT)
-    with pytest.raises(BadInputError, match="cannot read it"):
+    with pytest.raises(InputError, match="cannot read it"):
         load_toml(tmp_path, DEFAULT)
 
 
@@ -156,18 +156,18 @@ def test_a_missing_file_is_named(tmp_path):
 )
 def test_a_value_out_of_range_is_named(section, values, message):
     changed = dataclasses.replace(getattr(DEFAULT, section), **values)
-    with pytest.raises(BadInputError, match=message) as error:
+    with pytest.raises(InputError, match=message) as error:
         validate(dataclasses.replace(DEFAULT, **{section: changed}))
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf")])
 def test_a_penalty_is_finite_and_not_negative(penalty):
-    with pytest.raises(BadInputError, match=r"penalty\.a must be finite and not negative"):
+    with pytest.raises(InputError, match=r"penalty\.a must be finite and not negative"):
         validate(dataclasses.replace(DEFAULT, penalty={"a": penalty}))
 
 
 def test_a_hyperparameter_out_of_range_is_named(load):
     changed = load("[algorithms.iql]\nexpectile = 3.0")
-    with pytest.raises(BadInputError, match=r"algorithms\.iql\.expectile must be in \(0, 1\)"):
+    with pytest.raises(InputError, match=r"algorithms\.iql\.expectile must be in \(0, 1\)"):
         validate(changed)

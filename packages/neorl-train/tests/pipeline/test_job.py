@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, load_policy
+from neorl_core import InputError
 from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
-from neorl_train import BadInputError, InterruptedRunError
+from neorl_train import InterruptedRunError
 from neorl_train._command.main import main
 from neorl_train.configuration import DataConfig, config_type
 from neorl_train.experience import collected_log, complete_log, training_experience
@@ -293,7 +294,7 @@ def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
     assert said.count("\n") == 1
     assert not (here / "runs").exists()
     config = dataclasses.replace(config_type(ALGORITHMS)(), data=DataConfig(held_out=0.3))
-    with pytest.raises(BadInputError, match=r"bc\.batch_size is 128, and there are 84 rows"):
+    with pytest.raises(InputError, match=r"bc\.batch_size is 128, and there are 84 rows"):
         training_experience(config, make_log(), {})
 
 

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import Channel
+from neorl_core import Channel, InputError
 from neorl_core.control import ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
-from neorl_train._errors import BadInputError
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import print_summary, write_report
 from neorl_train.report._html import Group, Html, tag
@@ -189,11 +188,11 @@ def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):
 
 
 def test_a_damaged_run_is_named(tmp_path, run, noisy):
-    with pytest.raises(BadInputError, match=r"evaluation\.json: no such file"):
+    with pytest.raises(InputError, match=r"evaluation\.json: no such file"):
         write_report(tmp_path)
     write_results(tmp_path, noisy.evaluation, noisy.verdict)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(BadInputError, match=r"run\.json: damaged"):
+    with pytest.raises(InputError, match=r"run\.json: damaged"):
         write_report(tmp_path)
 
 

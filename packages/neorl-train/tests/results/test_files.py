@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.results import read_evaluation
 from neorl_train.results._json import to_plain
@@ -89,7 +89,7 @@ def broken(run, name, edit):
 )
 def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):
     broken(run, name, edit)
-    with pytest.raises(BadInputError) as error:
+    with pytest.raises(InputError) as error:
         read_evaluation(run)
     assert words in str(error.value)
     assert EVALUATION in str(error.value)
@@ -100,16 +100,16 @@ def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):
 def test_a_missing_or_cut_file_is_named(run, name):
     text = (run / name).read_text()
     (run / name).write_text(text[: len(text) // 2])
-    with pytest.raises(BadInputError, match=f"{name}: damaged"):
+    with pytest.raises(InputError, match=f"{name}: damaged"):
         read_evaluation(run)
     (run / name).unlink()
-    with pytest.raises(BadInputError, match=f"{name}: no such file; resume the run"):
+    with pytest.raises(InputError, match=f"{name}: no such file; resume the run"):
         read_evaluation(run)
 
 
 def test_a_verdict_of_another_shape_is_refused(run):
     broken(run, VERDICT, lambda c: c.update(verdict="perhaps"))
-    with pytest.raises(BadInputError, match="answer: expected one of"):
+    with pytest.raises(InputError, match="answer: expected one of"):
         read_verdict(run)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from neorl_agents import TD3BC
 from neorl_agents.optimisers import OPTIMISERS
-from neorl_train import BadInputError
+from neorl_core import InputError
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.runs._checkpoint_manifest import make_manifest
 from neorl_train.training import ParallelSeeds
@@ -115,7 +115,7 @@ def test_an_empty_folder_has_nothing(make):
 )
 def test_another_form_is_one_line_with_the_path(make, saved, change, message):
     checkpoints = make()
-    with pytest.raises(BadInputError, match=message) as error:
+    with pytest.raises(InputError, match=message) as error:
         checkpoints.restore({**_tree(), **change})
     checkpoints.close()
     assert "\n" not in str(error.value)
@@ -123,9 +123,7 @@ def test_another_form_is_one_line_with_the_path(make, saved, change, message):
 
 def test_another_run_is_refused(make, saved):
     checkpoints = make(identity="b")
-    with pytest.raises(
-        BadInputError, match=r"belongs to another run: its run is 'a', expected 'b'"
-    ):
+    with pytest.raises(InputError, match=r"belongs to another run: its run is 'a', expected 'b'"):
         checkpoints.restore(_tree())
     checkpoints.close()
 
@@ -183,7 +181,7 @@ def test_none_whole_is_one_line_that_says_what_to_do(make, saved):
     for step in (10, 20):
         _damage(saved, step)
     checkpoints = make()
-    with pytest.raises(BadInputError, match=r"none of the 2 checkpoints in .* is whole; restore"):
+    with pytest.raises(InputError, match=r"none of the 2 checkpoints in .* is whole; restore"):
         checkpoints.restore(_tree())
     checkpoints.close()
 

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
+from neorl_core import InputError
 from neorl_core.boundary import write_json, write_text
-from neorl_train import BadInputError
 from neorl_train._command.inspect import describe_run
 from neorl_train._command.list import describe_all
 from neorl_train.runs import RunDirectory, create_run, numbered
@@ -70,7 +70,7 @@ def test_a_second_process_is_kept_out_and_told_by_whom(run):
     holder = _python(program, run.path)
     assert holder.stdout.readline() == "held\n"
     message = f"0001 is in use by process {holder.pid}; wait for it or stop it"
-    with pytest.raises(BadInputError, match=message), locked(run):
+    with pytest.raises(InputError, match=message), locked(run):
         pass
     holder.kill()
     holder.communicate()
@@ -79,7 +79,7 @@ def test_a_second_process_is_kept_out_and_told_by_whom(run):
 
 
 def test_the_lock_ends_with_its_block(run):
-    with locked(run), pytest.raises(BadInputError, match=f"process {os.getpid()}"), locked(run):
+    with locked(run), pytest.raises(InputError, match=f"process {os.getpid()}"), locked(run):
         pass
     with locked(run):
         pass
@@ -101,7 +101,7 @@ def test_the_lock_ends_with_its_block(run):
 )
 def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
     damage(run.path)
-    with pytest.raises(BadInputError, match=message) as error:
+    with pytest.raises(InputError, match=message) as error:
         run.record()
     assert "\n" not in str(error.value)
     assert "0001  " in describe_all(tmp_path / "runs")
@@ -133,7 +133,7 @@ def test_a_killed_run_is_told_from_one_that_runs(run):
 
 
 def test_no_directory_at_all(tmp_path):
-    with pytest.raises(BadInputError, match="no such run directory; `neorl-train list` names"):
+    with pytest.raises(InputError, match="no such run directory; `neorl-train list` names"):
         RunDirectory(tmp_path / "0009").record()
 
 

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import pytest
 
-from neorl_train import BadInputError, train
+from neorl_core import InputError
+from neorl_train import train
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan
 
@@ -97,7 +98,7 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
     make_line, make_notes, line_data, checkpoints_in, tmp_path
 ):
     checkpoints = checkpoints_in(tmp_path)
-    with pytest.raises(BadInputError, match=r"Line diverged: loss of seed 4 is (nan|inf) at upd"):
+    with pytest.raises(InputError, match=r"Line diverged: loss of seed 4 is (nan|inf) at upd"):
         train(
             make_line(learning_rate=1e6),
             line_data,

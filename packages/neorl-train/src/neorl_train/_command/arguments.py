@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 from neorl_train._process.timings import Timings
 from neorl_train.runs._directory import RunDirectory
 
@@ -19,11 +19,11 @@ def refuse_options(command: str, words: list[str]) -> None:
     """Refuses options where a command has none.
 
     Raises:
-        BadInputError: Naming the first.
+        InputError: Naming the first.
     """
     for word in words:
         if word.startswith("-"):
-            raise BadInputError(
+            raise InputError(
                 f"unknown option {word!r} of {command}; see `neorl-train {command} --help`"
             )
 
@@ -37,7 +37,7 @@ def run_argument(command: str, words: list[str], summary: str) -> RunDirectory:
         summary: What it does, in one sentence.
 
     Raises:
-        BadInputError: If there is an option, or not exactly one argument.
+        InputError: If there is an option, or not exactly one argument.
         SystemExit: After ``--help``.
     """
     if "-h" in words or "--help" in words:
@@ -46,7 +46,7 @@ def run_argument(command: str, words: list[str], summary: str) -> RunDirectory:
         sys.exit(0)
     refuse_options(command, words)
     if len(words) != 1:
-        raise BadInputError(
+        raise InputError(
             f"{command} takes one run directory, got {len(words)} arguments; "
             f"for example `neorl-train {command} runs/0001`"
         )

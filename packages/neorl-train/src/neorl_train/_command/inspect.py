@@ -27,7 +27,7 @@ def describe_run(run: RunDirectory) -> str:
         Text for people.
 
     Raises:
-        BadInputError: If the directory is damaged.
+        InputError: If the directory is damaged.
     """
     record, process = run.record(), holder(run)
     dataset = record.get("dataset", {})

@@ -3,9 +3,10 @@
 import shlex
 from pathlib import Path
 
+from neorl_core import InputError
 from neorl_train._command.arguments import refuse_options
 from neorl_train._command.status import state_of, verdict_of
-from neorl_train._errors import BadInputError, one_line
+from neorl_train._errors import one_line
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD
@@ -33,12 +34,12 @@ def command(arguments: list[str]) -> None:
 
 def _require_folder_of_runs(runs: Path) -> None:
     if not runs.is_dir():
-        raise BadInputError(
+        raise InputError(
             f"{runs}: no such folder; name the folder that holds the numbered runs, such as runs"
         )
     if (runs / RECORD).is_file():
         run, folder = shlex.quote(str(runs)), shlex.quote(str(runs.absolute().parent))
-        raise BadInputError(
+        raise InputError(
             f"{runs} is itself a run; see it with `neorl-train inspect {run}`, or all of them with "
             f"`neorl-train list {folder}`"
         )
@@ -69,7 +70,7 @@ def _row(run: RunDirectory) -> str:
     try:
         record = run.record()
         verdict, process = verdict_of(run), holder(run)
-    except BadInputError as error:
+    except InputError as error:
         return f"  {run.path.name}  {one_line(error)}"
     what = ", ".join(record["algorithms"])
     decided = f"  {verdict['verdict']}" if verdict else ""

@@ -5,13 +5,9 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from neorl_train._errors import (
-    BadInputError,
-    InterruptedRunError,
-    is_out_of_memory,
-    one_line,
-    unknown_name,
-)
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
+from neorl_train._errors import InterruptedRunError, is_out_of_memory, one_line
 from neorl_train._process.switches import prepare_process
 
 DONE, BAD_INPUT = 0, 2
@@ -64,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     try:
         _run_command(given)
-    except BadInputError as error:
+    except InputError as error:
         print(f"neorl-train: {one_line(error)}", file=sys.stderr)
         return BAD_INPUT
     except InterruptedRunError as error:
@@ -89,7 +85,7 @@ def _run_command(given: list[str]) -> None:
     """Runs a command; arrays that do not fit into memory are bad input too.
 
     Raises:
-        BadInputError: In place of what NumPy and XLA raise when memory is exhausted.
+        InputError: In place of what NumPy and XLA raise when memory is exhausted.
     """
     if given[0] not in NAMES:
         raise unknown_name("command", given[0], NAMES)
@@ -99,5 +95,5 @@ def _run_command(given: list[str]) -> None:
         module.command(given[1:])
     except Exception as error:
         if is_out_of_memory(error):
-            raise BadInputError(f"{OUT_OF_MEMORY} ({one_line(error)[:160]})") from error
+            raise InputError(f"{OUT_OF_MEMORY} ({one_line(error)[:160]})") from error
         raise

@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-import difflib
 import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
+from neorl_core.boundary import nearest_name
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 
@@ -41,7 +41,7 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
         The configuration, not yet validated.
 
     Raises:
-        BadInputError: In one line, for whatever is wrong; the nearest option is named.
+        InputError: In one line, for whatever is wrong; the nearest option is named.
         SystemExit: After ``--help``.
     """
     import tyro
@@ -64,7 +64,7 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise BadInputError(_first_message(said.getvalue())) from None
+        raise InputError(_first_message(said.getvalue())) from None
     if unknown:
         raise _unknown_option(unknown[0], default)
     return config
@@ -103,16 +103,16 @@ def _plain(message: str) -> str:
     return message.removesuffix(".")
 
 
-def _unknown_option(word: str, config: Config) -> BadInputError:
+def _unknown_option(word: str, config: Config) -> InputError:
     name = word.partition("=")[0]
     if not name.startswith("-"):
-        return BadInputError(
+        return InputError(
             f"unexpected word {word!r}; a configuration file comes first, options begin with --"
         )
     known = [f"--{name}" for name in _names(config, "")]
-    near = difflib.get_close_matches(name.replace("_", "-"), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return BadInputError(f"unknown option {name!r}; {hint}see `neorl-train run --help`")
+    near = nearest_name(name.replace("_", "-"), known)
+    hint = f"did you mean {near}? " if near else ""
+    return InputError(f"unknown option {name!r}; {hint}see `neorl-train run --help`")
 
 
 def _names(section: Any, prefix: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import RUNNING, STOPPED, VERDICT
 
@@ -19,7 +19,7 @@ def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
     """Answer and sentence of a run's verdict; ``None`` where there is none yet.
 
     Raises:
-        BadInputError: If the file is damaged.
+        InputError: If the file is damaged.
     """
     path = run.path / VERDICT
     if not path.exists():
@@ -28,4 +28,4 @@ def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
         verdict = json.loads(path.read_text(encoding="utf-8"))
         return {name: str(verdict[name]) for name in ("verdict", "sentence")}
     except (ValueError, KeyError, TypeError):
-        raise BadInputError(f"{path} is damaged; `neorl-train resume` writes it again") from None
+        raise InputError(f"{path} is damaged; `neorl-train resume` writes it again") from None

@@ -1,7 +1,7 @@
 """``neorl-train track RUN``: copy the records of a run into MLflow."""
 
+from neorl_core import InputError
 from neorl_train._command.arguments import run_argument
-from neorl_train._errors import BadInputError
 from neorl_train.runs._names import MLFLOW_DATABASE
 from neorl_train.runs._tracker import MISSING, mlflow_installed
 
@@ -11,7 +11,7 @@ def command(arguments: list[str]) -> None:
     run = run_argument("track", arguments, "Copies the records of a run into MLflow.")
     run.record()
     if not mlflow_installed():
-        raise BadInputError(MISSING)
+        raise InputError(MISSING)
     from neorl_train.runs._mlflow import copy_to_mlflow
 
     copy_to_mlflow(run)

@@ -2,9 +2,8 @@
 
 import json
 
-from neorl_agents import ArtefactError, load_policy
+from neorl_agents import load_policy
 from neorl_safety.constraints import constraints_from_dict
-from neorl_train._errors import BadInputError
 from neorl_train.results._file import read_evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, FINISHED, REPORT
@@ -40,6 +39,6 @@ def is_complete(run: RunDirectory) -> bool:
         for _line in read_records(run.metrics):
             pass
         report = (run.path / REPORT).read_text(encoding="utf-8")
-    except (BadInputError, ArtefactError, OSError, ValueError):
+    except (OSError, ValueError):  # every InputError is a ValueError
         return False
     return report.rstrip().endswith(LAST_TAG)

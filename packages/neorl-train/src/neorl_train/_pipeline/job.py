@@ -12,8 +12,9 @@ from typing import Any
 
 import jax
 
-from neorl_envs import Dataset
-from neorl_train._errors import BadInputError, InterruptedRunError, one_line
+from neorl_core import InputError
+from neorl_envs import Dataset, read_dataset
+from neorl_train._errors import InterruptedRunError, one_line
 from neorl_train._pipeline.completeness import is_complete
 from neorl_train._pipeline.stages import Job, all_stages
 from neorl_train._process.progress import Reporter
@@ -22,7 +23,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate
-from neorl_train.experience._source import declared_penalty, plant, read_log
+from neorl_train.experience._source import declared_penalty, plant
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
@@ -43,7 +44,7 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
         The directory of the finished run.
 
     Raises:
-        BadInputError: In one line; where a run directory exists by then, it can be resumed.
+        InputError: In one line; where a run directory exists by then, it can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     validate(config)
@@ -71,12 +72,12 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
         The directory of the finished run.
 
     Raises:
-        BadInputError: As for :func:`start`; also if the configuration was changed.
+        InputError: As for :func:`start`; also if the configuration was changed.
     """
     record = run.record()
     validate(config)
     if record["config_hash"] != config_hash(config):
-        raise BadInputError(
+        raise InputError(
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "
             "it; restore the file, or start a new run with the changed one"
         )
@@ -97,7 +98,7 @@ def _resolved(config: Config) -> tuple[Config, Dataset | None]:
     source = config.data.source
     environment, dataset = plant(source), None
     if environment is None:
-        dataset = read_log(Path(source))
+        dataset = read_dataset(Path(source))
         spec = dataset.spec
     else:
         spec = environment.spec
@@ -159,5 +160,5 @@ def _note(job: Job, status: str, **values: Any) -> None:
     """The record is a courtesy: a disk that cannot take it must not hide what happened."""
     try:
         job.run.update_record(status=status, timings=job.timings.to_dict(), **values)
-    except (OSError, BadInputError) as error:
+    except (OSError, InputError) as error:
         job.reporter.say(f"{RECORD} could not be updated: {one_line(error)}")

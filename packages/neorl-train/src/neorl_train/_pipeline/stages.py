@@ -6,9 +6,8 @@ from typing import Any
 
 import jax
 
-from neorl_core import Policy
-from neorl_envs import Dataset
-from neorl_train._errors import BadInputError
+from neorl_core import InputError, Policy
+from neorl_envs import Dataset, read_dataset
 from neorl_train._pipeline.artefacts import (
     fallback_policy,
     hard_constraints,
@@ -23,7 +22,7 @@ from neorl_train.configuration._sections import Config, config_hash, config_to_d
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
-from neorl_train.experience._source import is_environment, plant, read_log
+from neorl_train.experience._source import is_environment, plant
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._records import Records
@@ -78,7 +77,7 @@ def _experience(job: Job) -> Experience:
         dataset = job.dataset or _read(job, path)
     known = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
     if known != dataset.content_hash:
-        raise BadInputError(
+        raise InputError(
             f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
             f"expected {known[:20]}...); restore it, or start a new run"
         )
@@ -102,7 +101,7 @@ def _experience(job: Job) -> Experience:
 def _read(job: Job, path: Path) -> Dataset:
     if is_environment(job.config.data.source):
         return complete_log(job.config, path, job.reporter.say)
-    return read_log(path)
+    return read_dataset(path)
 
 
 def _tracker(job: Job) -> Tracker:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from neorl_train._errors import BadInputError, unknown_name
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
 
 T = TypeVar("T")
 
@@ -23,22 +24,22 @@ def load_toml(path: Path, default: T) -> T:
         The same type as ``default``.
 
     Raises:
-        BadInputError: If the file is missing or no TOML, a key is unknown (with the nearest name)
+        InputError: If the file is missing or no TOML, a key is unknown (with the nearest name)
             or a value is of another type than its field; file and key are named.
     """
     try:
         with path.open("rb") as file:
             data = tomllib.load(file)
     except FileNotFoundError:
-        raise BadInputError(f"{path}: no such configuration file") from None
+        raise InputError(f"{path}: no such configuration file") from None
     except OSError as error:
-        raise BadInputError(f"{path}: cannot read it: {error.strerror}") from None
+        raise InputError(f"{path}: cannot read it: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: not a TOML file: {error}") from None
+        raise InputError(f"{path}: not a TOML file: {error}") from None
     try:
         return updated(default, data)
-    except BadInputError as error:
-        raise BadInputError(f"{path}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def dump_toml(data: Mapping[str, Any]) -> str:
@@ -60,7 +61,7 @@ def updated(default: T, data: Mapping[str, Any], *, where: str = "") -> T:
         A new instance.
 
     Raises:
-        BadInputError: For an unknown key or a value of another type.
+        InputError: For an unknown key or a value of another type.
     """
     hints = typing.get_type_hints(type(default))
     fields = [field.name for field in dataclasses.fields(default)]  # pyright: ignore[reportArgumentType]
@@ -77,7 +78,7 @@ def updated(default: T, data: Mapping[str, Any], *, where: str = "") -> T:
 def _value(hint: Any, default: Any, value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         if not isinstance(value, Mapping):
-            raise BadInputError(f"{name} is a section, got {value!r}")
+            raise InputError(f"{name} is a section, got {value!r}")
         return updated(default, value, where=name)
     return _checked(hint, value, name)
 
@@ -92,14 +93,14 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise BadInputError(f"{name} must be a list, got {value!r}")
+            raise InputError(f"{name} must be a list, got {value!r}")
         return tuple(_checked(arguments[0], item, f"{name}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise BadInputError(f"{name} is a section, got {value!r}")
+            raise InputError(f"{name} is a section, got {value!r}")
         return {key: _checked(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
-        raise BadInputError(f"{name} must be {_called(hint)}, got {value!r}")
+        raise InputError(f"{name} must be {_called(hint)}, got {value!r}")
     return value
 
 

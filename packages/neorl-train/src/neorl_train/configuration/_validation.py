@@ -4,7 +4,8 @@ import dataclasses
 import math
 from typing import Any
 
-from neorl_train._errors import BadInputError, unknown_name
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
 from neorl_train.configuration._sections import Config, hyperparameters
 
 
@@ -15,7 +16,7 @@ def validate(config: Config) -> None:
         config: As loaded.
 
     Raises:
-        BadInputError: Naming the first bad field, what it is and what it must be.
+        InputError: Naming the first bad field, what it is and what it must be.
     """
     training, data = config.training, config.data
     known = [field.name for field in dataclasses.fields(config.algorithms)]
@@ -40,7 +41,7 @@ def validate(config: Config) -> None:
         _validate_algorithm(name, hyperparameters(config, name), training.chunk)
     _validate_counts(config)
     if config.evaluation.candidate not in training.algorithms:
-        raise BadInputError(
+        raise InputError(
             f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "
             "choose one of training.algorithms with --evaluation.candidate: "
             f"{', '.join(training.algorithms)}"
@@ -57,7 +58,7 @@ def _validate_algorithm(name: str, algorithm: Any, chunk: int) -> None:
         algorithm.validate()
     except ValueError as error:
         fault = str(error).removeprefix(f"{type(algorithm).__name__}.")
-        raise BadInputError(f"algorithms.{name}.{fault}") from error
+        raise InputError(f"algorithms.{name}.{fault}") from error
     per_update = algorithm.batches_per_update
     _require(
         chunk % per_update == 0,
@@ -96,7 +97,7 @@ def _validate_counts(config: Config) -> None:
 
 def _require(fine: bool, message: str) -> None:
     if not fine:
-        raise BadInputError(message)
+        raise InputError(message)
 
 
 def _require_distinct(name: str, values: tuple) -> None:

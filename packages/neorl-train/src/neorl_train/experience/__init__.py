@@ -6,7 +6,6 @@ from neorl_train.experience._log_cache import collected_log as collected_log
 from neorl_train.experience._log_cache import complete_log as complete_log
 from neorl_train.experience._source import declared_penalty as declared_penalty
 from neorl_train.experience._source import is_environment as is_environment
-from neorl_train.experience._source import read_log as read_log
 from neorl_train.experience._split import check_batches as check_batches
 from neorl_train.experience._split import check_split as check_split
 from neorl_train.experience._training_data import TrainingData as TrainingData
@@ -20,6 +19,5 @@ __all__ = [
     "complete_log",
     "declared_penalty",
     "is_environment",
-    "read_log",
     "training_experience",
 ]

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_core import InputError
 from neorl_core.costs import penalised_reward
 from neorl_envs import (
     Dataset,
 )
 from neorl_envs.datasets import data_statistics, split_episodes
-from neorl_train._errors import BadInputError, one_line
+from neorl_train._errors import one_line
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys
 from neorl_train.experience._split import check_batches, check_split
@@ -43,7 +44,7 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
         penalty: Of every cost, in the order of the specification.
 
     Raises:
-        BadInputError: If the log cannot be split, every row of the training part is masked, or a
+        InputError: If the log cannot be split, every row of the training part is masked, or a
             batch is larger than it.
     """
     _, key = data_keys(config)
@@ -53,7 +54,7 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
         part = _penalised(part, list(penalty.values()))
         statistics = data_statistics(part)
     except ValueError as error:
-        raise BadInputError(f"{config.data.source}: {one_line(error)}") from error
+        raise InputError(f"{config.data.source}: {one_line(error)}") from error
     mask = np.asarray(part.transitions.mask)
     check_batches(config, int(mask.sum()))
     rows = jax.tree.map(partial(_rows, mask), part.transitions._replace(mask=None))

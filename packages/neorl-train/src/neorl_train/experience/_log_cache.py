@@ -9,11 +9,13 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from neorl_envs import Dataset, collect_log, make, write_dataset
+from neorl_core import InputError
+from neorl_core.boundary import replacing
+from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
 from neorl_envs.plants import PLANTS
-from neorl_train._errors import BadInputError, one_line
+from neorl_train._errors import one_line
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import data_keys, is_environment, read_log
+from neorl_train.experience._source import data_keys, is_environment
 from neorl_train.runs._names import LOG_CACHE
 
 
@@ -44,13 +46,11 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
         write_dataset(cached, collect_log(env, n_steps=config.data.steps, key=key))
     else:
         say(f"log taken from {cached}")
-    partial_copy = run_dataset.with_name(f".{run_dataset.name}.partial")
-    partial_copy.unlink(missing_ok=True)
-    try:
-        os.link(cached, partial_copy)
-    except OSError:
-        shutil.copyfile(cached, partial_copy)
-    os.replace(partial_copy, run_dataset)
+    with replacing(run_dataset) as copy:
+        try:
+            os.link(cached, copy)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(cached, copy)
 
 
 def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
@@ -62,18 +62,18 @@ def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) 
         say: Told in one line that it was damaged.
 
     Raises:
-        BadInputError: If the new one cannot be read either.
+        InputError: If the new one cannot be read either.
         OSError: If it cannot be written.
     """
     try:
-        return read_log(run_dataset)
-    except BadInputError as error:
+        return read_dataset(run_dataset)
+    except InputError as error:
         say(f"{one_line(error)}: collecting it again")
     # The same file under two names: the next run would meet the damage too.
     for damaged in (run_dataset, _cached_log(config)):
         damaged.unlink(missing_ok=True)
     collected_log(config, run_dataset, say)
-    return read_log(run_dataset)
+    return read_dataset(run_dataset)
 
 
 def _cached_log(config: Config) -> Path:

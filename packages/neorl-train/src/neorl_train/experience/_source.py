@@ -6,10 +6,11 @@ from pathlib import Path
 import jax
 from jaxtyping import PRNGKeyArray
 
-from neorl_envs import Dataset, DatasetError, environment_names, make, read_dataset
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
+from neorl_envs import environment_names, make
 from neorl_envs.ingest import log_suffixes
 from neorl_envs.plants import Plant
-from neorl_train._errors import BadInputError, one_line, unknown_name
 from neorl_train.configuration._sections import Config
 
 
@@ -17,7 +18,7 @@ def is_environment(source: str) -> bool:
     """Whether a source names an environment; otherwise it is the path of a file.
 
     Raises:
-        BadInputError: If it is neither; the nearest environment is named.
+        InputError: If it is neither; the nearest environment is named.
     """
     if source in environment_names():
         return True
@@ -39,7 +40,7 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
         names: Of the cost channels.
 
     Raises:
-        BadInputError: If a cost has no penalty, or a penalty no cost.
+        InputError: If a cost has no penalty, or a penalty no cost.
     """
     environment = plant(config.data.source)
     weights = {} if environment is None else environment.penalty_weights()
@@ -49,23 +50,11 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
             raise unknown_name("cost in penalty", name, names)
     missing = [name for name in names if name not in declared]
     if missing:
-        raise BadInputError(
+        raise InputError(
             f"penalty.{missing[0]} is not declared; say what one unit of that cost takes off the "
             f"reward, for example `--penalty {missing[0]} 0.5`"
         )
     return {name: declared[name] for name in names}
-
-
-def read_log(path: Path) -> Dataset:
-    """Reads a log.
-
-    Raises:
-        BadInputError: In one line, if it is missing, damaged or of no known format.
-    """
-    try:
-        return read_dataset(path)
-    except DatasetError as error:
-        raise BadInputError(one_line(error)) from error
 
 
 def data_keys(config: Config) -> tuple[PRNGKeyArray, PRNGKeyArray]:

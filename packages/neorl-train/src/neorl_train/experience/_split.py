@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.datasets import split_episodes
-from neorl_train._errors import BadInputError
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.experience._source import data_keys
 
@@ -13,17 +13,17 @@ def check_split(config: Config, dataset: Dataset) -> None:
     """Refuses a log of which fewer than two episodes would be held out, or trained on.
 
     Raises:
-        BadInputError: Saying which share would do.
+        InputError: Saying which share would do.
     """
     n = dataset.n_episodes
     held_out = n - min(max(round((1 - config.data.held_out) * n), 1), n - 1)
     if n < 4:
-        raise BadInputError(
+        raise InputError(
             f"{config.data.source}: {n} episodes are too few; two must be left to train on and two "
             "to hold out"
         )
     if not 2 <= held_out <= n - 2:
-        raise BadInputError(
+        raise InputError(
             f"data.held_out = {config.data.held_out} of {n} episodes is {held_out}; at least two "
             f"must be held out and two left, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
         )
@@ -44,12 +44,12 @@ def check_batches(config: Config, rows: int) -> None:
         rows: Number of rows that training sees.
 
     Raises:
-        BadInputError: Naming the algorithm and both numbers.
+        InputError: Naming the algorithm and both numbers.
     """
     for name in config.training.algorithms:
         size = hyperparameters(config, name).batch_size
         if size > rows:
-            raise BadInputError(
+            raise InputError(
                 f"algorithms.{name}.batch_size is {size}, and there are {rows} rows to train on; "
                 f"start a run with --algorithms.{name.replace('_', '-')}.batch-size {rows} or less"
             )

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 from neorl_train.report.figures._learning import Curve, curves
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
@@ -49,7 +49,7 @@ def read_inputs(run: Path) -> Inputs:
     """Reads the files of an evaluated run.
 
     Raises:
-        BadInputError: If a file is missing that must be there, or one is damaged; it is named.
+        InputError: If a file is missing that must be there, or one is damaged; it is named.
     """
     records = list(read_records(run / METRICS))
     config = run / CONFIG
@@ -71,5 +71,5 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise BadInputError(f"{path}: damaged; restore it, then write the report again") from None
+        raise InputError(f"{path}: damaged; restore it, then write the report again") from None
     return content if isinstance(content, dict) else {}

@@ -28,7 +28,7 @@ def write_report(run: Path) -> Path:
         The file.
 
     Raises:
-        BadInputError: If a file that is needed is missing or damaged; it is named.
+        InputError: If a file that is needed is missing or damaged; it is named.
         OSError: If the report cannot be written; an older one is then as it was.
     """
     path = run / REPORT

@@ -38,7 +38,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         stream: Where to; standard output by default.
 
     Raises:
-        BadInputError: If a file of the run is missing or damaged; it is named.
+        InputError: If a file of the run is missing or damaged; it is named.
     """
     from rich.console import Console
     from rich.text import Text

@@ -53,7 +53,7 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
     """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their schemas.
 
     Raises:
-        BadInputError: If a field is missing, unknown or of another type; it is named.
+        InputError: If a field is missing, unknown or of another type; it is named.
     """
     plain = {name: value for name, value in evaluation.items() if name != "units"}
     return from_plain(Evaluation, {**plain, "traces": traces.get("traces")}, "")
@@ -80,7 +80,7 @@ def read_evaluation(run: Path) -> Evaluation:
     """The evaluation of a run.
 
     Raises:
-        BadInputError: If a file is missing, damaged or of another schema; it is named.
+        InputError: If a file is missing, damaged or of another schema; it is named.
     """
     path = run / EVALUATION
     evaluation = read_json(path, SCHEMAS[EVALUATION])

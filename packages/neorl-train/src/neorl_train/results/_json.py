@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from neorl_train._errors import BadInputError, one_line
+from neorl_core import InputError
+from neorl_train._errors import one_line
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ def from_plain(kind: Any, plain: Any, where: str = "") -> Any:
         An instance.
 
     Raises:
-        BadInputError: If a field is missing, unknown or of another type; its path is named.
+        InputError: If a field is missing, unknown or of another type; its path is named.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
@@ -79,7 +80,7 @@ def _dataclass(kind: Any, plain: Any, where: str) -> Any:
     missing, unknown = sorted(set(names) - set(plain)), sorted(set(plain) - set(names))
     if missing or unknown:
         fault = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
-        raise BadInputError(f"{where or kind.__name__} {fault}")
+        raise InputError(f"{where or kind.__name__} {fault}")
     prefix = f"{where}." if where else ""
     return kind(**{name: from_plain(hints[name], plain[name], f"{prefix}{name}") for name in names})
 
@@ -91,7 +92,7 @@ def _array(kind: Any, plain: Any, where: str) -> np.ndarray:
     try:
         array = np.array(_numbers(plain), dtype)
     except (TypeError, ValueError) as error:
-        raise BadInputError(f"{where}: expected an array of numbers of equal rows") from error
+        raise InputError(f"{where}: expected an array of numbers of equal rows") from error
     rank = len(kind.dim_str.split())
     _expect(array.ndim == rank or array.size == 0, where, f"{rank} axes", f"{array.ndim} axes")
     return array
@@ -118,26 +119,26 @@ def _expect(fine: bool, where: str, expected: str, got: Any) -> None:
     if not fine:
         shown = repr(got)
         shown = shown if len(shown) < 60 else f"{shown[:57]}..."
-        raise BadInputError(f"{where or 'result'}: expected {expected}, got {shown}")
+        raise InputError(f"{where or 'result'}: expected {expected}, got {shown}")
 
 
 def read_json(path: Path, schema: str) -> dict[str, Any]:
     """The object in ``path``, whose field ``schema`` must be as given; the field is left out.
 
     Raises:
-        BadInputError: If the file is missing, damaged or of another schema.
+        InputError: If the file is missing, damaged or of another schema.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInputError(f"{path}: no such file; resume the run, it was not evaluated") from None
+        raise InputError(f"{path}: no such file; resume the run, it was not evaluated") from None
     except (OSError, ValueError) as error:
-        raise BadInputError(
+        raise InputError(
             f"{path}: damaged ({one_line(error)}); `neorl-train resume` evaluates the run again"
         ) from None
     found = content.get("schema") if isinstance(content, dict) else None
     if found != schema:
-        raise BadInputError(f"{path}: expected the schema {schema!r}, got {found!r}")
+        raise InputError(f"{path}: expected the schema {schema!r}, got {found!r}")
     return {name: value for name, value in content.items() if name != "schema"}
 
 
@@ -145,11 +146,9 @@ def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T
     """What ``decode`` makes of the content of a file; its errors name the file.
 
     Raises:
-        BadInputError: As ``decode`` does, with the path in front.
+        InputError: As ``decode`` does, with the path in front.
     """
     try:
         return decode(*content)
-    except BadInputError as error:
-        raise BadInputError(
-            f"{path}: {error}; `neorl-train resume` evaluates the run again"
-        ) from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}; `neorl-train resume` evaluates the run again") from None

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 
 SCHEMA = 1
 
@@ -85,24 +85,24 @@ def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> No
         where: Names the checkpoint in messages.
 
     Raises:
-        BadInputError: Naming the first path that is missing, unexpected, or of another shape or
+        InputError: Naming the first path that is missing, unexpected, or of another shape or
             type.
     """
     expected, found = named_leaves(template), manifest["leaves"]
     for name, leaf in expected.items():
         if name not in found:
-            raise BadInputError(
+            raise InputError(
                 f"{where} has no {name}; it was written by another version or algorithm"
             )
         ours, theirs = _form(leaf), {key: found[name][key] for key in ("shape", "dtype")}
         if ours != theirs:
-            raise BadInputError(
+            raise InputError(
                 f"{where}: {name} is {theirs['dtype']}{theirs['shape']}, "
                 f"expected {ours['dtype']}{ours['shape']}"
             )
     extra = [name for name in found if name not in expected]
     if extra:
-        raise BadInputError(
+        raise InputError(
             f"{where} has {extra[0]}, which is not expected; "
             "it was written by another version or algorithm"
         )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neorl_train._errors import BadInputError
+from neorl_core import InputError
 from neorl_train.runs._checkpoint_manifest import (
     DamagedError,
     check_leaves,
@@ -139,7 +139,7 @@ class Checkpoints:
             Step and values, or ``None`` where the folder has no checkpoint at all.
 
         Raises:
-            BadInputError: If the checkpoint is of another form or belongs to something else, or
+            InputError: If the checkpoint is of another form or belongs to something else, or
                 if there are checkpoints but none is whole.
         """
         damaged = []
@@ -153,7 +153,7 @@ class Checkpoints:
             self._remove(damaged)
             return Restored(step, tree)
         if damaged:
-            raise BadInputError(
+            raise InputError(
                 f"none of the {len(damaged)} checkpoints in {self.folder} is whole; restore the "
                 "folder from a copy, or delete it to train from the beginning"
             )
@@ -231,7 +231,7 @@ def _abstract(leaf: Any) -> Any:
 def _check_identity(found: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
     for name in expected:
         if found.get(name) != expected[name]:
-            raise BadInputError(
+            raise InputError(
                 f"{where} belongs to another run: its {name} is {found.get(name)!r}, "
                 f"expected {expected[name]!r}"
             )

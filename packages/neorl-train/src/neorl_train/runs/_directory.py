@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from neorl_core import InputError
 from neorl_core.boundary import is_full_disk, write_json, write_text
-from neorl_train._errors import BadInputError
 from neorl_train.runs._names import (
     CHECKPOINTS,
     CONFIG,
@@ -67,26 +67,26 @@ class RunDirectory:
         """What ``run.json`` says.
 
         Raises:
-            BadInputError: If the folder is no run directory, or the file is damaged.
+            InputError: If the folder is no run directory, or the file is damaged.
         """
         path = self.path / RECORD
         if not self.path.is_dir():
-            raise BadInputError(
+            raise InputError(
                 f"{self.path}: no such run directory; `neorl-train list` names the runs"
             )
         if not path.is_file() or not self.config.is_file():
             missing = RECORD if not path.is_file() else CONFIG
-            raise BadInputError(
+            raise InputError(
                 f"{self.path} has no {missing}, so it is no run or one that was stopped before it "
                 "began; start again with `neorl-train run`"
             )
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
-            raise BadInputError(f"{path} is damaged ({error}); restore it or start again") from None
+            raise InputError(f"{path} is damaged ({error}); restore it or start again") from None
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             found = record.get("schema") if isinstance(record, dict) else type(record).__name__
-            raise BadInputError(f"{path} has schema {found!r}, this version reads {SCHEMA}")
+            raise InputError(f"{path} has schema {found!r}, this version reads {SCHEMA}")
         return record
 
     def update_record(self, **values: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
         The new directory. Two commands at once get two numbers.
 
     Raises:
-        BadInputError: If the folder of all runs cannot be made.
+        InputError: If the folder of all runs cannot be made.
         OSError: If the run directory cannot be written.
     """
     try:
@@ -132,7 +132,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
     except OSError as error:
         if is_full_disk(error):
             raise
-        raise BadInputError(
+        raise InputError(
             f"cannot make the folder {runs}: {error.strerror}; "
             "choose another with --output.directory"
         ) from error

@@ -1,12 +1,14 @@
 """Free disk space: asked for ahead of a large write, and missed in one line."""
 
 import contextlib
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from neorl_core import InputError
 from neorl_core.boundary import is_full_disk
-from neorl_train._errors import BadInputError
 
 
 def require_free_space(folder: Path, size: int) -> None:
@@ -14,16 +16,22 @@ def require_free_space(folder: Path, size: int) -> None:
 
     Args:
         folder: Made where it is missing.
-        size: In bytes.
+        size: Number of bytes.
 
     Raises:
         OSError: If the disk is full or the size is above the limit of the process.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    allocate = getattr(os, "posix_fallocate", None)
+    if allocate is None:  # Windows, macOS
+        if shutil.disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+        return
     trial = folder / ".free-space"
     with trial.open("wb") as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+            # Free blocks alone would not do: quotas and limits of the process count too.
+            allocate(file.fileno(), 0, max(size, 1))
         except OSError as error:
             if is_full_disk(error):
                 raise
@@ -40,13 +48,13 @@ def one_line_when_full(what: str, advice: str) -> Iterator[None]:
         advice: What to do once there is free space.
 
     Raises:
-        BadInputError: In place of any error that means a full disk.
+        InputError: In place of any error that means a full disk.
     """
     try:
         yield
     except Exception as error:
         if is_full_disk(error):
-            raise BadInputError(
+            raise InputError(
                 f"no free disk space to write {what}: free some, then {advice}"
             ) from error
         raise

@@ -1,14 +1,19 @@
 """One process at a time in a run directory, and who that is."""
 
 import contextlib
-import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from neorl_train._errors import BadInputError
+from filelock import lock_descriptor, unlock_descriptor
+
+from neorl_core import InputError
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import LOCK
+
+PATIENCE = 0.5
+"""Seconds until a lock counts as held: whoever only asks who holds it has it for an instant."""
 
 
 @contextlib.contextmanager
@@ -19,7 +24,7 @@ def locked(run: RunDirectory) -> Iterator[None]:
         run: The directory.
 
     Raises:
-        BadInputError: If another process holds it; its number is named.
+        InputError: If another process holds it; its number is named.
     """
     with file_lock(run.path / LOCK, wait=False):
         yield
@@ -29,24 +34,26 @@ def holder(run: RunDirectory) -> str | None:
     """The process that works on a run at this moment, as its lock names it; ``None``: nobody.
 
     The record of a killed run says "running" for ever; its lock ended with the process.
+
+    Args:
+        run: The directory; nothing is written there.
     """
     try:
         descriptor = os.open(run.path / LOCK, os.O_RDONLY)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        # Two that ask at once may meet each other, so a held lock is asked twice.
+        for pause in (0.0, 0.01):
+            time.sleep(pause)
+            if lock_descriptor(descriptor, blocking=False):
+                unlock_descriptor(descriptor)
+                return None
         return _named(descriptor)
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return None
-
-
-def _named(descriptor: int) -> str:
-    return os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
 
 
 @contextlib.contextmanager
@@ -54,23 +61,42 @@ def file_lock(path: Path, *, wait: bool) -> Iterator[None]:
     """Holds a lock that ends with the process, however that ends.
 
     Args:
-        path: The file to lock; made where it is missing, and left there.
+        path: The file to lock; made where it is missing, and left there. It names the process.
         wait: Wait for the present holder instead of refusing.
 
     Raises:
-        BadInputError: If another process holds it and ``wait`` is false.
-        OSError: If the file cannot be opened.
+        InputError: If another process holds it and ``wait`` is false.
+        OSError: If the file cannot be opened, or the file system has no locks.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise BadInputError(
+        if not _taken(descriptor, wait=wait):
+            raise InputError(
                 f"{path.parent} is in use by process {_named(descriptor)}; wait for it or stop it"
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        # Windows keeps others from reading the locked first byte, so that the number comes after.
+        os.write(descriptor, f" {os.getpid()}\n".encode())
+        try:
+            yield
+        finally:
+            unlock_descriptor(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int, *, wait: bool) -> bool:
+    if wait:
+        return lock_descriptor(descriptor)
+    last = time.monotonic() + PATIENCE
+    while not lock_descriptor(descriptor, blocking=False):
+        if time.monotonic() > last:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _named(descriptor: int) -> str:
+    os.lseek(descriptor, 1, os.SEEK_SET)
+    return os.read(descriptor, 64).decode(errors="replace").strip() or "unknown"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from neorl_core import InputError
 from neorl_core.boundary import write_text
-from neorl_train._errors import BadInputError
 
 
 class Records:
@@ -63,7 +63,7 @@ class RecordReader:
         """The complete lines that were not there before.
 
         Raises:
-            BadInputError: If one is damaged.
+            InputError: If one is damaged.
         """
         if not self._path.exists():
             return []
@@ -91,7 +91,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
         by name.
 
     Raises:
-        BadInputError: If a line before the last one is damaged; it is numbered.
+        InputError: If a line before the last one is damaged; it is numbered.
     """
     if not path.exists():
         return
@@ -106,7 +106,7 @@ def _parsed(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise ValueError
         except ValueError:
-            raise BadInputError(
+            raise InputError(
                 f"{path}, line {number}: damaged; delete that line, or restore the file"
             ) from None
         yield value

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import jax
 
 from neorl_agents import Algorithm
-from neorl_core import Policy
-from neorl_train._errors import BadInputError
+from neorl_core import InputError, Policy
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._seeds import ParallelSeeds, devices_for
@@ -112,7 +111,7 @@ def train(
         The policies and states reached.
 
     Raises:
-        BadInputError: If a metric is not finite, naming algorithm, seed and update.
+        InputError: If a metric is not finite, naming algorithm, seed and update.
     """
     parallel = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
     loop = _Loop(parallel, algorithm, plan, watcher, checkpoints, validate)
@@ -198,7 +197,7 @@ class _Loop:
         for seed, one in zip(self.parallel.seeds, metrics, strict=True):
             for name, value in one.items():
                 if not math.isfinite(value):
-                    raise BadInputError(
+                    raise InputError(
                         f"{self.name} diverged: {name} of seed {seed} is {value} at update {step}; "
                         "lower its learning rates, or scale the reward"
                     )

@@ -29,7 +29,7 @@ def verdict_from_json(content: dict[str, Any]) -> Verdict:
     """Inverse of :func:`verdict_to_json`, without its schema.
 
     Raises:
-        BadInputError: If a field is missing, unknown or of another type; it is named.
+        InputError: If a field is missing, unknown or of another type; it is named.
     """
     renamed = {"answer": content.get("verdict"), "candidate": content.get("policy")}
     left_out = ("verdict", "candidate", "policy", "guarded")
@@ -54,7 +54,7 @@ def read_verdict(run: Path) -> Verdict:
     """The verdict of a run.
 
     Raises:
-        BadInputError: If the file is missing, damaged or of another schema.
+        InputError: If the file is missing, damaged or of another schema.
     """
     path = run / VERDICT
     return decoded(path, verdict_from_json, read_json(path, SCHEMA))
