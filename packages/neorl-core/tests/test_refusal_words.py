@@ -34,7 +34,7 @@ def test_a_refusal_says_what_is_recorded(row):
 def main() -> None:
     configure_tests(strict_dtypes=True)
     record = {str(row): words(row) for row in ROWS}
-    RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

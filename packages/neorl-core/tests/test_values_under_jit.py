@@ -118,7 +118,7 @@ CASES = {
         ope.marginalised_doubly_robust, "discount", (SERIES,) * 5 + (~FLAGS,), {},
     ),
     "weighted_quantile": (statistics.weighted_quantile, "probability", (SERIES,), {}),
-    "conditional_value_at_risk": (statistics.conditional_value_at_risk, "share", (SERIES,), {}),
+    "conditional_value_at_risk": (statistics.conditional_value_at_risk, "fraction", (SERIES,), {}),
     "conformal_quantile": (statistics.conformal_quantile, "alpha", (SERIES,), {}),
     "weighted_conformal_quantile": (
         statistics.weighted_conformal_quantile, "alpha", (SERIES, SERIES, 1.0), {},
@@ -160,8 +160,8 @@ def test_a_traced_share_outside_its_range_gives_nan(name):
     function, option, args, rest = CASES[name]
 
     @jax.jit
-    def call(share):
-        return function(*args, **rest, **{option: share})
+    def call(fraction):
+        return function(*args, **rest, **{option: fraction})
 
     for outside in (1.5, -0.5, np.nan):
         for leaf in jax.tree.leaves(call(outside)):
@@ -180,10 +180,10 @@ def test_half_open_ranges_leave_out_their_open_end():
     occupancy = functools.partial(ope.marginalised_return, SERIES, SERIES)
     assert np.isnan(jax.jit(lambda discount: occupancy(discount=discount))(1.0))
     tail = functools.partial(statistics.conditional_value_at_risk, SERIES)
-    assert np.isnan(jax.jit(lambda share: tail(share=share))(0.0))
+    assert np.isnan(jax.jit(lambda fraction: tail(fraction=fraction))(0.0))
     for call, words in (
         (lambda: occupancy(discount=jnp.asarray(1.0)), r"\[0, 1\)"),
-        (lambda: tail(share=jnp.asarray(0.0)), r"\(0, 1\]"),
+        (lambda: tail(fraction=jnp.asarray(0.0)), r"\(0, 1\]"),
     ):
         with pytest.raises(ValueError, match=words):
             call()
@@ -226,8 +226,8 @@ def convolved(*, weight):
     return graphs.graph_convolution(RING, weights)[:3]
 
 
-def priced(*, price):
-    return costs.penalised_reward(SERIES, PAIR.T, jnp.ones(2).at[1].set(price))
+def penalised(*, penalty):
+    return costs.penalised_reward(SERIES, PAIR.T, jnp.ones(2).at[1].set(penalty))
 
 
 def of_masked_rows(**options):
@@ -285,7 +285,7 @@ OR_ZERO = {
     ),
     "identify_linear": (identified, "ridge", (), {}),
     "delay_residuals": (linear_systems.delay_residuals, "ridge", COLUMNS, {"longest": 1}),
-    "penalised_reward": (priced, "price", (), {}),
+    "penalised_reward": (penalised, "penalty", (), {}),
     "weighted_mean": (of_clients, "weight", (), {}),
     "graph_convolution": (convolved, "weight", (), {}),
 }  # fmt: skip

@@ -46,7 +46,7 @@ def starts_by_walking(terminated, truncated):
     return np.asarray(starts, np.int32)
 
 
-def what_was_before_the_seam_is_not_seen(values, terminated, truncated, *, length):
+def what_was_before_the_episode_is_not_seen(values, terminated, truncated, *, length):
     """Changing all rows of earlier episodes leaves the windows of the last one as they are."""
     starts = np.stack(
         [starts_by_walking(*ends) for ends in zip(terminated, truncated, strict=True)]
@@ -110,7 +110,7 @@ ROWS = [
         windows,
         "history_step",
         windows_by_slicing,
-        [what_was_before_the_seam_is_not_seen],
+        [what_was_before_the_episode_is_not_seen],
         length=3,
     ),
     log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),

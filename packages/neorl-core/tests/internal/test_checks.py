@@ -10,7 +10,7 @@ import pytest
 from neorl_core._internal.checks import (
     booleans,
     floats,
-    known,
+    is_concrete,
     like,
     nan_unless,
     require_broadcast,
@@ -28,20 +28,20 @@ from neorl_core._internal.checks import (
     require_together,
     require_whole,
 )
-from neorl_core._internal.float_widths import is_short, narrowed, require_wide, widened
+from neorl_core._internal.float_widths import is_half_precision, narrowed, require_wide, widened
 
 UNIT = "check sign and unit"
-SHARE = "give a share, not per cent"
+FRACTION = "give a fraction, not per cent"
 NUMBER = "index it, or use jax.vmap for several"
 EACH = "give one number, or one for each element"
 FOUR = {"other": "y", "shape": (4, 3)}
 REFUSED = [
-    (require_probability, {}, 1.5, f"x must be in (0, 1), got 1.5; {SHARE}"),
-    (require_probability, {}, 1, f"x must be in (0, 1), got 1; {SHARE}"),
-    (require_probability, {}, 0, f"x must be in (0, 1), got 0; {SHARE}"),
-    (require_probability, {}, np.nan, f"x must be in (0, 1), got nan; {SHARE}"),
-    (require_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {SHARE}"),
-    (require_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {SHARE}"),
+    (require_probability, {}, 1.5, f"x must be in (0, 1), got 1.5; {FRACTION}"),
+    (require_probability, {}, 1, f"x must be in (0, 1), got 1; {FRACTION}"),
+    (require_probability, {}, 0, f"x must be in (0, 1), got 0; {FRACTION}"),
+    (require_probability, {}, np.nan, f"x must be in (0, 1), got nan; {FRACTION}"),
+    (require_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {FRACTION}"),
+    (require_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {FRACTION}"),
     (require_positive, {}, 0.0, f"x must be finite and positive, got 0.0; {UNIT}"),
     (require_positive, {}, np.inf, f"x must be finite and positive, got inf; {UNIT}"),
     (require_positive, {}, np.nan, f"x must be finite and positive, got nan; {UNIT}"),
@@ -55,7 +55,7 @@ REFUSED = [
         require_probability,
         {"many": True},
         np.asarray([0.5, 2.0]),
-        f"x must be in (0, 1), got [0.5 2. ]; {SHARE}",
+        f"x must be in (0, 1), got [0.5 2. ]; {FRACTION}",
     ),
     *(
         (
@@ -188,11 +188,13 @@ def test_a_traced_integer_outside_its_range_is_nan_too():
 
 def test_only_what_is_traced_is_unknown():
     seen = []
-    jax.jit(lambda x: seen.append((known(x), known((1.0, [x])), known(np.ones(2)))))(1.0)
+    jax.jit(
+        lambda x: seen.append((is_concrete(x), is_concrete((1.0, [x])), is_concrete(np.ones(2))))
+    )(1.0)
     assert seen == [(False, False, True)]
-    assert known(1.0)
-    assert known(jnp.ones(2))
-    assert known([])
+    assert is_concrete(1.0)
+    assert is_concrete(jnp.ones(2))
+    assert is_concrete([])
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
@@ -225,7 +227,7 @@ def test_two_shapes_are_named_where_they_differ():
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_short_floats_are_widened_and_narrowed_again(dtype):
-    assert is_short(dtype)
+    assert is_half_precision(dtype)
     short = jnp.ones(2, dtype)
     assert widened(short).dtype == jnp.float32
     tree = {"sum": jnp.ones(2), "count": jnp.ones(2, jnp.int32)}
@@ -235,7 +237,7 @@ def test_short_floats_are_widened_and_narrowed_again(dtype):
 
 
 def test_what_is_not_short_passes_as_it_is():
-    assert not any(map(is_short, (jnp.float32, jnp.float64, jnp.int8)))
+    assert not any(map(is_half_precision, (jnp.float32, jnp.float64, jnp.int8)))
     wide = jnp.ones(2)
     assert require_wide("x", wide) is wide
     assert widened(wide).dtype == widened([1, 2]).dtype == jnp.float32

@@ -106,7 +106,7 @@ def test_the_kalman_filter_has_the_error_it_states():
     np.testing.assert_allclose(estimator.covariance, stationary, rtol=1e-8)
 
 
-def test_4_11_intervals_cover_the_value_of_a_linear_quadratic_task():
+def test_intervals_cover_the_value_of_a_linear_quadratic_task():
     """Noisy masses under a linear policy: the expected discounted cost is known in closed form."""
     discount, steps, noise, datasets, size = 0.9, 60, 0.2, 400, 24
     weight = jnp.diag(jnp.asarray([1.0, 1.0, 0.1, 0.1]))

@@ -104,7 +104,7 @@ def one_log(key, size, bias=0.0):
     return jax.tree.map(lambda leaf: leaf[0], many(key, 1, size, bias))
 
 
-def test_4_11_unbiased_estimates_are_unbiased_if_either_part_is_right():
+def test_unbiased_estimates_are_unbiased_if_either_part_is_right():
     data = many(jax.random.key(0), 400, 100)
     biased_model = many(jax.random.key(1), 400, 100, 0.3)
     wrong_ratios = data._replace(log_ratio=0.5 * data.log_ratio)
@@ -125,7 +125,7 @@ def test_4_11_unbiased_estimates_are_unbiased_if_either_part_is_right():
     assert spreads["dr"] < 0.7 * spreads["pdis"] < 0.7 * spreads["tis"]
 
 
-def test_4_11_weighted_estimates_converge_to_the_truth():
+def test_weighted_estimates_converge_to_the_truth():
     data = one_log(jax.random.key(2), 20_000)
     for estimate in (wis, wpdis, weighted_doubly_robust):
         assert abs(float(estimate(data, discount=DISCOUNT)) - TRUTH) < 0.05 * TRUTH, estimate
@@ -191,7 +191,7 @@ def test_the_closed_and_the_recursive_doubly_robust_estimates_are_one():
     np.testing.assert_allclose(doubly_robust_return(log, discount=DISCOUNT), closed, rtol=1e-13)
 
 
-def test_4_11_policies_that_agree_need_no_weights():
+def test_policies_that_agree_need_no_weights():
     log = one_log(jax.random.key(4), 80)
     log = log._replace(log_ratio=0 * log.log_ratio)
     mean = np.mean(np.asarray(log.reward) @ (DISCOUNT ** np.arange(HORIZON)))
@@ -244,7 +244,7 @@ def density_ratio_by_dual_dice(weights):
     return bellman @ dual
 
 
-def test_4_11_marginalised_estimates_are_exact_with_exact_parts():
+def test_marginalised_estimates_are_exact_with_exact_parts():
     """Every state-action pair is one sample, weighted by how often the log has it."""
     logged_share = occupancy(PROBLEM.logging)
     ratio = density_ratio_by_dual_dice(logged_share)

@@ -124,17 +124,17 @@ def a_weight_of_two_is_two_samples(samples, weights, *, probability):
     )
 
 
-def tail_mean_by_integration(samples, weights, *, share):
-    """The quantile function, averaged over a fine grid of probabilities below the share."""
+def tail_mean_by_integration(samples, weights, *, fraction):
+    """The quantile function, averaged over a fine grid of probabilities below the fraction."""
     order = np.argsort(samples)
     edges = np.append(0, np.cumsum(weights[order]) / weights.sum())
-    inside = np.diff(np.minimum(edges, share))
-    return np.sum(inside * samples[order]) / share
+    inside = np.diff(np.minimum(edges, fraction))
+    return np.sum(inside * samples[order]) / fraction
 
 
-def between_the_least_and_the_mean(samples, weights, *, share):
-    tail = np.asarray(mapped(conditional_value_at_risk, samples, weights, share=share))
-    mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, share=1.0))
+def between_the_least_and_the_mean(samples, weights, *, fraction):
+    tail = np.asarray(mapped(conditional_value_at_risk, samples, weights, fraction=fraction))
+    mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, fraction=1.0))
     assert_close(mean, (samples * weights).sum(axis=1) / weights.sum(axis=1), atol=1e-5)
     assert np.all(tail <= mean + 1e-3)
     assert np.all(tail >= samples.min(axis=1) - 1e-3)
@@ -272,18 +272,18 @@ ROWS = [
     Row(
         conditional_value_at_risk,
         sample=st.tuples(rows(7), WEIGHTS),
-        options=reals(0.0625, 1).map(lambda share: {"share": float(share)}),
+        options=reals(0.0625, 1).map(lambda fraction: {"fraction": float(fraction)}),
         oracle=tail_mean_by_integration,
         laws=[between_the_least_and_the_mean],
         edges=[
-            Edge((np.zeros(3), np.ones(3)), {"share": 0.5}),
-            Edge((np.arange(4.0), np.ones(4)), {"share": 0.5}),
-            Edge((np.arange(4.0), np.ones(4)), {"share": 1.0}),
+            Edge((np.zeros(3), np.ones(3)), {"fraction": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"fraction": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"fraction": 1.0}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"share": 0.5}),
-            Refusal("(0, 1]", (jnp.ones(2),), {"share": 0.0}),
-            Refusal("[0, 1]", (jnp.ones(2),), {"share": 1.5}),
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"fraction": 0.5}),
+            Refusal("(0, 1]", (jnp.ones(2),), {"fraction": 0.0}),
+            Refusal("[0, 1]", (jnp.ones(2),), {"fraction": 1.5}),
         ],
         rtol=1e-4,
         atol=1e-5,

@@ -60,7 +60,7 @@ def test_bad_scores_and_weights_are_flagged_under_jit():
     assert np.isinf(weighted(scores, jnp.zeros(30), 0.0))
     for function, option in (
         (weighted_quantile, "probability"),
-        (conditional_value_at_risk, "share"),
+        (conditional_value_at_risk, "fraction"),
     ):
         for bad in (jnp.zeros(30), -jnp.ones(30), nan):
             assert np.isnan(function(scores, bad, **{option: 0.5}))
@@ -73,7 +73,7 @@ def test_weights_carry_quantiles_to_another_policy():
     for p in (0.1, 0.5, 0.9):
         quantile = weighted_quantile(samples, 2 * samples, probability=p)
         np.testing.assert_allclose(quantile, np.sqrt(p), atol=0.02)
-        tail = conditional_value_at_risk(samples, 2 * samples, share=p)
+        tail = conditional_value_at_risk(samples, 2 * samples, fraction=p)
         np.testing.assert_allclose(tail, np.sqrt(p) * 2 / 3, atol=0.02)
 
 

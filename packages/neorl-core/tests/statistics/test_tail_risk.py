@@ -17,8 +17,8 @@ def quantile(samples, weights, probability):
 
 
 @jax.jit
-def tail(samples, weights, share):
-    return conditional_value_at_risk(samples, weights, share=share)
+def tail(samples, weights, fraction):
+    return conditional_value_at_risk(samples, weights, fraction=fraction)
 
 
 def rank(probability, n):
@@ -52,7 +52,7 @@ def test_a_quantile_of_short_floats_is_counted_too():
             found = weighted_quantile(values, weights, probability=p)
             assert found.dtype == jnp.bfloat16
             assert float(found) == float(values[rank(p, 1000)])
-        found = conditional_value_at_risk(values, weights, share=0.5)
+        found = conditional_value_at_risk(values, weights, fraction=0.5)
         assert found.dtype == jnp.bfloat16
         np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
 
@@ -75,11 +75,11 @@ def test_tails_of_many_weighted_samples_equal_those_in_double(spread):
 
 def test_what_lies_beyond_the_share_may_be_infinite():
     samples = jnp.asarray([1.0, jnp.inf, 2.0])
-    assert float(conditional_value_at_risk(samples, share=0.3)) == 1
-    np.testing.assert_allclose(conditional_value_at_risk(samples, share=0.5), 4 / 3, rtol=1e-6)
-    assert float(conditional_value_at_risk(samples, share=1.0)) == np.inf
-    assert float(conditional_value_at_risk(-samples, share=0.3)) == -np.inf
-    slope = jax.grad(lambda x: conditional_value_at_risk(x, share=0.5))(samples)
+    assert float(conditional_value_at_risk(samples, fraction=0.3)) == 1
+    np.testing.assert_allclose(conditional_value_at_risk(samples, fraction=0.5), 4 / 3, rtol=1e-6)
+    assert float(conditional_value_at_risk(samples, fraction=1.0)) == np.inf
+    assert float(conditional_value_at_risk(-samples, fraction=0.3)) == -np.inf
+    slope = jax.grad(lambda x: conditional_value_at_risk(x, fraction=0.5))(samples)
     np.testing.assert_allclose(slope, [2 / 3, 0, 1 / 3], rtol=1e-6)
 
 

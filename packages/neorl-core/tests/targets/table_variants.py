@@ -55,7 +55,7 @@ def regularised_by_cases(
     return np.asarray(targets)
 
 
-def no_price_is_the_clipped_double_target(
+def no_penalty_is_the_clipped_double_target(
     reward, next_values, policy, log, terminated, truncated, *, discount, weight
 ):
     rest = policy, log, terminated, truncated
@@ -65,7 +65,7 @@ def no_price_is_the_clipped_double_target(
     )
 
 
-def the_seam_is_masked(
+def the_episode_boundary_is_masked(
     reward, next_values, policy, log, terminated, truncated, *, discount, weight
 ):
     options = {"discount": discount, "weight": weight}
@@ -79,7 +79,7 @@ def the_seam_is_masked(
 
 ZEROS, FAR, NO = np.zeros(7), np.full(7, 1e6), np.zeros(7, bool)
 HALF = {"discount": 0.5}
-PRICED = {"discount": 0.5, "weight": 1.0}
+PENALISED = {"discount": 0.5, "weight": 1.0}
 UNIT = reals(-1, 1)
 BATCH = (
     jnp.ones(3),
@@ -132,27 +132,29 @@ ROWS = [
         ),
         options=st.fixed_dictionaries({"discount": SHARE, "weight": reals(0, 10)}),
         oracle=regularised_by_cases,
-        laws=[no_price_is_the_clipped_double_target, the_seam_is_masked],
+        laws=[no_penalty_is_the_clipped_double_target, the_episode_boundary_is_masked],
         edges=[
-            Edge((ZEROS, np.zeros((2, 7)), *[np.zeros((7, 2))] * 2, NO, NO), PRICED),
-            Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PRICED),
-            Edge((ZEROS[:0], np.zeros((2, 0)), *[np.ones((0, 2))] * 2, NO[:0], NO[:0]), PRICED),
+            Edge((ZEROS, np.zeros((2, 7)), *[np.zeros((7, 2))] * 2, NO, NO), PENALISED),
+            Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PENALISED),
+            Edge((ZEROS[:0], np.zeros((2, 0)), *[np.ones((0, 2))] * 2, NO[:0], NO[:0]), PENALISED),
         ],
         refuses=[
             Refusal(
                 "next_policy_action and next_logged_action must have one shape",
                 (*BATCH[:3], jnp.ones((3, 1)), *BATCH[4:]),
-                PRICED,
+                PENALISED,
             ),
-            Refusal("last axis of channels", (*BATCH[:2], *[jnp.ones(3)] * 2, *BATCH[4:]), PRICED),
-            Refusal("ensemble member", (BATCH[0], jnp.ones(3), *BATCH[2:]), PRICED),
+            Refusal(
+                "last axis of channels", (*BATCH[:2], *[jnp.ones(3)] * 2, *BATCH[4:]), PENALISED
+            ),
+            Refusal("ensemble member", (BATCH[0], jnp.ones(3), *BATCH[2:]), PENALISED),
             *(
                 Refusal(
                     "next_values needs a first axis of at least one ensemble member before the "
                     f"axes of reward, got shape {shape} for reward of (3,); for one critic add the "
                     "axis with next_values[None]",
                     (BATCH[0], jnp.ones(shape), *BATCH[2:]),
-                    PRICED,
+                    PENALISED,
                 )
                 for shape in ((2, 1), (2, 4), (0, 3))
             ),
@@ -161,7 +163,7 @@ ROWS = [
                     f"reward and {('terminated', 'truncated')[place - 4]} must have one shape, got "
                     "(3,) and (2,); index or reshape one of them, nothing is broadcast here",
                     (*BATCH[:place], jnp.zeros(2, bool), *BATCH[place + 1 :]),
-                    PRICED,
+                    PENALISED,
                 )
                 for place in (4, 5)
             ),

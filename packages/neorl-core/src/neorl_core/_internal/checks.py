@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, ArrayLike
 
 
-def known(value: Any) -> bool:
+def is_concrete(value: Any) -> bool:
     """Whether the numbers of ``value`` can be read now: it is not being traced."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
@@ -43,13 +43,13 @@ def require_probability(name: str, value: Any, *, closed: bool = False, many: bo
     """
     if not many:
         require_scalar(name, value)
-    numbers = np.asarray(value) if known(value) else jnp.asarray(value)
+    numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
-    if not known(value):
+    if not is_concrete(value):
         return nan_unless(inside, numbers)
     if not np.all(inside):
         ends = "[0, 1]" if closed else "(0, 1)"
-        raise ValueError(f"{name} must be in {ends}, got {value}; give a share, not per cent")
+        raise ValueError(f"{name} must be in {ends}, got {value}; give a fraction, not per cent")
     return value
 
 
@@ -63,21 +63,21 @@ def require_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
     """
     if not many:
         require_scalar(name, value)
-    numbers = np.asarray(value) if known(value) else jnp.asarray(value)
-    fine = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
-    if not known(value):
-        return nan_unless(fine, numbers)
-    if not np.all(fine):
+    numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
+    valid = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
+    if not is_concrete(value):
+        return nan_unless(valid, numbers)
+    if not np.all(valid):
         kind = "not negative" if or_zero else "positive"
         raise ValueError(f"{name} must be finite and {kind}, got {value}; check sign and unit")
     return value
 
 
-def nan_unless(fine: ArrayLike, numbers: ArrayLike) -> Array:
-    """The numbers, NaN where ``fine`` is false; integers become floats, which can hold it."""
+def nan_unless(valid: ArrayLike, numbers: ArrayLike) -> Array:
+    """The numbers, NaN where ``valid`` is false; integers become floats, which can hold it."""
     numbers = jnp.asarray(numbers)
     real = jnp.issubdtype(numbers.dtype, jnp.floating)
-    return jnp.where(fine, numbers if real else floats(numbers), jnp.nan)
+    return jnp.where(valid, numbers if real else floats(numbers), jnp.nan)
 
 
 def require_scalar(name: str, value: ArrayLike) -> None:
@@ -125,7 +125,7 @@ def require_together(**values: ArrayLike) -> None:
 
 def require_order(low: ArrayLike, high: ArrayLike) -> None:
     """Refuses known ends that cross, or of which one is NaN."""
-    if known((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
+    if is_concrete((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(
             f"low must not be above high, got {low} and {high}; swap the ends that cross"
         )

@@ -27,12 +27,12 @@ class DataStatistics(NamedTuple):
     """Statistics of every field of a training split.
 
     Attributes:
-        obs: Of ``obs``, shapes ``(obs,)``.
-        action: Of ``action``, shapes ``(act,)``.
-        reward: Of ``reward``, scalars.
-        cost: Of ``cost``, shapes ``(cost,)``; may be of length zero.
-        episode_return: Of the undiscounted returns of the episodes, scalars.
-        episode_length: Of the lengths of the episodes in steps, scalars.
+        obs: Statistics of ``obs``, shapes ``(obs,)``.
+        action: Statistics of ``action``, shapes ``(act,)``.
+        reward: Statistics of ``reward``, scalars.
+        cost: Statistics of ``cost``, shapes ``(cost,)``; may be of length zero.
+        episode_return: Statistics of the undiscounted returns of the episodes, scalars.
+        episode_length: Statistics of the lengths of the episodes in steps, scalars.
     """
 
     obs: FieldStatistics

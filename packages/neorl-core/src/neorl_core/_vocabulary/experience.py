@@ -22,7 +22,7 @@ class Transition(NamedTuple):
             ``terminated | truncated``.
         terminated: The plant ended the episode (trip or success): nothing follows.
         truncated: The record ended here; the plant went on.
-        mask: Where false, the row reaches no loss and no statistic.
+        mask: Row mask; where false, the row reaches no loss and no statistic.
     """
 
     obs: Float[Array, "*batch obs"]

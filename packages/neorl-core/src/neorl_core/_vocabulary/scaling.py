@@ -8,7 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._internal.checks import known, require_positive, require_rank, require_same_shape
+from neorl_core._internal.checks import (
+    is_concrete,
+    require_positive,
+    require_rank,
+    require_same_shape,
+)
 from neorl_core._vocabulary.channels import Channel, highs, lows
 
 
@@ -22,8 +27,8 @@ class Affine:
     not positive. A traced scale is used as it comes: a negative one mirrors, zero divides.
 
     Attributes:
-        offset: In physical units, shape ``(channel,)``.
-        scale: In physical units, positive, shape ``(channel,)``.
+        offset: Physical value of scaled zero, in physical units, shape ``(channel,)``.
+        scale: Physical length of scaled one, in physical units, positive, shape ``(channel,)``.
     """
 
     offset: Float[Array, " channel"]
@@ -44,7 +49,7 @@ class Affine:
     def _require_channels(self, name: str, values: Array) -> None:
         require_rank("offset", self.offset, 1, "channel")
         require_same_shape("offset", self.offset, "scale", self.scale)
-        if known(self.scale):
+        if is_concrete(self.scale):
             require_positive("scale", self.scale, many=True)
         if values.shape[-1:] != jnp.shape(self.offset):
             raise ValueError(

@@ -48,9 +48,9 @@ def check_head(
         {'id': 3}
     """
     if not isinstance(document, Mapping):
-        found = type(document).__name__
+        actual = type(document).__name__
         raise error(
-            f"{source} holds a {found}, expected a JSON object of format neorl-{kind}; "
+            f"{source} holds a {actual}, expected a JSON object of format neorl-{kind}; "
             "is it the right file?"
         )
     expected = head(kind, version)
@@ -59,10 +59,10 @@ def check_head(
             f"{source} has format {document.get('format')!r}, expected {expected['format']!r}; "
             "is it the right file?"
         )
-    found = document.get("version")
-    if type(found) is not int or found != version:
+    actual = document.get("version")
+    if type(actual) is not int or actual != version:
         raise error(
-            f"{source} has version {found!r} of {expected['format']}, this version of neorl reads "
+            f"{source} has version {actual!r} of {expected['format']}, this version of neorl reads "
             f"{version}; read it with the version that wrote it, or write it again"
         )
     return {name: value for name, value in document.items() if name not in expected}

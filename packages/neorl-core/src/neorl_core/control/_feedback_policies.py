@@ -16,8 +16,8 @@ class StateFeedback:
     """Affine state feedback ``u = clip(bias - gain (obs - setpoint), low, high)``.
 
     Attributes:
-        gain: As a linear-quadratic design gives it, shape ``(act, obs)``.
-        setpoint: Where the plant is to stand, shape ``(obs,)``.
+        gain: Feedback gain as a linear-quadratic design gives it, shape ``(act, obs)``.
+        setpoint: Set-point, where the plant is to stand, shape ``(obs,)``.
         bias: Action that holds it there, shape ``(act,)``.
         low: Shape ``(act,)``.
         high: Not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN where it is.
@@ -54,8 +54,8 @@ class StateFeedback:
         require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
         require_each("obs", obs, self.gain.shape[1], "columns of gain")
         require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
-        wanted = self.bias - self.gain @ (obs - self.setpoint)
-        return carry, _between(wanted, self.low, self.high)
+        action = self.bias - self.gain @ (obs - self.setpoint)
+        return carry, _between(action, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
@@ -115,9 +115,9 @@ class BaseStock:
         return carry
 
 
-def _between(wanted: Array, low: Array, high: Array) -> Array:
+def _between(action: Array, low: Array, high: Array) -> Array:
     """The action clipped to its bounds; NaN where they cross and are traced, else refused."""
-    require_each("low", low, wanted.shape[0], "actions")
-    require_each("high", high, wanted.shape[0], "actions")
+    require_each("low", low, action.shape[0], "actions")
+    require_each("high", high, action.shape[0], "actions")
     require_order(low, high)
-    return jnp.where(low <= high, jnp.clip(floats(wanted), low, high), jnp.nan)
+    return jnp.where(low <= high, jnp.clip(floats(action), low, high), jnp.nan)

@@ -1,4 +1,4 @@
-"""Memory of the recent past as pure steps that never reach across an episode seam."""
+"""Memory of the recent past as pure steps that never reach across an episode boundary."""
 
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ def history_step(
 
     Args:
         window: So far.
-        value: Of this step.
+        value: Value of this step.
         first: Whether this step is the first of an episode; all before it is then forgotten.
 
     Returns:
@@ -118,7 +118,7 @@ def delay_step(
 
     Args:
         line: So far.
-        value: Of this step.
+        value: Value of this step.
         first: Whether this step is the first of an episode; the line is then filled anew.
 
     Returns:
@@ -159,6 +159,6 @@ def _fitting(value: ArrayLike, stack: Array) -> Array:
 def _holds(stack: Array, value: Array) -> bool:
     """Whether the dtype loses nothing; a plain number takes any dtype of its kind."""
     if getattr(value, "weak_type", False):
-        whole = jnp.issubdtype(value.dtype, jnp.integer)
-        return jnp.issubdtype(stack.dtype, jnp.number if whole else jnp.inexact)
+        is_integer = jnp.issubdtype(value.dtype, jnp.integer)
+        return jnp.issubdtype(stack.dtype, jnp.number if is_integer else jnp.inexact)
     return bool(np.can_cast(value.dtype, stack.dtype))

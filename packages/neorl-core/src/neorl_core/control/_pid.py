@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     require_each,
     require_order,
     require_positive,
@@ -132,19 +132,19 @@ class PID:
         self._require_form(carry, obs.shape[0])
         self._require_range()
         reading = obs[jnp.asarray(self.measured)]
-        good, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
-        measurement = jnp.where(good, reading, carry.measurement)
-        error = jnp.where(good | seen, self.setpoint - measurement, 0)
-        derivative, age = self._slope(carry, measurement, good, seen)
+        finite, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
+        measurement = jnp.where(finite, reading, carry.measurement)
+        error = jnp.where(finite | seen, self.setpoint - measurement, 0)
+        derivative, age = self._slope(carry, measurement, finite, seen)
         fast = self.bias + self.kp * error - self.kd * derivative
         # A loop that starts while another action is in force starts from that action.
-        starts = good & ~seen & (self.ki != 0) & jnp.isfinite(carry.output)
+        starts = finite & ~seen & (self.ki != 0) & jnp.isfinite(carry.output)
         integral = jnp.where(starts, carry.output - fast, carry.integral)
-        integral = integral + jnp.where(good, self.ki * error * self.dt, 0)
-        wanted = fast + integral
-        output = jnp.clip(wanted, self.low, self._caps(obs))
-        output = jnp.where(good, output, jnp.nan)
-        new = PIDCarry(integral, derivative, measurement, age, integral - wanted, output)
+        integral = integral + jnp.where(finite, self.ki * error * self.dt, 0)
+        unclipped = fast + integral
+        output = jnp.clip(unclipped, self.low, self._caps(obs))
+        output = jnp.where(finite, output, jnp.nan)
+        new = PIDCarry(integral, derivative, measurement, age, integral - unclipped, output)
         return self.sent(new, output), output
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
@@ -180,9 +180,9 @@ class PID:
         """Refuses known numbers out of range; what is traced passes, and no operation is added."""
         require_order(self.low, self.high)
         for name, number, or_zero in (("tau", self.tau, True), ("dt", self.dt, False)):
-            if known(number):
+            if is_concrete(number):
                 require_positive(name, number, or_zero=or_zero, many=True)
-        if known((self.low, self.override_cap)) and self.override_output:
+        if is_concrete((self.low, self.override_cap)) and self.override_output:
             least = np.asarray(self.low)[list(self.override_output)]
             if not np.all(np.asarray(self.override_cap) >= least):
                 raise ValueError(
@@ -190,14 +190,14 @@ class PID:
                     f"and {least}; raise the cap, jnp.inf for none"
                 )
 
-    def _slope(self, carry: PIDCarry, measurement: Array, good: Array, seen: Array) -> tuple:
+    def _slope(self, carry: PIDCarry, measurement: Array, finite: Array, seen: Array) -> tuple:
         """The filtered derivative, and the age of the measurement that it rests on."""
         elapsed = carry.age + self.dt
         last = jnp.where(seen, carry.measurement, measurement)
         slope = (measurement - last) / elapsed
         weight = elapsed / (self.tau + elapsed)
         moved = carry.derivative + weight * (slope - carry.derivative)
-        return jnp.where(good, moved, carry.derivative), jnp.where(good, 0, elapsed)
+        return jnp.where(finite, moved, carry.derivative), jnp.where(finite, 0, elapsed)
 
     def _caps(self, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
         if not self.override_output:

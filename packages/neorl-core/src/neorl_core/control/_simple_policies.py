@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import floats, known, require_rank, require_same_shape
+from neorl_core._internal.checks import floats, is_concrete, require_rank, require_same_shape
 
 
 @jax.tree_util.register_dataclass
@@ -17,7 +17,7 @@ class ConstantPolicy:
     """Always the same action.
 
     Attributes:
-        action: In physical units, shape ``(act,)``.
+        action: Constant action in physical units, shape ``(act,)``.
     """
 
     action: Float[Array, " act"]
@@ -73,20 +73,22 @@ class UniformPolicy:
         require_rank("low", self.low, 1, "act")
         require_same_shape("low", self.low, "high", self.high)
         low, high = floats(self.low), floats(self.high)
-        if known((self.low, self.high)) and not np.all(_fine(np.asarray(low), np.asarray(high))):
+        if is_concrete((self.low, self.high)) and not np.all(
+            _valid(np.asarray(low), np.asarray(high))
+        ):
             raise ValueError(
                 f"low must not be above high, nor infinitely far below, got {self.low} and "
                 f"{self.high}; give the range of every action"
             )
         draw = jax.random.uniform(key, low.shape, low.dtype, low, high)
-        return carry, jnp.where(_fine(low, high), draw, jnp.nan)
+        return carry, jnp.where(_valid(low, high), draw, jnp.nan)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
         return carry
 
 
-def _fine(low: Any, high: Any) -> Any:
+def _valid(low: Any, high: Any) -> Any:
     """Where a range is one to draw from."""
     with np.errstate(all="ignore"):
         return (low <= high) & (high - low < np.inf)

@@ -30,7 +30,7 @@ def discounted_cost_target(
         cost: Any shape.
         next_values: One estimate per member along the first axis, each of the shape of cost.
         terminated: Shape of cost; a truncated step bootstraps.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, of the shape of cost.
@@ -67,7 +67,7 @@ def reachability_target(
         constraint: ``h``, positive where the constraint is violated.
         next_value: Value of the next observation, same shape; ignored where terminated.
         terminated: Same shape.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, same shape.
@@ -88,9 +88,9 @@ def reachability_target(
     same_shape("constraint", constraint, "next_value", next_value)
     same_shape("constraint", constraint, "terminated", terminated)
     discount = require_probability("discount", discount, closed=True)
-    here, share = floats(constraint), like(discount, floats(constraint))
+    here, gamma = floats(constraint), like(discount, floats(constraint))
     following = jnp.where(booleans(terminated), here, floats(next_value))
-    return (1 - share) * here + share * jnp.maximum(here, following)
+    return (1 - gamma) * here + gamma * jnp.maximum(here, following)
 
 
 def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
@@ -131,7 +131,7 @@ def discounted_cost_limit(
         limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
             under ``jit`` where it is negative.
         horizon: Steps of an episode, static, at least one.
-        discount: Of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
+        discount: Discount factor of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
 
     Returns:
         The threshold of the critic, same shape as ``limit``.
@@ -149,10 +149,10 @@ def discounted_cost_limit(
     discount = require_probability("discount", discount, closed=True)
     horizon = require_whole("horizon", horizon, 1, "give the longest episode")
     per_step = step_cost_limit(limit, horizon=horizon)
-    share = like(discount, per_step)
-    inside = (share > 0) & (share < 1)
-    safe = jnp.where(inside, share, 0.5)
+    gamma = like(discount, per_step)
+    inside = (gamma > 0) & (gamma < 1)
+    safe = jnp.where(inside, gamma, 0.5)
     # expm1 keeps the digits of 1 - discount^horizon where the discount is near one.
     series = jnp.expm1(horizon * jnp.log(safe)) / jnp.expm1(jnp.log(safe))
-    end = jnp.where(jnp.isnan(share), share, jnp.where(share > 0, horizon, 1))
+    end = jnp.where(jnp.isnan(gamma), gamma, jnp.where(gamma > 0, horizon, 1))
     return per_step * jnp.where(inside, series, end)

@@ -1,4 +1,4 @@
-"""Reward less declared prices of the costs."""
+"""Reward less the weighted costs."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -36,9 +36,9 @@ def penalised_reward(
         raise ValueError(
             "cost must have the shape of reward and one last axis as long as penalty, got "
             f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}; "
-            "give one price for each cost channel"
+            "give one penalty weight for each cost channel"
         )
     penalty = require_positive("penalty", penalty, or_zero=True, many=True)
     reward = floats(reward)
-    priced = jnp.matmul(floats(cost), floats(penalty), precision="highest")
-    return reward - priced.astype(reward.dtype)
+    weighted = jnp.matmul(floats(cost), floats(penalty), precision="highest")
+    return reward - weighted.astype(reward.dtype)

@@ -128,6 +128,6 @@ def pid_multiplier_step(
     history = jnp.concatenate([state.cost[1:], newest[None]])
     rise = jnp.maximum(newest - history[0], 0)
     integral = jnp.clip(state.integral + like(ki, cost) * excess, 0, like(integral_ceiling, cost))
-    wanted = like(kp, cost) * error + integral + like(kd, cost) * rise
-    multiplier = jnp.clip(wanted, 0, like(ceiling, cost))
+    unclipped = like(kp, cost) * error + integral + like(kd, cost) * rise
+    multiplier = jnp.clip(unclipped, 0, like(ceiling, cost))
     return MultiplierState(error, history, integral), multiplier

@@ -13,7 +13,7 @@ def categorical_log_probability(
     """Log-probability of a choice.
 
     Args:
-        index: In ``[0, choice)``.
+        index: Index in ``[0, choice)``.
         logits: Unnormalised log-probabilities along the last axis.
 
     Returns:
@@ -92,8 +92,8 @@ def categorical_kl(
     """Kullback-Leibler divergence of the first distribution from the second, in nats.
 
     Args:
-        logits: Of the first, along the last axis.
-        other_logits: Of the second, same shape.
+        logits: Logits of the first distribution, along the last axis.
+        other_logits: Logits of the second distribution, same shape.
 
     Returns:
         ``sum_i p_i (log p_i - log q_i)``, without the last axis: infinite where the second

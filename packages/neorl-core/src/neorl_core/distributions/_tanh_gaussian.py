@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import floats, known, like, require_probability, require_same_shape
+from neorl_core._internal.checks import (
+    floats,
+    is_concrete,
+    like,
+    require_probability,
+    require_same_shape,
+)
 from neorl_core.distributions._diagonal_gaussian import (
     diagonal_gaussian_entropy,
     diagonal_gaussian_kl,
@@ -28,7 +34,7 @@ def tanh_gaussian_sample(
     """A draw ``tanh(u)``, ``u`` Gaussian, and its log-density, from ``u`` and so exact.
 
     Args:
-        mean: Of ``u``, last axis the channels.
+        mean: Mean of ``u``, last axis the channels.
         log_std: Logarithms of the standard deviations of ``u``; broadcasts against ``mean``.
         key: Used once.
 
@@ -89,11 +95,11 @@ def tanh_gaussian_log_density(
     """Log-density of an action that was not drawn here, for example a logged one.
 
     Args:
-        action: In [-1, 1]. The latent of a bound is infinite, so actions are first moved
+        action: Action in [-1, 1]. The latent of a bound is infinite, so actions are first moved
             ``margin`` inside, as offline RL does with saturated actions; the density there is
             that of the moved action. Four units of rounding beyond a bound count as on it; NaN
             results under ``jit`` from an action further out.
-        mean: Of the latent, same shape.
+        mean: Mean of the latent, same shape.
         log_std: Broadcasts against ``mean``.
         margin: Distance kept from both bounds, in (0, 1); at least the rounding unit of the dtype
             is kept. NaN results under ``jit`` where it is outside.
@@ -123,7 +129,7 @@ def tanh_gaussian_log_density(
 def _require_squashed(action: Array) -> Array:
     """Where an action is in [-1, 1] up to rounding; refuses a known one that is not, NaN too."""
     inside = jnp.abs(action) <= 1 + 4 * jnp.finfo(action.dtype).eps
-    if known(inside) and not np.all(inside):
+    if is_concrete(inside) and not np.all(inside):
         raise ValueError(
             f"action must be in [-1, 1], got {jnp.min(action)} to {jnp.max(action)}; "
             "scale it with unit_interval"
@@ -140,7 +146,7 @@ def tanh_gaussian_entropy(
     known in closed form, and of ``log(1 + exp(-2 |u|))``, smooth and local, by Gauss-Legendre.
 
     Args:
-        mean: Of the latent, last axis the channels.
+        mean: Mean of the latent, last axis the channels.
         log_std: Broadcasts against ``mean``.
 
     Returns:
@@ -171,10 +177,10 @@ def tanh_gaussian_kl(
     """Kullback-Leibler divergence in nats: that of the latents, since tanh is a bijection.
 
     Args:
-        mean: Of the first latent.
-        log_std: Of the first latent.
-        other_mean: Of the second latent.
-        other_log_std: Of the second latent.
+        mean: Mean of the first latent.
+        log_std: Logarithm of its standard deviation.
+        other_mean: Mean of the second latent.
+        other_log_std: Logarithm of its standard deviation.
 
     Returns:
         As :func:`diagonal_gaussian_kl`.
@@ -192,7 +198,7 @@ def tanh_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*b
     reinforcement learning; the largest density itself lies nearer to a bound, or at both.
 
     Args:
-        mean: Of the latent.
+        mean: Mean of the latent.
 
     Returns:
         The action in [-1, 1].

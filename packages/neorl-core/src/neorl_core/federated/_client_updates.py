@@ -91,9 +91,9 @@ def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
     """``sum_i w_i u_i / sum_i w_i``; NaN where the weights sum to zero."""
 
     def mean(leaf: Array) -> Array:
-        shares = weights.astype(leaf.dtype)
-        total = jnp.sum(per_client(shares, leaf) * leaf, axis=0)
-        return total / jnp.sum(shares)
+        client_weights = weights.astype(leaf.dtype)
+        total = jnp.sum(per_client(client_weights, leaf) * leaf, axis=0)
+        return total / jnp.sum(client_weights)
 
     return jax.tree.map(mean, updates)
 

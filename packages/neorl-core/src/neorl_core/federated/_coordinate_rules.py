@@ -53,9 +53,9 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
         raise ValueError(
             f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
         )
-    shares = require_positive("weights", weights, or_zero=True, many=True)
+    client_weights = require_positive("weights", weights, or_zero=True, many=True)
     kept = usable(updates)
-    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, shares, 0)), kept)
+    return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, client_weights, 0)), kept)
 
 
 def coordinate_median(updates: Any) -> Aggregate:

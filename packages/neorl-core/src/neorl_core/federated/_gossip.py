@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from neorl_core._internal.checks import floats, known, require_rank, require_whole
+from neorl_core._internal.checks import floats, is_concrete, require_rank, require_whole
 from neorl_core._internal.float_widths import require_wide, widened
 from neorl_core._internal.matrix_products import product
 from neorl_core.federated._client_updates import Aggregate, cleaned, require_updates, usable
@@ -293,7 +293,7 @@ def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
             f"mixing must be square, got shape {jnp.shape(mixing)}; "
             "give one row and one column for each client"
         )
-    if not known(mixing):
+    if not is_concrete(mixing):
         return floats(mixing), _sums_to_one(jnp, widened(jax.lax.stop_gradient(mixing)))[0]
     stochastic, sums = _sums_to_one(np, np.asarray(mixing, np.float64))
     if not stochastic:

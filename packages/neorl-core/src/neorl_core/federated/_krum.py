@@ -122,11 +122,12 @@ def bulyan(updates: Any, *, faulty: int) -> Aggregate:
     kept = usable(updates)
     updates = cleaned(updates, kept)
     bad, count = still_faulty(kept, faulty), how_many(kept)
-    wanted = count - 2 * bad
-    start = _Choice(squared_distances(updates), kept, jnp.zeros(clients, bool), bad, wanted)
+    target_count = count - 2 * bad
+    start = _Choice(squared_distances(updates), kept, jnp.zeros(clients, bool), bad, target_count)
     choice, _ = jax.lax.scan(_choose_next, start, None, length=clients)
     value = jax.tree.map(
-        lambda leaf: mean_near_median(leaf, choice.chosen, wanted, wanted - 2 * bad), updates
+        lambda leaf: mean_near_median(leaf, choice.chosen, target_count, target_count - 2 * bad),
+        updates,
     )
     return Aggregate(value, kept)
 
@@ -136,12 +137,12 @@ class _Choice(NamedTuple):
     left: Bool[Array, " client"]
     chosen: Bool[Array, " client"]
     faulty: Int[Array, ""]
-    wanted: Int[Array, ""]
+    target_count: Int[Array, ""]
 
 
 def _choose_next(state: _Choice, _: None) -> tuple[_Choice, None]:
     best = jnp.argmin(_scores(state.squared, state.left, state.faulty))
-    more = how_many(state.chosen) < state.wanted
+    more = how_many(state.chosen) < state.target_count
     taken = (jnp.arange(state.left.shape[0]) == best) & more
     return state._replace(left=state.left & ~taken, chosen=state.chosen | taken), None
 

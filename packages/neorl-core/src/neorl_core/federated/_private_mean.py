@@ -100,10 +100,10 @@ def _clipped(updates: Any, limit: float | Array) -> Any:
     nothing = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), updates)
     length = distances(updates, nothing)
     limit = jnp.asarray(limit).astype(length.dtype)
-    share = jnp.where(length > limit, limit / jnp.where(length > limit, length, 1), 1)
-    share = jnp.where(jnp.isnan(limit) | ~usable(updates), jnp.nan, share)
+    factor = jnp.where(length > limit, limit / jnp.where(length > limit, length, 1), 1)
+    factor = jnp.where(jnp.isnan(limit) | ~usable(updates), jnp.nan, factor)
     return jax.tree.map(
-        lambda leaf: leaf * share.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1)),
+        lambda leaf: leaf * factor.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1)),
         updates,
     )
 

@@ -91,7 +91,7 @@ def centred_clipping(
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        centre: Where to start: the last aggregate, like one client's update.
+        centre: Starting point: the last aggregate, like one client's update.
         radius: Length that a difference is cut to, positive; the spread of honest clients. NaN
             results under ``jit`` where it is not positive.
         iterations: Number of steps.
@@ -128,16 +128,16 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
     centre, updates, kept, radius = state
     away = distances(updates, centre)
     radius = radius.astype(away.dtype)
-    share = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
-    share = share / jnp.maximum(how_many(kept), 1).astype(share.dtype)
-    share = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, share, 0))
-    moved = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, share), updates, centre)
+    step_size = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
+    step_size = step_size / jnp.maximum(how_many(kept), 1).astype(step_size.dtype)
+    step_size = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, step_size, 0))
+    moved = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, step_size), updates, centre)
     return (moved, updates, kept, radius), None
 
 
-def _blend(leaf: Array, centre: Array, share: Float[Array, " client"]) -> Array:
-    share = share.astype(leaf.dtype)
-    return jnp.sum(per_client(share, leaf) * (leaf - centre[None]), axis=0)
+def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:
+    step_size = step_size.astype(leaf.dtype)
+    return jnp.sum(per_client(step_size, leaf) * (leaf - centre[None]), axis=0)
 
 
 def _require_centre(updates: Any, centre: Any) -> None:

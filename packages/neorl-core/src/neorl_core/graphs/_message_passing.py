@@ -58,8 +58,8 @@ def graph_convolution(
 
     Args:
         graph: Any padded graph; an undirected one lists every edge both ways.
-        weights: Of the edges, not negative; all one if ``None``. NaN features under ``jit`` at the
-            node that a negative one enters and at those reached from there.
+        weights: Weights of the edges, not negative; all one if ``None``. NaN features under ``jit``
+            at the node that a negative one enters and at those reached from there.
         self_loops: Whether to add ``I``.
 
     Returns:

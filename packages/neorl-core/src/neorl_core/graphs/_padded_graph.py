@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     require_each,
     require_integers,
     require_rank,
@@ -128,7 +128,7 @@ def pad_graph(
 def _require_ends(senders: ArrayLike, receivers: ArrayLike, nodes: int) -> None:
     require_integers("senders", senders)
     require_integers("receivers", receivers)
-    if not known((senders, receivers)):
+    if not is_concrete((senders, receivers)):
         return
     ends = np.concatenate([np.ravel(senders), np.ravel(receivers)])
     if np.any((ends < 0) | (ends >= nodes)):

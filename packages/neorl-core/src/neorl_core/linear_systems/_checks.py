@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_core._internal.checks import floats, known, require_rank
+from neorl_core._internal.checks import floats, is_concrete, require_rank
 from neorl_core._internal.float_widths import require_wide
 
 
 def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
-    """The matrix as floats; refuses one that is not square, is empty, or of a short float."""
+    """The matrix as floats; refuses one that is not square, empty, or of half precision."""
     require_rank(name, matrix, 2, f"{axis}, {axis}")
     shape = jnp.shape(matrix)
     if shape[0] != shape[1] or shape[0] < 1:
@@ -24,7 +24,7 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
 
 
 def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
-    """The matrix as floats; refuses a short float, and a size that is not that of ``shape``."""
+    """The matrix as floats; refuses half precision, and a size that is not that of ``shape``."""
     require_rank(name, matrix, 2, axes)
     got = jnp.shape(matrix)
     if any(want is not None and want != have for want, have in zip(shape, got, strict=True)):
@@ -40,9 +40,9 @@ def require_definite(name: str, matrix: Array, *, strictly: bool) -> bool | Arra
     """Refuses a known matrix that is not symmetric positive (semi)definite.
 
     Returns:
-        Whether it is. What is being traced cannot be refused, so its result must hang on this.
+        Whether it is. What is being traced cannot be refused, so its result must depend on this.
     """
-    if not known(matrix):
+    if not is_concrete(matrix):
         return _is_definite(jax.lax.stop_gradient(matrix), strictly)
     values = np.asarray(matrix, np.float64)
     scale = max(1.0, float(np.abs(values).max(initial=0)))
@@ -73,7 +73,7 @@ def _is_definite(matrix: Array, strictly: bool) -> Array:
 
 def require_stable(name: str, matrix: Array) -> None:
     """Refuses a known matrix with an eigenvalue on or outside the unit circle."""
-    if not known(matrix):
+    if not is_concrete(matrix):
         return
     radius = np.abs(np.linalg.eigvals(np.asarray(matrix, np.float64))).max()
     if not radius < 1:
@@ -85,7 +85,7 @@ def require_stable(name: str, matrix: Array) -> None:
 
 def require_stabilisable(matrix: Array, inputs: Array, what: str) -> None:
     """Refuses a known pair with a mode outside the open unit disc that the inputs do not reach."""
-    if not known((matrix, inputs)):
+    if not is_concrete((matrix, inputs)):
         return
     a, b = np.asarray(matrix, np.float64), np.asarray(inputs, np.float64)
     b = b / (np.abs(b).max(initial=0) or 1.0)

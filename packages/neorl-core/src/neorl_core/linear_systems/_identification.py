@@ -6,7 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import floats, known, require_positive, require_rank, require_whole
+from neorl_core._internal.checks import (
+    floats,
+    is_concrete,
+    require_positive,
+    require_rank,
+    require_whole,
+)
 from neorl_core._internal.float_widths import require_wide
 from neorl_core._internal.matrix_products import product
 from neorl_core.replay._episode_rows import episode_first_rows
@@ -54,8 +60,8 @@ def identify_linear(
         obs: State before the action.
         action: What the plant received.
         next_obs: State after it; never that of a reset.
-        terminated: Where the plant ended an episode.
-        truncated: Where the record ended one.
+        terminated: Flags of the rows where the plant ended an episode.
+        truncated: Flags of the rows where the record ended one.
         delay: Dead time in steps, one for all inputs or one for each.
         ridge: Relative strength of the penalty, not negative; NaN results under ``jit`` where it is
             negative.
@@ -106,10 +112,10 @@ def delay_residuals(
         obs: State before the action.
         action: What the plant received.
         next_obs: State after it.
-        terminated: Where the plant ended an episode.
-        truncated: Where the record ended one.
+        terminated: Flags of the rows where the plant ended an episode.
+        truncated: Flags of the rows where the record ended one.
         longest: Longest delay to try, in steps.
-        ridge: As in :func:`identify_linear`.
+        ridge: Ridge penalty, as in :func:`identify_linear`.
 
     Returns:
         Root mean square residuals, shape ``(longest + 1, state)``; NaN where no row enters, and
@@ -153,7 +159,7 @@ def _fit(
     design = jnp.concatenate([obs, *[column[:, None] for column in late]], axis=1)
     broken = keep & ~jnp.all(jnp.isfinite(jnp.concatenate([design, next_obs], axis=1)), axis=1)
     _require_finite(broken)
-    whole = ~jnp.any(broken)
+    complete = ~jnp.any(broken)
     rows = jnp.sum(keep).astype(obs.dtype)
     x, x_mean, x_scale = _standardised(design, keep, rows)
     y, y_mean, y_scale = _standardised(next_obs, keep, rows)
@@ -164,13 +170,13 @@ def _fit(
     scaled, _, rank, _ = jnp.linalg.lstsq(system, target)
     left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
     slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
-    slopes = jnp.where((rows > 0) & whole, slopes, jnp.nan)
+    slopes = jnp.where((rows > 0) & complete, slopes, jnp.nan)
     return LinearModel(
         slopes[:, :states],
         slopes[:, states:],
-        jnp.where(whole, y_mean - product(slopes, x_mean), jnp.nan),
-        jnp.where(whole, left, jnp.nan),
-        jnp.where(whole, rank.astype(jnp.int32) + 1, 0),
+        jnp.where(complete, y_mean - product(slopes, x_mean), jnp.nan),
+        jnp.where(complete, left, jnp.nan),
+        jnp.where(complete, rank.astype(jnp.int32) + 1, 0),
         jnp.sum(keep).astype(jnp.int32),
     )
 
@@ -209,7 +215,7 @@ def _require_rows(first: Array, obs: Array) -> None:
 
 
 def _require_finite(broken: Array) -> None:
-    if not known(broken) or not np.any(broken):
+    if not is_concrete(broken) or not np.any(broken):
         return
     rows = np.flatnonzero(broken)
     raise ValueError(

@@ -35,8 +35,8 @@ class KalmanFilter(NamedTuple):
     """The stationary filter ``x+ = x + gain (y - C x)`` after the prediction ``x = A x+``.
 
     Attributes:
-        gain: Of the measurement update, shape ``(state, measurement)``.
-        covariance: Of the error before the measurement, shape ``(state, state)``.
+        gain: Gain of the measurement update, shape ``(state, measurement)``.
+        covariance: Covariance of the error before the measurement, shape ``(state, state)``.
     """
 
     gain: Float[Array, "state measurement"]

@@ -38,10 +38,10 @@ def spectral_radius(a: Float[Array, "state state"]) -> Float[Array, ""]:
 
 
 def _square(state: tuple[Array, Array, Array], _: None) -> tuple[tuple, None]:
-    matrix, logarithm, share = state
+    matrix, logarithm, weight = state
     size = jnp.max(jnp.abs(matrix))
     scaled = matrix / jnp.where(size > 0, size, 1)
-    return (product(scaled, scaled), logarithm + share * jnp.log(size), share / 2), None
+    return (product(scaled, scaled), logarithm + weight * jnp.log(size), weight / 2), None
 
 
 def discrete_lyapunov(

@@ -22,7 +22,7 @@ def expectile_loss(
     Args:
         target: What is regressed on, any shape.
         prediction: Same shape.
-        expectile: In (0, 1); NaN results under ``jit`` where it is outside.
+        expectile: Expectile level in (0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:
         The loss of every element, same shape.

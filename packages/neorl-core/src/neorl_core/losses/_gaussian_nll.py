@@ -7,7 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, known, like, require_broadcast, require_same_shape
+from neorl_core._internal.checks import (
+    floats,
+    is_concrete,
+    like,
+    require_broadcast,
+    require_same_shape,
+)
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -45,13 +51,13 @@ def soft_clamp(
     """
     require_broadcast("low", low, "x", jnp.shape(x))
     require_broadcast("high", high, "x", jnp.shape(x))
-    if known((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
+    if is_concrete((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
         raise ValueError(f"low must be below high, got {low} and {high}; swap or widen them")
     x = floats(x)
     below, above = like(low, x), like(high, x)
     upper = above - jax.nn.softplus(above - x)
     clamped = below + jax.nn.softplus(upper - below)
-    if known((low, high)):
+    if is_concrete((low, high)):
         return clamped
     return jnp.where(jnp.asarray(low) < jnp.asarray(high), clamped, jnp.nan)
 

@@ -28,8 +28,8 @@ def gumbel_loss(
         prediction: Same shape.
         mask: Rows that count; all where ``None``. The others do not enter ``m`` and have loss
             zero.
-        temperature: In units of the target, positive; the smaller, the nearer to the maximum.
-            NaN results under ``jit`` where it is not positive.
+        temperature: Temperature in units of the target, positive; the smaller, the nearer to the
+            maximum. NaN results under ``jit`` where it is not positive.
         ceiling: Largest exponent, positive; beyond it a row has no gradient. NaN results under
             ``jit`` where it is not.
 

@@ -109,7 +109,7 @@ def sac_temperature_loss(
     Args:
         log_temperature: Scalar parameter.
         log_prob: Log-density of sampled actions.
-        target_entropy: In nats; often minus the number of action channels.
+        target_entropy: Target entropy in nats; often minus the number of action channels.
 
     Returns:
         The loss of every element, of the shape of ``log_prob``.

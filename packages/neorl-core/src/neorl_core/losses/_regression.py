@@ -51,8 +51,8 @@ def huber_loss(
     Args:
         target: Any shape.
         prediction: Same shape.
-        threshold: Where the quadratic becomes linear, in units of the target, positive; NaN
-            results under ``jit`` where it is not.
+        threshold: Error at which the quadratic becomes linear, in units of the target, positive;
+            NaN results under ``jit`` where it is not.
 
     Returns:
         The loss of every element.
@@ -87,8 +87,8 @@ def pinball_loss(
     Args:
         target: Any shape.
         prediction: Same shape.
-        level: In (0, 1), broadcast against the target: one for all elements, or one for each;
-            NaN results under ``jit`` where it is outside.
+        level: Quantile level in (0, 1), broadcast against the target: one for all elements, or one
+            for each; NaN results under ``jit`` where it is outside.
 
     Returns:
         The loss of every element. At a tie its gradient is one of the two one-sided ones.
@@ -108,8 +108,8 @@ def pinball_loss(
     require_broadcast("level", level, "target", jnp.shape(target))
     level = require_probability("level", level, many=True)
     difference = floats(target) - floats(prediction)
-    share = like(level, difference)
-    return jnp.where(difference > 0, share * difference, (share - 1) * difference)
+    quantile_level = like(level, difference)
+    return jnp.where(difference > 0, quantile_level * difference, (quantile_level - 1) * difference)
 
 
 def quantile_huber_loss(
@@ -129,8 +129,8 @@ def quantile_huber_loss(
         target: Samples of the return that follows, usually without gradient.
         prediction: The predicted quantiles.
         level: Their levels, in (0, 1); a NaN result under ``jit`` where one is outside.
-        threshold: Where the quadratic becomes linear, in units of the target, positive; a NaN
-            result under ``jit`` where it is not.
+        threshold: Error at which the quadratic becomes linear, in units of the target, positive; a
+            NaN result under ``jit`` where it is not.
 
     Returns:
         Scalar; zero where there is no sample or no quantile.
@@ -158,8 +158,8 @@ def quantile_huber_loss(
     threshold = require_positive("threshold", threshold)
     target = floats(target)
     difference = target[None, :] - floats(prediction)[:, None]
-    share = like(level, difference)[:, None]
-    weight = jnp.where(difference < 0, 1 - share, share)
+    quantile_level = like(level, difference)[:, None]
+    weight = jnp.where(difference < 0, 1 - quantile_level, quantile_level)
     loss = weight * _huber(difference, threshold) / like(threshold, difference)
     return jnp.sum(loss) / max(target.shape[0], 1)
 

@@ -27,7 +27,7 @@ def doubly_robust_return(
 
     Args:
         trajectory: One trajectory with ``q_value`` and ``value``.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         ``v_0``; infinite where the ratios overflow, except that a bracket of zero stays zero
@@ -72,7 +72,7 @@ def weighted_doubly_robust(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``, with ``q_value`` and ``value``.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if at some step every weight is zero.

@@ -53,7 +53,7 @@ def tis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         Its weighted return; infinite where the product of the ratios overflows, except that a
@@ -85,7 +85,7 @@ def pdis_return(
 
     Args:
         trajectory: One trajectory.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         Its weighted return; a step whose product of ratios overflows adds an infinity, or nothing
@@ -117,7 +117,7 @@ def wis(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if every weight is zero.
@@ -146,7 +146,7 @@ def wpdis(
 
     Args:
         trajectories: All of them, shape ``(trajectory, time)``.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimate; NaN if at some step every weight is zero.

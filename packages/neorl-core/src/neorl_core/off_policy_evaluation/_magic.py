@@ -22,8 +22,8 @@ class Magic(NamedTuple):
 
     Attributes:
         estimate: The value of the evaluated policy, scalar.
-        weights: On the lengths of the importance-sampled part, shape ``(time + 1,)``: the first
-            entry is the pure model, the last one the weighted doubly robust estimate.
+        weights: Weights on the lengths of the importance-sampled part, shape ``(time + 1,)``: the
+            first entry is the pure model, the last one the weighted doubly robust estimate.
         blended: What each of these says by itself, shape ``(time + 1,)``.
     """
 
@@ -50,9 +50,10 @@ def magic(
 
     Args:
         trajectories: Shape ``(trajectory, time)``, two or more, with ``q_value`` and ``value``.
-        key: Of the bootstrap over trajectories.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
-        level: Of that interval, in (0, 1); the paper takes one half. NaN under ``jit`` outside.
+        key: Random key of the bootstrap over trajectories.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        level: Confidence level of that interval, in (0, 1); the paper takes one half.
+            NaN under ``jit`` outside.
         resamples: Number of bootstrap draws.
 
     Returns:

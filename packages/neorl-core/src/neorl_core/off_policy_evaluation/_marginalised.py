@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 from neorl_core._internal.checks import (
     booleans,
     floats,
-    known,
+    is_concrete,
     like,
     require_length,
     require_positive,
@@ -33,7 +33,7 @@ def marginalised_return(
         density_ratio: ``zeta`` of every logged state and action, finite and not negative; a NaN
             result under ``jit`` where one is not.
         reward: Same shape.
-        discount: In [0, 1); NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1); NaN results under ``jit`` where it is outside.
         normalise: Whether to divide by the mean of ``zeta`` (which is one for the true ratio).
 
     Returns:
@@ -81,8 +81,9 @@ def marginalised_doubly_robust(
         reward: Same shape.
         q_value: ``Q(s, a)`` of the model.
         next_value: ``V(s')`` of the model, from the row's own ``next_obs``.
-        terminated: Where the plant ended the episode; a truncated row keeps its ``V(s')``.
-        discount: In [0, 1); NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode; a truncated row keeps
+            its ``V(s')``.
+        discount: Discount factor in [0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:
         The estimated discounted return from the initial states.
@@ -125,7 +126,7 @@ def _ratio(density_ratio: Array) -> Array:
 
 def _rest(discount: float | Array, data: Array) -> Array:
     discount = require_probability("discount", discount, closed=True)
-    if known(discount) and np.any(np.asarray(discount) >= 1):
+    if is_concrete(discount) and np.any(np.asarray(discount) >= 1):
         raise ValueError(
             f"discount must be in [0, 1) for a discounted occupancy, got {discount}; "
             "for discount 1 use an estimate along trajectories"

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     like,
     require_order,
     require_positive,
@@ -59,8 +59,8 @@ def limit_rate(
     ``min(max(x, previous - rate dt), previous + rate dt)``, channel by channel.
 
     Args:
-        x: Where to.
-        previous: Where from.
+        x: Requested value.
+        previous: Value of the step before.
         rate: Largest speed in units a second, not negative; infinity for no limit. NaN results
             under ``jit`` where it is negative.
         dt: Seconds, positive; NaN results under ``jit`` where it is not.
@@ -81,7 +81,7 @@ def limit_rate(
     require_same_shape("x", x, "previous", previous)
     require_same_shape("x", x, "rate", rate)
     dt = require_positive("dt", dt)
-    if known(rate) and not np.all(np.asarray(rate) >= 0):
+    if is_concrete(rate) and not np.all(np.asarray(rate) >= 0):
         raise ValueError(
             f"rate must not be negative, got {rate}; "
             "give a speed without sign, jnp.inf for no limit"

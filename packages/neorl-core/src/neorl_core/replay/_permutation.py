@@ -21,7 +21,7 @@ def shuffled_position(
     bijection for every ``n``. Any part of a shuffle is so had without memory for the whole.
 
     Args:
-        key: Of the permutation.
+        key: Random key of the permutation.
         position: Each from 0 to ``n - 1``, any shape.
         n: Number of positions, from 1 to 2^31 - 1.
 

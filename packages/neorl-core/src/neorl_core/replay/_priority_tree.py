@@ -45,7 +45,7 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
 
     Args:
         capacity: Number of items; rounded up to a power of two.
-        dtype: Of the priorities.
+        dtype: Dtype of the priorities.
 
     Returns:
         The tree.
@@ -69,7 +69,7 @@ def set_priorities(
     """Replaces the priorities of some items: ``O(batch log n)``.
 
     Args:
-        tree: To change.
+        tree: Priorities before the change.
         items: Indices from 0 to ``n - 1``; others change nothing. Of an item that comes twice the
             larger priority stays.
         priorities: Not negative. A negative one becomes NaN, and sampling reports it.
@@ -115,7 +115,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
     item of priority zero is never drawn.
 
     Args:
-        tree: Of priorities.
+        tree: Tree of priorities.
         key: Random key.
         batch: Number of draws.
 
@@ -137,17 +137,17 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
     batch = require_whole("batch", batch, 1, "give the number of draws")
     sums, leaves = tree.sums, tree.sums.shape[0] // 2
     total = sums[1]
-    fine = (total > 0) & jnp.isfinite(total)
+    valid = (total > 0) & jnp.isfinite(total)
     spread = jax.random.uniform(key, (batch,), sums.dtype)
-    point = (jnp.arange(batch, dtype=sums.dtype) + spread) / batch * jnp.where(fine, total, 0)
+    point = (jnp.arange(batch, dtype=sums.dtype) + spread) / batch * jnp.where(valid, total, 0)
     node = jnp.ones(batch, jnp.int32)
     for _ in range(leaves.bit_length() - 1):
         left, right = sums[2 * node], sums[2 * node + 1]
         go_right = (right > 0) & ((point >= left) | (left <= 0))
         point = jnp.where(go_right, point - left, point)
         node = 2 * node + go_right.astype(jnp.int32)
-    chance = sums[node] / jnp.where(fine, total, 1)
-    return PrioritySample(jnp.where(fine, node - leaves, -1), jnp.where(fine, chance, 0))
+    chance = sums[node] / jnp.where(valid, total, 1)
+    return PrioritySample(jnp.where(valid, node - leaves, -1), jnp.where(valid, chance, 0))
 
 
 def priority_weights(
@@ -156,7 +156,7 @@ def priority_weights(
     """Importance weights of prioritised samples, ``(size p)^-exponent`` over their largest.
 
     Args:
-        probabilities: Of the drawn items, positive; a weight is 0 where one is 0.
+        probabilities: Probabilities of the drawn items, positive; a weight is 0 where one is 0.
         size: Number of items in the buffer, positive; NaN results under ``jit`` where it is not.
         exponent: 0 for no correction, 1 for a full one; NaN results under ``jit`` where it is
             outside [0, 1].

@@ -15,7 +15,7 @@ class RingBuffer(NamedTuple):
     Attributes:
         rows: A PyTree whose leaves have the capacity as first axis; slots not yet written hold
             zeros.
-        next_slot: Where the next row goes, scalar int32.
+        next_slot: Slot that the next row goes into, scalar int32.
         size: How many slots are written, scalar int32.
     """
 
@@ -52,7 +52,7 @@ def ring_push(buffer: RingBuffer, rows: Any) -> RingBuffer:
     """Appends rows, oldest first, over the oldest rows in the buffer.
 
     Args:
-        buffer: To append to.
+        buffer: Buffer to append to.
         rows: A PyTree like the example, with one more axis in front; it may be of length zero. Of
             more rows than the capacity, the last ones stay.
 
@@ -105,7 +105,7 @@ def ring_sample(
     """Draws rows uniformly with replacement.
 
     Args:
-        buffer: To draw from.
+        buffer: Buffer to draw from.
         key: Random key.
         batch: Number of rows.
 
@@ -150,10 +150,10 @@ def _check_rows(held: Any, rows: Any) -> None:
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     counts = {jnp.shape(new)[:1] for _, new in leaves}
     for (path, new), old in zip(leaves, jax.tree.leaves(held), strict=True):
-        wanted, got = (old.shape[1:], old.dtype), (jnp.shape(new)[1:], jnp.result_type(new))
-        if wanted != got or jnp.ndim(new) != old.ndim or len(counts) > 1:
+        expected, actual = (old.shape[1:], old.dtype), (jnp.shape(new)[1:], jnp.result_type(new))
+        if expected != actual or jnp.ndim(new) != old.ndim or len(counts) > 1:
             raise ValueError(
-                f"rows{jax.tree_util.keystr(path)} must be (row, *{wanted[0]}) of {wanted[1]} "
-                f"with as many rows in every leaf, got shape {jnp.shape(new)} of {got[1]}; "
+                f"rows{jax.tree_util.keystr(path)} must be (row, *{expected[0]}) of {expected[1]} "
+                f"with as many rows in every leaf, got shape {jnp.shape(new)} of {actual[1]}; "
                 "push rows like the example"
             )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
-from neorl_core._internal.checks import known, require_integers, require_whole
+from neorl_core._internal.checks import is_concrete, require_integers, require_whole
 from neorl_core.replay._permutation import shuffled_position
 
 
@@ -14,11 +14,11 @@ def batch_indices(
 ) -> Int[Array, " batch"]:
     """Rows of one step, drawn uniformly with replacement.
 
-    Counter-based: the draw hangs on ``(key, step)`` only, so a position in the stream is a
+    Counter-based: the draw depends on ``(key, step)`` only, so a position in the stream is a
     number, and resuming, prefetching or splitting over hosts changes nothing.
 
     Args:
-        key: Of the whole run.
+        key: Random key of the complete run.
         step: Number of the step, from 0 to 2^32 - 1.
         n: Number of rows to draw from.
         batch: Number of rows to draw; zero gives an empty array.
@@ -52,7 +52,7 @@ def epoch_indices(
     last ``n % batch`` rows of that shuffle sit it out. Counter-based like :func:`batch_indices`.
 
     Args:
-        key: Of the whole run.
+        key: Random key of the complete run.
         step: Number of the step, from 0 to 2^31 - 1, over all epochs.
         n: Number of rows.
         batch: Rows per step, from 1 to ``n``.
@@ -98,7 +98,7 @@ def _check(n: int, batch: int) -> tuple[int, int]:
 def _check_step(step: ArrayLike, end: int) -> bool | Array:
     """Whether the step lies in ``0 .. end - 1``: True if it is known to, else what tells."""
     require_integers("step", step)
-    if not known(step):
+    if not is_concrete(step):
         number = jnp.asarray(step)
         if jnp.iinfo(number.dtype).max < end:
             return number >= 0

@@ -26,10 +26,10 @@ def discounted_returns(
     ``G_t = r_t + discount G_{t+1}`` with ``G_T = final_value``.
 
     Args:
-        reward: Of one episode.
+        reward: Rewards of one episode.
         final_value: What follows the last step: zero where it terminated, the value of the last
             ``next_obs`` where it was truncated.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step.
@@ -69,11 +69,11 @@ def segment_discounted_returns(
     ``r_t + discount G_{t+1}`` elsewhere. The last row counts as truncated.
 
     Args:
-        reward: Of a log with many episodes, one after the other.
+        reward: Rewards of a log with many episodes, one after the other.
         next_value: Value of each row's own ``next_obs``; read only where an episode is truncated.
-        terminated: Where the plant ended the episode.
-        truncated: Where the record ended.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode.
+        truncated: Flags of the rows where the record ended.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.

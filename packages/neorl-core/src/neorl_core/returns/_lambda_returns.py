@@ -22,10 +22,10 @@ def td_lambda_returns(
     the last step the return is ``next_value``, unless it terminated.
 
     Args:
-        reward: Of one episode.
+        reward: Rewards of one episode.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         decay: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
             return. NaN results under ``jit`` where it is outside.
 
@@ -66,12 +66,12 @@ def segment_td_lambda_returns(
     ``next_value`` alone.
 
     Args:
-        reward: Of a log with many episodes, one after the other.
+        reward: Rewards of a log with many episodes, one after the other.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
-        truncated: Where the record ended.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode.
+        truncated: Flags of the rows where the record ended.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: Trace decay in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.
@@ -80,12 +80,12 @@ def segment_td_lambda_returns(
         ValueError: As :func:`td_lambda_returns`.
     """
     dtype = jnp.result_type(floats(reward), floats(next_value))
-    reward, next_value, terminated, ends, factor, share = _checked(
+    reward, next_value, terminated, ends, factor, trace_decay = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
-    weight = jnp.where(ends, jnp.ones_like(reward), 1 - share)
+    weight = jnp.where(ends, jnp.ones_like(reward), 1 - trace_decay)
     offset = reward + factor * weight * bootstrap(next_value, terminated)
-    return narrowed(backward_recurrence(offset, factor * share, ends), dtype)
+    return narrowed(backward_recurrence(offset, factor * trace_decay, ends), dtype)
 
 
 def generalised_advantages(
@@ -103,11 +103,11 @@ def generalised_advantages(
     ``d_t = r_t + discount (1 - terminated_t) next_value_t - value_t``.
 
     Args:
-        reward: Of one episode.
+        reward: Rewards of one episode.
         value: Value of each ``obs``.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         decay: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
@@ -148,13 +148,14 @@ def segment_generalised_advantages(
     """:func:`generalised_advantages` of every episode of a flat log.
 
     Args:
-        reward: Of a log with many episodes, one after the other.
+        reward: Rewards of a log with many episodes, one after the other.
         value: Value of each ``obs``.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
-        truncated: Where the record ended: the temporal difference bootstraps, the sum stops.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: In [0, 1]; NaN results under ``jit`` where it is outside.
+        terminated: Flags of the rows where the plant ended the episode.
+        truncated: Flags of the rows where the record ended: the temporal difference
+            bootstraps, the sum stops.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        decay: Trace decay in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The advantages, one per row.
@@ -164,11 +165,11 @@ def segment_generalised_advantages(
     """
     require_series(reward=reward, value=value)
     dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
-    reward, next_value, terminated, ends, factor, share = _checked(
+    reward, next_value, terminated, ends, factor, trace_decay = _checked(
         reward, next_value, terminated, truncated, discount, decay
     )
     difference = reward + factor * bootstrap(next_value, terminated) - widened(value)
-    return narrowed(backward_recurrence(difference, factor * share, ends), dtype)
+    return narrowed(backward_recurrence(difference, factor * trace_decay, ends), dtype)
 
 
 def _checked(
@@ -185,5 +186,5 @@ def _checked(
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     reward = widened(reward)
-    factor, share = like(discount, reward), like(decay, reward)
-    return reward, widened(next_value), terminated, ends, factor, share
+    factor, trace_decay = like(discount, reward), like(decay, reward)
+    return reward, widened(next_value), terminated, ends, factor, trace_decay

@@ -30,11 +30,11 @@ def n_step_returns(
     where the episode ends before; no value is added after a termination.
 
     Args:
-        reward: Of one episode.
+        reward: Rewards of one episode.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
+        terminated: Flags of the rows where the plant ended the episode.
         n: Number of steps, static, at least one.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per step. No gradient is stopped here.
@@ -64,15 +64,15 @@ def segment_n_step_returns(
     n: int,
     discount: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
-    """:func:`n_step_returns` of every episode of a flat log: no window crosses a seam.
+    """:func:`n_step_returns` of every episode of a flat log: no window crosses an episode boundary.
 
     Args:
-        reward: Of a log with many episodes, one after the other.
+        reward: Rewards of a log with many episodes, one after the other.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
-        terminated: Where the plant ended the episode.
-        truncated: Where the record ended; the last row counts as truncated.
+        terminated: Flags of the rows where the plant ended the episode.
+        truncated: Flags of the rows where the record ended; the last row counts as truncated.
         n: Number of steps, static, at least one.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.

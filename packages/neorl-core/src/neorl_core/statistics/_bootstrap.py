@@ -16,7 +16,7 @@ from neorl_core._internal.checks import (
     require_probability,
     require_whole,
 )
-from neorl_core._internal.float_widths import is_short, narrowed, widened
+from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
 from neorl_core.statistics._intervals import Interval
 
 _ELEMENTS_AT_ONCE = 2**20
@@ -80,8 +80,9 @@ def bootstrap_interval(
 
     ``percentile``: the quantiles ``(1 - level)/2`` and ``(1 + level)/2`` of the replicates.
     ``bca``: their quantiles ``Phi(z0 + (z0 + z) / (1 - a (z0 + z)))``, with the bias ``z0`` from
-    the share of replicates below the estimate (ties count half; the share is kept half a replicate
-    away from 0 and 1) and the acceleration ``a`` from the jackknife (zero where nothing varies).
+    the fraction of replicates below the estimate (ties count half; the fraction is kept half a
+    replicate away from 0 and 1) and the acceleration ``a`` from the jackknife (zero where nothing
+    varies).
     Neither has a guarantee; both approach ``level`` as the samples grow (Efron 1987).
 
     Args:
@@ -147,12 +148,14 @@ def _checked(samples: Any, least: int) -> Any:
 
 
 def _widened(samples: Any) -> Any:
-    return jax.tree.map(lambda leaf: widened(leaf) if is_short(leaf.dtype) else leaf, samples)
+    return jax.tree.map(
+        lambda leaf: widened(leaf) if is_half_precision(leaf.dtype) else leaf, samples
+    )
 
 
 def _result_type(statistic: Callable, samples: Any) -> DTypeLike:
-    """What the statistic gives of these samples; float32 stands for any dtype that is not short."""
-    if not any(is_short(leaf.dtype) for leaf in jax.tree.leaves(samples)):
+    """What the statistic gives of these samples; float32 stands for any wider dtype."""
+    if not any(is_half_precision(leaf.dtype) for leaf in jax.tree.leaves(samples)):
         return jnp.float32
     return jnp.result_type(*jax.tree.leaves(jax.eval_shape(statistic, samples)))
 

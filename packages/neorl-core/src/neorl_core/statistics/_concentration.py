@@ -6,7 +6,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     require_length,
     require_positive,
     require_probability,
@@ -184,7 +184,7 @@ def _bounded(
     require_scalar("low", low)
     require_scalar("high", high)
     level = require_probability("level", level)
-    if known((samples, low, high)):
+    if is_concrete((samples, low, high)):
         values = np.asarray(samples)
         if not np.all((values >= np.asarray(low)) & (values <= np.asarray(high))):
             raise ValueError(
@@ -214,7 +214,7 @@ def _around(mean: Array, half_width: Array) -> Interval:
 def _not_negative(samples: ArrayLike) -> Array:
     require_rank("samples", samples, 1, "sample")
     require_length("samples", samples, 2)
-    if known(samples) and not np.all(np.asarray(samples) >= 0):
+    if is_concrete(samples) and not np.all(np.asarray(samples) >= 0):
         raise ValueError(
             f"samples must not be negative, got {np.min(np.asarray(samples))}; "
             "shift the rewards so that every return starts at zero"

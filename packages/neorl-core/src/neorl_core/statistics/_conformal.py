@@ -6,7 +6,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     require_probability,
     require_rank,
     require_same_shape,
@@ -24,7 +24,7 @@ def conformal_quantile(
     are; those of the steps of one episode are not. The limit is for one outcome, not for a mean.
 
     Args:
-        scores: Of calibration episodes; may be of length zero.
+        scores: Scores of calibration episodes; may be of length zero.
         alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
@@ -68,7 +68,7 @@ def weighted_conformal_quantile(
     that was logged. Equal weights give :func:`conformal_quantile`.
 
     Args:
-        scores: Of calibration episodes; may be of length zero.
+        scores: Scores of calibration episodes; may be of length zero.
         weights: Likelihood ratio of every one, not negative, up to a common factor.
         weight: Likelihood ratio of the case to come, a scalar.
         alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
@@ -94,7 +94,7 @@ def weighted_conformal_quantile(
     require_same_shape("scores", scores, "weights", weights)
     require_scalar("weight", weight)
     alpha = require_probability("alpha", alpha)
-    if known((weights, weight)):
+    if is_concrete((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))
         if not np.all(both >= 0):
             raise ValueError(
@@ -111,5 +111,5 @@ def weighted_conformal_quantile(
     allowed = jnp.asarray(alpha, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
     enough = beyond <= allowed
     quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
-    fine = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
-    return jnp.where(fine & ~jnp.isnan(allowed), quantile, jnp.nan)
+    valid = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
+    return jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan)

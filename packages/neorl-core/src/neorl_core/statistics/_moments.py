@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
 from neorl_core._internal.checks import require_length, require_scalar, require_whole
-from neorl_core._internal.float_widths import is_short, widened
+from neorl_core._internal.float_widths import is_half_precision, widened
 
 
 class Moments(NamedTuple):
@@ -29,8 +29,8 @@ def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -
     """The moments of no sample: neutral under :func:`merge_moments`.
 
     Args:
-        shape: Of one sample.
-        dtype: Of the moments, float32 or float64, whatever that of the samples.
+        shape: Shape of one sample.
+        dtype: Dtype of the moments, float32 or float64, whatever that of the samples.
 
     Returns:
         Zeros.
@@ -54,7 +54,7 @@ def sample_moments(
 
     Args:
         samples: Along the first axis, which may be of length zero.
-        mask: Where false, the row does not count, whatever it holds (NaN included).
+        mask: Row mask; where false, the row does not count, whatever it holds (NaN included).
 
     Returns:
         Count, mean and ``sum (x - mean)^2``; float32 where the samples are shorter.
@@ -94,7 +94,7 @@ def update_moments(
     Args:
         moments: So far.
         sample: One sample, of the shape of the mean.
-        mask: Where false, nothing changes.
+        mask: Row mask; where false, nothing changes.
 
     Returns:
         The new moments.
@@ -134,8 +134,8 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     ``delta = mean_2 - mean_1`` and ``n = n_1 + n_2``. Associative and commutative up to rounding.
 
     Args:
-        first: Of one set; may be empty.
-        second: Of the other; may be empty.
+        first: Moments of one set; may be empty.
+        second: Moments of the other; may be empty.
 
     Returns:
         The moments of the union.
@@ -161,17 +161,17 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     for moments in (first, second):
         _require_counting(moments)
     count = first.count + second.count
-    share = second.count / jnp.maximum(count, 1)
+    fraction = second.count / jnp.maximum(count, 1)
     delta = second.mean - first.mean
-    mean = first.mean + delta * share
-    return Moments(count, mean, first.m2 + second.m2 + delta**2 * first.count * share)
+    mean = first.mean + delta * fraction
+    return Moments(count, mean, first.m2 + second.m2 + delta**2 * first.count * fraction)
 
 
 def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
     """``m2 / (count - ddof)``; NaN where ``count <= ddof``.
 
     Args:
-        moments: Of the samples.
+        moments: Moments of the samples.
         ddof: 0 for the population variance, 1 for the unbiased one.
 
     Returns:
@@ -191,7 +191,7 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
 
 
 def _require_counting(moments: Moments) -> Moments:
-    if is_short(jnp.result_type(moments.count)):
+    if is_half_precision(jnp.result_type(moments.count)):
         raise ValueError(
             f"moments must be float32 or float64, got {jnp.result_type(moments.count).name}, which "
             "cannot count beyond 256; make them with empty_moments(shape) and do not cast them"

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._internal.checks import floats, known, require_rank
+from neorl_core._internal.checks import floats, is_concrete, require_rank
 
 
 def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
@@ -34,7 +34,7 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     Statistics 6 (1979) 65.
     """
     require_rank("p_values", p_values, 1, "test")
-    if known(p_values):
+    if is_concrete(p_values):
         values = np.asarray(p_values)
         if not np.all((values >= 0) & (values <= 1)):
             raise ValueError(

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._internal.checks import floats, known, require_scalar
+from neorl_core._internal.checks import floats, is_concrete, require_scalar
 
 
 def normalised_score(
@@ -37,7 +37,7 @@ def normalised_score(
     """
     require_scalar("low", low)
     require_scalar("high", high)
-    if known((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
+    if is_concrete((low, high)) and np.any(np.asarray(low) == np.asarray(high)):
         raise ValueError(f"low and high must differ, got {low} and {high}; measure both references")
     returns = floats(returns)
     low, high = jnp.asarray(low, returns.dtype), jnp.asarray(high, returns.dtype)

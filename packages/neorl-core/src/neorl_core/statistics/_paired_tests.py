@@ -44,7 +44,7 @@ def paired_t_test(
 
     Args:
         first: Two results or more.
-        second: Of the same cases, in the same order.
+        second: Samples of the same cases, in the same order.
         alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
 
     Returns:
@@ -68,8 +68,8 @@ def paired_t_test(
     n = difference.shape[0]
     t = jnp.mean(difference) * n**0.5 / standard_deviation(difference)
     degrees = jnp.asarray(n - 1, t.dtype)
-    share = jnp.where(jnp.isinf(t), 0, degrees / (degrees + t**2))
-    both = jax.scipy.special.betainc(degrees / 2, jnp.asarray(0.5, t.dtype), share)
+    ratio = jnp.where(jnp.isinf(t), 0, degrees / (degrees + t**2))
+    both = jax.scipy.special.betainc(degrees / 2, jnp.asarray(0.5, t.dtype), ratio)
     upper = jnp.where(t >= 0, both / 2, 1 - both / 2)
     p_value = {"two-sided": both, "greater": upper, "less": 1 - upper}[alternative]
     return narrowed(PairedTest(t, jnp.where(jnp.isnan(t), jnp.nan, p_value)), dtype)
@@ -90,7 +90,7 @@ def wilcoxon_test(
 
     Args:
         first: One result or more.
-        second: Of the same cases, in the same order.
+        second: Samples of the same cases, in the same order.
         alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
 
     Returns:
@@ -136,7 +136,7 @@ def sign_flip_test(
 
     Args:
         first: One result or more.
-        second: Of the same cases, in the same order.
+        second: Samples of the same cases, in the same order.
         key: Random key.
         alternative: ``"greater"`` asks whether ``first`` is larger, ``"less"`` smaller.
         resamples: Number of sign patterns.

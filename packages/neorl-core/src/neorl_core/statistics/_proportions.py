@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
-from neorl_core._internal.checks import floats, known, require_probability
+from neorl_core._internal.checks import floats, is_concrete, require_probability
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._intervals import Interval
 from neorl_core.statistics._quantile_functions import beta_quantile
@@ -26,7 +26,7 @@ def wilson_interval(
         level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` outside.
 
     Returns:
-        The share and its limits; NaN under ``jit`` where a count is impossible.
+        The proportion and its limits; NaN under ``jit`` where a count is impossible.
 
     Raises:
         ValueError: If known counts are impossible or ``level`` is outside (0, 1).
@@ -65,7 +65,7 @@ def clopper_pearson_interval(
         level: Least coverage of the two-sided interval, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
-        The share and its limits; NaN under ``jit`` where a count is impossible.
+        The proportion and its limits; NaN under ``jit`` where a count is impossible.
 
     Raises:
         ValueError: If known counts are impossible or ``level`` is outside (0, 1).
@@ -95,7 +95,7 @@ def _dtype(successes: ArrayLike, trials: ArrayLike) -> DTypeLike:
 
 def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
     level = require_probability("level", level)
-    if known((successes, trials)):
+    if is_concrete((successes, trials)):
         k, n = np.asarray(successes), np.asarray(trials)
         if not np.all((k >= 0) & (k <= n)):
             raise ValueError(
@@ -111,6 +111,6 @@ def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
 def _masked(
     k: Float[Array, "*batch"], n: Float[Array, "*batch"], low: Array, high: Array
 ) -> Interval:
-    fine = (k >= 0) & (k <= n)
-    share = jnp.where(n > 0, k / jnp.where(n > 0, n, 1), jnp.nan)
-    return Interval(*(jnp.where(fine, x, jnp.nan) for x in (share, low, high)))
+    valid = (k >= 0) & (k <= n)
+    proportion = jnp.where(n > 0, k / jnp.where(n > 0, n, 1), jnp.nan)
+    return Interval(*(jnp.where(valid, x, jnp.nan) for x in (proportion, low, high)))

@@ -27,7 +27,7 @@ def beta_quantile(
     rounding grows with ``a + b``; above 1000 use float64. Not differentiable.
 
     Args:
-        probability: In [0, 1].
+        probability: Probability in [0, 1].
         a: First shape parameter, positive.
         b: Second shape parameter, positive; the three broadcast as NumPy does.
 
@@ -48,11 +48,11 @@ def beta_quantile(
     p, a, b = jnp.broadcast_arrays(floats(probability), floats(a), floats(b))
     dtype = jnp.result_type(p, a, b)
     p, a, b = (widened(part.astype(dtype)) for part in (p, a, b))
-    fine = (p >= 0) & (p <= 1) & (a > 0) & (b > 0)
+    valid = (p >= 0) & (p <= 1) & (a > 0) & (b > 0)
     low, high = jnp.zeros_like(p), jnp.ones_like(p)
     low, high, _ = jax.lax.fori_loop(0, _HALVINGS, _halve, (low, high, (p, a, b)))
     x = jnp.where(p >= 1, 1, jnp.where(p <= 0, 0, (low + high) / 2))
-    return narrowed(jnp.where(fine, x, jnp.nan), dtype)
+    return narrowed(jnp.where(valid, x, jnp.nan), dtype)
 
 
 def _halve(_, bracket):
@@ -74,7 +74,7 @@ def student_quantile(
     series to the third order replaces it (Abramowitz and Stegun, 26.7.5). Not differentiable.
 
     Args:
-        probability: In [0, 1].
+        probability: Probability in [0, 1].
         degrees: Degrees of freedom, positive; the two broadcast as NumPy does.
 
     Returns:
@@ -95,13 +95,13 @@ def student_quantile(
     dtype = jnp.result_type(p, degrees)
     p, degrees = widened(p.astype(dtype)), widened(degrees.astype(dtype))
     tail = jnp.minimum(p, 1 - p)
-    fine = (p >= 0) & (p <= 1) & (degrees > 0)
-    safe_tail, safe_degrees = jnp.where(fine, tail, 0.5), jnp.where(fine, degrees, 1)
+    valid = (p >= 0) & (p <= 1) & (degrees > 0)
+    safe_tail, safe_degrees = jnp.where(valid, tail, 0.5), jnp.where(valid, degrees, 1)
     size = jnp.sqrt(safe_degrees) * jnp.exp(_log_odds(safe_tail, safe_degrees) / 2)
     t = jnp.where(p == 0.5, 0, jnp.sign(p - 0.5) * size)
     many = safe_degrees > (1e4 if jnp.finfo(p.dtype).bits >= 64 else 200)
     series = _cornish_fisher(jax.scipy.special.ndtri(p), safe_degrees)
-    return narrowed(jnp.where(fine, jnp.where(many & (tail > 0), series, t), jnp.nan), dtype)
+    return narrowed(jnp.where(valid, jnp.where(many & (tail > 0), series, t), jnp.nan), dtype)
 
 
 def _log_odds(tail: Array, degrees: Array) -> Array:

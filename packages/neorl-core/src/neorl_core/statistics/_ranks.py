@@ -46,8 +46,8 @@ def rank_correlation(
     """Spearman's rank correlation: Pearson's correlation of the midranks.
 
     Args:
-        first: For example the estimated values of policies; two or more.
-        second: For example their true values, same order.
+        first: First variable, for example the estimated values of policies; two or more.
+        second: Second variable, for example their true values, same order.
 
     Returns:
         In [-1, 1]; NaN if all values of one side are equal, or one is NaN.

@@ -1,4 +1,4 @@
-"""Aggregates over runs and tasks that do not hang on a few lucky seeds."""
+"""Aggregates over runs and tasks that do not depend on a few lucky seeds."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
     outliers, with less variance.
 
     Args:
-        scores: Of any shape, for example ``(run, task)``; not empty.
+        scores: Scores of any shape, for example ``(run, task)``; not empty.
 
     Returns:
         In the units of ``scores``; NaN if one is NaN.
@@ -74,7 +74,7 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
     """How far the scores fall short of ``target`` on average: ``target - mean(min(x, target))``.
 
     Args:
-        scores: Of any shape, not empty.
+        scores: Scores of any shape, not empty.
         target: The score beyond which more is worth nothing.
 
     Returns:
@@ -138,8 +138,8 @@ def performance_profile(
     """Share of all scores above each threshold: the run-score distribution.
 
     Args:
-        scores: Of any shape, not empty.
-        thresholds: In the units of ``scores``.
+        scores: Scores of any shape, not empty.
+        thresholds: Score thresholds in the units of ``scores``.
 
     Returns:
         In [0, 1], not increasing where the thresholds increase. NaN exceeds nothing.

@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
     floats,
-    known,
+    is_concrete,
     require_length,
     require_probability,
     require_rank,
@@ -32,9 +32,9 @@ def weighted_quantile(
     of ``probability`` early: in float32 that is half a sample of a million.
 
     Args:
-        samples: For example returns of episodes, one or more.
+        samples: Samples, for example returns of episodes, one or more.
         weights: Not negative; equal ones if ``None``.
-        probability: In [0, 1]; NaN results under ``jit`` where it is outside.
+        probability: Probability in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The quantile, in the units of the samples; NaN if all weights are zero, one is negative or
@@ -52,7 +52,7 @@ def weighted_quantile(
     """
     probability = require_probability("probability", probability, closed=True)
     ordered, mass = _distribution(samples, weights)
-    if weights is None and known(probability):
+    if weights is None and is_concrete(probability):
         quantile = ordered[_count(probability, ordered.shape[0]) - 1]
         return jnp.where(jnp.isnan(mass[0]), jnp.nan, quantile)
     reached, rest = _sums(mass, weights is None)
@@ -68,56 +68,58 @@ def conditional_value_at_risk(
     samples: Float[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
     *,
-    share: float | Float[Array, ""],
+    fraction: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Mean of the lowest ``share`` of the returns: ``1/share`` times the integral of the quantile.
+    """Mean of the lowest ``fraction`` of the returns.
 
-    The sample that straddles the share counts by the part inside; what lies beyond does not
-    count, even if it is infinite. At 1 it is the mean, towards 0 the minimum. For costs, negate
-    samples and result.
+    It is ``1/fraction`` times the integral of the quantile from zero to ``fraction``. The sample
+    that straddles the fraction counts by the part inside; what lies beyond does not count, even if
+    it is infinite. At 1 it is the mean, towards 0 the minimum. For costs, negate samples and
+    result.
 
     Args:
-        samples: For example returns of episodes, one or more.
+        samples: Samples, for example returns of episodes, one or more.
         weights: Not negative; equal ones if ``None``.
-        share: In (0, 1]; NaN results under ``jit`` where it is outside.
+        fraction: Tail fraction in (0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The tail mean, in the units of the samples; NaN if all weights are zero, one is negative or
         infinite, or anything is NaN.
 
     Raises:
-        ValueError: If shapes differ, there is no sample, or ``share`` is outside (0, 1].
+        ValueError: If shapes differ, there is no sample, or ``fraction`` is outside (0, 1].
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(conditional_value_at_risk(jnp.array([4.0, 1.0, 2.0, 3.0]), share=0.5))
+        >>> float(conditional_value_at_risk(jnp.array([4.0, 1.0, 2.0, 3.0]), fraction=0.5))
         1.5
 
     Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk, 2000.
     """
-    share = require_probability("share", share, closed=True)
-    if known(share) and np.any(np.asarray(share) <= 0):
+    fraction = require_probability("fraction", fraction, closed=True)
+    if is_concrete(fraction) and np.any(np.asarray(fraction) <= 0):
         raise ValueError(
-            f"share must be in (0, 1], got {share}; 1 is the mean; give a share, not per cent"
+            f"fraction must be in (0, 1], got {fraction}; 1 is the mean; give a fraction, not per "
+            "cent"
         )
     ordered, mass = _distribution(samples, weights)
     reached, rest = _sums(mass, weights is None)
     before, rest = jnp.roll(reached, 1).at[0].set(0), jnp.roll(rest, 1).at[0].set(0)
-    wanted = jnp.asarray(share).astype(mass.dtype) * reached[-1]
-    inside = jnp.clip((wanted - before) - rest, 0, mass)
+    target_mass = jnp.asarray(fraction).astype(mass.dtype) * reached[-1]
+    inside = jnp.clip((target_mass - before) - rest, 0, mass)
     part = inside / jnp.sum(inside)
     tail = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
     return jnp.sum(part * tail).astype(ordered.dtype)
 
 
 def _count(probability: ArrayLike, n: int) -> int:
-    """How many of ``n`` samples are the known share: one or more."""
-    share = np.asarray(probability)
-    if share >= 1:
+    """How many of ``n`` samples are the known fraction: one or more."""
+    fraction = np.asarray(probability)
+    if fraction >= 1:
         return n
-    dtype = share.dtype if jnp.issubdtype(share.dtype, jnp.floating) else np.float64
+    dtype = fraction.dtype if jnp.issubdtype(fraction.dtype, jnp.floating) else np.float64
     eps = min(float(jnp.finfo(dtype).eps), float(jnp.finfo(np.float32).eps))
-    return max(math.ceil(float(share) * n * (1 - 4 * eps)), 1)
+    return max(math.ceil(float(fraction) * n * (1 - 4 * eps)), 1)
 
 
 def _sums(mass: Array, ones: bool) -> tuple[Array, Array]:
@@ -153,9 +155,9 @@ def _distribution(samples: ArrayLike, weights: ArrayLike | None) -> tuple[Array,
     weights = jnp.ones(samples.shape, dtype) if weights is None else floats(weights).astype(dtype)
     require_same_shape("samples", samples, "weights", weights)
     largest = jnp.max(weights)
-    fine = jnp.all(weights >= 0) & (largest > 0) & (largest < jnp.inf)
-    fine = fine & ~jnp.any(jnp.isnan(samples))
+    valid = jnp.all(weights >= 0) & (largest > 0) & (largest < jnp.inf)
+    valid = valid & ~jnp.any(jnp.isnan(samples))
     # Powers of two round nothing; the sum stays in range.
     factor = jnp.where(largest > 2.0**64, 2.0**-64, jnp.where(largest < 2.0**-64, 2.0**64, 1.0))
     order = jnp.argsort(samples)
-    return samples[order], jnp.where(fine, weights[order] * factor.astype(dtype), jnp.nan)
+    return samples[order], jnp.where(valid, weights[order] * factor.astype(dtype), jnp.nan)

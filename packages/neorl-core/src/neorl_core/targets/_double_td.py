@@ -24,7 +24,7 @@ def double_td_target(
         next_online: Values of the next actions by the network that learns, along a last axis.
         next_target: Values of the same by the slow network, same shape.
         terminated: Shape of reward.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, of the shape of reward. No gradient is stopped here; none passes through the

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import known, require_probability, require_same_shape
+from neorl_core._internal.checks import is_concrete, require_probability, require_same_shape
 
 Tree = TypeVar("Tree")
 
@@ -17,8 +17,8 @@ def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tre
     Args:
         target: A PyTree of floating-point arrays.
         online: Same structure and shapes.
-        rate: In [0, 1]; 1 copies ``online``, 0 keeps ``target``; NaN results under ``jit`` where
-            it is outside.
+        rate: Step size in [0, 1]; 1 copies ``online``, 0 keeps ``target``; NaN results under
+            ``jit`` where it is outside.
 
     Returns:
         The new target; dtypes are those of ``target``.
@@ -46,6 +46,6 @@ def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tre
             )
         require_same_shape("a leaf of target", old, "its leaf of online", new)
         step = ((1 - rate) * old + rate * new).astype(old.dtype)
-        return step if known(rate) else jnp.where(jnp.isnan(checked), jnp.nan, step)
+        return step if is_concrete(rate) else jnp.where(jnp.isnan(checked), jnp.nan, step)
 
     return jax.tree.map(towards, target, online)

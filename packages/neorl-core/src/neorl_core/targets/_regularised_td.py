@@ -18,12 +18,12 @@ def regularised_td_target(
     discount: float | Float[Array, ""],
     weight: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
-    """The clipped double target less a price on leaving the log at the next step.
+    """The clipped double target less a penalty for leaving the log at the next step.
 
     ``reward + discount (1 - terminated) (min_i next_values[i] - weight d)`` with ``d = sum_c
-    (next_policy_action_c - next_logged_action_c)^2``, the sum over the action channels. At a seam
-    of the log (``truncated``) there is no next logged action: ``d = 0`` there, and the bootstrap
-    stays.
+    (next_policy_action_c - next_logged_action_c)^2``, the sum over the action channels. At an
+    episode boundary of the log (``truncated``) there is no next logged action: ``d = 0`` there, and
+    the bootstrap stays.
 
     Args:
         reward: Any shape.
@@ -32,9 +32,9 @@ def regularised_td_target(
         next_logged_action: The following action of the same episode; unread at an end.
         terminated: Shape of reward.
         truncated: Shape of reward.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
-        weight: Price per squared distance, not negative; NaN results under ``jit`` where it is
-            negative.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        weight: Penalty weight of the squared distance, not negative; NaN results under ``jit``
+            where it is negative.
 
     Returns:
         The target, of the shape of reward. No gradient is stopped here.
@@ -69,11 +69,11 @@ def regularised_td_target(
             f"{policy.shape} for reward of {jnp.shape(reward)}; "
             "give the actions of every row of reward"
         )
-    seam = (booleans(terminated) | booleans(truncated))[..., None]
-    # Both sides are replaced: what stands at a seam may be anything, NaN included.
-    distance = jnp.where(seam, 0, policy - jnp.where(seam, 0, log))
-    price = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
-    values = floats(next_values) - price[None]
+    boundary = (booleans(terminated) | booleans(truncated))[..., None]
+    # Both sides are replaced: what stands at an episode boundary may be anything, NaN included.
+    distance = jnp.where(boundary, 0, policy - jnp.where(boundary, 0, log))
+    penalty = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
+    values = floats(next_values) - penalty[None]
     # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
     reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
     return clipped_double_td_target(reward, values, booleans(terminated), discount=discount)

@@ -22,7 +22,7 @@ def td_target(
         reward: Any shape.
         next_value: Value of the next observation, same shape.
         terminated: Same shape.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, same shape. No gradient is stopped here.
@@ -61,7 +61,7 @@ def clipped_double_td_target(
         reward: Any shape.
         next_values: One estimate per member along the first axis, each of the shape of reward.
         terminated: Shape of reward.
-        discount: In [0, 1]; NaN results under ``jit`` where it is outside.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The target, of the shape of reward.

@@ -42,10 +42,10 @@ def shared_data(*parts: str) -> Path:
 
 def browser() -> str:
     """Path of a Chromium, or the test is skipped and counted."""
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if found is None:
+    browser_path = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser_path is None:
         pytest.skip(NO_BROWSER)
-    return found
+    return browser_path
 
 
 def _beside_checkout() -> Path | None:

@@ -38,7 +38,7 @@ def exports(package: ModuleType) -> dict[str, Any]:
         ValueError: If a name stands in two namespaces; each belongs in one.
     """
     places: dict[str, str] = {}
-    found: dict[str, Any] = {}
+    exported: dict[str, Any] = {}
     for module in namespaces(package):
         if module.__name__ == f"{package.__name__}.testing":
             continue
@@ -50,5 +50,5 @@ def exports(package: ModuleType) -> dict[str, Any]:
                 raise ValueError(
                     f"{name} is exported by {places[name]} and by {module.__name__}; keep one"
                 )
-            places[name], found[name] = module.__name__, value
-    return found
+            places[name], exported[name] = module.__name__, value
+    return exported

@@ -44,12 +44,14 @@ def configure_tests(*, strict_dtypes: bool = False) -> None:
         print_blob=False,
         suppress_health_check=suppressed,
     )
-    quick = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    without_shrinking = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("default", fixed)
     hypothesis.settings.register_profile(
         "nightly", fixed, max_examples=2000, derandomize=False, print_blob=True
     )
-    hypothesis.settings.register_profile("mutation", fixed, max_examples=25, phases=quick)
+    hypothesis.settings.register_profile(
+        "mutation", fixed, max_examples=25, phases=without_shrinking
+    )
     hypothesis.settings.load_profile(os.environ.get(PROFILE_VARIABLE, "default"))
 
 

@@ -1,8 +1,7 @@
-"""The golden rules of offline RL that concern formulas, by their number in the survey.
+"""What papers of offline RL state about formulas: TD3+BC, IQL, CQL, ReBRAC, EDAC and safe RL.
 
-4.2 TD3+BC, 4.3 implicit Q-learning, 4.4 CQL and Cal-QL, 4.5 ReBRAC, 4.7 EDAC, 4.10 safe RL. The
-rules of 4.11 (off-policy evaluation) are the tests named ``test_4_11_…`` beside the estimators, in
-``test_off_policy.py``, and of a linear-quadratic task in ``test_control.py``.
+Rules of off-policy evaluation are tested beside the estimators, in ``off_policy_evaluation``, and
+on a linear-quadratic task in ``linear_systems``.
 """
 
 import functools
@@ -39,7 +38,7 @@ THETA = jnp.asarray(RNG.normal(size=(3, 2)), jnp.float32) / 4
 SAMPLE = jnp.asarray(RNG.normal(size=31), jnp.float32)
 
 
-# 4.2 TD3+BC, with a linear policy and a quadratic critic.
+# TD3+BC, with a linear policy and a quadratic critic.
 
 
 def critic(obs, action):
@@ -60,13 +59,13 @@ def td3_bc_gradient(theta, scale, alpha, *, free_lambda=False):
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.5, 40.0, 1e4])
-def test_4_2_the_policy_gradient_is_invariant_to_the_scale_of_q(scale):
+def test_td3_bc_the_policy_gradient_is_invariant_to_the_scale_of_q(scale):
     np.testing.assert_allclose(
         td3_bc_gradient(THETA, scale, 2.5), td3_bc_gradient(THETA, 1.0, 2.5), rtol=1e-4, atol=1e-6
     )
 
 
-def test_4_2_lambda_carries_no_gradient():
+def test_td3_bc_lambda_carries_no_gradient():
     size = jnp.mean(jnp.abs(critic(OBS, jnp.tanh(OBS @ THETA))))
 
     def fixed_lambda(theta):
@@ -80,12 +79,12 @@ def test_4_2_lambda_carries_no_gradient():
     assert np.max(np.abs(other - expected)) > 1e-2
 
 
-def test_4_2_alpha_zero_is_behaviour_cloning():
+def test_td3_bc_alpha_zero_is_behaviour_cloning():
     cloning = jax.jit(jax.grad(lambda theta: jnp.mean((jnp.tanh(OBS @ theta) - LOGGED) ** 2)))
     np.testing.assert_allclose(td3_bc_gradient(THETA, 1.0, 0.0), cloning(THETA), rtol=1e-5)
 
 
-# 4.3 Implicit Q-learning.
+# Implicit Q-learning.
 
 
 @jax.jit
@@ -111,17 +110,17 @@ def direct_expectile(sample, expectile):
 
 
 @pytest.mark.parametrize("expectile", [0.05, 0.3, 0.5, 0.7, 0.9, 0.99])
-def test_4_3_the_minimiser_is_the_expectile(expectile):
+def test_iql_the_minimiser_is_the_expectile(expectile):
     exact = direct_expectile(np.asarray(SAMPLE, np.float64), expectile)
     assert fitted_expectile(expectile) == pytest.approx(exact, abs=1e-5)
 
 
-def test_4_3_one_half_is_half_the_squared_error():
+def test_iql_one_half_is_half_the_squared_error():
     loss = expectile_loss(SAMPLE, jnp.zeros(31), expectile=0.5)
     np.testing.assert_allclose(loss, SAMPLE**2 / 2, rtol=1e-6)
 
 
-def test_4_3_expectiles_grow_to_the_maximum():
+def test_iql_expectiles_grow_to_the_maximum():
     levels = [fitted_expectile(tau) for tau in (0.1, 0.5, 0.7, 0.9, 0.99, 0.9999)]
     assert np.all(np.diff(levels) > 0)
     assert levels[1] == pytest.approx(float(SAMPLE.mean()), abs=1e-5)
@@ -130,7 +129,7 @@ def test_4_3_expectiles_grow_to_the_maximum():
 
 
 @pytest.mark.parametrize("beta", [0.5, 3.0, 10.0])
-def test_4_3_the_weight_is_exactly_100_from_ln_100_on(beta):
+def test_iql_the_weight_is_exactly_100_from_ln_100_on(beta):
     # One rounding unit above ln 100, where exp in float32 is not below the ceiling.
     edge = np.float32((np.log(100) + 1e-6) / beta)
     weights = advantage_weights(jnp.asarray([edge, 2 * edge, 1e30, np.inf]), temperature=beta)
@@ -154,7 +153,7 @@ def fixed_point(reward, follows, terminated, expectile, sweeps=400):
     return value, q
 
 
-def test_4_3_scaling_rewards_and_inverse_temperature_leaves_the_weights():
+def test_iql_scaling_rewards_and_inverse_temperature_leaves_the_weights():
     reward = RNG.normal(size=(4, 3)).astype(np.float32)
     follows = RNG.integers(0, 4, (4, 3))
     terminated = jnp.asarray(RNG.uniform(size=(4, 3)) < 0.3)
@@ -167,7 +166,7 @@ def test_4_3_scaling_rewards_and_inverse_temperature_leaves_the_weights():
     assert np.ptp(weights[0]) > 0.5
 
 
-def test_4_3_a_termination_stops_the_bootstrap_and_a_timeout_does_not():
+def test_iql_a_termination_stops_the_bootstrap_and_a_timeout_does_not():
     reward, value = jnp.ones(2), jnp.full(2, 10.0)
     trip, timeout = jnp.array([True, False]), jnp.array([False, True])
     np.testing.assert_allclose(td_target(reward, value, trip, discount=0.9), [1.0, 10.0])
@@ -179,10 +178,10 @@ def test_4_3_a_termination_stops_the_bootstrap_and_a_timeout_does_not():
         np.testing.assert_allclose(result, [1.0, 10.0])
 
 
-# 4.4 CQL and Cal-QL.
+# CQL and Cal-QL.
 
 
-def test_4_4_logsumexp_of_a_linear_critic_in_closed_form():
+def test_cql_logsumexp_of_a_linear_critic_in_closed_form():
     """Uniform actions in [-1, 1]: ``log E[exp(w a) / density] = log(2 sinh(w) / w)``."""
     slope, count = 1.7, 4001
     actions = (2 * jnp.arange(count) + 1) / count - 1
@@ -192,13 +191,13 @@ def test_4_4_logsumexp_of_a_linear_critic_in_closed_form():
 
 
 @pytest.mark.parametrize("constant", [-30.0, 0.0, 12.5])
-def test_4_4_a_constant_critic_leaves_the_sum_of_inverse_densities(constant):
+def test_cql_a_constant_critic_leaves_the_sum_of_inverse_densities(constant):
     log_density = jnp.asarray([-0.7, -0.7, 1.3, 0.2, -4.0])
     term = cql_regulariser(jnp.asarray(constant), jnp.full(5, constant), log_density)
     assert float(term) == pytest.approx(float(np.log(np.sum(np.exp(-log_density)))), abs=1e-5)
 
 
-def test_4_4_gradients_over_samples_and_data_cancel():
+def test_cql_gradients_over_samples_and_data_cancel():
     for density in (None, jnp.asarray([0.3, -1.0, 2.0])):
         gradients = jax.grad(lambda q, s, d=density: cql_regulariser(q, s, d), argnums=(0, 1))(
             jnp.asarray(0.4), jnp.asarray([1.0, -2.0, 0.5])
@@ -206,7 +205,7 @@ def test_4_4_gradients_over_samples_and_data_cancel():
         assert float(gradients[0]) + float(gradients[1].sum()) == pytest.approx(0, abs=1e-6)
 
 
-def test_4_4_the_clamp_of_cal_ql_lifts_policy_samples_only():
+def test_cql_the_clamp_of_cal_ql_lifts_policy_samples_only():
     random, policy, reference = jnp.asarray([-5.0, 7.0]), jnp.asarray([-5.0, 7.0]), jnp.asarray(1.0)
     clamped = jnp.concatenate([random, cal_ql_clamp(policy, reference)])
     assert clamped.tolist() == [-5.0, 7.0, 1.0, 7.0]
@@ -215,15 +214,15 @@ def test_4_4_the_clamp_of_cal_ql_lifts_policy_samples_only():
     assert cal_ql_clamp(policy, low).tolist() == policy.tolist()
 
 
-# 4.5 ReBRAC.
+# ReBRAC.
 
 
-def test_4_5_no_weight_is_td3_and_the_seam_is_masked():
+def test_rebrac_no_weight_is_td3_and_the_episode_boundary_is_masked():
     reward, values = jnp.ones(3), jnp.asarray([[4.0, 5.0, 6.0], [5.0, 4.0, 7.0]])
     policy, log = jnp.ones((3, 2)), jnp.asarray([[0.0, 1.0], [jnp.nan] * 2, [jnp.nan] * 2])
-    trip, seam = jnp.array([False, False, True]), jnp.array([False, True, False])
+    trip, boundary = jnp.array([False, False, True]), jnp.array([False, True, False])
     target = functools.partial(
-        regularised_td_target, reward, values, policy, log, trip, seam, discount=0.5
+        regularised_td_target, reward, values, policy, log, trip, boundary, discount=0.5
     )
     plain = clipped_double_td_target(reward, values, trip, discount=0.5)
     assert target(weight=0.0).tolist() == plain.tolist() == [3.0, 3.0, 1.0]
@@ -231,7 +230,7 @@ def test_4_5_no_weight_is_td3_and_the_seam_is_masked():
     assert target(weight=2.0).tolist() == [2.0, 3.0, 1.0]
 
 
-def test_4_5_the_price_is_summed_over_action_channels():
+def test_rebrac_the_penalty_is_summed_over_action_channels():
     wide = regularised_td_target(
         jnp.zeros(1), jnp.zeros((1, 1)), jnp.ones((1, 5)), jnp.zeros((1, 5)),
         jnp.zeros(1, bool), jnp.zeros(1, bool), discount=1.0, weight=1.0,
@@ -239,7 +238,7 @@ def test_4_5_the_price_is_summed_over_action_channels():
     assert wide.tolist() == [-5.0]
 
 
-# 4.7 EDAC, with linear critics: the gradient in the action is the weight itself.
+# EDAC, with linear critics: the gradient in the action is the weight itself.
 
 
 def diversity_of(weights):
@@ -252,7 +251,7 @@ def diversity_of(weights):
     return float(edac_diversity(gradients))
 
 
-def test_4_7_linear_critics_give_the_sum_of_cosines():
+def test_edac_linear_critics_give_the_sum_of_cosines():
     weights = RNG.normal(size=(5, 2))
     unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
     cosines = unit @ unit.T
@@ -260,17 +259,17 @@ def test_4_7_linear_critics_give_the_sum_of_cosines():
     assert diversity_of(jnp.asarray(weights, jnp.float32)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_4_7_identical_critics_give_their_number_and_orthogonal_ones_zero():
+def test_edac_identical_critics_give_their_number_and_orthogonal_ones_zero():
     assert diversity_of(jnp.tile(jnp.asarray([[0.2, -3.0]]), (10, 1))) == pytest.approx(
         10, abs=1e-4
     )
     assert diversity_of(jnp.asarray([[2.0, 0.0], [0.0, -5.0]])) == pytest.approx(0, abs=1e-6)
 
 
-# 4.10 Safe RL.
+# Safe RL.
 
 
-def test_4_10_the_pid_multiplier_by_hand():
+def test_safe_rl_the_pid_multiplier_by_hand():
     """Costs 12, 12, 8 against a limit of 10, one-step delay, no smoothing."""
     gains = {"kp": 0.1, "ki": 0.5, "kd": 2.0, "smoothing": 0.0}
     state, seen = pid_multiplier_init(jnp.asarray(10.0), delay=1), []
@@ -304,15 +303,15 @@ def unwinding(integral_ceiling):
     return jnp.max(history), jnp.argmax((jnp.arange(12_000) >= 1000) & (history < 0.5)) - 1000
 
 
-def test_4_10_a_clamped_integrator_unwinds_ten_times_faster():
-    """The simulation of the survey: peak 101 and 9,939 updates; with a ceiling of 10, 940."""
+def test_safe_rl_a_clamped_integrator_unwinds_ten_times_faster():
+    """Simulated by hand: peak 101 and 9,939 updates; with a ceiling of 10, 940."""
     peak, free = unwinding(1e9)
     assert float(peak) == pytest.approx(101, abs=1)
     assert int(free) == pytest.approx(9939, abs=15)
     assert int(unwinding(10.0)[1]) == pytest.approx(940, abs=2)
 
 
-def test_4_10_thresholds_are_in_the_units_of_what_they_bound():
+def test_safe_rl_thresholds_are_in_the_units_of_what_they_bound():
     assert float(discounted_cost_limit(10.0, horizon=300, discount=0.99)) == pytest.approx(
         3.17, abs=5e-3
     )
@@ -326,7 +325,7 @@ def test_4_10_thresholds_are_in_the_units_of_what_they_bound():
 
 
 @pytest.mark.parametrize("discount", [0.5, 0.9, 0.999])
-def test_4_10_reachability_on_a_chain_of_three_states(discount):
+def test_safe_rl_reachability_on_a_chain_of_three_states(discount):
     """0 -> 1 -> 2, where 2 violates and terminates; 3 -> 3 is safe for ever."""
     constraint = jnp.asarray([-1.0, -1.0, 2.0, -1.0])
     follows, terminated = np.asarray([1, 2, 2, 3]), jnp.asarray([False, False, True, False])
@@ -346,7 +345,7 @@ def chain_sweep(constraint, following, terminated, discount):
     return reachability_target(constraint, following, terminated, discount=discount)
 
 
-def test_4_10_a_cost_critic_on_a_chain_with_timeout_and_with_termination():
+def test_safe_rl_a_cost_critic_on_a_chain_with_timeout_and_with_termination():
     """One state that costs 1 for ever: the timeout bootstraps, the termination does not."""
     for terminated, expected in ((False, 1 / (1 - 0.9)), (True, 1.0)):
         value = jnp.zeros(1)
