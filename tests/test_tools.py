@@ -223,6 +223,29 @@ def test_sizes_notices_long_files_long_functions_and_copies(tmp_path: Path) -> N
     assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in found
 
 
+def test_sizes_notices_a_crowded_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "packages/neorl-core/tests/losses"
+    (folder / "__pycache__").mkdir(parents=True)
+    for number in range(20):
+        (folder / f"test_{number}.py").touch()
+        (folder / "__pycache__" / f"test_{number}.pyc").touch()
+    (folder / "__pycache__" / "more.pyc").touch()
+    assert sizes.faults(tmp_path) == []
+    (folder / "record.json").touch()
+    assert sizes.faults(tmp_path) == ["packages/neorl-core/tests/losses: 21 files, at most 20"]
+
+
+def test_sizes_lets_a_table_of_laws_be_long(tmp_path: Path) -> None:
+    folder = tmp_path / "packages/neorl-core/tests/losses"
+    folder.mkdir(parents=True)
+    (folder / "table_losses.py").write_text("x = 1\n" * 401)
+    assert sizes.faults(tmp_path) == []
+    (folder / "test_losses.py").write_text("x = 1\n" * 401)
+    assert sizes.faults(tmp_path) == [
+        "packages/neorl-core/tests/losses/test_losses.py: 401 lines, at most 400"
+    ]
+
+
 def test_sizes_counts_code_only() -> None:
     text = '"""Module."""\n\nimport os\n\n\ndef f():\n    """Do."""\n    # why\n    return os\n'
     assert sizes.code_lines(text) == ["def f():", "return os"]

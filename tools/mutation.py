@@ -1,17 +1,19 @@
 """Break the mathematics on purpose and count how often the tests notice.
 
 Usage:
-    python tools/mutation.py returns losses     run these groups of modules (all without a name)
+    python tools/mutation.py returns losses     run these namespaces (all without a name)
     python tools/mutation.py --report           print the committed result
-    python tools/mutation.py --show returns     print the survivors of a group, as differences
+    python tools/mutation.py --show returns     print the survivors of a namespace, as differences
 
-mutmut changes one operator, number or argument of neorl-core at a time and tells which tests reach
-the changed function; those run, with Hypothesis' ``mutation`` profile, in processes that live on
-from mutant to mutant (``tools/mutants/worker.py``). The result, ``tools/mutants/results.json``,
-names every survivor. ``tools/mutants/equivalent.toml`` lists the mutants that no test can kill,
-each with the reason; the score leaves them out. The target is 90 %. It takes about two seconds a
-mutant and core, so it is not part of ``.ci/run``; an interrupted group goes on with ``--resume``,
-and after a change ``--since-last`` judges only what was not killed before or now reads differently.
+mutmut changes one operator, number or argument of a namespace of neorl-core at a time and tells
+which tests reach the changed function, among those of the namespace (``tests/NAMESPACE``, its rows
+of the table included) and the cross-cutting ones. These run, with Hypothesis' ``mutation`` profile,
+in processes that live on from mutant to mutant (``tools/mutants/worker.py``). The result,
+``tools/mutants/results.json``, names every survivor. ``tools/mutants/equivalent.toml`` lists the
+mutants that no test can kill, each with the reason; the score leaves them out. The target is 90 %.
+It takes about two seconds a mutant and core, so it is not part of ``.ci/run``; an interrupted
+namespace goes on with ``--resume``, and after a change ``--since-last`` judges only what was not
+killed before or now reads differently.
 
 Needs ``mutmut==3.8.1`` beside ``neorl-core[testing]``.
 """
@@ -27,7 +29,6 @@ import threading
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "packages" / "neorl-core"
@@ -37,18 +38,30 @@ TARGET = 0.9
 STATUSES = "statuses.jsonl"
 
 
-class Group(NamedTuple):
-    """Modules that are changed, and what is to notice: files of the table and of tests."""
+# Tests of all namespaces, next to those in the folder of a namespace.
+CROSS_CUTTING = [
+    "test_matrices_under_jit.py",
+    "test_published_results.py",
+    "test_values_under_jit.py",
+    "test_whole_numbers.py",
+]
+OF_THE_TABLE = ["test_refusal_words.py", "test_table.py"]
 
-    modules: list[str]
-    table: list[str]
-    tests: list[str]
+
+def groups() -> dict[str, Path]:
+    """The folder of every namespace of core by the name of its tests' folder; the kit is left out.
+
+    ``_vocabulary`` is tested in ``tests/vocabulary``, and so it is called.
+    """
+    folders = sorted(file.parent for file in (CORE / "src" / "neorl_core").glob("*/__init__.py"))
+    return {folder.name.strip("_"): folder for folder in folders if folder.name != "testing"}
 
 
-def groups() -> dict[str, Group]:
-    """The groups of ``tools/mutants/groups.toml`` by name."""
-    listed = tomllib.loads((RECORDS / "groups.toml").read_text())
-    return {name: Group(**row) for name, row in listed.items()}
+def tests_of(group: str) -> list[str]:
+    """Files below ``tests`` that are to notice a change in a namespace."""
+    own = sorted(path.name for path in (CORE / "tests" / group).glob("test_*.py"))
+    table = OF_THE_TABLE if any((CORE / "tests" / group).glob("table_*.py")) else []
+    return [*table, *CROSS_CUTTING, *(f"{group}/{name}" for name in own)]
 
 
 SETTINGS = """
@@ -58,7 +71,7 @@ only_mutate = {modules}
 track_dependencies = false
 use_git_change_detection = false
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
-    "-p", "forgetful", "-k", "not the_table"]
+    "-p", "clear_jax_caches", "-k", "not the_table"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]
@@ -75,24 +88,31 @@ CODES = {0: "survived", 1: "killed", 3: "killed"}
 
 
 def prepare(group: str, *, since_last: bool = False) -> Path:
-    """A copy of the package with mutmut's settings for one group.
+    """A copy of the package with mutmut's settings for one namespace.
 
     ``since_last`` takes over the kills of mutants whose function reads as it did in the last run.
     """
-    chosen, last, folder = groups()[group], WORK / group, WORK / f"{group} in the making"
-    before, found = (texts(last), statuses(last)) if since_last else ({}, {})
-    dead = {before[name] for name, status in found.items() if status == "killed" and name in before}
+    last, folder = WORK / group, WORK / f"{group} in the making"
+    before, judged = (texts(last), statuses(last)) if since_last else ({}, {})
+    dead = {
+        before[name] for name, status in judged.items() if status == "killed" and name in before
+    }
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CORE / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "tests" / "table").mkdir(parents=True)
-    shutil.copytree(CORE / "tests" / "public_api", folder / "tests" / "public_api")
-    tests = ["test_table", "test_refusal_words", *chosen.tests]
-    tables = [CORE / "tests" / "table" / f"{name}.py" for name in chosen.table]
-    for file in [*(CORE / "tests").glob("*.py"), *tables]:
-        shutil.copy(file, folder / file.relative_to(CORE))
-    files = [f"src/neorl_core/{name}.py" for name in chosen.modules]
+    # The table is that of the namespace alone.
+    shutil.copytree(
+        CORE / "tests",
+        folder / "tests",
+        ignore=lambda place, names: [
+            name
+            for name in names
+            if name == "__pycache__" or (name.startswith("table_") and Path(place).name != group)
+        ],
+    )
+    files = [str(file.relative_to(CORE)) for file in sorted(groups()[group].glob("*.py"))]
+    tests = tests_of(group)
     settings = SETTINGS.format(
-        modules=json.dumps(files), tests=json.dumps([f"tests/{name}.py" for name in tests])
+        modules=json.dumps(files), tests=json.dumps([f"tests/{name}" for name in tests])
     )
     (folder / "pyproject.toml").write_text(settings)
     mutmut(folder, "run", "none")
@@ -106,16 +126,17 @@ def prepare(group: str, *, since_last: bool = False) -> Path:
 
 def texts(folder: Path) -> dict[str, str]:
     """Mutant name to module and code of the changed function, without the mutant's number."""
-    found = {}
-    for file in (folder / "mutants" / "src").rglob("*.py"):
-        module = f"neorl_core.{file.stem}"
+    codes = {}
+    source = folder / "mutants" / "src"
+    for file in source.rglob("*.py"):
+        module = ".".join(file.relative_to(source).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name[-1].isdigit():
                 name, mark, _ = node.name.partition("__mutmut_")
                 if mark:
                     full, node.name = f"{module}.{node.name}", name
-                    found[full] = f"{module}\n{ast.unparse(node)}"
-    return found
+                    codes[full] = f"{module}\n{ast.unparse(node)}"
+    return codes
 
 
 def variables() -> dict[str, str]:
@@ -144,14 +165,14 @@ def work(folder: Path) -> dict[str, tuple[float, list[str]]]:
     """For every mutant the seconds that its tests took before, and the tests, fastest first."""
     place = folder / "mutants"
     seen = json.loads((place / "mutmut-stats.json").read_text())
-    found = {}
+    durations = {}
     for file in sorted(place.rglob("*.meta")):
         for name in json.loads(file.read_text())["exit_code_by_key"]:
             tests = seen["tests_by_mangled_function_name"].get(name.partition("__mutmut_")[0], [])
             seconds = seen["duration_by_test"]
             tests = sorted(tests, key=lambda test: seconds[test])
-            found[name] = sum(seconds[test] for test in tests), tests
-    return dict(sorted(found.items(), key=lambda pair: pair[1][0]))
+            durations[name] = sum(seconds[test] for test in tests), tests
+    return dict(sorted(durations.items(), key=lambda pair: pair[1][0]))
 
 
 class Worker:
@@ -275,8 +296,8 @@ def equivalents() -> dict[tuple[str, str], str]:
 def result_of(group: str, folder: Path) -> dict:
     """Counts and survivors of a finished run."""
     reasons, survivors, same = equivalents(), [], 0
-    found = statuses(folder)
-    for mutant, status in found.items():
+    outcomes = statuses(folder)
+    for mutant, status in outcomes.items():
         if status == "killed":
             continue
         change, function = changed_lines(folder, mutant), function_of(mutant)
@@ -284,9 +305,9 @@ def result_of(group: str, folder: Path) -> dict:
             same += 1
         else:
             survivors.append({"function": function, "status": status, "change": change})
-    counted = len(found) - same
+    counted = len(outcomes) - same
     return {
-        "mutants": len(found),
+        "mutants": len(outcomes),
         "equivalent": same,
         "killed": counted - len(survivors),
         "score": round((counted - len(survivors)) / max(counted, 1), 4),
@@ -295,11 +316,12 @@ def result_of(group: str, folder: Path) -> dict:
 
 
 def report(results: dict[str, dict]) -> bool:
-    """Prints one line per group; whether all reach the target."""
-    print(f"{'group':<16}{'mutants':>9}{'equivalent':>12}{'killed':>8}{'score':>9}")
+    """Prints one line per namespace; whether all reach the target."""
+    print(f"{'namespace':<24}{'mutants':>9}{'equivalent':>12}{'killed':>8}{'score':>9}")
     for group, row in sorted(results.items()):
         counts = f"{row['mutants']:>9}{row['equivalent']:>12}{row['killed']:>8}"
-        print(f"{group:<16}{counts}{row['score']:>9.1%}")
+        note = f"  {row['note']}" if "note" in row else ""
+        print(f"{group:<24}{counts}{row['score']:>9.1%}{note}")
     return all(row["score"] >= TARGET for row in results.values())
 
 
@@ -310,12 +332,12 @@ def show(survivors: list[dict]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs groups and updates the record; exit code 1 if a group misses the target."""
-    known = groups()
+    """Runs namespaces and updates the record; exit code 1 if one misses the target."""
+    available = groups()
     parser = argparse.ArgumentParser(description="Count how often the tests notice broken code.")
-    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(known)}; all by default")
+    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(available)}; all by default")
     parser.add_argument("--report", action="store_true", help="print the committed result only")
-    parser.add_argument("--show", action="store_true", help="print the survivors of the groups")
+    parser.add_argument("--show", action="store_true", help="print the survivors of the namespaces")
     parser.add_argument("--again", action="store_true", help="judge the last run again")
     parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
     parser.add_argument(
@@ -323,10 +345,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes at once")
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.groups) - set(known))
+    unknown = sorted(set(options.groups) - set(available))
     if unknown:
-        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(known)}")
-    chosen = options.groups or list(known)
+        parser.error(f"no namespace {', '.join(unknown)}; there are {', '.join(available)}")
+    chosen = options.groups or list(available)
     record = RECORDS / "results.json"
     results = json.loads(record.read_text()) if record.exists() else {}
     if not (options.report or options.show):

@@ -1,11 +1,12 @@
-"""Check that files and functions stay small and that code is not written twice.
+"""Check that files, functions and folders stay small and that code is not written twice.
 
 Usage:
     python tools/sizes.py           exit 1 and name what is over the budget
     python tools/sizes.py --table   print the figures of every package as well
 
-Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, aside), a function
-(docstring aside) at most 50, and at most 5 % of all windows of six code lines (comments,
+Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, and rows of a table of
+laws, `table_*.py`, aside), a function (docstring aside) at most 50, a folder of code or tests at
+most 20 files, and at most 5 % of all windows of six code lines (comments,
 docstrings, imports and blank lines aside) stand in more than one file.
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_LINES, FUNCTION_LINES, WINDOW, REPEATED = 400, 50, 6, 0.05
+FILE_LINES, FUNCTION_LINES, FOLDER_FILES, WINDOW, REPEATED = 400, 50, 20, 6, 0.05
 
 
 def source_files(root: Path) -> list[Path]:
@@ -30,7 +31,18 @@ def source_files(root: Path) -> list[Path]:
 def test_files(root: Path) -> list[Path]:
     """The tests, for which only the length of a file is limited; tables are as long as they are."""
     files = [*root.glob("packages/*/tests/**/*.py"), *root.glob("tests/**/*.py")]
-    return sorted(path for path in files if path.parent.name != "table")
+    return sorted(path for path in files if not path.name.startswith("table_"))
+
+
+def folders(root: Path) -> dict[Path, int]:
+    """Number of files in every folder of code or tests, sub-folders and what Python makes aside."""
+    patterns = ("packages/*/src/**", "packages/*/tests/**", "tests/**", "tools/**")
+    places = sorted({place for pattern in patterns for place in root.glob(pattern)})
+    return {
+        place: sum(file.is_file() for file in place.iterdir())
+        for place in places
+        if place.is_dir() and place.name != "__pycache__"
+    }
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[str, int, int]]:
@@ -57,7 +69,7 @@ def code_lines(text: str) -> list[str]:
 
 
 def repeated_windows(files: list[Path]) -> tuple[float, list[tuple[Path, Path, str]]]:
-    """Share of six-line windows that stand in another file too, and one example per pair."""
+    """Fraction of six-line windows that stand in another file too, and one example per pair."""
     owners: dict[tuple[str, ...], set[Path]] = defaultdict(set)
     windows: dict[Path, list[tuple[str, ...]]] = {}
     for file in files:
@@ -65,8 +77,8 @@ def repeated_windows(files: list[Path]) -> tuple[float, list[tuple[Path, Path, s
         windows[file] = [tuple(lines[i : i + WINDOW]) for i in range(len(lines) - WINDOW + 1)]
         for window in windows[file]:
             owners[window].add(file)
-    total = sum(len(found) for found in windows.values())
-    twice = sum(len(owners[w]) > 1 for found in windows.values() for w in found)
+    total = sum(len(of_file) for of_file in windows.values())
+    twice = sum(len(owners[w]) > 1 for of_file in windows.values() for w in of_file)
     pairs: dict[tuple[Path, Path], str] = {}
     for window, files_with in owners.items():
         first, *rest = sorted(files_with)
@@ -77,26 +89,29 @@ def repeated_windows(files: list[Path]) -> tuple[float, list[tuple[Path, Path, s
 
 def faults(root: Path) -> list[str]:
     """One line for everything that is over a budget."""
-    found = []
+    messages = []
     for file in [*source_files(root), *test_files(root)]:
         lines = len(file.read_text().splitlines())
         if lines > FILE_LINES and file.name != "__init__.py":
-            found.append(f"{file.relative_to(root)}: {lines} lines, at most {FILE_LINES}")
+            messages.append(f"{file.relative_to(root)}: {lines} lines, at most {FILE_LINES}")
     for file in source_files(root):
         for name, first, lines in functions(ast.parse(file.read_text())):
             if lines > FUNCTION_LINES:
                 where = f"{file.relative_to(root)}:{first}"
-                found.append(f"{where}: {name} has {lines} lines, at most {FUNCTION_LINES}")
-    share, pairs = repeated_windows(source_files(root))
-    if share > REPEATED:
-        found.append(f"{share:.1%} of six-line windows are repeated, at most {REPEATED:.0%}:")
+                messages.append(f"{where}: {name} has {lines} lines, at most {FUNCTION_LINES}")
+    for folder, files in folders(root).items():
+        if files > FOLDER_FILES:
+            messages.append(f"{folder.relative_to(root)}: {files} files, at most {FOLDER_FILES}")
+    fraction, pairs = repeated_windows(source_files(root))
+    if fraction > REPEATED:
+        messages.append(f"{fraction:.1%} of six-line windows are repeated, at most {REPEATED:.0%}:")
         for first, other, line in pairs:
-            found.append(f"  {first.relative_to(root)} and {other.relative_to(root)}: {line}")
-    return found
+            messages.append(f"  {first.relative_to(root)} and {other.relative_to(root)}: {line}")
+    return messages
 
 
 def table(root: Path) -> str:
-    """Files, lines, median file and median function of every package, and the repeated share."""
+    """Files, lines, median file and median function of every package, and the repeated fraction."""
     rows = [f"{'':14}{'files':>6}{'lines':>7}{'median file':>13}{'median function':>17}"]
     for folder in [*sorted(root.glob("packages/*")), root / "tools"]:
         files = [file for file in source_files(root) if folder in file.parents]
@@ -115,9 +130,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.table:
         print(table(options.root))
-    found = faults(options.root)
-    print("\n".join(found) if found else "sizes: every file and function is within its budget")
-    return int(bool(found))
+    messages = faults(options.root)
+    print(
+        "\n".join(messages)
+        if messages
+        else "sizes: every file, function and folder is within its budget"
+    )
+    return int(bool(messages))
 
 
 if __name__ == "__main__":
