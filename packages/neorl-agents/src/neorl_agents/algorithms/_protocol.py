@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core import DataStatistics, Policy, Spec, Transition
 
 Metrics = dict[str, Float[Array, ""]]
+"""Scalars of one update by name."""
 
 
 @runtime_checkable

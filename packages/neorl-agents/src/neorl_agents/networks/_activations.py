@@ -10,6 +10,7 @@ from jaxtyping import Array
 from neorl_core.boundary import Registry
 
 Activation = Callable[[Array], Array]
+"""A function of an array, of the same shape and dtype."""
 
 
 def relu(x: Array) -> Array:

@@ -14,6 +14,7 @@ from neorl_agents.networks._activations import Activation, identity, relu
 from neorl_agents.networks._affine import affine
 
 Initialiser = Literal["uniform", "orthogonal"]
+"""How the first weights are drawn; see :func:`init_mlp`."""
 
 
 class MLP(eqx.Module):

@@ -63,8 +63,8 @@ def descend(
         >>> x = jnp.asarray([1.0, -2.0])
         >>> state = init_optimiser("adam", x, 0.1)
         >>> x, state = descend("adam", x, state, gradient=2 * x, learning_rate=0.1)
-        >>> x
-        Array([ 0.9, -1.9], dtype=float32)
+        >>> print(jax.device_get(x).round(3))
+        [ 0.9 -1.9]
     """
     transformation = OPTIMISERS.find(name)(jnp.asarray(learning_rate))
     tree: Any = parameters

@@ -68,13 +68,4 @@ OPTIMISERS: Registry[Optimiser] = Registry(
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
 ``e = 1e-8``. A distribution adds its own by the entry points ``neorl.optimisers``, a script by
 ``OPTIMISERS.register``. Everything optax can chain is allowed: clipping, weight decay, schedules.
-
-Example:
-    >>> import optax
-    >>> from neorl_agents.optimisers import OPTIMISERS
-    >>> def clipped_adamw(rate):
-    ...     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate))
-    >>> OPTIMISERS.register("clipped_adamw", clipped_adamw)
-    >>> list(OPTIMISERS)
-    ['adam', 'clipped_adamw']
 """

@@ -20,6 +20,7 @@ from neorl_core import (
 )
 
 RewardScale = Literal["none", "std", "return_range"]
+"""The factor on the reward; see :func:`init_scaling`."""
 
 MARGIN = 1e-5
 """Logged actions are clipped to ``1 - MARGIN`` of their range: a tanh cannot reach its bound."""
