@@ -28,7 +28,7 @@ def test_the_commands_cannot_reach_another_machine(command, tmp_path: Path) -> N
 
 def test_verdict_and_tables_are_complete(finished: Path) -> None:
     verdict = json.loads((finished / "verdict.json").read_text())
-    assert verdict["verdict"] in {"deploy", "do not deploy"}
+    assert verdict["answer"] in {"deploy", "do not deploy"}
     assert [clause["name"] for clause in verdict["clauses"]] == [
         "return",
         "temperature",

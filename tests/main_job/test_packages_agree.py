@@ -27,7 +27,7 @@ def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:
 
 
 def test_the_bundle_acts_as_the_guarded_policy_of_the_run(workplace: Path, finished: Path) -> None:
-    candidate = json.loads((finished / "verdict.json").read_text())["candidate"]
+    candidate = json.loads((finished / "verdict.json").read_text())["artefact"]
     learned = load_policy(finished / candidate)
     fallback = load_policy(finished / "policies" / "fallback.safetensors")
     limits = constraints_from_dict(json.loads((finished / "constraints.json").read_text()))

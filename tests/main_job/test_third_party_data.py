@@ -29,7 +29,7 @@ def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> N
     printed = command("neorl-train", *words, cwd=tmp_path).stdout
     run = tmp_path / "runs" / "0001"
     verdict = json.loads((run / "verdict.json").read_text())
-    assert verdict["verdict"] == "cannot tell"
+    assert verdict["answer"] == "cannot tell"
     assert "simulator" in verdict["reason"]
     assert "cannot tell" in printed.lower()
     assert OWNER in printed

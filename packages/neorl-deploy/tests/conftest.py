@@ -25,6 +25,7 @@ from neorl_core import (
     standardiser,
     unit_interval,
 )
+from neorl_core.boundary import head
 from neorl_core.control import PID
 from neorl_core.testing import configure_tests
 from neorl_deploy.export import export_run
@@ -154,7 +155,7 @@ def _evaluation() -> dict:
         for name, role in names.items()
     ]
     return {
-        "schema": "neorl.evaluation/1",
+        **head("evaluation", 1),
         "units": {"return": "EUR"},
         "tables": {"candidate": "iql-0", "reference": "pid", "n_starts": 100, "rows": rows},
         "results": [{"name": name, "returns": list(range(200))} for name in names],
@@ -180,16 +181,18 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
     save_policy(run / "policies/iql-1.safetensors", worse, SPEC, probes, metadata)
     save_policy(run / "policies/fallback.safetensors", pid, SPEC, probes, {})
     documents = {
-        "run": {"schema": 1, "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
+        "run": {**head("run", 1), "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
         "constraints": constraints_to_dict(action_constraints(SPEC, [0.5, None])),
         "evaluation": _evaluation(),
         "verdict": {
-            "verdict": "deploy",
+            **head("verdict", 1),
+            "answer": "deploy",
             "sentence": "The guarded iql-0 may be deployed: all clauses hold.",
             "clauses": [
                 {"name": "return", "bound": 1.0, "relation": ">", "limit": 0.0, "holds": True}
             ],
-            "candidate": "policies/iql-0.safetensors",
+            "candidate": "iql-0",
+            "artefact": "policies/iql-0.safetensors",
         },
     }
     for name, document in documents.items():

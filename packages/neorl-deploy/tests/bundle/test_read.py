@@ -162,7 +162,7 @@ def test_what_is_no_bundle_is_refused(tmp_path, exported):
         (("spec", "obs"), [], "channels are missing"),
         (("spec", "obs", 0, "low"), 5.0, "'level' has a range that is none"),
         (("spec", "dt"), 0, "dt is 0"),
-        (("verdict", "verdict"), "fine", "'fine' is none of"),
+        (("verdict", "answer"), "perhaps", "'perhaps' is none of"),
         (("flags", "fallback_used"), 3, "not one bit"),
         (("carry", 0, "shape"), [-1], "has shape"),
         (("carry", 0), "x", "malformed"),
@@ -225,7 +225,7 @@ def test_a_forged_verdict_that_contradicts_itself_is_refused(bundle, answer, cla
 
 def forge_verdict(bundle, answer, clauses, sentence="Any words."):
     verdict = json.loads((bundle / "verdict.json").read_text())
-    verdict |= {"verdict": answer, "sentence": sentence, "clauses": clauses}
+    verdict |= {"answer": answer, "sentence": sentence, "clauses": clauses}
     (bundle / "verdict.json").write_bytes(dump_canonical(verdict))
     change_manifest(bundle, "verdict", value=verdict)
 

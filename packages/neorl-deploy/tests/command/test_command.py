@@ -57,7 +57,7 @@ def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_dir
     document = json.loads(path.read_text())
     reason = "The guarded iql-0 should not be deployed: its gain in return is not above 0."
     failed = {**document["clauses"][0], "bound": -1.0, "holds": False}
-    refusal = {"verdict": "do not deploy", "sentence": reason, "clauses": [failed]}
+    refusal = {"answer": "do not deploy", "sentence": reason, "clauses": [failed]}
     path.write_text(json.dumps({**document, **refusal}))
     assert main(["export", str(run_directory), "--require-deploy"]) == 3
     assert "'do not deploy'; nothing was written" in capsys.readouterr().err

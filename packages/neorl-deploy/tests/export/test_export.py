@@ -110,7 +110,7 @@ def test_another_policy_of_the_run_can_be_chosen(finished_run, tmp_path, exporte
     assert chosen.digest != read_bundle(exported).digest
     # The run judged iql-0 and found "deploy"; that says nothing of iql-1.
     assert chosen.manifest.verdict == "cannot tell"
-    assert chosen.manifest.document["verdict"]["judged"]["verdict"] == "deploy"
+    assert chosen.manifest.document["verdict"]["judged"]["answer"] == "deploy"
     gated = dataclasses.replace(options, out=tmp_path / "c.bundle", require_deploy=True)
     with pytest.raises(NotDeployable, match="'cannot tell'"):
         export_run(finished_run, gated)
@@ -126,7 +126,7 @@ def test_a_gate_writes_nothing_unless_the_verdict_is_deploy(run_directory, verdi
     path = run_directory / "verdict.json"
     document = json.loads(path.read_text())
     failed = {**document["clauses"][0], "bound": -1.0, "holds": False}
-    other = {"verdict": verdict, "clauses": [failed]}
+    other = {"answer": verdict, "clauses": [failed]}
     path.write_text(json.dumps({**document, **other}))
     before = sorted(run_directory.iterdir())
     with pytest.raises(NotDeployable, match=f"'{verdict}'; nothing was written") as error:

@@ -35,7 +35,13 @@ def test_a_missing_or_damaged_document_is_named(run_directory, name):
     path.write_text("{")
     refused(run_directory, rf"{name}\.json is not valid JSON")
     path.write_text("[]")
-    refused(run_directory, rf"{name}\.json holds no JSON object")
+    refused(
+        run_directory, rf"{name}\.json holds no JSON object, expected one of format neorl-{name}"
+    )
+    path.write_text(json.dumps({"format": f"neorl-{name}", "version": 2}))
+    refused(run_directory, rf"{name}\.json has version 2 of neorl-{name}, .* reads 1")
+    path.write_text(json.dumps({"format": "neorl-policy", "version": 1}))
+    refused(run_directory, "has format 'neorl-policy', expected")
     path.unlink()
     refused(run_directory, rf"{name}\.json is missing")
 
@@ -79,16 +85,18 @@ def test_a_strange_verdict_or_candidate_is_refused(run_directory):
     refused(run_directory, r"x\.safetensors is missing; the run has fallback, iql", policy="x")
     refused(run_directory, "is no policy of .*: the run has fallback, iql", policy="../iql-0")
     for candidate in ("../../etc/passwd", "/etc/passwd", "run.json", "policies/../run.json"):
-        edit(run_directory, "verdict", candidate=candidate)
+        edit(run_directory, "verdict", artefact=candidate)
         refused(run_directory, "is no policy of")
-    edit(run_directory, "verdict", candidate=None)
+    edit(run_directory, "verdict", artefact="policies/iql-1.safetensors")
+    refused(run_directory, "judges 'iql-0' and names the artefact policies/iql-1.safetensors")
+    edit(run_directory, "verdict", artefact=None)
     refused(run_directory, "names no candidate; choose one with --policy")
-    edit(run_directory, "verdict", verdict="perhaps")
+    edit(run_directory, "verdict", answer="perhaps")
     refused(run_directory, "'perhaps'; expected one of deploy")
 
 
 def test_a_verdict_that_contradicts_itself_is_refused(run_directory):
-    edit(run_directory, "verdict", verdict="do not deploy")
+    edit(run_directory, "verdict", answer="do not deploy")
     refused(run_directory, "and every clause holds; remove it, and `neorl-train resume")
 
 
@@ -155,7 +163,7 @@ def test_an_existing_place_is_respected(run_directory, exported, tmp_path):
     )
     refused(run_directory, "should end in .bundle", out=tmp_path / "policy")
     refused(run_directory, "does not exist; make it first", out=tmp_path / "none" / "a.bundle")
-    edit(run_directory, "verdict", verdict="cannot tell", clauses=[])
+    edit(run_directory, "verdict", answer="cannot tell", clauses=[])
     written = export_run(run_directory, ExportOptions(out=taken, overwrite=True))
     assert written.manifest.verdict == read_bundle(taken).manifest.verdict == "cannot tell"
     assert sorted(path.name for path in tmp_path.iterdir()) == [

@@ -96,7 +96,7 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     said = capsys.readouterr().out
     assert said.rstrip().splitlines()[-1].endswith(str(run / "report.html"))
     assert "[penalty]\ntemperature = " in (run / "config.toml").read_text()
-    assert _read(run, "verdict.json")["verdict"] in ("deploy", "do not deploy")
+    assert _read(run, "verdict.json")["answer"] in ("deploy", "do not deploy")
     assert read_dataset(run / "dataset.h5").n_rows >= 1500
     log = (run / "dataset.h5").stat().st_ino
     assert main([*words, "--timings"]) == 0
@@ -152,7 +152,7 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     run = here / "runs" / "0001"
     _check_files(run, environment=False)
     verdict = _read(run, "verdict.json")
-    assert verdict["verdict"] == "cannot tell"
+    assert verdict["answer"] == "cannot tell"
     assert "simulator" in verdict["reason"]
     record = _read(run, "run.json")["dataset"]
     assert record["file"] == str(path)

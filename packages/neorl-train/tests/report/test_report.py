@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, InputError
+from neorl_core.boundary import head
 from neorl_core.control import ConstantPolicy
 from neorl_core.testing import browser
 from neorl_envs import collect_log
@@ -93,7 +94,7 @@ def run(tmp_path_factory, noisy, toy):
     (path / "constraints.json").write_text(json.dumps(limits))
     (path / "config.toml").write_text('[data]\nsource = "<Line>"\n')
     (path / "run.json").write_text(
-        json.dumps({"schema": 1, "id": "abc", "seeds": [0, 1], "versions": {"jax": "0.10"}})
+        json.dumps({**head("run", 1), "id": "abc", "seeds": [0, 1], "versions": {"jax": "0.10"}})
     )
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in validations()))
     return path

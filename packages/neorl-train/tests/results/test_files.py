@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -9,6 +10,7 @@ from neorl_train._pipeline.write_results import write_results
 from neorl_train.results import read_evaluation
 from neorl_train.results._json import to_plain
 from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
+from neorl_train.verdicts import Verdict
 from neorl_train.verdicts._file import read_verdict
 
 
@@ -33,9 +35,9 @@ def test_results_come_back_as_they_were(run, noisy):
     assert found.bands[0].low == -math.inf
 
 
-def test_the_files_state_schema_units_and_raw_episodes(run):
+def test_the_files_state_head_units_and_raw_episodes(run):
     content = json.loads((run / EVALUATION).read_text())
-    assert content["schema"] == "neorl.evaluation/1"
+    assert (content["format"], content["version"]) == ("neorl-evaluation", 1)
     assert content["units"]["return"] == "EUR"
     assert content["units"]["cost"] == {"load": "m", "peak": "m"}
     assert content["units"]["length"] == "steps of 60 s"
@@ -43,11 +45,17 @@ def test_the_files_state_schema_units_and_raw_episodes(run):
     traces = json.loads((run / TRACES).read_text())
     assert traces["units"]["obs"] == {"level": "m"}
     assert traces["period_s"] == 60
-    said = json.loads((run / VERDICT).read_text())
-    assert said["verdict"] == "deploy"
-    assert said["candidate"] == "policies/good-0.safetensors"
-    assert said["policy"] == "good-0"
-    assert said["clauses"][0]["unit"] == "EUR"
+    written = json.loads((run / VERDICT).read_text())
+    assert list(written) == [
+        "format",
+        "version",
+        *(field.name for field in dataclasses.fields(Verdict)),
+        "artefact",
+    ]
+    assert written["answer"] == "deploy"
+    assert written["candidate"] == "good-0"
+    assert written["artefact"] == "policies/good-0.safetensors"
+    assert written["clauses"][0]["unit"] == "EUR"
 
 
 def broken(run, name, edit):
@@ -60,7 +68,8 @@ def broken(run, name, edit):
 @pytest.mark.parametrize(
     ("name", "edit", "words"),
     [
-        (EVALUATION, lambda c: c.update(schema="other/2"), "expected the schema"),
+        (EVALUATION, lambda c: c.update(version=2), "has version 2 of neorl-evaluation"),
+        (TRACES, lambda c: c.update(format="other"), "expected 'neorl-traces'"),
         (EVALUATION, lambda c: c["tables"].pop("level"), "tables lacks level"),
         (EVALUATION, lambda c: c["tables"].update(extra=1), "tables has unknown extra"),
         (

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from neorl_core import InputError
-from neorl_core.boundary import write_json, write_text
+from neorl_core.boundary import head, write_json, write_text
 from neorl_train._command.inspect import describe_run
 from neorl_train._command.list import describe_all
 from neorl_train.runs import RunDirectory, create_run, numbered
@@ -37,7 +37,7 @@ def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
     (tmp_path / "runs" / "notes").mkdir()
     assert [path.name for path in numbered(tmp_path / "runs")] == ["0001", "0002"]
     assert other.path.is_absolute()
-    assert run.record() == {"schema": 1, "status": "running"}
+    assert run.record() == {"status": "running"}
     assert run.update_record(status="finished", x=1)["x"] == 1
     assert run.record()["status"] == "finished"
 
@@ -95,8 +95,8 @@ def test_the_lock_ends_with_its_block(run):
             r"is damaged .*start again",
         ),
         (lambda path: (path / "run.json").write_bytes(b"\xff\xfe"), r"run\.json is damaged"),
-        (lambda path: (path / "run.json").write_text("[]"), "schema 'list', this version reads 1"),
-        (lambda path: write_json(path / "run.json", {"schema": 9}), "schema 9, this version reads"),
+        (lambda path: (path / "run.json").write_text("[]"), "holds a list, expected a JSON object"),
+        (lambda path: write_json(path / "run.json", head("run", 9)), "version 9 of neorl-run"),
     ],
 )
 def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):

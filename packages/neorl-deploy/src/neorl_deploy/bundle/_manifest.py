@@ -124,9 +124,9 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
 
 def _parsed(document: dict[str, Any]) -> Manifest:
     spec, programs = document["spec"], document["programs"]
-    verdict = document["verdict"]["verdict"]
-    if verdict not in ANSWERS:
-        raise ValueError(f"verdict {verdict!r} is none of {', '.join(ANSWERS)}")
+    answer = document["verdict"]["answer"]
+    if answer not in ANSWERS:
+        raise ValueError(f"verdict {answer!r} is none of {', '.join(ANSWERS)}")
     provenance = document["provenance"]
     for name in ("policy", "fallback"):
         if not all(isinstance(provenance[name][key], str) for key in ("file", "kind", "words")):
@@ -148,7 +148,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         limits=_bits(document["limits"]),
         platforms=tuple(str(name) for name in programs["platforms"]),
         calling_convention=int(programs["calling_convention"]),
-        verdict=verdict,
+        verdict=answer,
         document=document,
     )
 

@@ -22,7 +22,7 @@ def contradiction(verdict: Mapping[str, Any]) -> str:
     Returns:
         The contradiction in words; empty where there is none.
     """
-    answer, clauses = verdict.get("verdict"), verdict.get("clauses")
+    answer, clauses = verdict.get("answer"), verdict.get("clauses")
     if not isinstance(clauses, list):
         return f"its clauses are {clauses!r}, expected a list"
     failed = []

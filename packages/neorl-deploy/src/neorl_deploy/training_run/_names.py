@@ -7,6 +7,9 @@ POLICIES, ARTEFACT_SUFFIX = "policies", ".safetensors"
 FALLBACK = "policies/fallback.safetensors"
 BUNDLE_PATTERN, BUNDLE, REPLAY = "*.bundle", "policy.bundle", "replay.json"
 
+VERSIONS = {"run": 1, "evaluation": 1, "verdict": 1, "constraints": 1}
+"""Version of each document that is read here, by the kind that its head names."""
+
 RUNNING, FAILED, FINISHED = "running", "failed", "finished"
 """Words of ``status`` in ``run.json`` that are acted on here."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._document_heads import head, require_head
 from neorl_deploy.bundle._strict_json import read_json
 from neorl_deploy.bundle._verdict import ANSWERS, UNKNOWN, contradiction
 from neorl_deploy.training_run._lock import holder
@@ -20,6 +21,7 @@ from neorl_deploy.training_run._names import (
     RECORD,
     RUNNING,
     VERDICT,
+    VERSIONS,
     artefact_of,
 )
 from neorl_deploy.training_run._summaries import finite
@@ -55,7 +57,7 @@ class Run:
     @property
     def answer(self) -> str:
         """What the verdict says of the policy to export."""
-        return self.verdict["verdict"]
+        return self.verdict["answer"]
 
     def policy_digest(self, path: Path) -> str | None:
         """The digest that the run recorded for an artefact; ``None`` where it did not."""
@@ -79,38 +81,39 @@ def read_run(path: Path, policy: str | None = None) -> Run:
     """
     if not path.is_dir():
         raise DeployError(f"{path} is no run directory; make one with `neorl-train run`")
-    record = _document(path / RECORD)
+    record = _document(path / RECORD, "run")
     if record.get("status") != FINISHED:
         raise DeployError(_unfinished(path, record))
     verdict = _judged(path / VERDICT)
-    judged = verdict.get("candidate")
+    judged = verdict.get("artefact")
     chosen = judged if policy is None else _in_run(policy)
+    candidate = _artefact(path, chosen)
+    if chosen == judged and candidate.stem != verdict.get("candidate"):
+        raise DeployError(
+            f"{path / VERDICT} judges {verdict.get('candidate')!r} and names the artefact "
+            f"{judged}; the run is damaged"
+        )
     return Run(
         path=path,
         record=record,
         verdict=verdict if chosen == judged else _not_judged(verdict, chosen),
-        evaluation=_document(path / EVALUATION),
-        constraints=_document(path / CONSTRAINTS),
-        candidate=_artefact(path, chosen),
+        evaluation=_document(path / EVALUATION, "evaluation"),
+        constraints=_document(path / CONSTRAINTS, "constraints"),
+        candidate=candidate,
         fallback=_artefact(path, FALLBACK),
     )
 
 
-def _document(path: Path) -> dict[str, Any]:
-    document = finite(read_json(path))
-    if not isinstance(document, dict):
-        raise DeployError(f"{path} holds no JSON object; the run is damaged")
-    return document
+def _document(path: Path, kind: str) -> dict[str, Any]:
+    return require_head(finite(read_json(path)), kind, VERSIONS[kind], str(path))
 
 
 def _judged(path: Path) -> dict[str, Any]:
     """The verdict of a run, once it was found to agree with itself."""
-    verdict = _document(path)
-    if verdict.get("verdict") not in ANSWERS:
-        raise DeployError(
-            f"{path}: the verdict is {verdict.get('verdict')!r}; expected one of "
-            f"{', '.join(ANSWERS)}"
-        )
+    verdict = _document(path, "verdict")
+    answer = verdict.get("answer")
+    if answer not in ANSWERS:
+        raise DeployError(f"{path}: the answer is {answer!r}; expected one of {', '.join(ANSWERS)}")
     against = contradiction(verdict)
     if against:
         raise DeployError(
@@ -141,12 +144,15 @@ def _unfinished(path: Path, record: dict[str, Any]) -> str:
 
 def _not_judged(verdict: dict[str, Any], chosen: str) -> dict[str, Any]:
     """A verdict holds for the policy it names, and for no other seed."""
-    reason = f"the run judged {verdict.get('candidate')}, not {chosen}"
+    name = Path(chosen).stem
+    reason = f"the run judged {verdict.get('candidate')}, not {name}"
     return {
-        "verdict": UNKNOWN,
-        "sentence": f"Cannot tell whether {chosen} may be deployed: {reason}.",
+        **head("verdict", VERSIONS["verdict"]),
+        "answer": UNKNOWN,
+        "sentence": f"Cannot tell whether {name} may be deployed: {reason}.",
+        "candidate": name,
+        "artefact": chosen,
         "reason": reason,
-        "candidate": chosen,
         "clauses": [],
         "judged": verdict,
     }

@@ -24,7 +24,6 @@ def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
         return trimmed(evaluation)
     named = {tables.get("candidate"), tables.get("reference")}
     return {
-        "schema": evaluation.get("schema"),
         "units": evaluation.get("units"),
         **{name: tables.get(name) for name in SUMMARISED},
         "rows": [

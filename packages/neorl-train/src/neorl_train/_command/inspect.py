@@ -46,7 +46,7 @@ def describe_run(run: RunDirectory) -> str:
     lines += _progress(run, record)
     verdict = verdict_of(run)
     if verdict:
-        lines += [f"verdict     {verdict['verdict']}: {verdict['sentence']}"]
+        lines += [f"verdict     {verdict['answer']}: {verdict['sentence']}"]
     if (run.path / REPORT).exists():
         lines += [f"report      {run.path / REPORT}"]
     if record["status"] != FINISHED and process is None:

@@ -73,7 +73,7 @@ def _row(run: RunDirectory) -> str:
     except InputError as error:
         return f"  {run.path.name}  {one_line(error)}"
     what = ", ".join(record["algorithms"])
-    decided = f"  {verdict['verdict']}" if verdict else ""
+    decided = f"  {verdict['answer']}" if verdict else ""
     status = state_of(record, process)
     return f"  {run.path.name}  {record['started']}  {status:<11} {what}{decided}"
 

@@ -26,6 +26,6 @@ def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
         return None
     try:
         verdict = json.loads(path.read_text(encoding="utf-8"))
-        return {name: str(verdict[name]) for name in ("verdict", "sentence")}
+        return {name: str(verdict[name]) for name in ("answer", "sentence")}
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is damaged; `neorl-train resume` writes it again") from None

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from neorl_core.boundary import write_text
+from neorl_core.boundary import head, write_text
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._names import EVALUATION, TRACES
 
-SCHEMAS = {EVALUATION: "neorl.evaluation/1", TRACES: "neorl.traces/1"}
+VERSION = 1
+"""Version of both files."""
 
 
 def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
         evaluation: As found.
 
     Returns:
-        What JSON can hold, with the schema's name.
+        What JSON can hold, with its head.
     """
     plain = to_plain(evaluation)
     del plain["traces"]
@@ -31,7 +32,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
         "action": {channel.name: channel.unit for channel in spec.action},
         "share": "1",
     }
-    return {"schema": SCHEMAS[EVALUATION], "units": units, **plain}
+    return {**head("evaluation", VERSION), "units": units, **plain}
 
 
 def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
         for field in ("obs", "action", "cost")
     }
     return {
-        "schema": SCHEMAS[TRACES],
+        **head("traces", VERSION),
         "units": {**units, "reward": evaluation.tables.reward_unit},
         "period_s": spec.dt,
         "traces": to_plain(evaluation.traces),
@@ -50,7 +51,7 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
-    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their schemas.
+    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads.
 
     Raises:
         InputError: If a field is missing, unknown or of another type; it is named.
@@ -80,9 +81,9 @@ def read_evaluation(run: Path) -> Evaluation:
     """The evaluation of a run.
 
     Raises:
-        InputError: If a file is missing, damaged or of another schema; it is named.
+        InputError: If a file is missing, damaged or of another version; it is named.
     """
     path = run / EVALUATION
-    evaluation = read_json(path, SCHEMAS[EVALUATION])
-    traces = read_json(run / TRACES, SCHEMAS[TRACES])
+    evaluation = read_json(path, "evaluation", VERSION)
+    traces = read_json(run / TRACES, "traces", VERSION)
     return decoded(path, evaluation_from_json, evaluation, traces)

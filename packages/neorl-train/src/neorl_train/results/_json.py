@@ -1,4 +1,4 @@
-"""Results as JSON: a schema name, units beside the numbers, and a reader that names the fault."""
+"""Results as JSON: a head, units beside the numbers, and a reader that names the fault."""
 
 import dataclasses
 import json
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from neorl_core import InputError
+from neorl_core.boundary import check_head
 from neorl_train._errors import one_line
 
 T = TypeVar("T")
@@ -122,11 +123,11 @@ def _expect(fine: bool, where: str, expected: str, got: Any) -> None:
         raise InputError(f"{where or 'result'}: expected {expected}, got {shown}")
 
 
-def read_json(path: Path, schema: str) -> dict[str, Any]:
-    """The object in ``path``, whose field ``schema`` must be as given; the field is left out.
+def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """The object in ``path``, whose head must be as given; the head is left out.
 
     Raises:
-        InputError: If the file is missing, damaged or of another schema.
+        InputError: If the file is missing, damaged or of another kind or version.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -136,10 +137,7 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
         raise InputError(
             f"{path}: damaged ({one_line(error)}); `neorl-train resume` evaluates the run again"
         ) from None
-    found = content.get("schema") if isinstance(content, dict) else None
-    if found != schema:
-        raise InputError(f"{path}: expected the schema {schema!r}, got {found!r}")
-    return {name: value for name, value in content.items() if name != "schema"}
+    return check_head(content, kind, version, str(path))
 
 
 def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:

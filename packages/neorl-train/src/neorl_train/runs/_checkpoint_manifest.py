@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from neorl_core import InputError
+from neorl_core.boundary import check_head, head
 
-SCHEMA = 1
+VERSION = 1
 
 
 class DamagedError(Exception):
@@ -46,7 +47,7 @@ def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
         name: {**_form(leaf), "sha256": leaf_digest(leaf)}
         for name, leaf in named_leaves(tree).items()
     }
-    body = {"schema": SCHEMA, "identity": dict(identity), "leaves": leaves}
+    body = {**head("checkpoint", VERSION), "identity": dict(identity), "leaves": leaves}
     return {**body, "digest": _digest(body)}
 
 
@@ -69,8 +70,10 @@ def check_manifest(manifest: Any) -> None:
     Raises:
         DamagedError: Saying so.
     """
-    if not isinstance(manifest, Mapping) or manifest.get("schema") != SCHEMA:
-        raise DamagedError("its manifest is not one of this version")
+    try:
+        check_head(manifest, "checkpoint", VERSION, "its manifest")
+    except InputError as error:
+        raise DamagedError(str(error)) from None
     body = {name: value for name, value in manifest.items() if name != "digest"}
     if manifest.get("digest") != _digest(body):
         raise DamagedError("its manifest has changed since it was written")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.boundary import is_full_disk, write_json, write_text
+from neorl_core.boundary import check_head, head, is_full_disk, write_json, write_text
 from neorl_train.runs._names import (
     CHECKPOINTS,
     CONFIG,
@@ -22,7 +22,8 @@ from neorl_train.runs._names import (
     policy_file,
 )
 
-SCHEMA = 1
+VERSION = 1
+"""Version of ``run.json``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ class RunDirectory:
         return self.path / policy_file(FALLBACK)
 
     def record(self) -> dict[str, Any]:
-        """What ``run.json`` says.
+        """What ``run.json`` says, without its head.
 
         Raises:
             InputError: If the folder is no run directory, or the file is damaged.
@@ -84,15 +85,12 @@ class RunDirectory:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
             raise InputError(f"{path} is damaged ({error}); restore it or start again") from None
-        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-            found = record.get("schema") if isinstance(record, dict) else type(record).__name__
-            raise InputError(f"{path} has schema {found!r}, this version reads {SCHEMA}")
-        return record
+        return check_head(record, "run", VERSION, str(path))
 
     def update_record(self, **values: Any) -> dict[str, Any]:
         """Writes ``run.json`` with the given top-level values replaced."""
         record = {**self.record(), **values}
-        write_json(self.path / RECORD, record)
+        write_json(self.path / RECORD, {**head("run", VERSION), **record})
         return record
 
     def resume_line(self) -> str:
@@ -146,7 +144,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
     run = RunDirectory(path)
     try:
         write_text(run.config, config_toml)
-        write_json(path / RECORD, {"schema": SCHEMA, **record})
+        write_json(path / RECORD, {**head("run", VERSION), **record})
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise

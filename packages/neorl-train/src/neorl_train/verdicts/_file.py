@@ -3,38 +3,27 @@
 from pathlib import Path
 from typing import Any
 
-from neorl_core.boundary import write_json
+from neorl_core.boundary import head, write_json
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.runs._names import VERDICT, policy_file
 from neorl_train.verdicts._rule import Verdict
 
-SCHEMA = "neorl.verdict/1"
+VERSION = 1
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """The content of ``verdict.json``; ``candidate`` is the artefact of the policy."""
-    plain = to_plain(verdict)
-    return {
-        "schema": SCHEMA,
-        "verdict": plain.pop("answer"),
-        "sentence": plain.pop("sentence"),
-        "candidate": policy_file(verdict.candidate),
-        "policy": plain.pop("candidate"),
-        "guarded": True,
-        **plain,
-    }
+    """The content of ``verdict.json``: the fields of the verdict, and the candidate's artefact."""
+    artefact = policy_file(verdict.candidate)
+    return {**head("verdict", VERSION), **to_plain(verdict), "artefact": artefact}
 
 
 def verdict_from_json(content: dict[str, Any]) -> Verdict:
-    """Inverse of :func:`verdict_to_json`, without its schema.
+    """Inverse of :func:`verdict_to_json`, without its head.
 
     Raises:
         InputError: If a field is missing, unknown or of another type; it is named.
     """
-    renamed = {"answer": content.get("verdict"), "candidate": content.get("policy")}
-    left_out = ("verdict", "candidate", "policy", "guarded")
-    plain = {name: value for name, value in content.items() if name not in left_out}
-    return from_plain(Verdict, {**plain, **renamed}, "")
+    return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"}, "")
 
 
 def write_verdict(run: Path, verdict: Verdict) -> None:
@@ -54,7 +43,7 @@ def read_verdict(run: Path) -> Verdict:
     """The verdict of a run.
 
     Raises:
-        InputError: If the file is missing, damaged or of another schema.
+        InputError: If the file is missing, damaged or of another version.
     """
     path = run / VERDICT
-    return decoded(path, verdict_from_json, read_json(path, SCHEMA))
+    return decoded(path, verdict_from_json, read_json(path, "verdict", VERSION))
