@@ -1,6 +1,7 @@
 """What one package writes and another reads without sharing code."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -47,3 +48,39 @@ def test_the_bundle_acts_as_the_guarded_policy_of_the_run(workplace: Path, finis
         decided = runtime.step(obs, last_sent)
         assert (np.abs(decided.action - expected) <= 1e-6 * size).all()
         last_sent = action
+
+
+def test_a_run_is_what_its_page_says(checkout: Path, finished: Path) -> None:
+    page = (checkout / "docs/pages/reference/run-directory.md").read_text(encoding="utf-8")
+    for path in finished.iterdir():
+        assert f"`{path.name}`" in page, path
+    for name in ("run", "verdict"):
+        document = json.loads((finished / f"{name}.json").read_text())
+        section = page.split(f"## Fields of `{name}.json`", 1)[1].split("\n## ", 1)[0]
+        cells = re.findall(r"^\| (`.+?) \|", section, flags=re.MULTILINE)
+        stated = {field for cell in cells for field in re.findall(r"`(\w+)`", cell)}
+        assert stated <= {*document}, stated - {*document}
+        if name == "verdict":
+            assert stated == {*document} - {"format", "version"}
+    for name in ("run", "verdict", "evaluation", "traces", "constraints"):
+        document = json.loads((finished / f"{name}.json").read_text())
+        assert list(document.items())[:2] == [("format", f"neorl-{name}"), ("version", 1)]
+        assert f"| `{name}.json` | `neorl-{name}` 1 |" in page
+    clause = json.loads((finished / "verdict.json").read_text())["clauses"][0]
+    described = page.split("A clause has", 1)[1].split("\n\n", 1)[0]
+    assert {*re.findall(r"`(\w+)`", described)} - {"deploy"} == {*clause}
+    for line in (finished / "metrics.jsonl").read_text().splitlines():
+        assert {*json.loads(line)} == {"kind", "algorithm", "seed", "step", "time", "metrics"}
+
+
+def test_a_bundle_is_what_its_page_says(checkout: Path, workplace: Path, finished: Path) -> None:
+    page = (checkout / "docs/pages/reference/bundle.md").read_text(encoding="utf-8")
+    bundle = min(workplace.rglob("*.bundle"))
+    for path in bundle.iterdir():
+        assert f"`{path.name}`" in page, path
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    section = page.split("## `manifest.json`", 1)[1].split("\n## ", 1)[0]
+    cells = re.findall(r"^\| (`.+?) \|", section, flags=re.MULTILINE)
+    assert {field for cell in cells for field in re.findall(r"`(\w+)`", cell)} == {*manifest}
+    assert manifest["constraint_words"]
+    assert manifest["provenance"]["fallback"]["words"]

@@ -69,7 +69,6 @@ def broken(run, name, edit):
     ("name", "edit", "words"),
     [
         (EVALUATION, lambda c: c.update(version=2), "has version 2 of neorl-evaluation"),
-        (TRACES, lambda c: c.update(format="other"), "expected 'neorl-traces'"),
         (EVALUATION, lambda c: c["tables"].pop("level"), "tables lacks level"),
         (EVALUATION, lambda c: c["tables"].update(extra=1), "tables has unknown extra"),
         (
@@ -117,7 +116,7 @@ def test_a_missing_or_cut_file_is_named(run, name):
 
 
 def test_a_verdict_of_another_shape_is_refused(run):
-    broken(run, VERDICT, lambda c: c.update(verdict="perhaps"))
+    broken(run, VERDICT, lambda c: c.update(answer="perhaps"))
     with pytest.raises(InputError, match="answer: expected one of"):
         read_verdict(run)
 
