@@ -17,7 +17,6 @@ from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_envs.recording import OperatorPlan
-from neorl_safety.constraints import action_constraints
 from neorl_train import evaluate, verdict
 from neorl_train.experience import TrainingData
 
@@ -136,7 +135,7 @@ def make_notes():
     return Notes
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_log():
     return line_log
 
@@ -186,6 +185,9 @@ class Plant(eqx.Module):
             dt=60.0,
             horizon=self.horizon,
         )
+
+    def action_rates(self):
+        return (math.inf,)
 
     def bands(self):
         return {"level": (-math.inf, self.peak_limit)}
@@ -257,17 +259,16 @@ def proportional(gain, *, bias=0.0):
 def toy():
     """The plant and what evaluates it, by name: no module may import another here."""
 
-    def run(plant, policies, *, candidate, n_starts=16, key=None, fallback=None):
+    def run(plant, policies, *, candidate, n_starts=16, key=None, **guarded):
         dataset = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
         return evaluate(
             plant,
             policies,
-            action_constraints(plant.spec),
-            proportional(0.2) if fallback is None else fallback,
-            key=jax.random.key(3) if key is None else key,
-            dataset=dataset,
+            dataset,
             candidate=candidate,
+            key=jax.random.key(3) if key is None else key,
             n_starts=n_starts,
+            **guarded,
         )
 
     return SimpleNamespace(

@@ -194,11 +194,8 @@ def test_the_reactor_is_evaluated_with_its_operators():
     found = _evaluate.evaluate(
         plant,
         {"copy-0": tunings[plant.reference]},
-        action_constraints(plant.spec, plant.action_rates()),
-        tunings[plant.reference],
+        collect_log(plant, n_steps=20_000, key=jax.random.key(0)),
         key=jax.random.key(1),
-        dataset=collect_log(plant, n_steps=20_000, key=jax.random.key(0)),
-        candidate="copy-0",
         n_starts=128,
     )
     same = found.tables.row("copy-0", guarded=False).difference

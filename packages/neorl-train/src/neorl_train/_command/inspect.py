@@ -43,6 +43,9 @@ def describe_run(run: RunDirectory) -> str:
         size = f"{dataset['rows']} rows, {dataset['episodes']} episodes"
         lines += [f"log         {dataset['file']}: {size}"]
         lines += [f"            {dataset['content_hash']}"]
+    lines += [f"{'limits' * (i == 0):<11} {s}" for i, s in enumerate(record.get("limits", []))]
+    if record.get("fallback"):
+        lines += [f"fallback    {record['fallback']}"]
     lines += _progress(run, record)
     verdict = verdict_of(run)
     if verdict:

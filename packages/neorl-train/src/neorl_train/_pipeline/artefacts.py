@@ -1,6 +1,5 @@
 """What leaves a run: policy artefacts and the constraints they must run behind."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,47 +7,60 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import save_policy
-from neorl_core import Policy, Spec, Transition, highs, lows
+from neorl_core import Policy, Spec, Transition
 from neorl_core.boundary import write_json
 from neorl_core.control import ConstantPolicy
-from neorl_envs import Dataset
 from neorl_safety.constraints import ActionConstraints, action_constraints, constraints_to_dict
+from neorl_train.configuration._fallback import FallbackConfig
+from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS
 
 
-def hard_constraints(environment: Any, spec: Spec) -> ActionConstraints:
-    """The box of the specification with the plant's rates; without a plant the box alone."""
-    if environment is None:
-        return action_constraints(spec)
-    rates = [None if math.isinf(rate) else rate for rate in environment.action_rates()]
-    return action_constraints(spec, rates)
+def hard_constraints(limits: LimitsConfig, spec: Spec) -> ActionConstraints:
+    """The box and the rates that a run's guard keeps.
+
+    Args:
+        limits: Resolved: a value for every channel.
+        spec: Gives the channels and the ranges of the actuators.
+    """
+    names = [channel.name for channel in spec.action]
+    return action_constraints(
+        spec,
+        [(limits.rate_up[name], limits.rate_down[name]) for name in names],
+        low=[limits.low[name] for name in names],
+        high=[limits.high[name] for name in names],
+    )
 
 
-def fallback_policy(environment: Any, dataset: Dataset) -> Policy:
-    """The plant's reference controller; without a plant the mean logged action, held."""
-    if environment is not None:
+def fallback_policy(fallback: FallbackConfig, environment: Any, spec: Spec) -> Policy:
+    """The controller that a resolved configuration names."""
+    if fallback.kind == "reference":
         return environment.tunings()[environment.reference]
-    mean = np.asarray(dataset.transitions.action, np.float64).mean(axis=0)
-    held = np.clip(mean, lows(dataset.spec.action), highs(dataset.spec.action))
+    held = [fallback.values[channel.name] for channel in spec.action]
     return ConstantPolicy(jnp.asarray(held, jnp.float32))
 
 
 def write_guard_files(
-    run: RunDirectory, constraints: ActionConstraints, fallback: Policy, dataset: Dataset
+    run: RunDirectory,
+    constraints: ActionConstraints,
+    fallback: Policy,
+    spec: Spec,
+    rows: Transition,
 ) -> None:
-    """Writes the constraints and the artefact of the fallback."""
+    """Writes the constraints and the artefact of the fallback, with its parity observations."""
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
-    observations = parity_observations(dataset.transitions)
-    save_policy(run.fallback, fallback, dataset.spec, observations, {"role": "fallback"})
+    observations = parity_observations(rows)
+    save_policy(run.fallback, fallback, spec, observations, {"role": "fallback"})
 
 
 def write_policies(
     run: RunDirectory,
     algorithm: str,
     policies: Mapping[int, Policy],
-    dataset: Dataset,
+    spec: Spec,
+    rows: Transition,
     metadata: Mapping[str, Any],
 ) -> dict[str, str]:
     """Writes one artefact for each seed.
@@ -57,19 +69,20 @@ def write_policies(
         run: Where to.
         algorithm: Its name.
         policies: By seed.
-        dataset: Gives the observations on which parity is proved.
+        spec: Channels, and the limits of the run.
+        rows: The log, which gives the observations on which parity is proved.
         metadata: What travels with each, as plain JSON.
 
     Returns:
         Digest of every file, by its name.
     """
-    observations = parity_observations(dataset.transitions)
+    observations = parity_observations(rows)
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
         path.parent.mkdir(exist_ok=True)
         about = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
-        digests[path.name] = save_policy(path, policy, dataset.spec, observations, about)
+        digests[path.name] = save_policy(path, policy, spec, observations, about)
     return digests
 
 

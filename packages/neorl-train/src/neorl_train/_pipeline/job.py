@@ -1,6 +1,5 @@
 """The main job: from a source of experience to policies, a verdict and a report."""
 
-import dataclasses
 import sys
 import uuid
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from typing import Any
 import jax
 
 from neorl_core import InputError
-from neorl_envs import Dataset, read_dataset
+from neorl_envs import Dataset
 from neorl_train._errors import InterruptedRunError, one_line
 from neorl_train._pipeline.completeness import is_complete
+from neorl_train._pipeline.resolution import Resolved, resolved
 from neorl_train._pipeline.stages import Job, all_stages
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
@@ -23,8 +23,6 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate
-from neorl_train.experience._source import declared_penalty, plant
-from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
@@ -48,12 +46,14 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
         InterruptedRunError: After a signal; the run can be resumed.
     """
     validate(config)
-    config, dataset = _resolved(config)
-    record = _first_record(config)
+    whole = resolved(config)
+    config, record = whole.config, _first_record(whole)
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.say(f"run {run.path}")
-    return _carry_on(config, run, dataset, reporter, timings)
+    for note in whole.notes:
+        reporter.say(note)
+    return _carry_on(config, run, whole.dataset, reporter, timings)
 
 
 def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
@@ -93,23 +93,8 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
     return _carry_on(config, run, None, reporter, timings)
 
 
-def _resolved(config: Config) -> tuple[Config, Dataset | None]:
-    """With the penalty of every cost written out; the log too where the source is a file."""
-    source = config.data.source
-    environment, dataset = plant(source), None
-    if environment is None:
-        dataset = read_dataset(Path(source))
-        spec = dataset.spec
-    else:
-        spec = environment.spec
-    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
-    if dataset is not None:
-        check_split(config, dataset)
-        check_batches(config, training_rows(config, dataset))
-    return dataclasses.replace(config, penalty=penalty), dataset
-
-
-def _first_record(config: Config) -> dict[str, Any]:
+def _first_record(whole: Resolved) -> dict[str, Any]:
+    config = whole.config
     packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
     return {
         "id": uuid.uuid4().hex,
@@ -122,6 +107,8 @@ def _first_record(config: Config) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "algorithms": list(config.training.algorithms),
         "seeds": list(config.training.seeds),
+        "limits": whole.limits,
+        "fallback": whole.fallback,
     }
 
 

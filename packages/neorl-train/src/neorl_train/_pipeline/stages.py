@@ -187,7 +187,9 @@ def _leave_policies(job: Job, name: str, found: Experience, trained: Trained) ->
         "run": record["id"],
     }
     by_seed = dict(zip(config.training.seeds, trained.policies, strict=True))
-    digests = write_policies(run, name, by_seed, found.dataset, about)
+    digests = write_policies(
+        run, name, by_seed, found.training.spec, found.dataset.transitions, about
+    )
     run.update_record(policies=record.get("policies", {}) | digests)
     return {f"{name}-{seed}": policy for seed, policy in by_seed.items()}
 
@@ -199,10 +201,10 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
     from neorl_train.evaluation._simulated import evaluate
     from neorl_train.verdicts._rule import verdict
 
-    config, dataset = job.config, found.dataset
-    constraints = hard_constraints(environment, dataset.spec)
-    fallback = fallback_policy(environment, dataset)
-    write_guard_files(job.run, constraints, fallback, dataset)
+    config, dataset, spec = job.config, found.dataset, found.training.spec
+    constraints = hard_constraints(config.limits, spec)
+    fallback = fallback_policy(config.fallback, environment, spec)
+    write_guard_files(job.run, constraints, fallback, spec, dataset.transitions)
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
@@ -213,6 +215,7 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
                 held_out=found.held_out,
                 training=found.training.rows,
                 candidate=candidate,
+                cost_limits=config.limits.cost,
                 level=config.evaluation.level,
             )
         else:
@@ -221,11 +224,12 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
             evaluation = evaluate(
                 environment,
                 policies,
-                constraints,
-                fallback,
-                key=jax.random.key(config.evaluation.seed),
-                dataset=dataset,
+                dataset,
                 candidate=candidate,
+                constraints=constraints,
+                fallback=fallback,
+                cost_limits=config.limits.cost,
+                key=jax.random.key(config.evaluation.seed),
                 n_starts=starts,
                 level=config.evaluation.level,
             )

@@ -1,5 +1,8 @@
 """Typed sections of a run, their defaults, their file and their hash."""
 
+from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
+from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
+from neorl_train.configuration._limits import limited_spec as limited_spec
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
@@ -18,12 +21,15 @@ __all__ = [
     "CheckpointConfig",
     "DataConfig",
     "EvaluationConfig",
+    "FallbackConfig",
+    "LimitsConfig",
     "OutputConfig",
     "TrainingConfig",
     "config_hash",
     "config_to_dict",
     "config_type",
     "dump_toml",
+    "limited_spec",
     "load_toml",
     "validate",
 ]

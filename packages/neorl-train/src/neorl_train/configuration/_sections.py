@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from neorl_train.configuration._fallback import FallbackConfig
+from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 
 
@@ -97,6 +99,8 @@ class Config:
         data: Where the experience comes from.
         penalty: Reward taken off per unit of each cost, by name of the cost, in training only.
             Empty takes the plant's own, which ChemicalReactor-v0 has; a file with costs needs it.
+        limits: Limits of the costs and of the actions, where they are not the source's own.
+        fallback: What acts where the policy cannot.
         training: What is trained, and for how long.
         evaluation: Evaluation in the simulator.
         checkpoints: How often the state is written.
@@ -106,6 +110,8 @@ class Config:
 
     data: DataConfig = DataConfig()
     penalty: dict[str, float] = dataclasses.field(default_factory=dict)
+    limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
+    fallback: FallbackConfig = dataclasses.field(default_factory=FallbackConfig)
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()

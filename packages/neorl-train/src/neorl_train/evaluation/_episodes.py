@@ -47,10 +47,18 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
     )
 
 
-def recorded_episodes(dataset: Dataset) -> Episodes:
-    """What the episodes of a log came to; how they ended is not part of a log."""
+def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
+    """What the episodes of a log came to; how they ended is not part of a log.
+
+    Args:
+        dataset: The log.
+        spec: Gives the limits of the costs; those of the log by default.
+
+    Returns:
+        One entry for each episode.
+    """
     columns: Any = dataset.transitions
-    spec = dataset.spec
+    spec = dataset.spec if spec is None else spec
     longest = int(dataset.episode_lengths.max())
     time = np.arange(longest)
     inside = time < dataset.episode_lengths[:, None]

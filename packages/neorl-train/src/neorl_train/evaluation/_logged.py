@@ -8,6 +8,7 @@ import numpy as np
 from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
+from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._benchmark_score import score_of
 from neorl_train.evaluation._checks import check_names
@@ -30,7 +31,8 @@ def evaluate_offline(
     dataset: Dataset,
     held_out: Dataset,
     training: Transition,
-    candidate: str,
+    candidate: str | None = None,
+    cost_limits: Mapping[str, float] | None = None,
     reason: str = NO_SIMULATOR,
     level: float = EvaluationConfig.level,
 ) -> Evaluation:
@@ -42,7 +44,8 @@ def evaluate_offline(
         held_out: Episodes of it that no policy was trained on.
         training: The rows that the policies were trained on; classical imitators are fitted to
             them and stand beside the learned policies.
-        candidate: Name of the policy that would be exported.
+        candidate: Name of the policy that would be exported; the first of ``policies`` by default.
+        cost_limits: Limits of costs by name, in the unit of each; others keep the log's.
         reason: Why there is no simulation; part of the verdict.
         level: Confidence level of all intervals.
 
@@ -52,18 +55,20 @@ def evaluate_offline(
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
     """
-    imitators = classical_imitators(training, dataset.spec)
+    spec = limited_spec(dataset.spec, cost_limits or {})
+    imitators = classical_imitators(training, spec)
+    candidate = next(iter(policies), "") if candidate is None else candidate
     check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
             f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
         )
-    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
-    rows = policy_rows([log], dataset.spec, reference="", level=level)
+    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
+    rows = policy_rows([log], spec, reference="", level=level)
     tables = ResultTables(
         environment="",
         reason=reason,
-        spec=dataset.spec,
+        spec=spec,
         reward_unit="reward",
         level=level,
         n_starts=0,

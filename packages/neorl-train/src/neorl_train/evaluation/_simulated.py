@@ -13,8 +13,9 @@ from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
-from neorl_safety.constraints import ActionConstraints
+from neorl_safety.constraints import ActionConstraints, action_constraints
 from neorl_safety.guards import guard
+from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
@@ -42,12 +43,13 @@ class _Contender:
 def evaluate(
     environment: Plant,
     policies: Mapping[str, Policy],
-    constraints: ActionConstraints,
-    fallback: Policy,
-    *,
-    key: PRNGKeyArray,
     dataset: Dataset,
-    candidate: str,
+    *,
+    candidate: str | None = None,
+    constraints: ActionConstraints | None = None,
+    fallback: Policy | None = None,
+    cost_limits: Mapping[str, float] | None = None,
+    key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
 ) -> Evaluation:
@@ -62,11 +64,12 @@ def evaluate(
     Args:
         environment: A plant, with its controllers, operators and random parameters.
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
-        constraints: Hard limits of the guard.
-        fallback: Takes over inside the guard; usually the reference PID.
-        key: Decides starts and noise; take one that nothing was developed on.
         dataset: The log.
-        candidate: Name of the policy that would be exported.
+        candidate: Name of the policy that would be exported; the first of ``policies`` by default.
+        constraints: Hard limits of the guard; the plant's ranges and rates by default.
+        fallback: Takes over inside the guard; the plant's reference controller by default.
+        cost_limits: Limits of costs by name, in the unit of each; others keep the plant's.
+        key: Decides starts and noise; take one that nothing was developed on.
         n_starts: Number of common starts, two or more; 100 or more for a verdict.
         level: Confidence level of all intervals, of which the verdict takes the ends.
 
@@ -77,14 +80,18 @@ def evaluate(
         ValueError: If the candidate is unknown, a policy bears the name of a controller, the log
             is of another plant or ``n_starts`` is below two.
     """
-    spec = environment.spec
     tunings: Mapping[str, Policy] = environment.tunings()
     reference = environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
+    candidate = next(iter(policies), "") if candidate is None else candidate
     check_names(list(policies), candidate=candidate, taken=[*tunings, BEHAVIOUR, LOG])
-    check_spec(spec, dataset.spec, name)
+    check_spec(environment.spec, dataset.spec, name)
     if n_starts < 2:
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
+    spec = limited_spec(environment.spec, cost_limits or {})
+    constraints = plant_constraints(environment) if constraints is None else constraints
+    fallback = tunings[reference] if fallback is None else fallback
+    key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Contender(n, "learner", False, (p,)) for n, p in policies.items()]
     classical = [_Contender(n, "classical", False, (p,)) for n, p in tunings.items()]
     operated: Any = tuple(behaviour_policies(environment).values())
@@ -92,17 +99,22 @@ def evaluate(
     plain = [*learners, *classical]
     guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
     contenders = _one_kind([*plain, *guarded, behaviour], spec)
-    results = tuple(_result(environment, one, key, n_starts) for one in contenders)
-    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset))
+    results = tuple(_result(environment, one, key, n_starts, spec) for one in contenders)
+    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     return Evaluation(
-        tables=_tables(name, environment, results, log, candidate, reference, level),
+        tables=_tables(name, environment, spec, results, log, candidate, reference, level),
         results=(*results, log),
-        traces=_traces(environment, contenders, results, key, candidate, reference),
+        traces=_traces(environment, spec, contenders, results, key, candidate, reference),
         bands=_bands(environment),
         imitation=(),
         score=None,
         source=source_of(dataset),
     )
+
+
+def plant_constraints(environment: Plant) -> ActionConstraints:
+    """The ranges of a plant's actions with the rates of its actuators."""
+    return action_constraints(environment.spec, environment.action_rates())
 
 
 def _guarded(
@@ -122,7 +134,7 @@ def _one_kind(contenders: Sequence[_Contender], spec: Spec) -> list[_Contender]:
 
 
 def _result(
-    environment: Environment, one: _Contender, key: PRNGKeyArray, n_starts: int
+    environment: Environment, one: _Contender, key: PRNGKeyArray, n_starts: int, spec: Spec
 ) -> PolicyResult:
     """Start ``i`` is acted on by policy ``i mod len(policies)``."""
     turns = len(one.policies)
@@ -131,21 +143,25 @@ def _result(
         indices = np.arange(turn, n_starts, turns)
         if not len(indices):
             break
-        parts.append(_episodes(environment, policy, key, indices))
+        parts.append(_episodes(environment, policy, key, indices, spec))
         order.append(indices)
     episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
     return PolicyResult(one.name, group_of(one.name), one.role, one.guarded, episodes)
 
 
 def _episodes(
-    environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[np.ndarray, " start"]
+    environment: Environment,
+    policy: Policy,
+    key: PRNGKeyArray,
+    indices: Int[np.ndarray, " start"],
+    spec: Spec,
 ) -> Episodes:
     """Chunks of equal size, the last one padded, bound the memory and keep one program."""
     parts = []
     for begin in range(0, len(indices), STARTS_AT_ONCE):
         chunk = indices[begin : begin + STARTS_AT_ONCE]
         rows = _chunk(environment, policy, key, chunk)
-        parts.append(episodes_of(rows, environment.spec))
+        parts.append(episodes_of(rows, spec))
     return joined(parts)
 
 
@@ -160,13 +176,13 @@ def _chunk(
 def _tables(
     name: str,
     environment: Environment,
+    spec: Spec,
     results: Sequence[PolicyResult],
     log: PolicyResult,
     candidate: str,
     reference: str,
     level: float,
 ) -> ResultTables:
-    spec = environment.spec
     plain = [result for result in results if not result.guarded]
     others = [one for one in plain if one.name == reference or one.role == "behaviour"]
     return ResultTables(
@@ -191,6 +207,7 @@ def _bands(environment: Environment) -> tuple[Band, ...]:
 
 def _traces(
     environment: Environment,
+    spec: Spec,
     contenders: Sequence[_Contender],
     results: Sequence[PolicyResult],
     key: PRNGKeyArray,
@@ -201,7 +218,7 @@ def _traces(
     shown = [(candidate, True), (reference, False)]
     by_name = {(one.name, one.guarded): one for one in contenders}
     found = {(result.name, result.guarded): result for result in results}
-    starts = select_starts(found[candidate, True].episodes, environment.spec)
+    starts = select_starts(found[candidate, True].episodes, spec)
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:

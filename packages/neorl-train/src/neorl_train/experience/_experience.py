@@ -14,6 +14,7 @@ from neorl_envs import (
 )
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_train._errors import one_line
+from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys
 from neorl_train.experience._split import check_batches, check_split
@@ -27,7 +28,7 @@ class Experience:
     Attributes:
         dataset: The whole log, with the plant's own reward.
         held_out: Episodes of it that training does not see, with the plant's own reward.
-        training: The rest, with the penalised reward.
+        training: The rest, with the penalised reward and the cost limits of the run.
     """
 
     dataset: Dataset
@@ -58,7 +59,8 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
     mask = np.asarray(part.transitions.mask)
     check_batches(config, int(mask.sum()))
     rows = jax.tree.map(partial(_rows, mask), part.transitions._replace(mask=None))
-    return Experience(dataset, held_out, TrainingData(rows, statistics, part.spec))
+    spec = limited_spec(part.spec, config.limits.cost)
+    return Experience(dataset, held_out, TrainingData(rows, statistics, spec))
 
 
 def _penalised(dataset: Dataset, prices: list[float]) -> Dataset:

@@ -57,15 +57,20 @@ def read_inputs(run: Path) -> Inputs:
         run=run,
         evaluation=read_evaluation(run),
         verdict=read_verdict(run),
-        record=_object(run / RECORD),
+        record=read_object(run / RECORD),
         config=config.read_text(encoding="utf-8") if config.is_file() else "",
-        constraints=_object(run / CONSTRAINTS),
+        constraints=read_object(run / CONSTRAINTS),
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
     )
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
     if not path.is_file():
         return {}
     try:

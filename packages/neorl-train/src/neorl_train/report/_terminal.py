@@ -3,11 +3,13 @@
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from neorl_core.costs import limit_kind
 from neorl_train.report._glossary import legend
+from neorl_train.report._inputs import read_object
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import PolicyRow, ResultTables
@@ -22,7 +24,7 @@ from neorl_train.results._wording import (
     signed,
     with_interval,
 )
-from neorl_train.runs._names import REPORT
+from neorl_train.runs._names import RECORD, REPORT
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, exceeded
 
@@ -56,6 +58,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     for note in (explained, f"data: {owner}" if owner else ""):
         if note:
             console.print(note, markup=False, soft_wrap=True)
+    for line in guard_lines(read_object(run / RECORD)):
+        console.print(line, markup=False, soft_wrap=True)
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
@@ -71,6 +75,13 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     console.print(last, markup=False, soft_wrap=True)
+
+
+def guard_lines(record: Mapping[str, Any]) -> list[str]:
+    """The limits of a run and its fallback, as its record says them; none where it says none."""
+    limits, fallback = record.get("limits", []), record.get("fallback", "")
+    lines = ["limits:", *(f"  {sentence}" for sentence in limits)] if limits else []
+    return [*lines, f"fallback: {fallback}"] if fallback else lines
 
 
 def chosen_rows(tables: ResultTables) -> list[PolicyRow]:

@@ -101,7 +101,7 @@ def _excitation(inputs: Inputs) -> Html:
 
 
 def guard_facts(inputs: Inputs) -> Html:
-    """The hard limits that the guard keeps."""
+    """The hard limits that the guard keeps, and who takes over inside it."""
     limits: dict[str, dict[str, Any]] = {}
     for channel in inputs.constraints.get("channels", []):
         limits[channel["name"]] = {"unit": channel["unit"]}
@@ -121,9 +121,15 @@ def guard_facts(inputs: Inputs) -> Html:
         numbers = [box.get("low"), box.get("high"), rate.get("up"), rate.get("down")]
         shown = [f"{x:g}" if isinstance(x, int | float) else DASH for x in numbers]
         rows.append([name, kinds.get("unit", ""), *shown])
-    if not rows:
-        return Html("")
-    return table("Hard limits of the guard.", columns, rows)
+    fallback = str(inputs.record.get("fallback", ""))
+    parts = [table("Hard limits of the guard.", columns, rows)] if rows else []
+    if fallback:
+        parts.append(paragraph(f"Fallback, where the policy cannot act: {fallback}."))
+    sentences = [str(sentence) for sentence in inputs.record.get("limits", [])]
+    if sentences:
+        parts.append(paragraph("Limits of this run, in words:"))
+        parts.append(bullets(sentences))
+    return joined(parts)
 
 
 def provenance(inputs: Inputs) -> Html:

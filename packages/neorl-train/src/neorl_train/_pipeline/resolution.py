@@ -1,0 +1,96 @@
+"""What a run leaves open is taken from its source and written out, before anything is written."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_envs import Dataset, read_dataset
+from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
+from neorl_train.configuration._limits import declared_limits, limit_sentences, resolved_limits
+from neorl_train.configuration._sections import Config
+from neorl_train.experience._source import declared_penalty, plant
+from neorl_train.experience._split import check_batches, check_split, training_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """A configuration without anything left open.
+
+    Attributes:
+        config: With penalties, limits and fallback written out.
+        dataset: The log where the source is a file; of an environment it is yet to be collected.
+        limits: The limits in words, one sentence for each cost and action.
+        fallback: What the fallback does, in words.
+        notes: What the user did not declare and should know of.
+    """
+
+    config: Config
+    dataset: Dataset | None
+    limits: list[str]
+    fallback: str
+    notes: list[str]
+
+
+def resolved(config: Config) -> Resolved:
+    """Takes penalties, limits and fallback from the source where the configuration has none.
+
+    Args:
+        config: Validated.
+
+    Returns:
+        The configuration that the run keeps, with what it says in words.
+
+    Raises:
+        InputError: If the source cannot be read, or a value does not fit it.
+    """
+    environment = plant(config.data.source)
+    dataset = read_dataset(Path(config.data.source)) if environment is None else None
+    spec: Spec = environment.spec if dataset is None else dataset.spec
+    reference = "" if environment is None else str(environment.reference)
+    rates = None if environment is None else environment.action_rates()
+    declared = declared_limits(spec, rates)
+    limits = resolved_limits(config.limits, declared, spec)
+    mean = None if dataset is None else _mean_action(dataset)
+    fallback = resolved_fallback(config.fallback, limits, spec, reference=reference, mean=mean)
+    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
+    if dataset is not None:
+        check_split(config, dataset)
+        check_batches(config, training_rows(config, dataset))
+    given = config.fallback.kind != "default"
+    words = fallback_sentence(fallback, spec, reference=reference, given=given)
+    complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
+    return Resolved(
+        config=complete,
+        dataset=dataset,
+        limits=limit_sentences(limits, declared, spec),
+        fallback=words,
+        notes=[] if dataset is None else _undeclared(config, words, spec),
+    )
+
+
+def _mean_action(dataset: Dataset) -> list[float]:
+    rows = dataset.transitions
+    counted = np.asarray(rows.action, np.float64)[np.asarray(rows.mask)]
+    return [float(value) for value in counted.mean(axis=0)]
+
+
+def _undeclared(config: Config, fallback: str, spec: Spec) -> list[str]:
+    """A log knows neither controller nor actuators: what that leaves the guard with."""
+    names = [channel.name for channel in spec.action]
+    rated = {**config.limits.rate_up, **config.limits.rate_down}
+    free = [name for name in names if name not in rated]
+    notes = []
+    if free:
+        notes.append(
+            f"no rate of change is declared for {', '.join(free)}: the guard limits the range "
+            f"alone (declare one with `--limits.rate-up {free[0]} NUMBER`, per second)"
+        )
+    if config.fallback.kind == "default":
+        notes.append(
+            f"no fallback is declared: the guard {fallback.partition(' (')[0]}, the mean logged "
+            "action (declare another with `--fallback.kind constant --fallback.values "
+            f"{names[0]} NUMBER`)"
+        )
+    return notes

@@ -1,0 +1,121 @@
+"""Limits and fallback of a run: taken from the source, tightened, refused, said in words."""
+
+import math
+
+import pytest
+
+from neorl_core import Channel, CostChannel, InputError, Spec
+from neorl_train.configuration import FallbackConfig, LimitsConfig, limited_spec
+from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
+from neorl_train.configuration._limits import declared_limits, limit_sentences, resolved_limits
+
+SPEC = Spec(
+    obs=(Channel("level", "m", 0.0, 2.0),),
+    action=(Channel("valve", "%", 0.0, 100.0), Channel("feed", "kg/h", -5.0, 5.0)),
+    cost=(CostChannel("heat", "K min", 20.0, "episode"), CostChannel("peak", "bar", 0.5, "step")),
+    dt=60.0,
+    horizon=10,
+)
+PLANT = declared_limits(SPEC, [2.0, math.inf])
+LOG = declared_limits(SPEC, None)
+
+
+def test_what_a_run_does_not_name_is_the_sources_own():
+    assert resolved_limits(LimitsConfig(), PLANT, SPEC) == PLANT
+    assert PLANT.cost == {"heat": 20.0, "peak": 0.5}
+    assert (PLANT.low, PLANT.high) == ({"valve": 0.0, "feed": -5.0}, {"valve": 100.0, "feed": 5.0})
+    assert PLANT.rate_up == PLANT.rate_down == {"valve": 2.0, "feed": math.inf}
+    assert set(LOG.rate_up.values()) == {math.inf}
+
+
+def test_what_a_run_names_takes_its_place_and_resolving_again_changes_nothing():
+    asked = LimitsConfig({"heat": 15.0}, {"valve": 10.0}, {"feed": 4.0}, {"feed": 0.5}, {})
+    found = resolved_limits(asked, PLANT, SPEC)
+    assert found.cost == {"heat": 15.0, "peak": 0.5}
+    assert found.low == {"valve": 10.0, "feed": -5.0}
+    assert found.high == {"valve": 100.0, "feed": 4.0}
+    assert found.rate_up == {"valve": 2.0, "feed": 0.5}
+    assert found.rate_down == PLANT.rate_down
+    assert resolved_limits(found, PLANT, SPEC) == found
+
+
+BAD = {
+    "unknown cost": ({"cost": {"haet": 1.0}}, "unknown cost in limits.cost 'haet'.*'heat'"),
+    "unknown channel": ({"low": {"vlave": 1.0}}, "channel in limits.low 'vlave'.*'valve'"),
+    "cost that is not finite": ({"cost": {"heat": math.inf}}, "finite.*in K min per episode"),
+    "cost that is no number": ({"cost": {"peak": math.nan}}, "finite.*in bar per step"),
+    "negative cost": ({"cost": {"peak": -1.0}}, "limits.cost.peak must be finite and not negative"),
+    "box below the range": ({"low": {"feed": -6.0}}, "-6 kg/h, outside.*-5 to 5 kg/h.*tightened"),
+    "box above the range": ({"high": {"valve": 101.0}}, "limits.high.valve is 101 %, outside"),
+    "box that is no number": ({"high": {"valve": math.nan}}, "limits.high.valve is nan %"),
+    "empty box": ({"low": {"valve": 60.0}, "high": {"valve": 50.0}}, "60 %, above limits.high"),
+    "negative rate": ({"rate_up": {"feed": -1.0}}, "not negative, in kg/h per second, got -1"),
+    "looser rate": ({"rate_down": {"valve": 3.0}}, "from 0 to the plant's own 2, in % per second"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_limit_is_refused_by_name_and_unit(kind):
+    fields, message = BAD[kind]
+    with pytest.raises(InputError, match=message):
+        resolved_limits(LimitsConfig(**fields), PLANT, SPEC)
+
+
+def fallback(kind, values, *, reference="", mean=(50.0, 9.0), limits=LOG):
+    asked = FallbackConfig(kind, values)
+    return resolved_fallback(asked, limits, SPEC, reference=reference, mean=mean)
+
+
+def test_the_fallback_of_a_plant_is_its_reference_and_of_a_log_the_mean_action_in_the_box():
+    assert fallback("default", {}, reference="slow") == FallbackConfig("reference", {})
+    assert fallback("reference", {}, reference="slow") == FallbackConfig("reference", {})
+    held = fallback("default", {})
+    assert held == FallbackConfig("constant", {"valve": 50.0, "feed": 5.0})
+    assert fallback(held.kind, held.values) == held
+    given = {"feed": 1.0, "valve": 30.0}
+    assert fallback("constant", given, reference="slow").values == given
+
+
+BAD_FALLBACKS = {
+    "log without a controller": ("reference", {}, "a log has no controller"),
+    "values without effect": ("default", {"valve": 1.0}, "no effect.*--fallback.kind constant"),
+    "unknown channel": ("constant", {"valv": 1.0}, "unknown action channel.*'valve'"),
+    "missing channel": ("constant", {"valve": 1.0}, "lacks feed.*-5 to 5 kg/h"),
+    "outside the box": ("constant", {"valve": 1.0, "feed": 6.0}, "feed is 6 kg/h.*-5 to 5 kg/h"),
+    "no number": ("constant", {"valve": math.nan, "feed": 0.0}, "valve is nan"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FALLBACKS)
+def test_a_bad_fallback_is_refused_by_name_and_unit(name):
+    kind, values, message = BAD_FALLBACKS[name]
+    with pytest.raises(InputError, match=message):
+        fallback(kind, values)
+
+
+def test_words_give_units_and_tell_what_the_source_declares_where_the_run_differs():
+    asked = LimitsConfig(cost={"heat": 15.0}, low={"valve": 10.0}, rate_up={"feed": 0.5})
+    found = limit_sentences(resolved_limits(asked, PLANT, SPEC), PLANT, SPEC)
+    assert found == [
+        "cost heat: at most 15 K min per episode (declared: 20)",
+        "cost peak: at most 0.5 bar per step",
+        "valve: 10 to 100 % (declared: 0 to 100), rises by at most 2 % per second and falls by at "
+        "most 2 % per second",
+        "feed: -5 to 5 kg/h, rises by at most 0.5 kg/h per second (declared: may change at any "
+        "rate)",
+    ]
+    held = FallbackConfig("constant", {"valve": 50.0, "feed": 1.0})
+    assert (
+        fallback_sentence(held, SPEC, reference="", given=True) == "holds valve 50 %, feed 1 kg/h"
+    )
+    assert "no fallback was declared" in fallback_sentence(held, SPEC, reference="", given=False)
+    own = fallback_sentence(FallbackConfig("reference", {}), SPEC, reference="slow", given=False)
+    assert own == "the plant's reference controller, slow"
+
+
+def test_a_specification_with_other_limits_has_the_same_channels():
+    found = limited_spec(SPEC, {"peak": 0.25})
+    assert [channel.limit for channel in found.cost] == [20.0, 0.25]
+    assert (found.obs, found.action, found.cost[0]) == (SPEC.obs, SPEC.action, SPEC.cost[0])
+    with pytest.raises(InputError, match=r"unknown cost .peka.*peak"):
+        limited_spec(SPEC, {"peka": 1.0})

@@ -1,0 +1,148 @@
+"""Declared limits and a declared fallback act, and every file and page of a run says them."""
+
+import json
+import tomllib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_core.control import ConstantPolicy
+from neorl_envs import write_dataset
+from neorl_safety.constraints import action_constraints
+from neorl_safety.filters import Flag
+from neorl_train import verdict
+from neorl_train._command.main import main
+
+QUICK = (
+    *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),
+    *("--training.seeds", "0", "--training.updates", "2", "--training.chunk", "1"),
+    *("--checkpoints.interval", "2", "--output.no-tracking", "--quiet"),
+    *("--algorithms.bc.batch-size", "16", "--algorithms.bc.hidden", "8"),
+    *("--penalty", "cost_0", "0.1"),
+)
+
+
+def test_a_tighter_cost_limit_turns_a_verdict_and_stands_in_every_table(toy):
+    plant, policies = toy.Line(noise=toy.NOISE), {"good-0": toy.proportional(0.5)}
+    declared = toy.evaluate(plant, policies, candidate="good-0", n_starts=100)
+    assert verdict(declared.tables).answer == "deploy"
+    found = declared.tables.row("good-0", guarded=True).costs[0].total
+    tighter = found.value * 0.9
+    limits = {"load": tighter}
+    judged = toy.evaluate(plant, policies, candidate="good-0", n_starts=100, cost_limits=limits)
+    answer = verdict(judged.tables)
+    assert answer.answer == "do not deploy"
+    failed = [clause for clause in answer.clauses if not clause.holds]
+    assert [(clause.name, clause.limit) for clause in failed] == [("load", tighter)]
+    assert {row.costs[0].limit for row in judged.tables.rows} == {tighter}
+    assert [channel.limit for channel in judged.tables.spec.cost] == [tighter, plant.peak_limit]
+    rows = [run.tables.row("good-0", guarded=True).costs[0] for run in (declared, judged)]
+    assert rows[0].violations < rows[1].violations
+    assert rows[0].total == rows[1].total
+
+
+def test_a_tighter_box_and_rate_are_never_left_by_the_guarded_policy(toy):
+    plant = toy.Line(noise=toy.NOISE)
+    wild = {"wild-0": toy.proportional(0.6, bias=3.0)}
+    limits = action_constraints(plant.spec, [0.005], low=[-0.5], high=[0.25])
+    still = ConstantPolicy(jnp.zeros(1))
+    found = toy.evaluate(plant, wild, candidate="wild-0", constraints=limits, fallback=still)
+    guarded = [trace for trace in found.traces if trace.guarded]
+    assert guarded
+    for trace in guarded:
+        assert trace.action.min() >= -0.5
+        assert trace.action.max() <= 0.25
+        assert np.abs(np.diff(trace.action[:, 0])).max() <= 0.005 * 60 + 1e-6
+        assert (trace.flags & int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)).any()
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory, make_log):
+    """A run on a log with everything declared, and what it printed."""
+    here = tmp_path_factory.mktemp("declared")
+    write_dataset(here / "log.h5", make_log(n_cost=1))
+    words = ("--limits.cost", "cost_0", "0.25", "--limits.low", "valve", "-1", "--limits.high")
+    words += ("valve", "2.5", "--limits.rate-up", "valve", "0.125")
+    words += ("--fallback.kind", "constant", "--fallback.values", "valve", "1.5")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+        patch.chdir(here)
+        assert main(["run", *QUICK, *words]) == 0
+    return here / "runs" / "0001"
+
+
+def test_a_log_with_a_declared_fallback_uses_it(declared):
+    artefact = load_policy(declared / "policies" / "fallback.safetensors")
+    assert artefact.kind == "constant"
+    assert np.asarray(artefact.policy.action).tolist() == [1.5]
+
+
+def test_declared_limits_reach_configuration_constraints_artefacts_and_tables(declared):
+    config = tomllib.loads((declared / "config.toml").read_text())
+    assert config["limits"]["cost"] == {"cost_0": 0.25}
+    assert config["limits"]["rate_up"] == {"valve": 0.125}
+    assert config["limits"]["rate_down"] == {"valve": float("inf")}
+    assert config["fallback"] == {"kind": "constant", "values": {"valve": 1.5}}
+    constraints = json.loads((declared / "constraints.json").read_text())["constraints"]
+    box, rate = constraints
+    assert (box["low"], box["high"]) == (-1.0, 2.5)
+    assert (rate["up"], rate["down"]) == (0.125, None)
+    spec = load_policy(declared / "policies" / "bc-0.safetensors").spec
+    assert spec.cost[0].limit == 0.25
+    tables = json.loads((declared / "evaluation.json").read_text())["tables"]
+    assert tables["spec"]["cost"][0]["limit"] == 0.25
+    assert {row["costs"][0]["limit"] for row in tables["rows"]} == {0.25}
+
+
+SAID = (
+    "cost cost_0: at most 0.25 per episode (declared: 1)",
+    "valve: -1 to 2.5 % (declared: -9 to 9), rises by at most 0.125 % per second "
+    "(declared: may change at any rate)",
+    "holds valve 1.5 %",
+)
+
+
+def test_the_written_configuration_is_the_one_that_resumes(declared, capsys):
+    assert main(["resume", str(declared), "--quiet"]) == 0
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_the_run_the_report_and_inspect_say_limits_and_fallback(declared, capsys):
+    assert main(["inspect", str(declared)]) == 0
+    inspected = capsys.readouterr().out
+    assert main(["report", str(declared)]) == 0
+    printed = capsys.readouterr().out
+    page = (declared / "report.html").read_text()
+    for sentence in SAID:
+        assert sentence in inspected
+        assert sentence in printed
+        assert sentence in page
+
+
+def test_a_log_without_declarations_is_told_what_the_guard_gets(tmp_path, make_log, capsys):
+    log = make_log(n_cost=1)
+    write_dataset(tmp_path / "log.h5", log)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["run", *QUICK]) == 0
+    said = capsys.readouterr()
+    assert "no rate of change is declared for valve" in said.err
+    assert "no fallback is declared" in said.err
+    assert "--fallback.kind constant --fallback.values valve NUMBER" in said.err
+    assert "the mean logged action, because no fallback was declared" in said.out
+    held = load_policy(tmp_path / "runs" / "0001" / "policies" / "fallback.safetensors").policy
+    mean = np.asarray(log.transitions.action, np.float64).mean(axis=0)
+    assert np.asarray(held.action) == pytest.approx(mean, rel=1e-6)
+
+
+def test_a_bad_limit_is_one_line_and_leaves_nothing(tmp_path, make_log, capsys):
+    write_dataset(tmp_path / "log.h5", make_log(n_cost=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["run", *QUICK, "--limits.low", "vavle", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "did you mean 'valve'?" in said
+    assert not (tmp_path / "runs").exists()
