@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
+PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
 
 
@@ -33,6 +34,42 @@ def test_every_page_can_be_reached_from_the_first() -> None:
             reached.add(page)
             waiting += [(page.parent / target).resolve() for target in links(page)]
     assert {*PAGES} <= reached, {*PAGES} - reached
+
+
+def pages_missing_or_stale(root: Path, package: str) -> set[str]:
+    """Namespaces of a package without their page of the reference, and pages of no namespace."""
+    source = root / f"packages/neorl-{package}/src/neorl_{package}"
+    folders = {file.parent for file in source.glob("*/__init__.py")}
+    names = {folder.name for folder in folders if not folder.name.startswith("_")}
+    expected = {
+        "index": f"neorl_{package}",
+        **{name: f"neorl_{package}.{name}" for name in names},
+    }
+    pages = {
+        page.stem: re.findall(r"(?m)^::: (\S+)", page.read_text())
+        for page in (root / "docs/pages/reference" / package).glob("*.md")
+    }
+    return {name for name in {*expected, *pages} if pages.get(name) != [expected.get(name)]}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_namespace_has_its_page_of_the_reference(package: str) -> None:
+    if (ROOT / f"docs/pages/reference/neorl-{package}.md").exists():
+        return  # One page for all of them, until it is cut into one a namespace.
+    assert pages_missing_or_stale(ROOT, package) == set()
+
+
+def test_a_missing_a_stale_and_an_empty_page_are_noticed(tmp_path: Path) -> None:
+    source, pages = tmp_path / "packages/neorl-x/src/neorl_x", tmp_path / "docs/pages/reference/x"
+    for name in ("losses", "returns", "targets", "_internal"):
+        (source / name).mkdir(parents=True)
+        (source / name / "__init__.py").touch()
+    pages.mkdir(parents=True)
+    for name in ("index", "losses", "old"):
+        namespace = "neorl_x" if name == "index" else f"neorl_x.{name}"
+        (pages / f"{name}.md").write_text(f"# {namespace}\n\n::: {namespace}\n")
+    (pages / "targets.md").write_text("# neorl_x.targets\n")
+    assert pages_missing_or_stale(tmp_path, "x") == {"old", "returns", "targets"}
 
 
 def test_every_decision_is_listed_and_has_a_heading() -> None:

@@ -21,5 +21,5 @@ def test_a_block_runs(code):
 
 def test_the_table_is_the_list_of_namespaces():
     table = README.split("## What is in it")[1].split("## The test kit")[0]
-    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    listed = re.findall(r"^\| \[`(\w+)`\]", table, re.MULTILINE)
     assert listed == [module.__name__.split(".")[-1] for module in namespaces(neorl_core)]
