@@ -259,7 +259,7 @@ def proportional(gain, *, bias=0.0):
 def toy():
     """The plant and what evaluates it, by name: no module may import another here."""
 
-    def run(plant, policies, *, candidate, n_starts=16, key=None, **guarded):
+    def run(plant, policies, *, candidate, n_starts=16, key=None, **options):
         dataset = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
         return evaluate(
             plant,
@@ -268,7 +268,7 @@ def toy():
             candidate=candidate,
             key=jax.random.key(3) if key is None else key,
             n_starts=n_starts,
-            **guarded,
+            **options,
         )
 
     return SimpleNamespace(

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from neorl_safety.guards import guard
 from neorl_train.evaluation import _simulated as _evaluate
 from neorl_train.evaluation import rollouts, switched
 from neorl_train.evaluation._rollout import _acted
+from neorl_train.results import Estimate
 
 
 def of(evaluation, name, *, guarded=False):
@@ -44,6 +46,37 @@ def test_returns_and_costs_are_those_of_the_closed_form(toy):
         assert (episodes.length == plant.horizon).all()
         assert episodes.success.all()
         assert not episodes.trip.any()
+
+
+def test_the_level_reaches_every_interval_and_no_estimate(toy, noisy):
+    policies = {
+        "good-0": toy.proportional(0.5),
+        "good-1": toy.proportional(0.7),
+        "bad-0": toy.proportional(0.05),
+    }
+    plant = toy.Line(noise=toy.NOISE)
+    tables = toy.evaluate(plant, policies, candidate="good-0", n_starts=100, level=0.8).tables
+    assert (tables.level, noisy.tables.level) == (0.8, 0.95)
+    pairs = list(zip(estimates(tables), estimates(noisy.tables), strict=True))
+    assert len(pairs) > 100
+    narrower = 0
+    for loose, strict in pairs:
+        assert loose.value == strict.value
+        assert strict.low <= loose.low <= loose.high <= strict.high
+        narrower += loose.high - loose.low < strict.high - strict.low
+    zero_width = sum(strict.low == strict.high for _, strict in pairs)
+    assert narrower == len(pairs) - zero_width
+
+
+def estimates(value):
+    """All estimates in a tree of results."""
+    if isinstance(value, Estimate):
+        return [value]
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return (
+        [e for entry in value for e in estimates(entry)] if isinstance(value, list | tuple) else []
+    )
 
 
 def test_one_policy_under_two_names_meets_the_same_starts_and_noise(toy):

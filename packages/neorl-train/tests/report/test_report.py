@@ -172,6 +172,22 @@ def test_without_matplotlib_the_numbers_remain(run, monkeypatch):
     write_report(run)
 
 
+def test_the_level_of_the_tables_is_said_everywhere(tmp_path, noisy, monkeypatch):
+    monkeypatch.setattr(_figures, "installed", lambda: False)
+    for level, said, other in ((0.9, "90 %", "95 %"), (0.95, "95 %", "90 %")):
+        tables = dataclasses.replace(noisy.tables, level=level)
+        decided = verdict(tables)
+        assert said in decided.rule
+        assert other not in decided.rule
+        write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), decided)
+        stream = io.StringIO()
+        print_summary(tmp_path, stream)
+        page = Page(write_report(tmp_path).read_text()).text
+        assert page.count(said) >= 8
+        assert said in stream.getvalue()
+        assert other not in page + stream.getvalue()
+
+
 def test_what_others_wrote_is_escaped(run, page):
     assert "<Line>" not in (run / "report.html").read_text()
     assert '"<Line>"' in page.text

@@ -6,16 +6,6 @@ from neorl_train import verdict
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import print_summary, write_report
 from neorl_train.report._glossary import legend
-from neorl_train.results import Estimate
-from neorl_train.results._wording import (
-    decimals,
-    finest,
-    fixed,
-    listed,
-    percent,
-    signed,
-    with_interval,
-)
 
 
 def printed(run):
@@ -72,24 +62,3 @@ def test_a_refusal_names_the_clause(tmp_path, noisy):
     assert "DO NOT DEPLOY" in text
     assert "  NOT the lower bound of its gain in return over the PID steady" in text
     assert text.splitlines()[-1] == f"results: {tmp_path}"
-
-
-def test_numbers_have_as_many_digits_as_they_deserve():
-    assert decimals([Estimate(0, 0.0, 0.31)]) == 2
-    assert decimals([Estimate(0, 0.0, 31.0)]) == 0
-    assert decimals([None, Estimate(1, 1, 1)]) == 0
-    assert finest([Estimate(0, 0.0, 31.0), Estimate(0, 0.0, 0.06), Estimate(1, 1, 1)]) == 2
-    assert finest([Estimate(0, 0.0, 1e-9)]) == 2
-    assert fixed(-0.001, 2) == "0.00"
-    assert fixed(-1.25, 1) == "\N{MINUS SIGN}1.2"
-    assert fixed(float("nan"), 1) == "not a number"
-    assert fixed(12345.6, 0) == "12\N{THIN SPACE}346"
-    assert signed(1.0, 1) == "+1.0"
-    assert signed(0.0, 1) == "0.0"
-    assert signed(0.001, 1) == "0.0"
-    narrow = "\N{NO-BREAK SPACE}"
-    assert with_interval(Estimate(1, 0.5, 1.5), 1) == f"1.0{narrow}[0.5,{narrow}1.5]"
-    assert percent(0.0) == f"0{narrow}%"
-    assert percent(1e-4) == f"<{narrow}0.1{narrow}%"
-    assert percent(0.99999) == f">{narrow}99.9{narrow}%"
-    assert listed(["a", "b", "c"]) == "a, b and c"

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train import verdict
 from neorl_train.results import CostCell, Estimate, PolicyRow, ResultTables
-from neorl_train.results._wording import number, quantity
 
 SPEC = Spec(
     obs=(Channel("x", "m", -1.0, 1.0),),
@@ -187,17 +186,3 @@ def test_a_planted_worse_policy_is_refused_and_a_better_one_is_not(noisy):
     worse = verdict(dataclasses.replace(noisy.tables, candidate="bad-0"))
     assert worse.answer == "do not deploy"
     assert next(clause.name for clause in worse.clauses if not clause.holds) == "return"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (12.345678, "12.35"), (1e-7, "1.00e-07"), (123456.0, "1.23e+05"), (-0.5, "-0.5")],
-)
-def test_numbers_are_short(value, text):
-    assert number(value) == text
-
-
-def test_quantities_bear_their_unit():
-    assert quantity(3.0, "K") == "3 K"
-    assert quantity(0.0, "K min") == "0 K min"
-    assert quantity(3.0, "1") == "3"

@@ -1,0 +1,57 @@
+import pytest
+
+from neorl_train.results import Estimate
+from neorl_train.results._wording import (
+    confidence,
+    decimals,
+    finest,
+    fixed,
+    listed,
+    number,
+    percent,
+    quantity,
+    signed,
+    with_interval,
+)
+
+
+def test_numbers_have_as_many_digits_as_they_deserve():
+    assert decimals([Estimate(0, 0.0, 0.31)]) == 2
+    assert decimals([Estimate(0, 0.0, 31.0)]) == 0
+    assert decimals([None, Estimate(1, 1, 1)]) == 0
+    assert finest([Estimate(0, 0.0, 31.0), Estimate(0, 0.0, 0.06), Estimate(1, 1, 1)]) == 2
+    assert finest([Estimate(0, 0.0, 1e-9)]) == 2
+    assert fixed(-0.001, 2) == "0.00"
+    assert fixed(-1.25, 1) == "\N{MINUS SIGN}1.2"
+    assert fixed(float("nan"), 1) == "not a number"
+    assert fixed(12345.6, 0) == "12\N{THIN SPACE}346"
+    assert signed(1.0, 1) == "+1.0"
+    assert signed(0.0, 1) == "0.0"
+    assert signed(0.001, 1) == "0.0"
+    narrow = "\N{NO-BREAK SPACE}"
+    assert with_interval(Estimate(1, 0.5, 1.5), 1) == f"1.0{narrow}[0.5,{narrow}1.5]"
+    assert percent(0.0) == f"0{narrow}%"
+    assert percent(1e-4) == f"<{narrow}0.1{narrow}%"
+    assert percent(0.99999) == f">{narrow}99.9{narrow}%"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12.345678, "12.35"), (1e-7, "1.00e-07"), (123456.0, "1.23e+05"), (-0.5, "-0.5")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_quantities_bear_their_unit():
+    assert quantity(3.0, "K") == "3 K"
+    assert quantity(0.0, "K min") == "0 K min"
+    assert quantity(3.0, "1") == "3"
+
+
+@pytest.mark.parametrize(
+    ("level", "words"), [(0.95, "95 %"), (0.9, "90 %"), (0.975, "97.5 %"), (0.999, "99.9 %")]
+)
+def test_a_confidence_level_is_said_in_per_cent(level, words):
+    assert confidence(level) == words
