@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import jax
 import pytest
 from jax import monitoring
 
@@ -22,11 +23,17 @@ _compilations = 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--nightly", action="store_true", help="run rare and long tests too")
+    parser.addoption(
+        "--nightly",
+        action="store_true",
+        help="run rare and long tests too, and compile every program with all optimisations",
+    )
     parser.addoption("--compilations", action="store_true", help="print the cost of every file")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--nightly"):
+        _compile_quickly()
     monitoring.register_event_duration_secs_listener(_count)
 
 
@@ -83,6 +90,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for file, taken in seconds.most_common():
         terminalreporter.write_line(f"{compilations[file]:6d} {taken:8.1f}  {file}")
     terminalreporter.write_line(f"{compilations.total():6d} {seconds.total():8.1f}  in all")
+
+
+def _compile_quickly() -> None:
+    """Compiles with few optimisations in this process: most of core's tests is compiling.
+
+    Processes that tests start compile as users do, and so does all with ``--nightly``. XLA reads
+    its flags when the first device is asked for.
+    """
+    before = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = f"{before or ''} --xla_cpu_use_fusion_emitters=false"
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.devices()
+    if before is None:
+        del os.environ["XLA_FLAGS"]
+    else:
+        os.environ["XLA_FLAGS"] = before
 
 
 _START = pytest.StashKey[tuple[int, float]]()

@@ -54,7 +54,6 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=900,
         )
         assert done.returncode == code, f"{name} {arguments}\n{done.stdout}\n{done.stderr}"
         return done

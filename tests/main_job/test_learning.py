@@ -2,25 +2,25 @@
 
 The two sets of seeds, log and starts are those of the page
 docs/pages/decisions/reactor-learning.md; everything else is the demo's configuration. The second
-set, on which nothing was developed, runs every time; the first with the nightly profile too.
+set, on which nothing was developed, runs every time; the first with ``--nightly`` too.
 """
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
-NIGHTLY = os.environ.get("NEORL_HYPOTHESIS_PROFILE") == "nightly"
 DEVELOPED = (0, 1, 2, 3)
 UNUSED = (100, 101, 102, 103)
 OTHER_LOG_AND_STARTS = ("--evaluation.seed=101", "--data.seed=100")
 ONLY = ("--training.algorithms=td3_bc", "--evaluation.candidate=td3_bc", "--output.no-tracking")
 
 
-@pytest.mark.parametrize("seeds", [DEVELOPED, UNUSED] if NIGHTLY else [UNUSED], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(DEVELOPED, marks=pytest.mark.nightly), UNUSED], ids=str
+)
 def test_four_seeds_beat_what_was_logged_at_no_more_cost(
     command, tmp_path: Path, seeds: tuple[int, ...]
 ) -> None:

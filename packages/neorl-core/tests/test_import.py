@@ -41,7 +41,7 @@ def test_importing_makes_no_arrays_and_starts_no_backend():
     assert python(code).strip() == "False"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_importing_costs_at_most_a_fifth_more_than_importing_jax():
     """The best of up to three medians of seven alternating processes, warm file cache.
 

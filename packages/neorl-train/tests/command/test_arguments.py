@@ -166,7 +166,6 @@ def test_the_module_is_the_command():
         [sys.executable, "-m", "neorl_train", "wrong"],
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert found.returncode == 2

@@ -253,7 +253,7 @@ def _held(run):
         "from neorl_train.runs._lock import locked\n"
         "with locked(RunDirectory(pathlib.Path(sys.argv[1]))):\n"
         "    print('held', flush=True)\n"
-        "    time.sleep(600)\n"
+        "    time.sleep(3600)\n"
     )
     words = [sys.executable, "-c", program, str(run)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:

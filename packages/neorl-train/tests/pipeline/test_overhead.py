@@ -167,7 +167,7 @@ def _check_that_everything_was_on(run, updates):
         assert len(client.get_metric_history(one.info.run_id, "plant_return")) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(tmp_path):
     log = _log(10_000)
     data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)

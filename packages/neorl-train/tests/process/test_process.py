@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,7 +51,6 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
         env={**clean, "XDG_CACHE_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     folder = tmp_path / "neorl" / "jax"
@@ -94,7 +94,7 @@ def test_progress_in_plain_lines(monkeypatch):
     assert lines[1].startswith("training iql  75%  ")
     assert "updates/s over 4 seeds  " in lines[1]
     assert lines[1].endswith(" s left  loss 0.5")
-    assert lines[2].startswith("training iql  done in 0.0 s")
+    assert re.match(r"training iql  done in \d", lines[2])
     assert lines[4].endswith("s  8 starts")
 
 
@@ -137,7 +137,7 @@ def test_time_is_counted_from_the_start_of_the_process():
     timings.mark("first")
     ((name, seconds),) = timings.stages
     assert name == "sleep"
-    assert 0.02 <= seconds < 5
+    assert 0.02 <= seconds <= process_seconds()
     assert 0 < timings.moments["first"] <= process_seconds()
     assert timings.to_dict()["stages"] == [{"name": "sleep", "seconds": round(seconds, 3)}]
     assert "sleep" in timings.table()

@@ -290,9 +290,7 @@ FLAGS = (
 
 def visit(path, tmp_path, *flags):
     command = [browser(), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags]
-    return subprocess.run(
-        [*command, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
+    return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, check=True)
 
 
 @pytest.mark.slow

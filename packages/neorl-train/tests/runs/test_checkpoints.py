@@ -203,7 +203,6 @@ def _in_a_process(program, devices=1):
         env={**os.environ, "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
 
@@ -238,7 +237,14 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [0, 2_000, 50_000])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(0, marks=pytest.mark.nightly),
+        2_000,
+        pytest.param(50_000, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit):
     program = f"""
         import pathlib, resource, numpy as np

@@ -97,6 +97,8 @@ def test_the_number_of_devices_is_not_part_of_the_result():
     """Four seeds on one, two and four devices of a process of its own, and on two threads."""
     program = """
         import jax, sys
+        from neorl_core.boundary import keep_compiled_programs
+        keep_compiled_programs()
         from neorl_agents import IQL
         from neorl_envs import read_dataset
         from neorl_envs.datasets import data_statistics
@@ -132,7 +134,6 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         env=_with_devices(4),
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     assert found.returncode == 0, found.stderr
