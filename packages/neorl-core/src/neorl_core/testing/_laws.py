@@ -150,7 +150,7 @@ def dtype_preserved(
     modes = [(name, mode) for name in dtypes for mode in (False, True) if mode or name != "float64"]
     for name, mode in modes:
         with jax.enable_x64(mode):
-            row = jax.tree.map(lambda leaf, name=name: _cast(leaf, name), take(as_rows(rows), 0))
+            row = jax.tree.map(lambda leaf, name=name: _row_form(leaf, name), as_rows(rows))
             shapes = jax.eval_shape(lambda row: fn(*row, **options), row)
             for leaf in jax.tree.leaves(shapes):
                 if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -176,11 +176,18 @@ def batch_independent(fn: Callable[..., Any], *rows: Any, **options: Any) -> Non
 
 
 def _poison(leaf: jax.Array) -> jax.Array:
-    return leaf.at[-1].set(jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    """NaN in the last row; in NumPy, which compiles nothing."""
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    poisoned = np.array(leaf)
+    poisoned[-1] = np.nan
+    return jnp.asarray(poisoned)
 
 
-def _cast(leaf: jax.Array, name: str) -> jax.Array:
-    return leaf.astype(name) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+def _row_form(leaf: jax.Array, name: str) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of one row, floats as ``name``."""
+    dtype = jnp.dtype(name) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype
+    return jax.ShapeDtypeStruct(leaf.shape[1:], dtype)
 
 
 def _form(leaf: jax.ShapeDtypeStruct) -> tuple:

@@ -52,7 +52,7 @@ from neorl_core.testing._transforms import (
     variants,
 )
 
-EAGER_EXAMPLES = 5
+EAGER_EXAMPLES = 2
 EXEMPTIONS = ("oracle", "dtype", "batch", "finite", "recompile", "everywhere")
 
 

@@ -141,7 +141,14 @@ def row_count(rows: Any) -> int:
 
 def take(rows: Any, index: int) -> Any:
     """One row of every leaf."""
-    return jax.tree.map(lambda leaf: leaf[index], rows)
+
+    def row(leaf: Any) -> Any:
+        if is_key(leaf) or not isinstance(leaf, jax.Array):
+            return leaf[index]
+        # By way of NumPy: JAX would compile a program for every shape.
+        return jnp.asarray(np.asarray(leaf)[index])
+
+    return jax.tree.map(row, rows)
 
 
 def _is_float(leaf: Any) -> bool:
