@@ -1,4 +1,4 @@
-"""Three whole updates equal PyTorch's (``tools/oracles/torch_updates.py``), number by number."""
+"""Three complete updates equal PyTorch's (``tools/oracles/torch_updates.py``), number by number."""
 
 from pathlib import Path
 from typing import Any

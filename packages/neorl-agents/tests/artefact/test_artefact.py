@@ -44,7 +44,7 @@ def policies(problem, few):
 
 
 @pytest.fixture(scope="module")
-def probes(problem):
+def parity_obs(problem):
     return np.asarray(problem.log.obs[:40])
 
 
@@ -54,17 +54,17 @@ def path(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["network", "pid", "pid with override", "constant"])
-def test_reload_is_equal_to_the_bit(name, policies, problem, probes, path):
+def test_reload_is_equal_to_the_bit(name, policies, problem, parity_obs, path):
     policy, metadata = policies[name], {"algorithm": "iql", "nested": {"rate": [1, 2.5, None]}}
-    digest = save_policy(path, policy, problem.spec, probes, metadata)
+    digest = save_policy(path, policy, problem.spec, parity_obs, metadata)
     artefact = load_policy(path)
     assert jax.tree.structure(artefact.policy) == jax.tree.structure(as_arrays(policy))
     for a, b in zip(jax.tree.leaves(artefact.policy), jax.tree.leaves(policy), strict=True):
         assert a.dtype == b.dtype
         assert a.tobytes() == b.tobytes()
-    actions = np.asarray(policy_actions(artefact.policy, artefact.probe_obs))
-    assert actions.tobytes() == artefact.probe_actions.tobytes()
-    np.testing.assert_array_equal(artefact.probe_obs, probes)
+    actions = np.asarray(policy_actions(artefact.policy, artefact.parity_obs))
+    assert actions.tobytes() == artefact.parity_actions.tobytes()
+    np.testing.assert_array_equal(artefact.parity_obs, parity_obs)
     assert artefact.spec == problem.spec
     assert artefact.metadata == metadata
     assert artefact.kind == name.split()[0]
@@ -76,30 +76,30 @@ def test_every_kind_is_tested(policies):
     assert {name.split()[0] for name in policies} == set(POLICY_KINDS)
 
 
-def test_same_content_gives_the_same_bytes(policies, problem, probes, path):
-    save_policy(path, policies["network"], problem.spec, probes, {"a": 1})
+def test_same_content_gives_the_same_bytes(policies, problem, parity_obs, path):
+    save_policy(path, policies["network"], problem.spec, parity_obs, {"a": 1})
     first = path.read_bytes()
-    save_policy(path, policies["network"], problem.spec, probes, {"a": 1})
+    save_policy(path, policies["network"], problem.spec, parity_obs, {"a": 1})
     assert path.read_bytes() == first
-    save_policy(path, policies["network"], problem.spec, probes, {"a": 2})
+    save_policy(path, policies["network"], problem.spec, parity_obs, {"a": 2})
     assert path.read_bytes() != first
 
 
-def test_the_file_opens_with_the_safetensors_package_alone(policies, problem, probes, path):
+def test_the_file_opens_with_the_safetensors_package_alone(policies, problem, parity_obs, path):
     from safetensors import safe_open
 
-    save_policy(path, policies["network"], problem.spec, probes)
+    save_policy(path, policies["network"], problem.spec, parity_obs)
     with safe_open(path, framework="numpy") as file:
         text = json.loads(file.metadata()["neorl_policy"])
         names = set(file.keys())
     assert (text["header"]["format"], text["header"]["version"]) == ("neorl-policy", 1)
     assert set(text["header"]["arrays"]) == names
-    assert {"policy/network/weights/0", "probe/obs", "probe/actions"} <= names
+    assert {"policy/network/weights/0", "parity/obs", "parity/actions"} <= names
 
 
-def test_no_flipped_byte_goes_unseen(policies, problem, probes, path):
+def test_no_flipped_byte_goes_unseen(policies, problem, parity_obs, path):
     """Every byte of the length, the header, its padding and the seal; a sample of the arrays."""
-    save_policy(path, policies["constant"], problem.spec, probes, {"seal": "0" * 64})
+    save_policy(path, policies["constant"], problem.spec, parity_obs, {"seal": "0" * 64})
     data = path.read_bytes()
     header_end = 8 + int.from_bytes(data[:8], "little")
     rng = np.random.default_rng(0)
@@ -114,8 +114,8 @@ def test_no_flipped_byte_goes_unseen(policies, problem, probes, path):
     load_policy(path)
 
 
-def test_flipped_bits_of_a_network_are_seen(policies, problem, probes, path):
-    save_policy(path, policies["network"], problem.spec, probes)
+def test_flipped_bits_of_a_network_are_seen(policies, problem, parity_obs, path):
+    save_policy(path, policies["network"], problem.spec, parity_obs)
     data = path.read_bytes()
     rng = np.random.default_rng(1)
     for position in rng.integers(0, len(data), 400):
@@ -126,8 +126,8 @@ def test_flipped_bits_of_a_network_are_seen(policies, problem, probes, path):
             load_policy(path)
 
 
-def test_truncated_extended_and_foreign_files_are_refused(policies, problem, probes, path):
-    save_policy(path, policies["constant"], problem.spec, probes)
+def test_truncated_extended_and_foreign_files_are_refused(policies, problem, parity_obs, path):
+    save_policy(path, policies["constant"], problem.spec, parity_obs)
     data = path.read_bytes()
     cuts = [0, 1, 7, 8, 9, 100, *range(200, len(data), 97), len(data) - 1]
     others = [data + b"\0", data + data, b"\x80\x04pickle" * 40, os.urandom(4096), bytes(4096)]
@@ -138,8 +138,8 @@ def test_truncated_extended_and_foreign_files_are_refused(policies, problem, pro
         assert "\n" not in str(error.value)
 
 
-def test_large_files_are_refused_unread(policies, problem, probes, path):
-    save_policy(path, policies["constant"], problem.spec, probes)
+def test_large_files_are_refused_unread(policies, problem, parity_obs, path):
+    save_policy(path, policies["constant"], problem.spec, parity_obs)
     with pytest.raises(ArtefactError, match="more than the 100 allowed"):
         load_policy(path, max_bytes=100)
 
@@ -167,22 +167,22 @@ def resealed(path: Path, **changes) -> None:
         ),
     ],
 )
-def test_sealed_but_wrong_headers_are_refused(changes, match, policies, problem, probes, path):
-    save_policy(path, policies["network"], problem.spec, probes)
+def test_sealed_but_wrong_headers_are_refused(changes, match, policies, problem, parity_obs, path):
+    save_policy(path, policies["network"], problem.spec, parity_obs)
     resealed(path, **changes)
     with pytest.raises(ArtefactError, match=match) as error:
         load_policy(path)
     assert "\n" not in str(error.value)
 
 
-def test_missing_and_surplus_arrays_are_refused(policies, problem, probes, path):
-    for name in ("policy/action", "probe/obs"):
-        save_policy(path, policies["constant"], problem.spec, probes)
+def test_missing_and_surplus_arrays_are_refused(policies, problem, parity_obs, path):
+    for name in ("policy/action", "parity/obs"):
+        save_policy(path, policies["constant"], problem.spec, parity_obs)
         arrays, header, _ = sealed_file.read_sealed(path, 2**20)
         write_sealed(path, {k: v for k, v in arrays.items() if k != name}, header)
         with pytest.raises(ArtefactError, match="missing"):
             load_policy(path)
-    save_policy(path, policies["constant"], problem.spec, probes)
+    save_policy(path, policies["constant"], problem.spec, parity_obs)
     arrays, header, _ = sealed_file.read_sealed(path, 2**20)
     arrays["policy/extra"] = arrays["policy/action"]
     header["arrays"]["policy/extra"] = header["arrays"]["policy/action"]
@@ -196,8 +196,8 @@ def test_a_missing_file_is_an_os_error(path):
         load_policy(path)
 
 
-def test_a_full_disk_leaves_the_old_file(policies, problem, probes, path, monkeypatch):
-    save_policy(path, policies["constant"], problem.spec, probes)
+def test_a_full_disk_leaves_the_old_file(policies, problem, parity_obs, path, monkeypatch):
+    save_policy(path, policies["constant"], problem.spec, parity_obs)
     before = path.read_bytes()
 
     def full(descriptor):
@@ -205,45 +205,45 @@ def test_a_full_disk_leaves_the_old_file(policies, problem, probes, path, monkey
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        save_policy(path, policies["network"], problem.spec, probes)
+        save_policy(path, policies["network"], problem.spec, parity_obs)
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
 
 
 @pytest.mark.parametrize("count", [0, 31])
-def test_too_few_probes_are_refused(count, policies, problem, probes, path):
+def test_too_few_observations_are_refused(count, policies, problem, parity_obs, path):
     with pytest.raises(ValueError, match="at least 32 observations of 4 channels"):
-        save_policy(path, policies["constant"], problem.spec, probes[:count])
+        save_policy(path, policies["constant"], problem.spec, parity_obs[:count])
 
 
-def test_probes_must_be_finite_and_of_the_plant(policies, problem, probes, path):
+def test_observations_must_be_finite_and_of_the_plant(policies, problem, parity_obs, path):
     with pytest.raises(ValueError, match="4 channels"):
-        save_policy(path, policies["constant"], problem.spec, probes[:, :3])
-    bad = probes.copy()
+        save_policy(path, policies["constant"], problem.spec, parity_obs[:, :3])
+    bad = parity_obs.copy()
     bad[3, 1] = np.nan
     with pytest.raises(ValueError, match="finite"):
         save_policy(path, policies["constant"], problem.spec, bad)
     assert not path.exists()
 
 
-def test_policies_that_do_not_fit_are_refused(policies, problem, probes, path):
-    with pytest.raises(ValueError, match="2 finite numbers for each probe"):
-        save_policy(path, ConstantPolicy(jnp.ones(3)), problem.spec, probes)
+def test_policies_that_do_not_fit_are_refused(policies, problem, parity_obs, path):
+    with pytest.raises(ValueError, match="2 finite numbers for each observation"):
+        save_policy(path, ConstantPolicy(jnp.ones(3)), problem.spec, parity_obs)
     with pytest.raises(ValueError, match="that are not"):
-        save_policy(path, ConstantPolicy(jnp.full(2, jnp.nan)), problem.spec, probes)
+        save_policy(path, ConstantPolicy(jnp.full(2, jnp.nan)), problem.spec, parity_obs)
     explorer = GaussianPolicy(policies["network"], jnp.zeros(2))
     with pytest.raises(TypeError, match="GaussianPolicy cannot be stored"):
-        save_policy(path, explorer, problem.spec, probes)
+        save_policy(path, explorer, problem.spec, parity_obs)
     network = policies["network"]
     swish = init_mlp((4, 8, 2), KEY, activation=jax.nn.swish)
     foreign = NetworkPolicy(network.obs, swish, network.action, network.low, network.high)
     with pytest.raises(ValueError, match="cannot be stored by name"):
-        save_policy(path, foreign, problem.spec, probes)
+        save_policy(path, foreign, problem.spec, parity_obs)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("metadata", [{"x": np.nan}, {"x": object()}, {"x": np.float32(1)}])
-def test_metadata_must_be_json(metadata, policies, problem, probes, path):
+def test_metadata_must_be_json(metadata, policies, problem, parity_obs, path):
     with pytest.raises(ValueError, match="must be plain JSON"):
-        save_policy(path, policies["constant"], problem.spec, probes, metadata)
+        save_policy(path, policies["constant"], problem.spec, parity_obs, metadata)
     assert not path.exists()

@@ -56,20 +56,20 @@ def without_traces(monkeypatch):
 
 def test_a_foreign_policy_comes_back_where_its_kind_is_known(without_traces, problem, tmp_path):
     low, high = (jnp.asarray([getattr(c, e) for c in problem.spec.action]) for e in ("low", "high"))
-    policy, probes = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
+    policy, parity_obs = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
     path = tmp_path / "switch.safetensors"
     with pytest.raises(TypeError, match=r"a Switch cannot be stored; .*POLICY_KINDS\.register"):
-        save_policy(path, policy, problem.spec, probes)
-    known = dict(POLICY_KINDS._entries)
+        save_policy(path, policy, problem.spec, parity_obs)
+    before = dict(POLICY_KINDS._entries)
     POLICY_KINDS.register("test_switch", SWITCH)
-    save_policy(path, policy, problem.spec, probes)
+    save_policy(path, policy, problem.spec, parity_obs)
     artefact = load_policy(path)
     assert artefact.kind == "test_switch"
     assert isinstance(artefact.policy, Switch)
-    assert set(np.unique(artefact.probe_actions[:, 0])) == {0.0, np.float32(3e4)}
+    assert set(np.unique(artefact.parity_actions[:, 0])) == {0.0, np.float32(3e4)}
     for a, b in zip(artefact.policy, policy, strict=True):
         np.testing.assert_array_equal(a, b)
-    POLICY_KINDS._entries = known
+    POLICY_KINDS._entries = before
     with pytest.raises(ArtefactError, match=r"not installed here: .* kind 'test_switch'"):
         load_policy(path)
 

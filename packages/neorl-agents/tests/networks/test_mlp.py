@@ -44,8 +44,8 @@ class TestMLP:
             both, pair = jax.vmap(both), jax.tree.map(lambda a: jnp.stack([a, a]), (network, x))
         else:
             pair = (network, x)
-        found = (jax.jit(both) if "jit" in variant else both)(*pair)
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        results = (jax.jit(both) if "jit" in variant else both)(*pair)
+        for a, b in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a[-1] if "vmap" in variant else a, b, rtol=1e-4, atol=1e-5)
 
     def test_output_activation_comes_last(self):

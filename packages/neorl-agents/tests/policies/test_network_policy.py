@@ -39,8 +39,8 @@ class TestNetworkPolicy:
     def test_stays_in_the_box(self, size):
         for sign in (1.0, -1.0):
             action = act(policy(), sign * jnp.full(3, size, jnp.float32))
-            fine = (np.array([0.0, -1.0]) <= action) & (action <= np.array([100.0, 1.0]))
-            assert np.all(fine | np.isnan(action))
+            inside = (np.array([0.0, -1.0]) <= action) & (action <= np.array([100.0, 1.0]))
+            assert np.all(inside | np.isnan(action))
 
     def test_ignores_the_key_and_carries_nothing(self):
         one, obs = policy(), jnp.ones(3)

@@ -133,7 +133,7 @@ def test_a_fallback_of_another_plant_is_refused(run_directory, spec):
     artefact = load_policy(run_directory / "policies/fallback.safetensors")
     other = dataclasses.replace(spec, dt=1.0)
     path = run_directory / "policies/fallback.safetensors"
-    save_policy(path, artefact.policy, other, artefact.probe_obs, {})
+    save_policy(path, artefact.policy, other, artefact.parity_obs, {})
     refused(run_directory, "are for different plants")
 
 
@@ -141,7 +141,7 @@ def test_a_constant_may_be_the_fallback(run_directory, spec, tmp_path):
     artefact = load_policy(run_directory / "policies/fallback.safetensors")
     path = run_directory / "policies/fallback.safetensors"
     constant = ConstantPolicy(np.array([50.0, 300.0], np.float32))
-    save_policy(path, constant, spec, artefact.probe_obs, {})
+    save_policy(path, constant, spec, artefact.parity_obs, {})
     bundle = export_run(run_directory)
     fallback = bundle.manifest.document["provenance"]["fallback"]
     assert (fallback["kind"], fallback["words"]) == ("constant", "always valve 50 %, jacket 300 K")

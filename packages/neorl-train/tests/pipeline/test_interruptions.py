@@ -96,7 +96,7 @@ def _result(run):
     policies = {
         path.name: (
             tree_digest(load_policy(path).policy),
-            load_policy(path).probe_actions.tobytes(),
+            load_policy(path).parity_actions.tobytes(),
         )
         for path in sorted((run / "policies").glob("*.safetensors"))
     }

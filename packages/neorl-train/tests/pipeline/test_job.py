@@ -57,7 +57,7 @@ def _check_files(run, environment):
         "fallback.safetensors",
     }
     artefact = load_policy(run / "policies" / "iql-3.safetensors")
-    assert len(artefact.probe_obs) >= 32
+    assert len(artefact.parity_obs) >= 32
     assert artefact.metadata["dataset_hash"] == record["dataset"]["content_hash"]
     assert artefact.metadata["hyperparameters"]["hidden"] == [8]
     assert record["policies"]["iql-3.safetensors"] == artefact.digest

@@ -1,4 +1,4 @@
-"""Checks of hyperparameters by name, on known values only."""
+"""Checks of hyperparameters by name; values that are being traced pass."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -9,9 +9,9 @@ import numpy as np
 from jax.core import Tracer
 
 
-def require(owner: Any, field: str, fine: bool, expected: str) -> None:
-    """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``fine``."""
-    if not fine:
+def require(owner: Any, field: str, valid: bool, expected: str) -> None:
+    """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``valid``."""
+    if not valid:
         name = f"{type(owner).__name__}.{field}"
         raise ValueError(f"{name} must be {expected}, got {getattr(owner, field)!r}")
 
@@ -20,7 +20,7 @@ def require_number(
     owner: Any, *fields: str, low: float, high: float = math.inf, open_low: bool = False,
     open_high: bool = False,
 ) -> None:  # fmt: skip
-    """Refuses known values of ``fields`` that are not finite numbers between ``low`` and ``high``.
+    """Refuses values of ``fields`` that are not finite numbers between ``low`` and ``high``.
 
     Args:
         owner: The object that has the fields.
@@ -51,17 +51,17 @@ def require_count(owner: Any, *fields: str, least: int = 1) -> None:
         value = getattr(owner, field)
         if isinstance(value, Tracer):
             continue
-        whole = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
-        fine = bool(whole and np.all(np.asarray(value) >= least))
-        require(owner, field, fine, f"a whole number of at least {least}")
+        integer = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
+        valid = bool(integer and np.all(np.asarray(value) >= least))
+        require(owner, field, valid, f"a whole number of at least {least}")
 
 
 def require_widths(owner: Any, field: str) -> None:
     """Refuses a field that is not a tuple of positive whole numbers."""
     value = getattr(owner, field)
-    fine = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-    fine = fine and all(isinstance(width, int) and width > 0 for width in value)
-    require(owner, field, fine, "one or more positive whole numbers, such as (64, 64)")
+    valid = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+    valid = valid and all(isinstance(width, int) and width > 0 for width in value)
+    require(owner, field, valid, "one or more positive whole numbers, such as (64, 64)")
 
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:

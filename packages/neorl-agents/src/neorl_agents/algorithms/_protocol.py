@@ -33,7 +33,7 @@ class Algorithm(Protocol):
 
     @property
     def batches_per_update(self) -> int:
-        """Batches of one ``update``: its whole cycle, in critic gradient steps."""
+        """Batches, and critic gradient steps, of one ``update``."""
         ...
 
     def validate(self) -> None:
@@ -45,16 +45,16 @@ class Algorithm(Protocol):
 
         Args:
             spec: Shapes and the action box.
-            statistics: Of the training split, with the reward that ``update`` will see.
-            key: Consumed.
+            statistics: Statistics of the training split, with the reward that ``update`` will see.
+            key: Random key; consumed.
         """
         ...
 
     def update(self, state: Any, batch: Transition, key: PRNGKeyArray) -> tuple[Any, Metrics]:
-        """One whole cycle of gradient steps.
+        """One complete update: every gradient step of one cycle of the algorithm.
 
         Args:
-            state: From :meth:`init` or the last update.
+            state: State from :meth:`init` or the last update.
             batch: Physical units, leading axes ``(batches_per_update, batch_size)``. Rows whose
                 mask is false reach no loss; where every row counts, a mask of ``None`` is cheaper.
             key: All randomness of this update.

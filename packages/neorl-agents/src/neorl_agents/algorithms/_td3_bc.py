@@ -147,9 +147,9 @@ class TD3BC(eqx.Module):
         The target networks stand still between two actor steps, so one wide pass does for all.
 
         Args:
-            state: Whose target networks are asked.
+            state: State whose target networks are asked.
             rows: Scaled units, leading axes ``(policy_delay, batch_size)``.
-            key: Of the smoothing noise.
+            key: Random key of the smoothing noise.
 
         Returns:
             The targets, in the scale of the critics.
@@ -171,9 +171,9 @@ class TD3BC(eqx.Module):
         """One gradient step of the critics; actor and targets stay as they are.
 
         Args:
-            state: Before the step.
+            state: State before the step.
             rows: One batch in scaled units.
-            target: Of every row.
+            target: Regression target of every row.
 
         Returns:
             The state, the loss and the mean value.

@@ -16,7 +16,7 @@ from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
 from neorl_core.boundary import check_head, head, unknown_name
 
 VERSION = 1
-LEAST_PROBES = 32
+LEAST_OBSERVATIONS = 32
 MAX_BYTES = 256 * 2**20
 
 
@@ -26,9 +26,9 @@ class PolicyArtefact(NamedTuple):
     Attributes:
         policy: Ready to act, in physical units.
         spec: The control problem that it was made for.
-        probe_obs: Observations in physical units, shape ``(probe, obs)``.
-        probe_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
-            shape ``(probe, act)``.
+        parity_obs: Observations in physical units, shape ``(row, obs)``.
+        parity_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
+            shape ``(row, act)``.
         metadata: As given to :func:`save_policy`.
         kind: Name of its kind: ``"network"``, ``"pid"``, ``"constant"`` or one that was added.
         digest: SHA-256 of the file but for the digest itself: its identity.
@@ -36,8 +36,8 @@ class PolicyArtefact(NamedTuple):
 
     policy: Policy
     spec: Spec
-    probe_obs: np.ndarray
-    probe_actions: np.ndarray
+    parity_obs: np.ndarray
+    parity_actions: np.ndarray
     metadata: dict[str, Any]
     kind: str
     digest: str
@@ -47,7 +47,7 @@ def save_policy(
     path: str | os.PathLike[str],
     policy: Policy,
     spec: Spec,
-    probes: Float[Array, "probe obs"] | np.ndarray,
+    parity_obs: Float[Array, "row obs"] | np.ndarray,
     metadata: dict[str, Any] | None = None,
 ) -> str:
     """Writes a policy as one sealed ``.safetensors`` file, completely or not at all.
@@ -56,30 +56,30 @@ def save_policy(
         path: Destination, by custom ``*.safetensors``; an existing file is replaced.
         policy: A network policy, a PID, a constant, or of a kind in ``artefact.POLICY_KINDS``.
         spec: The control problem that it was made for.
-        probes: At least 32 observations in physical units, best rows of the log. The actions given
-            for them are stored, so that any other runtime can prove that it acts the same.
+        parity_obs: At least 32 observations in physical units, best rows of the log. The actions
+            given for them are stored, so that any other runtime can prove that it acts the same.
         metadata: Whatever should travel along (algorithm, hyperparameters, run), as plain JSON.
 
     Returns:
         The digest of the file.
 
     Raises:
-        TypeError: If the policy is of no known kind.
-        ValueError: If probes or metadata are not as stated, or the policy gives an action that
-            is not finite on a probe.
+        TypeError: If the policy is of none of the kinds.
+        ValueError: If observations or metadata are not as stated, or the policy gives an action
+            that is not finite on one of them.
         OSError: If the file cannot be written; the destination is then as it was.
     """
     kind = kind_of(policy)
     policy = as_arrays(policy)
-    probe_obs = _checked_probes(np.asarray(probes, np.float32), spec)
-    actions = np.asarray(policy_actions(policy, probe_obs))
-    if actions.shape != (len(probe_obs), spec.n_action) or not np.all(np.isfinite(actions)):
+    checked_obs = _checked_observations(np.asarray(parity_obs, np.float32), spec)
+    actions = np.asarray(policy_actions(policy, checked_obs))
+    if actions.shape != (len(checked_obs), spec.n_action) or not np.all(np.isfinite(actions)):
         raise ValueError(
-            f"the policy must give {spec.n_action} finite numbers for each probe, got shape "
+            f"the policy must give {spec.n_action} finite numbers for each observation, got shape "
             f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
         )
     arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in _named_leaves(policy)}
-    arrays |= {"probe/obs": probe_obs, "probe/actions": actions}
+    arrays |= {"parity/obs": checked_obs, "parity/actions": actions}
     header = {
         **head("policy", VERSION),
         "kind": kind,
@@ -99,8 +99,8 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         max_bytes: Larger files are refused unread.
 
     Returns:
-        The artefact; its policy gives on its probes the stored actions to the bit, on the machine
-        and the versions that wrote it.
+        The artefact; its policy gives on its parity observations the stored actions to the bit, on
+        the machine and the versions that wrote it.
 
     Raises:
         ArtefactError: If the file is no artefact, too large, truncated, changed, of an unknown
@@ -121,7 +121,7 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ArtefactError(f"{path} has a malformed header: {reason}") from error
-    for name in ("probe/obs", "probe/actions", *described):
+    for name in ("parity/obs", "parity/actions", *described):
         if name not in arrays:
             raise ArtefactError(f"{path}: array {name} is missing")
     for name, array in arrays.items():
@@ -130,8 +130,8 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     return PolicyArtefact(
         policy=_filled(path, template, arrays),
         spec=spec,
-        probe_obs=arrays["probe/obs"],
-        probe_actions=arrays["probe/actions"],
+        parity_obs=arrays["parity/obs"],
+        parity_actions=arrays["parity/actions"],
         metadata=metadata,
         kind=kind,
         digest=digest,
@@ -140,8 +140,8 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
 @jax.jit
 def policy_actions(
-    policy: Policy, obs: Float[Array, "probe obs"] | np.ndarray
-) -> Float[Array, "probe act"]:
+    policy: Policy, obs: Float[Array, "row obs"] | np.ndarray
+) -> Float[Array, "row act"]:
     """The action of a fresh episode's first step on each observation, physical units."""
 
     def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
@@ -150,15 +150,15 @@ def policy_actions(
     return jax.vmap(act)(jnp.asarray(obs))
 
 
-def _checked_probes(probes: np.ndarray, spec: Spec) -> np.ndarray:
-    if probes.ndim != 2 or probes.shape[1] != spec.n_obs or len(probes) < LEAST_PROBES:
+def _checked_observations(obs: np.ndarray, spec: Spec) -> np.ndarray:
+    if obs.ndim != 2 or obs.shape[1] != spec.n_obs or len(obs) < LEAST_OBSERVATIONS:
         raise ValueError(
-            f"probes must be at least {LEAST_PROBES} observations of {spec.n_obs} channels, got "
-            f"shape {probes.shape}; take rows of the log"
+            f"parity_obs must be at least {LEAST_OBSERVATIONS} observations of {spec.n_obs} "
+            f"channels, got shape {obs.shape}; take rows of the log"
         )
-    if not np.all(np.isfinite(probes)):
-        raise ValueError("probes must be finite; take rows of the log that are")
-    return probes
+    if not np.all(np.isfinite(obs)):
+        raise ValueError("parity_obs must be finite; take rows of the log that are")
+    return obs
 
 
 def _named_leaves(policy: Policy) -> list[tuple[str, Any]]:

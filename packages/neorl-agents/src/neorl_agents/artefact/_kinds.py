@@ -19,10 +19,10 @@ class PolicyKind(NamedTuple):
     """How one class of policies is taken apart and put together.
 
     Attributes:
-        policy: The class, exactly; its leaves are arrays in the order of its fields.
-        static: What is not an array in a policy, as plain JSON.
-        template: From a specification and that JSON, a policy whose arrays have the right shapes
-            and dtypes; their values are not looked at, and nothing is allocated.
+        policy: Class of the policies; a subclass is another kind.
+        static: Function from a policy to what is not an array in it, as plain JSON.
+        template: Function from a specification and that JSON to a policy whose arrays have the
+            right shapes and dtypes; their values are not looked at, and nothing is allocated.
     """
 
     policy: type

@@ -29,7 +29,7 @@ class ArtefactError(InputError):
 def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
     """Writes arrays and a JSON header as one file, completely or not at all.
 
-    The seal is the SHA-256 of the whole file with 64 zeros in its place. The file is written
+    The seal is the SHA-256 of the complete file with 64 zeros in its place. The file is written
     beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
 
     Args:
@@ -104,7 +104,7 @@ def _seal_position(data: bytes) -> tuple[int, int]:
     length = int.from_bytes(data[:8], "little")
     if length > min(MAX_HEADER_BYTES, len(data) - 8):
         raise LookupError("its header does not fit")
-    found = SEAL.search(data, 8, 8 + length)
-    if found is None:
+    match = SEAL.search(data, 8, 8 + length)
+    if match is None:
         raise LookupError("it has no seal")
-    return found.span(1)
+    return match.span(1)

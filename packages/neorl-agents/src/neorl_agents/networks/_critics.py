@@ -15,10 +15,10 @@ def init_critics(
     """``members`` networks from ``(obs, action)`` to one number, with independent weights.
 
     Args:
-        widths: Of the input and of the hidden layers.
-        key: Consumed.
-        initialiser: Of every member.
-        members: How many.
+        widths: Lengths of the input and of the hidden layers.
+        key: Random key; consumed.
+        initialiser: How the weights of every member are drawn.
+        members: Number of networks.
 
     Returns:
         The stacked networks.

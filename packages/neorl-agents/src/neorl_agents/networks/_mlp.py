@@ -27,8 +27,8 @@ class MLP(eqx.Module):
     Attributes:
         weights: One matrix per layer, shape ``(in, out)``.
         biases: One vector per layer, shape ``(out,)``.
-        activation: Behind every layer but the last; static.
-        output: Behind the last layer; static.
+        activation: Function behind every layer but the last; static.
+        output: Function behind the last layer; static.
     """
 
     weights: tuple[Float[Array, "..."], ...]
@@ -61,10 +61,10 @@ def init_mlp(
 
     Args:
         widths: Lengths of the input, of every hidden layer and of the output.
-        key: Consumed.
-        initialiser: Which distribution.
-        activation: Behind every layer but the last.
-        output: Behind the last layer.
+        key: Random key; consumed.
+        initialiser: Distribution of the weights.
+        activation: Function behind every layer but the last.
+        output: Function behind the last layer.
 
     Returns:
         The network, float32.
@@ -88,9 +88,9 @@ def ensemble(members: int, network: Callable[[PRNGKeyArray], MLP], key: PRNGKeyA
     """``members`` networks stacked along a leading axis of every leaf.
 
     Args:
-        members: How many.
-        network: Draws one from a key.
-        key: Consumed.
+        members: Number of networks.
+        network: Function that draws one network from a key.
+        key: Random key; consumed.
 
     Returns:
         The stacked networks; call them through ``jax.vmap``.

@@ -19,9 +19,9 @@ def init_optimiser(
     """The state of an optimiser before its first step; every leaf is an array.
 
     Args:
-        name: Of an entry of :data:`OPTIMISERS`.
+        name: Name of an entry of :data:`OPTIMISERS`.
         parameters: A PyTree of arrays.
-        learning_rate: Positive.
+        learning_rate: Length of the step; positive.
 
     Returns:
         A PyTree of arrays of strong dtype.
@@ -45,11 +45,11 @@ def descend(
     by ``vmap`` without another program.
 
     Args:
-        name: Of an entry of :data:`OPTIMISERS`; static.
+        name: Name of an entry of :data:`OPTIMISERS`; static.
         parameters: A PyTree of arrays.
-        state: From :func:`init_optimiser` or the last step.
+        state: State from :func:`init_optimiser` or the last step.
         gradient: Same structure as ``parameters``.
-        learning_rate: Positive.
+        learning_rate: Length of the step; positive.
 
     Returns:
         New parameters, and a state of the same form as ``state``.

@@ -15,9 +15,9 @@ class NetworkPolicy(eqx.Module):
     ``action = clip(to_physical(network(to_scaled(obs))), low, high)``
 
     Attributes:
-        obs: From physical observations to what the network was trained on.
-        network: Its last activation maps into [-1, 1].
-        action: From physical actions to [-1, 1].
+        obs: Map from physical observations to what the network was trained on.
+        network: Network whose last activation maps into [-1, 1].
+        action: Map from physical actions to [-1, 1].
         low: Lower ends of the action channels in physical units, shape ``(act,)``.
         high: Upper ends, shape ``(act,)``.
     """

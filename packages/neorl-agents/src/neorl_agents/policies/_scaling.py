@@ -30,8 +30,8 @@ class Scaling(eqx.Module):
     """The maps that a learner carries in its state, so that they travel with it. Not trained.
 
     Attributes:
-        obs: Standardises observations.
-        action: Takes the range of every action channel to [-1, 1].
+        obs: Map that standardises observations.
+        action: Map from the range of every action channel to [-1, 1].
         low: Lower ends of the action channels, physical units.
         high: Upper ends.
         reward: Factor on the reward.
@@ -53,9 +53,9 @@ def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardSca
     constant in the data gets a bounded scale.
 
     Args:
-        spec: Gives the action box.
-        statistics: Of the training split, with the reward that the learner will see.
-        reward_scale: Which factor.
+        spec: Specification, which gives the action box.
+        statistics: Statistics of the training split, with the reward that the learner will see.
+        reward_scale: Name of the factor.
 
     Returns:
         The maps, float32.
@@ -84,8 +84,8 @@ def scaled(scaling: Scaling, batch: Transition) -> Transition:
     Rows whose mask is false become zeros, so that not even a NaN in them reaches a gradient.
 
     Args:
-        scaling: Of the learner's state.
-        batch: Physical units, any leading axes. Fields may be ``None``.
+        scaling: Maps of the learner's state.
+        batch: Rows in physical units, any leading axes. Fields may be ``None``.
 
     Returns:
         The batch in the learner's units.

@@ -40,7 +40,7 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
         The arrays of both sections by name.
     """
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
-    single_obs, single_sent = single_vectors(obs, action, candidate.probe_obs)
+    single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
     single_action, single_flags = reference.single(single_obs, single_sent)
     walk, overrides = sequence_vectors(obs, action)
     sent, actions, flags = reference.sequence(walk, overrides)

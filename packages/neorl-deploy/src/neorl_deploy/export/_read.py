@@ -103,8 +103,10 @@ def _require_same_actions(artefact: PolicyArtefact, path: Path) -> None:
     """The artefact's parity observations must get here the actions that were stored with them."""
     from neorl_agents.artefact import policy_actions
 
-    actions = np.asarray(policy_actions(artefact.policy, artefact.probe_obs))
-    difference = relative_difference(entries(artefact.spec.action), actions, artefact.probe_actions)
+    actions = np.asarray(policy_actions(artefact.policy, artefact.parity_obs))
+    difference = relative_difference(
+        entries(artefact.spec.action), actions, artefact.parity_actions
+    )
     if not difference <= SELF_TEST_TOLERANCE:
         raise DeployError(
             f"{path} acts otherwise here than where it was trained (difference {difference:.1e} "
