@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -158,12 +159,7 @@ class TestTD3BC:
         for _ in range(2):
             new, _, _ = critic_step(algorithm, new, rows, rows.reward)
         for name in ("actor", "target_actor", "target_critics", "actor_optimiser", "scaling"):
-            pairs = zip(
-                jax.tree.leaves(getattr(new, name)),
-                jax.tree.leaves(getattr(state, name)),
-                strict=True,
-            )
-            assert all(np.array_equal(a, b) for a, b in pairs), name
+            chex.assert_trees_all_equal(getattr(new, name), getattr(state, name))
         assert not np.array_equal(new.critics.weights[0], state.critics.weights[0])
 
     def test_targets_move_by_the_rate_on_the_actor_step(self, td3):

@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,8 +165,7 @@ def test_nothing_counts_when_every_row_is_masked(name, started, problem):
     batch = problem.batch(plain)
     nothing = batch._replace(mask=jnp.zeros(batch.action.shape[:2], bool))
     new, _ = updated(algorithm, state, nothing, jax.random.key(1))
-    for leaf in jax.tree.leaves(new):
-        assert np.all(np.isfinite(leaf))
+    chex.assert_tree_all_finite(new)
 
 
 @every_algorithm
@@ -181,8 +181,7 @@ def test_saturated_actions_constant_channels_and_zero_reward_stay_finite(name, s
     keys = jax.random.split(jax.random.key(1), 200)
     batches = jax.tree.map(lambda x: jnp.broadcast_to(x, (200, *x.shape)), hard)
     new, metrics = many(algorithm, state, batches, keys)
-    for leaf in jax.tree.leaves((new, metrics)):
-        assert np.all(np.isfinite(leaf))
+    chex.assert_tree_all_finite((new, metrics))
     _, action = plain.policy(new)((), hard.obs[0, 0])
     low = jnp.asarray([channel.low for channel in problem.spec.action])
     assert np.all((low <= action) & (action <= high))

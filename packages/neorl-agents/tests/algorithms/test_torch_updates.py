@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,10 +112,7 @@ def test_updates_equal_those_of_torch(name, stored, monkeypatch):
         state, metrics = compiled(as_arrays(algorithm), state, batch, jnp.asarray(noise[i]))
         losses.append(metrics)
     for field, expected in filled(state, part(arrays, "after")).items():
-        got = getattr(state, field)
-        assert jax.tree.structure(got) == jax.tree.structure(expected)
-        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, **TOLERANCE, err_msg=f"{name}: {field}")
+        chex.assert_trees_all_close(getattr(state, field), expected, **TOLERANCE)
     theirs = arrays["losses"].reshape(3, 3)
     for ours, row in zip(losses, theirs, strict=True):
         if name == "td3_bc":

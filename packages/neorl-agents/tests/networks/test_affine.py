@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,8 +52,7 @@ def both(x, weight, bias):
 def test_values_and_first_and_second_gradients_equal_the_plain_ones(shape):
     plain, *others = both(*operands(shape))
     for other in others:
-        for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        chex.assert_trees_all_close(other, plain, rtol=1e-4, atol=1e-5)
 
 
 def program(platform):
@@ -87,5 +87,4 @@ def test_a_gpu_gives_the_values_and_gradients_of_a_cpu():
         for device in (gpu, jax.devices("cpu")[0]):
             given = jax.device_put(operands((64, 3), rows=256), device)
             results.append(jax.jit(partial(slopes, affine))(*given))
-    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    chex.assert_trees_all_close(*jax.device_get(results), rtol=1e-4, atol=1e-4)
