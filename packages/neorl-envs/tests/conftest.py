@@ -1,4 +1,5 @@
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -189,7 +190,21 @@ class Tank(eqx.Module, PlantDefaults):
 @pytest.fixture
 def tank(monkeypatch: pytest.MonkeyPatch) -> type[Tank]:
     """The class of a plant from outside; what a test registers is forgotten after it."""
-    monkeypatch.setattr(PLANTS, "_entries", dict(PLANTS._entries))
+    monkeypatch.setattr(PLANTS, "_registered", {})
     for identifier in ("neorl/Tank-v0", "neorl/Tank-physical-v0"):
         monkeypatch.delitem(gymnasium.registry, identifier, raising=False)
     return Tank
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """``distribution(group, entry)`` installs a distribution that declares one entry point."""
+
+    def install(group: str, entry: str) -> None:
+        folder = tmp_path / "site" / "foreign-0.3.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 0.3\n")
+        (folder / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+        monkeypatch.syspath_prepend(tmp_path / "site")
+
+    return install

@@ -1,12 +1,25 @@
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
-from neorl_core import Channel, Spec
+from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_core.testing import configure_tests
-from neorl_safety.constraints import ActionConstraints
+from neorl_safety.constraints import (
+    KINDS,
+    ActionChannel,
+    ActionConstraints,
+    Interval,
+    Record,
+    Situation,
+)
 from neorl_safety.filters import Context
 
 
@@ -96,3 +109,71 @@ def hostile_cases() -> tuple[ActionConstraints, Context, np.ndarray]:
         fallback_action=jnp.asarray(_hostile(rng, (count, 2), 0.4)),
     )
     return constraints, context, jnp.asarray(_hostile(rng, (count, 2), 0.5))
+
+
+class InterlockConstraint(NamedTuple):
+    """While one observation is above a threshold, every action is capped."""
+
+    obs: Array
+    above: Array
+    highest: Array
+
+
+class InterlockKind:
+    """A kind of constraint from outside."""
+
+    def to_records(self, channels: Sequence[ActionChannel], c: InterlockConstraint) -> list[dict]:
+        above, highest = float(c.above), [float(high) for high in c.highest]
+        return [{"obs": int(c.obs), "above": above, "highest": highest}]
+
+    def from_records(
+        self, channels: Sequence[ActionChannel], records: Sequence[Record]
+    ) -> InterlockConstraint:
+        ((where, fields),) = records
+        if not isinstance(fields["above"], float):
+            raise InputError(f"{where}: above must be a number")
+        return interlock_constraint(**fields)
+
+    def describe(self, channels: Sequence[ActionChannel], c: InterlockConstraint) -> list[str]:
+        return [
+            f"{channel.name} at most {float(high):g} {channel.unit} while observation "
+            f"{int(c.obs)} is above {float(c.above):g}"
+            for channel, high in zip(channels, c.highest, strict=True)
+        ]
+
+    def lower(self, c: InterlockConstraint, situation: Situation) -> Interval:
+        tripped = situation.obs[c.obs] > c.above
+        high = jnp.where(tripped, c.highest, jnp.inf)
+        return Interval(jnp.full_like(high, -jnp.inf), high, jnp.zeros(high.shape, jnp.bool_))
+
+
+def interlock_constraint(*, obs: int, above: float, highest: list[float]) -> InterlockConstraint:
+    return InterlockConstraint(
+        jnp.asarray(obs, jnp.int32), jnp.asarray(above, jnp.float32), jnp.asarray(highest)
+    )
+
+
+@pytest.fixture
+def own_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds that a test registers are forgotten after it."""
+    monkeypatch.setattr(KINDS, "_registered", {})
+
+
+@pytest.fixture
+def interlock(own_kinds: None) -> types.SimpleNamespace:
+    """A kind from outside, and what makes a constraint of it; the test registers it."""
+    return types.SimpleNamespace(kind=InterlockKind(), constraint=interlock_constraint)
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """``distribution(group, entry)`` installs a distribution that declares one entry point."""
+
+    def install(group: str, entry: str) -> None:
+        folder = tmp_path / "site" / "foreign-0.3.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 0.3\n")
+        (folder / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+        monkeypatch.syspath_prepend(tmp_path / "site")
+
+    return install

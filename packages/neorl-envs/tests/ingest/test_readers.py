@@ -1,7 +1,6 @@
 """Formats from outside: registered or installed, they are read like the known ones."""
 
 import dataclasses
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ class Recorded:
 @pytest.fixture
 def own_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone after it."""
-    monkeypatch.setattr(READERS, "_entries", dict(READERS._entries))
+    monkeypatch.setattr(READERS, "_registered", {})
 
 
 @pytest.fixture
@@ -102,13 +101,12 @@ def test_a_reader_that_is_none_is_refused(toy: Dataset) -> None:
 
 @pytest.mark.usefixtures("own_table")
 def test_a_broken_distribution_harms_only_files_that_nobody_else_reads(
-    toy: Dataset, toy_file: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Dataset, toy_file: Path, log_file: Path, distribution: Any
 ) -> None:
-    point = metadata.EntryPoint("broken", "no_such_module:READER", "neorl.readers")
-    monkeypatch.setattr(READERS, "_points", lambda: {"broken": point})
+    distribution("neorl.readers", "broken = no_such_module:READER")
     assert read_dataset(toy_file).content_hash == toy.content_hash
     assert {".h5", ".hdf5", ".npz"} <= set(log_suffixes())
-    with pytest.raises(DatasetError, match=r"the reader 'broken' .* cannot be imported"):
+    with pytest.raises(DatasetError, match=r"the reader 'broken' of foreign 0.3 cannot be imp"):
         read_dataset(log_file)
     register_reader("plantlog", Recorded(toy))
     assert read_dataset(log_file) is toy

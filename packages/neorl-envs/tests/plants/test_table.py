@@ -1,6 +1,5 @@
 """Plants by name: the package's own, those registered by a call and those of distributions."""
 
-from importlib import metadata
 from typing import Any, ClassVar
 
 import gymnasium
@@ -97,15 +96,12 @@ def test_what_a_plant_lacks_is_named(tank: Any) -> None:
 
 
 def test_a_broken_distribution_is_named_when_its_plant_is_asked_for(
-    tank: Any, monkeypatch: pytest.MonkeyPatch
+    distribution: Any,
 ) -> None:
-    broken = metadata.EntryPoint("Broken-v0", "no_such_module:Plant", "neorl.plants")
-    shallow = metadata.EntryPoint("Bare-v0", "builtins:object", "neorl.plants")
-    points = {"Broken-v0": broken, "Bare-v0": shallow}
-    monkeypatch.setattr(PLANTS, "_points", lambda: points)
+    distribution("neorl.plants", "Broken-v0 = no_such_module:Plant\nBare-v0 = builtins:object")
     assert environment_names() == ("ChemicalReactor-v0", "Bare-v0", "Broken-v0")
     make("ChemicalReactor-v0")
-    with pytest.raises(InputError, match=r"'Broken-v0' .* cannot be imported from no_such_module"):
+    with pytest.raises(InputError, match=r"'Broken-v0' of foreign 0.3 cannot be imported"):
         make("Broken-v0")
-    with pytest.raises(InputError, match=r"'Bare-v0' .*a plant needs name, spec"):
+    with pytest.raises(InputError, match=r"'Bare-v0' \(foreign 0.3\): .*a plant needs name, spec"):
         make("Bare-v0")

@@ -31,8 +31,8 @@ class ActionConstraints(eqx.Module):
 
     Every limit is a leaf, so limits may be batched, swept and exported. Values are checked when
     they are concrete; inside compiled code a bad one is flagged by the filter instead. Limits are
-    the float32 numbers nearest to those declared. Later kinds (linear maps, barrier functions,
-    temporal logic) become further fields with empty defaults.
+    the float32 numbers nearest to those declared. Constraints of further kinds stand beside these,
+    in :class:`Constraints`.
 
     Attributes:
         low: Lower ends of the box, shape ``(act,)``.
@@ -42,7 +42,7 @@ class ActionConstraints(eqx.Module):
         actuator_low: Where the actuator itself ends, shape ``(act,)``: at or below ``low``.
         actuator_high: Upper end of the actuator, shape ``(act,)``: at or above ``high``.
         names: Channel names, in the order of the last axis.
-        units: Their units.
+        units: Units of the channels.
 
     Raises:
         ValueError: If shapes differ, or a concrete limit is NaN, infinite where it may not be,

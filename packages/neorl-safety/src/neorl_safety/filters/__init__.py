@@ -1,7 +1,7 @@
 """From a requested action to an admissible one; each filter is total."""
 
-from neorl_safety.filters._box_and_rate import Context as Context
-from neorl_safety.filters._box_and_rate import filter_action as filter_action
+from neorl_safety.filters._context import Context as Context
+from neorl_safety.filters._filter import filter_action as filter_action
 from neorl_safety.filters._report import Flag as Flag
 from neorl_safety.filters._report import Limit as Limit
 from neorl_safety.filters._report import SafetyReport as SafetyReport

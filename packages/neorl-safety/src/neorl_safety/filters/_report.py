@@ -34,6 +34,10 @@ class Flag(enum.IntFlag):
     """The box changed at least one channel."""
     RATE_ACTIVE = 1 << 11
     """The rate limit changed at least one channel."""
+    FURTHER_ACTIVE = 1 << 12
+    """Constraints of further kinds changed at least one channel."""
+    FURTHER_EMPTY = 1 << 13
+    """Constraints of further kinds leave no action inside the box: left out on that channel."""
 
 
 class Limit(enum.IntFlag):
@@ -44,9 +48,13 @@ class Limit(enum.IntFlag):
     HIGH = 1 << 1
     """More would have been above the box."""
     RATE_DOWN = 1 << 2
-    """A faster fall was wanted."""
+    """A faster fall was requested."""
     RATE_UP = 1 << 3
-    """A faster rise was wanted."""
+    """A faster rise was requested."""
+    FURTHER_LOW = 1 << 4
+    """More would have been below what further kinds admit."""
+    FURTHER_HIGH = 1 << 5
+    """More would have been above what further kinds admit."""
 
 
 class SafetyReport(NamedTuple):
@@ -78,6 +86,6 @@ def flag_names(bits: int, kind: type[enum.IntFlag] = Flag) -> tuple[str, ...]:
 
     Args:
         bits: Value of a flag field, as a plain integer.
-        kind: :class:`Flag` or :class:`Limit`.
+        kind: Class of the bits, :class:`Flag` or :class:`Limit`.
     """
     return tuple((flag.name or "").lower() for flag in kind if int(bits) & flag)

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_safety.constraints._action_limits import ActionConstraints
-from neorl_safety.filters._box_and_rate import Context
+from neorl_safety.constraints._constraints import AnyConstraints, as_constraints
+from neorl_safety.filters._context import Context
 from neorl_safety.filters._report import Flag, SafetyReport
 
-CompiledFilter = Callable[[ActionConstraints, Context, Array], tuple[Array, SafetyReport]]
+CompiledFilter = Callable[[AnyConstraints, Context, Array], tuple[Array, SafetyReport]]
 
 
-def fast_math_self_test(compiled: CompiledFilter, constraints: ActionConstraints) -> None:
+def fast_math_self_test(compiled: CompiledFilter, constraints: AnyConstraints) -> None:
     """Feeds NaN and infinities through a compiled filter and demands the promised answer.
 
     A compiler that was told to assume finite numbers ("fast math") drops ``isfinite``: NaN then
@@ -26,7 +26,8 @@ def fast_math_self_test(compiled: CompiledFilter, constraints: ActionConstraints
     Raises:
         RuntimeError: If an action is not finite, leaves the box, or is not flagged.
     """
-    middle = constraints.low / 2 + constraints.high / 2
+    low, high = as_constraints(constraints).action.low, as_constraints(constraints).action.high
+    middle = low / 2 + high / 2
     calm = Context(jnp.zeros((1,)), middle, jnp.ones(()), middle)
     for value in (np.nan, np.inf, -np.inf):
         bad = jnp.full_like(middle, value)
@@ -40,9 +41,7 @@ def fast_math_self_test(compiled: CompiledFilter, constraints: ActionConstraints
         for flag, (context, request) in cases.items():
             action, report = compiled(constraints, context, request)
             action = np.asarray(action)
-            inside = (action >= np.asarray(constraints.low)) & (
-                action <= np.asarray(constraints.high)
-            )
+            inside = (action >= np.asarray(low)) & (action <= np.asarray(high))
             if not (inside.all() and int(report.flags) & flag):
                 raise RuntimeError(
                     f"the compiled filter answered {action.tolist()} with flags "

@@ -10,8 +10,9 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy
-from neorl_safety.constraints._action_limits import ActionConstraints
-from neorl_safety.filters._box_and_rate import Context, filter_action
+from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
+from neorl_safety.filters._context import Context
+from neorl_safety.filters._filter import filter_action
 from neorl_safety.filters._report import SafetyReport, empty_report
 
 Tree = TypeVar("Tree")
@@ -22,7 +23,7 @@ class GuardCarry(NamedTuple):
 
     Attributes:
         policy: Carry of the guarded policy.
-        fallback: Carry of the fallback.
+        fallback: Carry of the fallback policy.
         previous: The action that the plant received last, shape ``(act,)``; NaN before the first
             step and where ``sent`` was told so.
         report: What the filter did in the last step.
@@ -39,19 +40,19 @@ class GuardedPolicy(eqx.Module):
 
     Attributes:
         policy: The guarded policy.
-        constraints: Hard limits of the action, in physical units.
+        constraints: Hard constraints of the action, in physical units.
         fallback: A deterministic policy that takes over where the guarded one cannot act.
         dt: Control period in seconds, scalar.
     """
 
     policy: Any
-    constraints: ActionConstraints
+    constraints: Constraints
     fallback: Any
     dt: Float[Array, ""]
 
     def initial_carry(self) -> GuardCarry:
         """Fresh carries, no previous action, an empty report."""
-        n_action, dtype = self.constraints.n_action, self.constraints.low.dtype
+        n_action, dtype = self.constraints.n_action, self.constraints.dtype
         return GuardCarry(
             policy=self.policy.initial_carry(),
             fallback=self.fallback.initial_carry(),
@@ -104,7 +105,7 @@ class GuardedPolicy(eqx.Module):
 
 
 def guard(
-    policy: Policy, constraints: ActionConstraints, fallback: Policy, dt: float | Array
+    policy: Policy, constraints: AnyConstraints, fallback: Policy, dt: float | Array
 ) -> GuardedPolicy:
     """Puts a policy behind its constraints, with a fallback ready to take over without a bump.
 
@@ -117,7 +118,8 @@ def guard(
 
     Args:
         policy: Any policy in physical units.
-        constraints: From :func:`action_constraints`, for the same action channels.
+        constraints: From :func:`~neorl_safety.constraints.action_constraints`, or with further
+            kinds, for the same action channels.
         fallback: A deterministic policy for the same channels: usually the PID in use.
         dt: Control period in seconds (``spec.dt``).
 
@@ -143,7 +145,8 @@ def guard(
     """
     if not isinstance(dt, Tracer) and not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt must be a positive number of seconds, got {dt}")
-    return GuardedPolicy(policy, constraints, fallback, jnp.asarray(dt, constraints.low.dtype))
+    every = as_constraints(constraints)
+    return GuardedPolicy(policy, every, fallback, jnp.asarray(dt, every.dtype))
 
 
 def _keep_finite(new: Tree, old: Tree) -> Tree:

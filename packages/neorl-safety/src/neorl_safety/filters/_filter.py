@@ -1,47 +1,31 @@
-"""The box and rate filter: total, closed form, in physical units."""
+"""The filter: every kind lowers itself to an interval, and the request moves into their meet."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
 
-from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.constraints._by_channel import Rate, RateKind
+from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
+from neorl_safety.constraints._kinds import KINDS
+from neorl_safety.constraints._numbers import finite_or_zero, flush, usable_ends
+from neorl_safety.constraints._protocol import Situation
+from neorl_safety.filters._context import Context
 from neorl_safety.filters._report import Flag, Limit, SafetyReport
 
 
-class Context(NamedTuple):
-    """What a filter knows besides the request.
-
-    Attributes:
-        obs: The observation, shape ``(obs,)``, physical units.
-        previous: The action that the plant received last, shape ``(act,)``; NaN where unknown
-            (first step, restart).
-        dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
-            larger step.
-        fallback_action: What the declared fallback proposes now, shape ``(act,)``.
-    """
-
-    obs: Float[Array, " obs"]
-    previous: Float[Array, " act"]
-    dt: Float[Array, ""]
-    fallback_action: Float[Array, " act"]
-
-
 class _Limits(NamedTuple):
-    """Limits with every malformed entry replaced by "none", and where that happened."""
+    """Box and actuator with every malformed end replaced by "none", and where that happened."""
 
     low: Float[Array, " act"]
     high: Float[Array, " act"]
     actuator_low: Float[Array, " act"]
     actuator_high: Float[Array, " act"]
-    rise: Float[Array, " act"]
-    fall: Float[Array, " act"]
     bad: Bool[Array, " act"]
-    bad_period: Bool[Array, ""]
 
 
 def filter_action(
-    constraints: ActionConstraints, context: Context, action: Float[Array, " act"]
+    constraints: AnyConstraints, context: Context, action: Float[Array, " act"]
 ) -> tuple[Float[Array, " act"], SafetyReport]:
     """The admissible action nearest to the requested one, channel by channel, for every input.
 
@@ -56,17 +40,21 @@ def filter_action(
     ``v`` outside the box (take-over from manual) it moves towards the box at the allowed rate. A
     request that satisfies all this passes unchanged, bit for bit.
 
-    Decisions, each with its :class:`Flag`: if request or observation is not finite, or a limit
-    is malformed, the whole fallback action takes the place of the request. A fallback channel that
-    is not finite holds the previous action, or takes mid-range when that is unknown. An unknown
-    previous action is replaced by the clipped fallback action. A period that is not a positive
-    number allows no movement. Malformed limits are left out, the others of the channel hold.
-    Subnormal numbers count as zero.
+    Constraints of further kinds narrow the box: the request is clipped into the meet of their
+    intervals and of the box before the rate limit. Where they leave no action inside the box they
+    are left out on that channel, flagged: the ranks are actuator, rate, box, further kinds.
+
+    Decisions, each with its :class:`Flag`: if request or observation is not finite, or a
+    constraint is malformed, the whole fallback action takes the place of the request. A fallback
+    channel that is not finite holds the previous action, or takes mid-range when that is unknown.
+    An unknown previous action is replaced by the clipped fallback action. A period that is not a
+    positive number allows no movement. Malformed limits are left out, the others of the channel
+    hold. Subnormal numbers count as zero.
 
     Nothing is claimed about the state of the plant.
 
     Args:
-        constraints: Limits in physical units.
+        constraints: In physical units; box and rate alone, or with further kinds.
         context: Observation, previous action, period and fallback action.
         action: The request in physical units, float32 or float64. The limits are compared in
             this type, last.
@@ -90,39 +78,49 @@ def filter_action(
         >>> filter_action(limits, now, jnp.array([90.0]))[0].tolist()
         [65.0]
     """
-    _check_arguments(constraints, context, action)
+    every = as_constraints(constraints)
+    _check_arguments(every, context, action)
     dtype = action.dtype
-    limits = _usable_limits(constraints, context.dt.astype(dtype), dtype)
+    limits = _usable_limits(every, dtype)
+    period, bad_period = _usable_period(context.dt.astype(dtype))
     previous = context.previous.astype(dtype)
     fallback = context.fallback_action.astype(dtype)
 
     start, backup = _start_and_backup(limits, previous, fallback)
-    faults = _request_flags(limits, context.obs, action)
+    situation = Situation(context.obs, start, period)
+    reach = RateKind().lower(_rate(every, dtype), situation)
+    narrowed = _met(every, limits, situation)
+    bad = limits.bad | reach.bad | narrowed.bad
+    faults = _request_flags(bad, context.obs, action)
     accepted = faults == 0
-    request = jnp.where(accepted, _flush(_finite_or_zero(action)), backup)
+    request = jnp.where(accepted, flush(finite_or_zero(action)), backup)
     boxed = _clip(request, limits.low, limits.high)
-    lowest, highest = start - limits.fall, start + limits.rise
-    applied = _clip(boxed, lowest, highest)
+    inside = _clip(boxed, narrowed.low, narrowed.high) if every.further else boxed
+    applied = _clip(inside, reach.low, reach.high)
 
     active = (
         _bit(request < limits.low, Limit.LOW)
         | _bit(request > limits.high, Limit.HIGH)
-        | _bit(boxed < lowest, Limit.RATE_DOWN)
-        | _bit(boxed > highest, Limit.RATE_UP)
+        | _bit(inside < reach.low, Limit.RATE_DOWN)
+        | _bit(inside > reach.high, Limit.RATE_UP)
     )
     flags = (
         faults
         | _bit(~accepted, Flag.FALLBACK_USED)
-        | _bit(limits.bad_period, Flag.BAD_PERIOD)
+        | _bit(bad_period, Flag.BAD_PERIOD)
         | _history_flags(limits, previous, start)
         | _fallback_flags(limits, fallback)
         | _bit(jnp.any((active & (Limit.LOW | Limit.HIGH)) != 0), Flag.BOX_ACTIVE)
         | _bit(jnp.any((active & (Limit.RATE_DOWN | Limit.RATE_UP)) != 0), Flag.RATE_ACTIVE)
     )
+    if every.further:
+        active |= _bit(inside > boxed, Limit.FURTHER_LOW) | _bit(inside < boxed, Limit.FURTHER_HIGH)
+        flags |= _bit(jnp.any(inside != boxed), Flag.FURTHER_ACTIVE)
+        flags |= _bit(jnp.any(narrowed.empty), Flag.FURTHER_EMPTY)
     return applied, SafetyReport(flags, active, _distance(applied, action))
 
 
-def _check_arguments(constraints: ActionConstraints, context: Context, action: Array) -> None:
+def _check_arguments(constraints: Constraints, context: Context, action: Array) -> None:
     expected = (constraints.n_action,)
     named = {
         "action": action,
@@ -141,73 +139,79 @@ def _check_arguments(constraints: ActionConstraints, context: Context, action: A
         raise TypeError(f"an action is filtered in float32 or float64, got {action.dtype}")
 
 
-def _usable_limits(constraints: ActionConstraints, dt: Array, dtype: jnp.dtype) -> _Limits:
-    c = constraints
-    actuator_low, actuator_high, bad_actuator = _usable_ends(
+def _usable_limits(constraints: Constraints, dtype: jnp.dtype) -> _Limits:
+    c = constraints.action
+    actuator_low, actuator_high, bad_actuator = usable_ends(
         c.actuator_low.astype(dtype), c.actuator_high.astype(dtype)
     )
-    box_low, box_high, bad_box = _usable_ends(c.low.astype(dtype), c.high.astype(dtype))
+    box_low, box_high, bad_box = usable_ends(c.low.astype(dtype), c.high.astype(dtype))
     low, high = jnp.maximum(box_low, actuator_low), jnp.minimum(box_high, actuator_high)
     apart = low > high
     sticks_out = (box_low < actuator_low) | (box_high > actuator_high)
-    period = _flush(_finite_or_zero(dt))
-    bad_period = ~jnp.isfinite(dt) | (period <= 0)
-    period = jnp.maximum(period, 0)
-    rise, bad_up = _usable_step(c.rate_up.astype(dtype), period)
-    fall, bad_down = _usable_step(c.rate_down.astype(dtype), period)
     return _Limits(
         low=jnp.where(apart, actuator_low, low),
         high=jnp.where(apart, actuator_high, high),
         actuator_low=actuator_low,
         actuator_high=actuator_high,
-        rise=rise,
-        fall=fall,
-        bad=bad_actuator | bad_box | sticks_out | bad_up | bad_down,
-        bad_period=bad_period,
+        bad=bad_actuator | bad_box | sticks_out,
     )
 
 
-def _usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """An interval with finite ends: the largest number for a malformed end, or two inverted."""
-    largest = jnp.finfo(low.dtype).max
-    usable_low = jnp.where(jnp.isfinite(low), _flush(low), -largest)
-    usable_high = jnp.where(jnp.isfinite(high), _flush(high), largest)
-    inverted = usable_low > usable_high
-    bad = ~(jnp.isfinite(low) & jnp.isfinite(high)) | inverted
-    return (
-        jnp.where(inverted, -largest, usable_low),
-        jnp.where(inverted, largest, usable_high),
-        bad,
-    )
+def _usable_period(dt: Array) -> tuple[Array, Array]:
+    """The period, zero where it is malformed, and whether it is."""
+    period = flush(finite_or_zero(dt))
+    bad = ~jnp.isfinite(dt) | (period <= 0)
+    return jnp.maximum(period, 0), bad
 
 
-def _usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
-    """Largest change in one period; infinite where there is no limit or a malformed one."""
-    per_second = _flush(rate)
-    bad = ~(per_second >= 0)
-    unlimited = bad | jnp.isinf(rate)
-    step = _flush(jnp.where(unlimited, 0, per_second) * period)
-    return jnp.where(unlimited, jnp.inf, step), bad
+def _rate(constraints: Constraints, dtype: jnp.dtype) -> Rate:
+    c = constraints.action
+    return Rate(c.rate_up.astype(dtype), c.rate_down.astype(dtype))
+
+
+class _Met(NamedTuple):
+    """The box narrowed by further kinds, where one is malformed, and where they left nothing."""
+
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    bad: Bool[Array, " act"]
+    empty: Bool[Array, " act"]
+
+
+def _met(constraints: Constraints, limits: _Limits, situation: Situation) -> _Met:
+    low, high, dtype = limits.low, limits.high, limits.low.dtype
+    nowhere = jnp.zeros(low.shape, jnp.bool_)
+    bad = empty = nowhere
+    for name, constraint in constraints.further.items():
+        interval = KINDS.find(name).lower(constraint, situation)
+        # An end that is NaN compares as no limit below, so it must be counted here.
+        malformed = interval.bad | jnp.isnan(interval.low) | jnp.isnan(interval.high)
+        lowest = jnp.maximum(low, jnp.where(malformed, -jnp.inf, interval.low).astype(dtype))
+        highest = jnp.minimum(high, jnp.where(malformed, jnp.inf, interval.high).astype(dtype))
+        apart = lowest > highest
+        low, high = jnp.where(apart, low, lowest), jnp.where(apart, high, highest)
+        bad, empty = bad | malformed, empty | apart
+    return _Met(low, high, bad, empty)
 
 
 def _start_and_backup(limits: _Limits, previous: Array, fallback: Array) -> tuple[Array, Array]:
     """The action that the rate counts from, and the fallback action made admissible."""
     known = jnp.isfinite(previous)
-    reachable = _clip(_flush(_finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
+    reachable = _clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
     largest = jnp.finfo(previous.dtype).max
     bounded = (limits.low > -largest) & (limits.high < largest)
     middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
     last_resort = jnp.where(known, reachable, middle)
-    wanted = jnp.where(jnp.isfinite(fallback), _flush(_finite_or_zero(fallback)), last_resort)
-    backup = _clip(wanted, limits.low, limits.high)
+    proposed = jnp.where(jnp.isfinite(fallback), flush(finite_or_zero(fallback)), last_resort)
+    backup = _clip(proposed, limits.low, limits.high)
     return jnp.where(known, reachable, backup), backup
 
 
-def _request_flags(limits: _Limits, obs: Array, action: Array) -> UInt32[Array, ""]:
+def _request_flags(bad: Array, obs: Array, action: Array) -> UInt32[Array, ""]:
     return (
         _bit(~jnp.all(jnp.isfinite(action)), Flag.REQUEST_NONFINITE)
         | _bit(~jnp.all(jnp.isfinite(obs)), Flag.OBSERVATION_NONFINITE)
-        | _bit(jnp.any(limits.bad), Flag.BAD_CONSTRAINT)
+        | _bit(jnp.any(bad), Flag.BAD_CONSTRAINT)
     )
 
 
@@ -232,18 +236,9 @@ def _fallback_flags(limits: _Limits, fallback: Array) -> UInt32[Array, ""]:
 
 def _distance(applied: Array, action: Array) -> Array:
     """``|applied - action|``, finite always: zero where the request was not finite."""
-    apart = jnp.abs(applied - _finite_or_zero(action))
+    apart = jnp.abs(applied - finite_or_zero(action))
     largest = jnp.finfo(applied.dtype).max
     return jnp.where(jnp.isfinite(action), jnp.minimum(apart, largest), 0)
-
-
-def _finite_or_zero(x: Array) -> Array:
-    return jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
-
-
-def _flush(x: Array) -> Array:
-    """Subnormal numbers to zero of the same sign, as some processors compare them anyway."""
-    return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
 
 
 def _clip(x: Array, low: Array, high: Array) -> Array:

@@ -1,0 +1,108 @@
+"""All constraints of one action: limits of every channel, and what further kinds demand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.constraints._by_channel import Box, Rate
+from neorl_safety.constraints._kinds import KINDS
+from neorl_safety.constraints._protocol import ActionChannel
+
+CHANNEL_KINDS = ("box", "rate")
+"""Kinds whose numbers lie in :class:`ActionConstraints`."""
+
+
+class Constraints(eqx.Module):
+    """What must hold of every action.
+
+    Attributes:
+        action: Box and rate limits of every channel, and the ranges of the actuators.
+        further: Constraints of further kinds, by the name of the kind; each a PyTree of arrays.
+
+    Raises:
+        InputError: If a kind is not known.
+    """
+
+    action: ActionConstraints
+    further: dict[str, Any] = eqx.field(default_factory=dict)
+
+    @property
+    def n_action(self) -> int:
+        """Number of action channels."""
+        return self.action.n_action
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the action channels."""
+        return self.action.names
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Units of the action channels."""
+        return self.action.units
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Type of the limits, and of the actions that are remembered."""
+        return self.action.low.dtype
+
+    def __check_init__(self) -> None:
+        for name in self.further:
+            KINDS.find(name)
+
+
+AnyConstraints = Constraints | ActionConstraints
+"""What is taken wherever constraints are: box and rate alone, or with further kinds."""
+
+
+def as_constraints(constraints: AnyConstraints) -> Constraints:
+    """Box and rate alone as constraints without further kinds; others as they are."""
+    if isinstance(constraints, Constraints):
+        return constraints
+    return Constraints(constraints)
+
+
+def by_kind(constraints: Constraints) -> Mapping[str, Any]:
+    """The constraint of every kind that is there, by the name of the kind."""
+    c = constraints.action
+    return {
+        "box": Box(c.low, c.high),
+        "rate": Rate(c.rate_up, c.rate_down),
+        **constraints.further,
+    }
+
+
+def channels_of(constraints: Constraints) -> tuple[ActionChannel, ...]:
+    """The action channels with the ranges of their actuators."""
+    c = constraints.action
+    ends = zip(c.names, c.units, c.actuator_low, c.actuator_high, strict=True)
+    return tuple(ActionChannel(*words, float(low), float(high)) for *words, low, high in ends)
+
+
+def describe_constraints(constraints: AnyConstraints) -> list[str]:
+    """What is demanded of every action, in words for people, each kind in its own.
+
+    Args:
+        constraints: With concrete numbers.
+
+    Returns:
+        Sentences without full stops, with units.
+
+    Example:
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_safety.constraints import action_constraints, describe_constraints
+        >>> valve = Channel("valve", "%", 0.0, 100.0)
+        >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
+        >>> describe_constraints(action_constraints(spec, [0.5]))[0]
+        'valve between 0 and 100 %'
+    """
+    every = as_constraints(constraints)
+    channels = channels_of(every)
+    return [
+        sentence
+        for name, constraint in by_kind(every).items()
+        for sentence in KINDS.find(name).describe(channels, constraint)
+    ]

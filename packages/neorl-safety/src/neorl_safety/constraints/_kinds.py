@@ -1,0 +1,50 @@
+"""The kinds of constraints that are known, and the door for others."""
+
+from typing import Any
+
+from neorl_core.boundary import Registry
+from neorl_safety.constraints._by_channel import BoxKind, RateKind
+from neorl_safety.constraints._protocol import ConstraintKind
+
+MEMBERS = ("to_records", "from_records", "describe", "lower")
+_OWN: dict[str, ConstraintKind] = {"box": BoxKind(), "rate": RateKind()}
+
+
+def _check_kind(name: str, kind: Any) -> None:
+    """Raises unless a kind has what it must.
+
+    Args:
+        name: Under which it is registered.
+        kind: The object.
+
+    Raises:
+        TypeError: Naming the first member that is missing.
+    """
+    if isinstance(kind, type):
+        raise TypeError(f"a kind is an object, got the class; give {kind.__name__}()")
+    for member in MEMBERS:
+        if not callable(getattr(kind, member, None)):
+            raise TypeError(f"a kind has {', '.join(MEMBERS)}; {member} is missing")
+
+
+KINDS = Registry("neorl.constraints", "kind", _OWN, _check_kind)
+"""Every kind of constraint by its name in a document."""
+
+
+def register_kind(name: str, kind: ConstraintKind) -> None:
+    """Makes a kind known to documents, filters, reports and bundles.
+
+    Distributions declare theirs with an entry point instead::
+
+        [project.entry-points."neorl.constraints"]
+        dwell = "my_package.dwell:DWELL"
+
+    Args:
+        name: In the field ``kind`` of a record.
+        kind: An object with ``to_records``, ``from_records``, ``describe`` and ``lower``; see
+            :class:`ConstraintKind`.
+
+    Raises:
+        InputError: If the name is taken or a member is missing.
+    """
+    KINDS.register(name, kind)

@@ -1,0 +1,131 @@
+"""What a kind of constraint must bring: its JSON, its words and its meaning for one action."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Array, Bool, Float
+
+from neorl_core import InputError
+
+
+class ActionChannel(NamedTuple):
+    """One manipulated variable that is constrained.
+
+    Attributes:
+        name: Tag of the channel.
+        unit: Physical unit.
+        low: Lower end of the actuator, in ``unit``.
+        high: Upper end of the actuator, in ``unit``.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+class Situation(NamedTuple):
+    """What a constraint may depend on besides its own numbers.
+
+    Attributes:
+        obs: The observation, shape ``(obs,)``; may hold NaN.
+        start: The action that the step starts from, shape ``(act,)``, always finite: the one that
+            the plant received last or, where that is not known, the clipped fallback action.
+        dt: Seconds that one step lasts, scalar, finite and not negative; zero where the period is
+            malformed, so that nothing may move.
+    """
+
+    obs: Float[Array, " obs"]
+    start: Float[Array, " act"]
+    dt: Float[Array, ""]
+
+
+class Interval(NamedTuple):
+    """The actions that one constraint admits, channel by channel.
+
+    Attributes:
+        low: Lowest admissible action, shape ``(act,)``; ``-inf`` where there is none.
+        high: Highest admissible action, shape ``(act,)``; ``inf`` where there is none.
+        bad: Where the constraint is malformed, shape ``(act,)``; the fallback then acts.
+    """
+
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    bad: Bool[Array, " act"]
+
+
+class Record(NamedTuple):
+    """One entry of the list of constraints in a document.
+
+    Attributes:
+        where: Its place, for messages: ``"constraint 3 (rate)"``.
+        fields: Its fields without ``kind``.
+    """
+
+    where: str
+    fields: Mapping[str, Any]
+
+
+@runtime_checkable
+class ConstraintKind(Protocol):
+    """One kind of constraint: an object, or a module, with these functions.
+
+    A constraint of the kind is any PyTree of arrays; ``channels`` are those of the action, in
+    order, each with the range of its actuator.
+    """
+
+    def to_records(
+        self, channels: Sequence[ActionChannel], constraint: Any
+    ) -> Sequence[Mapping[str, Any]]:
+        """The constraint as JSON records, without ``kind``."""
+        ...
+
+    def from_records(self, channels: Sequence[ActionChannel], records: Sequence[Record]) -> Any:
+        """The constraint of records that were read.
+
+        Raises:
+            InputError: If a field is missing, unknown or bad; the record is named by its place.
+        """
+        ...
+
+    def describe(self, channels: Sequence[ActionChannel], constraint: Any) -> Sequence[str]:
+        """What it demands in words, a sentence without full stop for each, with units."""
+        ...
+
+    def lower(self, constraint: Any, situation: Situation) -> Interval:
+        """The actions that it admits now; traced, so total: NaN is an answer, never an error."""
+        ...
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises :class:`~neorl_core.InputError` with the message unless the condition holds."""
+    if not condition:
+        raise InputError(message)
+
+
+def require_fields(where: str, data: Any, fields: set[str]) -> None:
+    """Raises unless ``data`` is an object with exactly these fields."""
+    require(isinstance(data, Mapping), f"{where} must be an object, got {type_name(data)}")
+    require(
+        set(data) == fields,
+        f"{where} has the fields {sorted(fields)}, got {sorted(map(str, data))}",
+    )
+
+
+def number(where: str, field: str, value: Any) -> float:
+    """A number of a document as a float.
+
+    Raises:
+        InputError: If it is none, or an integer too large for one.
+    """
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    require(plain, f"{where}: {field} must be a number, got {type_name(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{where}: {field} is too large for a floating-point number") from None
+
+
+def type_name(value: Any) -> str:
+    """The type of a value of a document, in words."""
+    return "null" if value is None else type(value).__name__

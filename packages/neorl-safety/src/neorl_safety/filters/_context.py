@@ -1,0 +1,23 @@
+"""What a filter knows besides the request."""
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Float
+
+
+class Context(NamedTuple):
+    """What a filter knows besides the request.
+
+    Attributes:
+        obs: The observation, shape ``(obs,)``, physical units.
+        previous: The action that the plant received last, shape ``(act,)``; NaN where unknown
+            (first step, restart).
+        dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
+            larger step.
+        fallback_action: What the declared fallback proposes now, shape ``(act,)``.
+    """
+
+    obs: Float[Array, " obs"]
+    previous: Float[Array, " act"]
+    dt: Float[Array, ""]
+    fallback_action: Float[Array, " act"]
