@@ -253,12 +253,12 @@ def test_what_a_log_does_not_say_is_not_claimed(logged):
     foreign = dataclasses.replace(
         inputs,
         evaluation=dataclasses.replace(inputs.evaluation, tables=tables),
-        constraints={"constraints": [{"kind": "box", "channel": "valve", "low": 0, "high": 1}]},
+        constraints=constraints_to_dict(action_constraints(tables.spec)),
     )
     assert "60 s (assumed: the file does not say)" in data_facts(foreign).text
     said = what_it_says(foreign).text
-    assert "The guard keeps the range of every action" in said
-    assert "No limit on the rate of change is set." in said
+    assert "The guard keeps these limits of every action, whatever the policy asks for:" in said
+    assert "may change at any rate" in said
 
 
 def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):

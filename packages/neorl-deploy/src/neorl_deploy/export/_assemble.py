@@ -16,7 +16,7 @@ from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
 from neorl_deploy.export._read import Guarded, entries
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported, Reference
-from neorl_deploy.export._words import constraint_words, policy_words
+from neorl_deploy.export._words import policy_words
 from neorl_deploy.training_run._run import Run
 from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
 
@@ -83,6 +83,7 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         The document.
     """
     from neorl_core import spec_to_dict
+    from neorl_safety.constraints import describe_constraints
     from neorl_safety.filters import Flag, Limit
 
     return {
@@ -98,7 +99,7 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         "flags": {(flag.name or "").lower(): int(flag) for flag in Flag},
         "limits": {(limit.name or "").lower(): int(limit) for limit in Limit},
         "constraints": run.constraints,
-        "constraint_words": constraint_words(guarded.constraints),
+        "constraint_words": describe_constraints(guarded.constraints),
         "provenance": {
             "run": run.name,
             "data_hash": data_hash(run.record),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from neorl_agents import PolicyArtefact
     from neorl_core import Channel, Spec
-    from neorl_safety.constraints import ActionConstraints
+    from neorl_safety.constraints import Constraints
     from neorl_safety.guards import GuardedPolicy
 
 
@@ -36,7 +36,7 @@ class Guarded(NamedTuple):
     policy: GuardedPolicy
     candidate: PolicyArtefact
     fallback: PolicyArtefact
-    constraints: ActionConstraints
+    constraints: Constraints
 
     @property
     def spec(self) -> Spec:
@@ -85,7 +85,7 @@ def entries(channels: Sequence[Channel]) -> tuple[ChannelEntry, ...]:
     return tuple(ChannelEntry(c.name, c.unit, float(c.low), float(c.high)) for c in channels)
 
 
-def _require_channels(run: Run, candidate: PolicyArtefact, constraints: ActionConstraints) -> None:
+def _require_channels(run: Run, candidate: PolicyArtefact, constraints: Constraints) -> None:
     channels = [(channel.name, channel.unit) for channel in candidate.spec.action]
     limited = list(zip(constraints.names, constraints.units, strict=True))
     if channels != limited:

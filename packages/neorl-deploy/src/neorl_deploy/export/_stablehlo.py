@@ -88,7 +88,7 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
     named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
     leaves = [leaf for _, leaf in named]
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    dtype = policy.constraints.low.dtype
+    dtype = policy.constraints.dtype
     inputs = [
         *shapes,
         jax.ShapeDtypeStruct((n_obs,), dtype),

@@ -79,7 +79,7 @@ def channels_of(constraints: Constraints) -> tuple[ActionChannel, ...]:
     """The action channels with the ranges of their actuators."""
     c = constraints.action
     ends = zip(c.names, c.units, c.actuator_low, c.actuator_high, strict=True)
-    return tuple(ActionChannel(*words, float(low), float(high)) for *words, low, high in ends)
+    return tuple(ActionChannel(tag, unit, float(low), float(high)) for tag, unit, low, high in ends)
 
 
 def describe_constraints(constraints: AnyConstraints) -> list[str]:

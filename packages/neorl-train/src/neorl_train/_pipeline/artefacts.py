@@ -10,7 +10,12 @@ from neorl_agents import save_policy
 from neorl_core import Policy, Spec, Transition
 from neorl_core.boundary import write_json
 from neorl_core.control import ConstantPolicy
-from neorl_safety.constraints import ActionConstraints, action_constraints, constraints_to_dict
+from neorl_safety.constraints import (
+    ActionConstraints,
+    AnyConstraints,
+    action_constraints,
+    constraints_to_dict,
+)
 from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.runs._directory import RunDirectory
@@ -43,7 +48,7 @@ def fallback_policy(fallback: FallbackConfig, environment: Any, spec: Spec) -> P
 
 def write_guard_files(
     run: RunDirectory,
-    constraints: ActionConstraints,
+    constraints: AnyConstraints,
     fallback: Policy,
     spec: Spec,
     rows: Transition,

@@ -13,7 +13,7 @@ from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
-from neorl_safety.constraints import ActionConstraints, action_constraints
+from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import guard
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
@@ -46,7 +46,7 @@ def evaluate(
     dataset: Dataset,
     *,
     candidate: str | None = None,
-    constraints: ActionConstraints | None = None,
+    constraints: AnyConstraints | None = None,
     fallback: Policy | None = None,
     cost_limits: Mapping[str, float] | None = None,
     key: PRNGKeyArray | None = None,
@@ -118,7 +118,7 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
 
 
 def _guarded(
-    one: _Contender, constraints: ActionConstraints, fallback: Policy, spec: Spec
+    one: _Contender, constraints: AnyConstraints, fallback: Policy, spec: Spec
 ) -> _Contender:
     behind = tuple(guard(policy, constraints, fallback, spec.dt) for policy in one.policies)
     return dataclasses.replace(one, guarded=True, policies=behind)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from neorl_safety.constraints import constraints_from_dict, describe_constraints
 from neorl_train.report._html import (
     Column,
     Content,
@@ -17,7 +17,7 @@ from neorl_train.report._html import (
     tag,
 )
 from neorl_train.report._inputs import Inputs
-from neorl_train.results._wording import DASH, confidence, percent
+from neorl_train.results._wording import confidence, percent
 from neorl_train.runs._names import policy_file
 
 
@@ -44,12 +44,9 @@ def what_it_says(inputs: Inputs) -> Html:
             "Without a simulator no policy was run, so nothing is known of its return or of its "
             "costs: only what the log holds, and how far each policy's actions are from it."
         )
-    limits = inputs.constraints.get("constraints", [])
-    rated = any(one.get("kind") == "rate" for one in limits)
-    kept = "range and rate of change" if rated or not limits else "the range"
-    unset = "" if rated or not limits else " No limit on the rate of change is set."
+    demands = "; ".join(_demands(inputs)) or "none are recorded"
     says += [
-        f"The guard keeps {kept} of every action, whatever the policy asks for.{unset} "
+        f"The guard keeps these limits of every action, whatever the policy asks for: {demands}. "
         "It does not keep temperatures, pressures or any other state within limits.",
         "This is supervisory control. It is no protection layer and no part of a safety "
         "instrumented system, which must stay independent of it.",
@@ -101,35 +98,23 @@ def _excitation(inputs: Inputs) -> Html:
 
 
 def guard_facts(inputs: Inputs) -> Html:
-    """The hard limits that the guard keeps, and who takes over inside it."""
-    limits: dict[str, dict[str, Any]] = {}
-    for channel in inputs.constraints.get("channels", []):
-        limits[channel["name"]] = {"unit": channel["unit"]}
-    for one in inputs.constraints.get("constraints", []):
-        limits.setdefault(one["channel"], {}).update({one["kind"]: one})
-    columns = [
-        Column("Manipulated variable", align="left"),
-        Column("Unit", align="left"),
-        Column("Low"),
-        Column("High"),
-        Column("Fastest rise", "per second"),
-        Column("Fastest fall", "per second"),
-    ]
-    rows: list[Sequence[Content] | Group] = []
-    for name, kinds in limits.items():
-        box, rate = kinds.get("box", {}), kinds.get("rate", {})
-        numbers = [box.get("low"), box.get("high"), rate.get("up"), rate.get("down")]
-        shown = [f"{x:g}" if isinstance(x, int | float) else DASH for x in numbers]
-        rows.append([name, kinds.get("unit", ""), *shown])
+    """What the guard demands, each kind in its own words, and who takes over inside it."""
+    demands = _demands(inputs)
+    parts = [paragraph("Hard limits of every action:"), bullets(demands)] if demands else []
     fallback = str(inputs.record.get("fallback", ""))
-    parts = [table("Hard limits of the guard.", columns, rows)] if rows else []
     if fallback:
         parts.append(paragraph(f"Fallback, where the policy cannot act: {fallback}."))
     sentences = [str(sentence) for sentence in inputs.record.get("limits", [])]
     if sentences:
-        parts.append(paragraph("Limits of this run, in words:"))
+        parts.append(paragraph("Limits of this run, and where the source declares others:"))
         parts.append(bullets(sentences))
     return joined(parts)
+
+
+def _demands(inputs: Inputs) -> list[str]:
+    if not inputs.constraints:
+        return []
+    return describe_constraints(constraints_from_dict(inputs.constraints))
 
 
 def provenance(inputs: Inputs) -> Html:
