@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import save_policy
-from neorl_agents.networks import _mlp as mlp
-from neorl_agents.networks import init_mlp
+from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import (
     Channel,
@@ -59,7 +58,7 @@ def spec() -> Spec:
 def network() -> NetworkPolicy:
     return NetworkPolicy(
         obs=standardiser(jnp.array([1.0, 330.0, 3.0]), jnp.array([0.2, 10.0, 0.5])),
-        network=init_mlp((3, 32, 32, 2), jax.random.key(5), output=mlp.ACTIVATIONS["tanh"]),
+        network=init_mlp((3, 32, 32, 2), jax.random.key(5), output=tanh),
         action=unit_interval(SPEC.action),
         low=jnp.array(lows(SPEC.action)),
         high=jnp.array(highs(SPEC.action)),
@@ -171,7 +170,7 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
     probes = columns["obs"][:40]
     worse = NetworkPolicy(
         network.obs,
-        init_mlp((3, 32, 32, 2), jax.random.key(6), output=mlp.ACTIVATIONS["tanh"]),
+        init_mlp((3, 32, 32, 2), jax.random.key(6), output=tanh),
         network.action,
         network.low,
         network.high,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
@@ -17,7 +17,8 @@ def policy_words(artefact: PolicyArtefact) -> str:
     Returns:
         For a constant the action that it holds, for a PID its loops; empty for other kinds.
     """
-    policy, spec = artefact.policy, artefact.spec
+    spec = artefact.spec
+    policy: Any = artefact.policy  # of the class of its kind
     if artefact.kind == "constant":
         held = zip(spec.action, policy.action, strict=True)
         values = ", ".join(f"{c.name} {_number(value)} {c.unit}" for c, value in held)
@@ -32,5 +33,5 @@ def policy_words(artefact: PolicyArtefact) -> str:
     return ""
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
     return f"{float(value):g}"

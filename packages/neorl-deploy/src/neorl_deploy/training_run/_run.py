@@ -85,18 +85,17 @@ def read_run(path: Path, policy: str | None = None) -> Run:
     if record.get("status") != FINISHED:
         raise DeployError(_unfinished(path, record))
     verdict = _judged(path / VERDICT)
-    judged = verdict.get("artefact")
-    chosen = judged if policy is None else _in_run(policy)
-    candidate = _artefact(path, chosen)
-    if chosen == judged and candidate.stem != verdict.get("candidate"):
+    judged = str(verdict.get("candidate"))
+    candidate = _artefact(path, verdict.get("artefact") if policy is None else _in_run(policy))
+    if verdict.get("artefact") not in (None, artefact_of(judged)):
         raise DeployError(
-            f"{path / VERDICT} judges {verdict.get('candidate')!r} and names the artefact "
-            f"{judged}; the run is damaged"
+            f"{path / VERDICT} judges {judged!r} and names the artefact {verdict['artefact']}; the "
+            "run is damaged"
         )
     return Run(
         path=path,
         record=record,
-        verdict=verdict if chosen == judged else _not_judged(verdict, chosen),
+        verdict=verdict if candidate.stem == judged else _not_judged(verdict, candidate.stem),
         evaluation=_document(path / EVALUATION, "evaluation"),
         constraints=_document(path / CONSTRAINTS, "constraints"),
         candidate=candidate,
@@ -142,16 +141,15 @@ def _unfinished(path: Path, record: dict[str, Any]) -> str:
     return f"{path} is {status}, not finished; {resume}"
 
 
-def _not_judged(verdict: dict[str, Any], chosen: str) -> dict[str, Any]:
+def _not_judged(verdict: dict[str, Any], policy: str) -> dict[str, Any]:
     """A verdict holds for the policy it names, and for no other seed."""
-    name = Path(chosen).stem
-    reason = f"the run judged {verdict.get('candidate')}, not {name}"
+    reason = f"the run judged {verdict.get('candidate')}, not {policy}"
     return {
         **head("verdict", VERSIONS["verdict"]),
         "answer": UNKNOWN,
-        "sentence": f"Cannot tell whether {name} may be deployed: {reason}.",
-        "candidate": name,
-        "artefact": chosen,
+        "sentence": f"Cannot tell whether {policy} may be deployed: {reason}.",
+        "candidate": policy,
+        "artefact": artefact_of(policy),
         "reason": reason,
         "clauses": [],
         "judged": verdict,
