@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,11 @@ import pytest
 from jaxtyping import Array
 
 from neorl_agents import ArtefactError, load_policy, save_policy
-from neorl_agents.artefact import POLICY_KINDS, PolicyKind
+from neorl_agents.artefact import POLICY_KINDS, PolicyKind, _artefact, _kinds
 from neorl_agents.networks import ACTIVATIONS, init_mlp
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import Affine, InputError
+from neorl_core.boundary import Registry
 
 KEY = jax.random.key(0)
 
@@ -47,35 +49,46 @@ def switch_template(spec, static):
 SWITCH = PolicyKind(Switch, switch_static, switch_template)
 
 
+def copy_of(table):
+    return Registry(table.group, table.kind, dict(table), table._check)
+
+
 @pytest.fixture
-def without_traces(monkeypatch):
-    """The tables forget what a test adds."""
-    for table in (POLICY_KINDS, ACTIVATIONS):
-        monkeypatch.setattr(table, "_entries", dict(table._entries))
+def tables(monkeypatch):
+    """Tables of its own for a test, so that no other meets what is added; called again, empty."""
+
+    def anew():
+        kinds, activations = copy_of(POLICY_KINDS), copy_of(ACTIVATIONS)
+        monkeypatch.setattr(_kinds, "POLICY_KINDS", kinds)
+        monkeypatch.setattr(_artefact, "POLICY_KINDS", kinds)
+        monkeypatch.setattr(_kinds, "ACTIVATIONS", activations)
+        return kinds, activations
+
+    return anew
 
 
-def test_a_foreign_policy_comes_back_where_its_kind_is_known(without_traces, problem, tmp_path):
+def test_a_foreign_policy_comes_back_where_its_kind_is_known(tables, problem, tmp_path):
     low, high = (jnp.asarray([getattr(c, e) for c in problem.spec.action]) for e in ("low", "high"))
-    policy, parity_obs = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
+    policy, observations = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
     path = tmp_path / "switch.safetensors"
+    kinds, _ = tables()
     with pytest.raises(TypeError, match=r"a Switch cannot be stored; .*POLICY_KINDS\.register"):
-        save_policy(path, policy, problem.spec, parity_obs)
-    before = dict(POLICY_KINDS._entries)
-    POLICY_KINDS.register("test_switch", SWITCH)
-    save_policy(path, policy, problem.spec, parity_obs)
+        save_policy(path, policy, problem.spec, observations)
+    kinds.register("test_switch", SWITCH)
+    save_policy(path, policy, problem.spec, observations)
     artefact = load_policy(path)
     assert artefact.kind == "test_switch"
     assert isinstance(artefact.policy, Switch)
     assert set(np.unique(artefact.parity_actions[:, 0])) == {0.0, np.float32(3e4)}
-    for a, b in zip(artefact.policy, policy, strict=True):
-        np.testing.assert_array_equal(a, b)
-    POLICY_KINDS._entries = before
+    chex.assert_trees_all_equal(artefact.policy, policy)
+    tables()
     with pytest.raises(ArtefactError, match=r"not installed here: .* kind 'test_switch'"):
         load_policy(path)
 
 
-def test_a_registered_activation_is_stored_by_its_name(without_traces, problem, tmp_path):
-    ACTIVATIONS.register("test_swish", jax.nn.swish)
+def test_a_registered_activation_is_stored_by_its_name(tables, problem, tmp_path):
+    _, activations = tables()
+    activations.register("test_swish", jax.nn.swish)
     spec, one = problem.spec, jnp.ones
     network = init_mlp((spec.n_obs, 8, spec.n_action), KEY, activation=jax.nn.swish)
     policy = NetworkPolicy(
@@ -84,7 +97,7 @@ def test_a_registered_activation_is_stored_by_its_name(without_traces, problem, 
     path = tmp_path / "swish.safetensors"
     save_policy(path, policy, spec, problem.log.obs[:32])
     assert load_policy(path).policy.network.activation is jax.nn.swish
-    del ACTIVATIONS._entries["test_swish"]
+    tables()
     with pytest.raises(ArtefactError, match="unknown activation 'test_swish'"):
         load_policy(path)
 
