@@ -196,7 +196,7 @@ class Plant(eqx.Module):
         return {"steady": proportional(0.2), "hasty": proportional(0.6)}
 
     def operator_plan(self):
-        one, whole = jnp.ones((1,)), jnp.asarray(1000, jnp.int32)
+        one, steps = jnp.ones((1,)), jnp.asarray(1000, jnp.int32)
         never = jnp.asarray(1e9)
         return OperatorPlan(
             amplitude=0 * one,
@@ -206,8 +206,8 @@ class Plant(eqx.Module):
             setpoint_group=jnp.zeros((1,), jnp.int32),
             setpoint_every=never,
             hold_every=never,
-            hold_shortest=whole,
-            hold_longest=whole,
+            hold_shortest=steps,
+            hold_longest=steps,
             watch_low=-jnp.inf * one,
             watch_high=jnp.inf * one,
         )

@@ -9,8 +9,8 @@ class InterruptedRunError(Exception):
     """A signal asked the command to stop.
 
     Attributes:
-        signal_number: For example ``signal.SIGINT``; the command ends with 128 plus this number.
-        resume: The command that continues; empty where nothing was begun.
+        signal_number: Number of the signal; the command ends with 128 plus this number.
+        resume: Command line that continues; empty where nothing was begun.
     """
 
     def __init__(self, signal_number: int, resume: str = "") -> None:

@@ -21,12 +21,12 @@ SPEC = Spec(
 
 
 def episodes(returns, cost=0.5):
-    whole = np.full((N, 2), cost)
+    costs = np.full((N, 2), cost)
     return Episodes(
         returns=returns,
         length=np.full(N, 9),
-        cost_sum=whole,
-        cost_worst=whole / 2,
+        cost_sum=costs,
+        cost_worst=costs / 2,
         steps_over=np.ones((N, 2), int),
         violated=np.zeros((N, 2), bool),
         success=np.ones(N, bool),
@@ -107,10 +107,10 @@ def test_one_seed_alone_says_nothing_of_fresh_ones(results):
 
 def test_any_number_of_columns_gives_the_same_estimates():
     samples = np.random.default_rng(1).normal(size=(N, COLUMNS_AT_ONCE + 5))
-    whole = mean_estimates(samples, level=0.95)
-    assert len(whole) == COLUMNS_AT_ONCE + 5
-    assert whole[-1] == mean_estimates(samples[:, -1:], level=0.95)[0]
-    assert [one.value for one in whole] == pytest.approx(samples.mean(axis=0))
+    together = mean_estimates(samples, level=0.95)
+    assert len(together) == COLUMNS_AT_ONCE + 5
+    assert together[-1] == mean_estimates(samples[:, -1:], level=0.95)[0]
+    assert [one.value for one in together] == pytest.approx(samples.mean(axis=0))
     assert mean_estimates(samples[:, :0], level=0.95) == []
     happened = samples > 0
     fractions = fraction_estimates(happened, level=0.95)

@@ -16,15 +16,15 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
     config = config_type(ALGORITHMS)()
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
     collected_log(config, first, said.append)
-    whole = complete_log(config, first, said.append).content_hash
+    intact = complete_log(config, first, said.append).content_hash
     assert (len(calls), said) == (1, [])
     data = first.read_bytes()
     first.write_bytes(data[: len(data) * 2 // 3])  # in place: the cached log is the same file
     collected_log(config, second, said.append)
     assert len(calls) == 1
-    assert complete_log(config, second, said.append).content_hash == whole
+    assert complete_log(config, second, said.append).content_hash == intact
     assert len(calls) == 2
     assert any("damaged" in line and line.endswith("collecting it again") for line in said)
     collected_log(config, tmp_path / "third.h5", said.append)
-    assert read_dataset(tmp_path / "third.h5").content_hash == whole
+    assert read_dataset(tmp_path / "third.h5").content_hash == intact
     assert len(calls) == 2

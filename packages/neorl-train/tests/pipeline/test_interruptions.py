@@ -237,15 +237,17 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     shutil.copytree(folder / "straight" / "0001", run)
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     out, err = _finish(_start(folder, "resume", str(run)))
-    assert err.splitlines() == [f"run {run} is finished and its results are whole: nothing to do"]
+    assert err.splitlines() == [
+        f"run {run} is finished and its results are complete: nothing to do"
+    ]
     assert f"report: {run / 'report.html'}" in out
     assert f"neorl-deploy export {run}" in out
     assert times == {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     for name in ("evaluation.json", "report.html", "policies/iql-1.safetensors"):
-        whole = (run / name).read_bytes()
-        (run / name).write_bytes(whole[: len(whole) // 2])
+        intact = (run / name).read_bytes()
+        (run / name).write_bytes(intact[: len(intact) // 2])
         _finish(_start(folder, "resume", str(run), "--quiet"))
-        assert len((run / name).read_bytes()) > len(whole) // 2
+        assert len((run / name).read_bytes()) > len(intact) // 2
     assert _result(run) == straight
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(["{broken\n", *lines[1:]]))

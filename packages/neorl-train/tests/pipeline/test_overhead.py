@@ -58,11 +58,11 @@ class Turn(NamedTuple):
     """A run of the library between two bare scans.
 
     Attributes:
-        share: Processor time of the scans, their mean, by that of the run.
+        fraction: Processor time of the scans, their mean, by that of the run.
         delay: Clock of the run by that of the slower scan.
     """
 
-    share: float
+    fraction: float
     delay: float
 
 
@@ -178,7 +178,7 @@ def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(tmp_path):
         run, after = library(), _bare_run(data)
         bare = (before.processor + after.processor) / 2
         slowest = max(before.clock, after.clock)
-        turns.append(Turn(share=bare / run.processor, delay=run.clock / slowest))
+        turns.append(Turn(fraction=bare / run.processor, delay=run.clock / slowest))
         before = after
         if _share(turns) >= SHARE and _delay(turns) <= DELAY:
             break
@@ -187,7 +187,7 @@ def test_the_loop_costs_at_most_a_ninth_more_than_a_bare_scan(tmp_path):
 
 
 def _share(turns):
-    return max(turn.share for turn in turns)
+    return max(turn.fraction for turn in turns)
 
 
 def _delay(turns):

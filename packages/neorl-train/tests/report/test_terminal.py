@@ -5,7 +5,7 @@ from neorl_envs import make
 from neorl_train import verdict
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import print_summary, write_report
-from neorl_train.report._glossary import legend
+from neorl_train.report._glossary import glossary
 
 
 def printed(run):
@@ -47,12 +47,12 @@ def test_a_narrow_terminal_shows_whole_numbers_without_intervals(tmp_path, noisy
 
 
 def test_the_reactor_explains_its_points_and_channels():
-    points, channels = legend("ChemicalReactor-v0")
+    points, channels = glossary("ChemicalReactor-v0")
     assert points.startswith("points: 100 for a finished batch")
     spec = make("ChemicalReactor-v0").spec
     named = [c.name for c in (*spec.obs, *spec.action) if c.name != "batch_time"]
     assert all(name in channels.replace(",", "").replace(";", "").split() for name in named)
-    assert legend("Line-v0") == ("", "")
+    assert glossary("Line-v0") == ("", "")
 
 
 def test_a_refusal_names_the_clause(tmp_path, noisy):

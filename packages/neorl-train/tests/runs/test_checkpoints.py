@@ -1,4 +1,4 @@
-"""A checkpoint is whole or not there; what was changed is noticed; nothing is cast."""
+"""A checkpoint is complete or not there; what was changed is noticed; nothing is cast."""
 
 import os
 import random
@@ -181,7 +181,7 @@ def test_none_whole_is_one_line_that_says_what_to_do(make, saved):
     for step in (10, 20):
         _damage(saved, step)
     checkpoints = make()
-    with pytest.raises(InputError, match=r"none of the 2 checkpoints in .* is whole; restore"):
+    with pytest.raises(InputError, match=r"none of the 2 checkpoints in .* is intact; restore"):
         checkpoints.restore(_tree())
     checkpoints.close()
 

@@ -1,4 +1,4 @@
-"""Numbered, locked, whole or said to be broken."""
+"""Numbered, locked, complete or said to be broken."""
 
 import json
 import os
@@ -128,8 +128,8 @@ def test_a_killed_run_is_told_from_one_that_runs(run):
     assert "status      stopped without a word" in describe_run(run)
     assert run.resume_line() in describe_run(run)
     assert "  stopped     iql" in describe_all(run.path.parent)
-    run.update_record(status="failed", error="no room")
-    assert "status      failed: no room" in describe_run(run)
+    run.update_record(status="failed", error="no space")
+    assert "status      failed: no space" in describe_run(run)
 
 
 def test_no_directory_at_all(tmp_path):

@@ -182,7 +182,7 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
     assert all(one.data.tags["neorl.lines"] == "2" for one in found)
 
 
-def test_trouble_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch):
+def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch):
     if mlflow_installed():
 
         def broken(_):

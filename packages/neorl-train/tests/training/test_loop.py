@@ -24,25 +24,25 @@ def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100):
 
 @pytest.mark.parametrize("chunk", [2, 10, 100, 200])
 def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_data, chunk):
-    whole = _trained(make_line(), line_data, (5,), make_notes(), chunk=200)
+    at_once = _trained(make_line(), line_data, (5,), make_notes(), chunk=200)
     parts = _trained(make_line(), line_data, (5,), make_notes(), chunk=chunk)
-    assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
+    assert tree_digest(parts.snapshot) == tree_digest(at_once.snapshot)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_blocks_of_real_learners_join_without_a_seam(make_notes, line_data, name):
     algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
-    whole = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
+    at_once = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
     parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=2)
-    assert tree_digest(parts.snapshot) == tree_digest(whole.snapshot)
+    assert tree_digest(parts.snapshot) == tree_digest(at_once.snapshot)
 
 
 def test_a_seed_among_others_is_its_single_run(make_line, make_notes, line_data):
     together = _trained(make_line(), line_data, (0, 1, 2), make_notes())
-    for lane, seed in enumerate((0, 1, 2)):
+    for i, seed in enumerate((0, 1, 2)):
         alone = _trained(make_line(), line_data, (seed,), make_notes())
-        of_lane = jax.tree.map(lambda leaf, lane=lane: leaf[lane : lane + 1], together.snapshot)
-        assert tree_digest(of_lane) == tree_digest(alone.snapshot)
+        of_seed = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], together.snapshot)
+        assert tree_digest(of_seed) == tree_digest(alone.snapshot)
 
 
 def test_another_seed_is_another_run(make_line, make_notes, line_data):

@@ -33,7 +33,7 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
     make_line, make_notes, line_data, checkpoints_in, tmp_path, calls
 ):
     straight, first, second = make_notes(), make_notes(), make_notes()
-    whole = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, validate=_validate)
+    through = train(make_line(), line_data, (0, 1), PLAN, watcher=straight, validate=_validate)
     stopped = train(
         make_line(),
         line_data,
@@ -57,8 +57,8 @@ def test_stopped_at_a_block_it_continues_to_the_same_bits(
     )
     assert resumed.finished
     assert second.began == [stopped.step]
-    assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
-    assert tree_digest(resumed.policies) == tree_digest(whole.policies)
+    assert tree_digest(resumed.snapshot) == tree_digest(through.snapshot)
+    assert tree_digest(resumed.policies) == tree_digest(through.policies)
     assert first.chunks + second.chunks == straight.chunks
     kept = [one for one in first.validations if one[0] < stopped.step]
     assert kept + second.validations == straight.validations
@@ -69,11 +69,11 @@ def test_a_finished_run_is_loaded_not_trained(
 ):
     first, again = make_notes(), make_notes()
     make = checkpoints_in
-    whole = train(make_line(), line_data, (0,), PLAN, watcher=first, checkpoints=make(tmp_path))
+    through = train(make_line(), line_data, (0,), PLAN, watcher=first, checkpoints=make(tmp_path))
     loaded = train(make_line(), line_data, (0,), PLAN, watcher=again, checkpoints=make(tmp_path))
     assert again.compiled == 0
     assert again.chunks == []
-    assert tree_digest(loaded.policies) == tree_digest(whole.policies)
+    assert tree_digest(loaded.policies) == tree_digest(through.policies)
 
 
 def test_checkpoints_come_at_the_interval(

@@ -16,10 +16,10 @@ SPEC = Spec(
     dt=1.0,
     horizon=9,
 )
-ANY = Estimate(0.0, 0.0, 0.0)
+ZERO = Estimate(0.0, 0.0, 0.0)
 
 
-def around(value, width=1.0):
+def centred(value, width=1.0):
     return Estimate(value, value - width, value + width)
 
 
@@ -33,9 +33,9 @@ def cell(channel, limited, largest):
         worst=limited,
         largest=largest,
         violations=0,
-        violating=ANY,
+        violating=ZERO,
         steps_over=0,
-        difference=ANY,
+        difference=ZERO,
     )
 
 
@@ -46,14 +46,14 @@ def tables(gain, band, peak, largest_peak=0.0, *, environment="Reactor"):
         role="learner",
         guarded=True,
         n_episodes=100,
-        returns=ANY,
+        returns=ZERO,
         return_std=0.0,
         return_min=0.0,
         return_max=0.0,
-        length=ANY,
+        length=ZERO,
         length_std=0.0,
         costs=(cell(SPEC.cost[0], band, math.inf), cell(SPEC.cost[1], peak, largest_peak)),
-        satisfied=ANY,
+        satisfied=ZERO,
         success=None,
         trips=None,
         n_trips=0,
@@ -75,11 +75,11 @@ def tables(gain, band, peak, largest_peak=0.0, *, environment="Reactor"):
     )
 
 
-FINE = (around(2.0), around(10.0), around(0.1, 0.05), 0.4)
+DEPLOYABLE = (centred(2.0), centred(10.0), centred(0.1, 0.05), 0.4)
 
 
 def test_deploy_when_the_return_is_above_and_every_cost_within():
-    found = verdict(tables(*FINE))
+    found = verdict(tables(*DEPLOYABLE))
     assert found.answer == "deploy"
     assert [clause.holds for clause in found.clauses] == [True, True, True]
     assert "may be deployed" in found.sentence
@@ -87,29 +87,29 @@ def test_deploy_when_the_return_is_above_and_every_cost_within():
 
 
 def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_the_reference():
-    fine = tables(*FINE)
-    ours = fine.rows[0]
+    deployable = tables(*DEPLOYABLE)
+    ours = deployable.rows[0]
     broken = dataclasses.replace(ours.costs[0], violations=19)
     row = dataclasses.replace(ours, costs=(broken, ours.costs[1]))
     reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
-    found = verdict(dataclasses.replace(fine, rows=(row, reference)))
+    found = verdict(dataclasses.replace(deployable, rows=(row, reference)))
     assert found.answer == "deploy"
     told = "Its cost band was over the limit in 19 of 100 single episodes; PID PID: 0."
     assert found.sentence.endswith(told)
-    assert "single episodes" not in verdict(fine).sentence
+    assert "single episodes" not in verdict(deployable).sentence
 
 
 @pytest.mark.parametrize(
     ("change", "named", "words"),
     [
-        ({0: around(0.5)}, "return", "-0.5 EUR, is not above 0"),
+        ({0: centred(0.5)}, "return", "-0.5 EUR, is not above 0"),
         ({0: Estimate(1.0, 0.0, 2.0)}, "return", "is not above 0"),
         (
-            {1: around(11.5)},
+            {1: centred(11.5)},
             "band",
             "12.5 K min, is not within the limit of 12 K min per episode",
         ),
-        ({2: around(0.4, 0.2)}, "peak", "0.6 bar, is not within the limit of 0.5 bar per step"),
+        ({2: centred(0.4, 0.2)}, "peak", "0.6 bar, is not within the limit of 0.5 bar per step"),
         (
             {3: 0.7},
             "peak",
@@ -118,7 +118,7 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     ],
 )
 def test_one_broken_clause_refuses_and_is_named_with_numbers_and_units(change, named, words):
-    values = [change.get(i, value) for i, value in enumerate(FINE)]
+    values = [change.get(i, value) for i, value in enumerate(DEPLOYABLE)]
     found = verdict(tables(*values))
     assert found.answer == "do not deploy"
     assert [clause.name for clause in found.clauses if not clause.holds] == [named]
@@ -127,7 +127,7 @@ def test_one_broken_clause_refuses_and_is_named_with_numbers_and_units(change, n
 
 
 def test_without_a_simulator_it_cannot_be_told():
-    found = verdict(tables(*FINE, environment=""))
+    found = verdict(tables(*DEPLOYABLE, environment=""))
     assert found.answer == "cannot tell"
     assert found.clauses == ()
     assert "there is only a log" in found.sentence
@@ -136,7 +136,7 @@ def test_without_a_simulator_it_cannot_be_told():
 
 @pytest.mark.parametrize("position", range(4))
 def test_what_is_not_a_number_refuses(position):
-    values = list(FINE)
+    values = list(DEPLOYABLE)
     values[position] = Estimate(*[math.nan] * 3) if position < 3 else math.nan
     found = verdict(tables(*values))
     assert found.answer == "do not deploy"
@@ -144,10 +144,10 @@ def test_what_is_not_a_number_refuses(position):
 
 
 NUMBERS = st.floats(0, 30)
-ESTIMATES = st.tuples(NUMBERS, st.floats(0, 3)).map(lambda pair: around(*pair))
+ESTIMATES = st.tuples(NUMBERS, st.floats(0, 3)).map(lambda pair: centred(*pair))
 
 
-@given(st.floats(-5, 5).map(around), ESTIMATES, ESTIMATES, NUMBERS, st.data())
+@given(st.floats(-5, 5).map(centred), ESTIMATES, ESTIMATES, NUMBERS, st.data())
 def test_a_worse_cost_or_return_never_turns_a_refusal_into_deploy(gain, band, peak, largest, data):
     before = verdict(tables(gain, band, peak, largest))
     more = st.floats(0, 10)
@@ -164,7 +164,7 @@ def test_a_worse_cost_or_return_never_turns_a_refusal_into_deploy(gain, band, pe
         assert old.holds or not new.holds
 
 
-@given(st.floats(-5, 5).map(around), ESTIMATES, ESTIMATES, NUMBERS)
+@given(st.floats(-5, 5).map(centred), ESTIMATES, ESTIMATES, NUMBERS)
 def test_the_answer_is_the_rule(gain, band, peak, largest):
     allowed = gain.low > 0 and band.high <= 12.0 and peak.high <= 0.5 and largest <= 0.5
     found = verdict(tables(gain, band, peak, largest))
@@ -172,13 +172,13 @@ def test_the_answer_is_the_rule(gain, band, peak, largest):
 
 
 def test_only_the_guarded_candidate_counts():
-    plain = dataclasses.replace(tables(*FINE).rows[0], guarded=False)
-    lacking = dataclasses.replace(tables(*FINE), rows=(plain,))
+    plain = dataclasses.replace(tables(*DEPLOYABLE).rows[0], guarded=False)
+    lacking = dataclasses.replace(tables(*DEPLOYABLE), rows=(plain,))
     with pytest.raises(ValueError, match="no guarded results of 'iql-0'; there are: none"):
         verdict(lacking)
-    unpaired = dataclasses.replace(tables(*FINE).rows[0], difference=None)
+    unpaired = dataclasses.replace(tables(*DEPLOYABLE).rows[0], difference=None)
     with pytest.raises(ValueError, match="not paired with 'PID'"):
-        verdict(dataclasses.replace(tables(*FINE), rows=(unpaired,)))
+        verdict(dataclasses.replace(tables(*DEPLOYABLE), rows=(unpaired,)))
 
 
 def test_a_planted_worse_policy_is_refused_and_a_better_one_is_not(noisy):

@@ -33,7 +33,7 @@ def run_argument(command: str, words: list[str], summary: str) -> RunDirectory:
 
     Args:
         command: Name of the command.
-        words: Its arguments.
+        words: Arguments of the command.
         summary: What it does, in one sentence.
 
     Raises:

@@ -21,7 +21,7 @@ def describe_run(run: RunDirectory) -> str:
     """A page about one run.
 
     Args:
-        run: Its directory.
+        run: Directory of the run.
 
     Returns:
         Text for people.
@@ -72,21 +72,21 @@ def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
     reached: dict[str, int] = {}
     for line in read_records(run.metrics):
         reached[line["algorithm"]] = max(line["step"], reached.get(line["algorithm"], 0))
-    found = []
+    lines = []
     for name in record["algorithms"]:
         steps = complete_steps(run.checkpoints(name))
         saved = f"checkpoints at {', '.join(map(str, steps))}" if steps else "no checkpoint"
         policies = sum(run.policy(name, seed).exists() for seed in record["seeds"])
-        found.append(
+        lines.append(
             f"{name:<11} update {reached.get(name, 0)}; {saved}; "
             f"{policies} of {len(record['seeds'])} policies"
         )
         if steps and reached.get(name, 0) < max(steps):
-            found.append(
+            lines.append(
                 f"            {run.metrics.name} ends before the checkpoint at {max(steps)}: it "
                 "was cut short, and learning curves lack what is gone"
             )
-    return found
+    return lines
 
 
 def _times(record: dict[str, Any]) -> list[str]:

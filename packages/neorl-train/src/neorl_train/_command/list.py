@@ -72,10 +72,10 @@ def _row(run: RunDirectory) -> str:
         verdict, process = verdict_of(run), holder(run)
     except InputError as error:
         return f"  {run.path.name}  {one_line(error)}"
-    what = ", ".join(record["algorithms"])
+    algorithms = ", ".join(record["algorithms"])
     decided = f"  {verdict['answer']}" if verdict else ""
     status = state_of(record, process)
-    return f"  {run.path.name}  {record['started']}  {status:<11} {what}{decided}"
+    return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{decided}"
 
 
 def _first_line(kind: type) -> str:

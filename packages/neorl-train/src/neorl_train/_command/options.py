@@ -50,9 +50,9 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
     words = list(arguments)
     if words and not words[0].startswith("-"):
         default = load_toml(Path(words.pop(0)), default)
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(output):
             config, unknown = tyro.cli(
                 type(default),
                 default=default,
@@ -64,7 +64,7 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise InputError(_first_message(said.getvalue())) from None
+        raise InputError(_first_message(output.getvalue())) from None
     if unknown:
         raise _unknown_option(unknown[0], default)
     return config
@@ -75,16 +75,16 @@ def config_of(path: Path, algorithms: Mapping[str, type]) -> Config:
     return load_toml(path, config_type(algorithms)())
 
 
-def _first_message(said: str) -> str:
+def _first_message(output: str) -> str:
     """The sentence in the first box that the parser drew; without a box, under the first title."""
     parts: list[list[str]] = [[]]
-    for line in said.splitlines():
+    for line in output.splitlines():
         body = line.strip("│╭╮╰╯ ")
         if body and set(body) <= set("─-"):
             parts.append([])
         elif not line.startswith("╭"):
             parts[-1].append(body)
-    boxed = "╭" in said
+    boxed = "╭" in output
     chosen = parts[0] if boxed or len(parts) == 1 else parts[1]
     message = _plain(" ".join(" ".join(chosen).split()))
     return f"{message or 'the options cannot be read'}; see `neorl-train run --help`"
@@ -92,12 +92,12 @@ def _first_message(said: str) -> str:
 
 def _plain(message: str) -> str:
     """Without the names of Python's functions."""
-    for said, kind in (
+    for output, kind in (
         (r"invalid literal for int\(\) with base 10:", "a whole number"),
         (r"could not convert string to float:", "a number"),
     ):
         message = re.sub(
-            rf"Error parsing (--\S+): {said} (.*)", rf"\1 must be {kind}, got \2", message
+            rf"Error parsing (--\S+): {output} (.*)", rf"\1 must be {kind}, got \2", message
         )
     message = re.sub(r"Error parsing (--\S+): Failed to parse key-value pairs!", PAIRS, message)
     return message.removesuffix(".")

@@ -27,7 +27,7 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> ActionConstraints:
 
     Args:
         limits: Resolved: a value for every channel.
-        spec: Gives the channels and the ranges of the actuators.
+        spec: Channels with the ranges of the actuators.
     """
     names = [channel.name for channel in spec.action]
     return action_constraints(
@@ -71,9 +71,9 @@ def write_policies(
     """Writes one artefact for each seed.
 
     Args:
-        run: Where to.
-        algorithm: Its name.
-        policies: By seed.
+        run: Run directory to write to.
+        algorithm: Name of the learner.
+        policies: Policies by seed.
         spec: Channels, and the limits of the run.
         rows: The log, which gives the observations on which parity is proved.
         metadata: What travels with each, as plain JSON.

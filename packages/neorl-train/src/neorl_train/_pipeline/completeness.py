@@ -17,7 +17,7 @@ def is_complete(run: RunDirectory) -> bool:
     """Whether a run is finished and all that it leaves is present, readable and its own.
 
     Args:
-        run: Its directory.
+        run: Directory of the run.
 
     Returns:
         False where it did not finish, or a policy, the constraints, the evaluation, the verdict,

@@ -34,9 +34,9 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     """Runs a new job; nothing is written before every value was checked.
 
     Args:
-        config: As given by the user.
-        reporter: Shows progress.
-        timings: Where the time goes.
+        config: Configuration as given by the user.
+        reporter: Reporter of progress.
+        timings: Record of where the time goes.
 
     Returns:
         The directory of the finished run.
@@ -59,14 +59,14 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
 def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     """Continues a job where its last checkpoints left it, to the same bits.
 
-    A finished run whose results are whole is left as it is; where one of them is missing or
+    A finished run whose results are complete is left as it is; where one of them is missing or
     damaged, the run is evaluated again.
 
     Args:
-        run: Its directory.
-        config: Read from that directory.
-        reporter: Shows progress.
-        timings: Where the time goes.
+        run: Directory of the run.
+        config: Configuration read from that directory.
+        reporter: Reporter of progress.
+        timings: Record of where the time goes.
 
     Returns:
         The directory of the finished run.
@@ -82,7 +82,7 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
             "it; restore the file, or start a new run with the changed one"
         )
     if is_complete(run):
-        reporter.say(f"run {run.path} is finished and its results are whole: nothing to do")
+        reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
         return run
     present = metadata.version("jax")
     if record["versions"]["jax"] != present:
@@ -144,7 +144,7 @@ def _accounted(job: Job) -> Iterator[None]:
 
 
 def _note(job: Job, status: str, **values: Any) -> None:
-    """The record is a courtesy: a disk that cannot take it must not hide what happened."""
+    """Best effort: a disk that cannot take the record must not hide what happened."""
     try:
         job.run.update_record(status=status, timings=job.timings.to_dict(), **values)
     except (OSError, InputError) as error:

@@ -19,7 +19,7 @@ class Resolved:
     """A configuration without anything left open.
 
     Attributes:
-        config: With penalties, limits and fallback written out.
+        config: Configuration with penalties, limits and fallback written out.
         dataset: The log where the source is a file; of an environment it is yet to be collected.
         limits: The limits in words, one sentence for each cost and action.
         fallback: What the fallback does, in words.

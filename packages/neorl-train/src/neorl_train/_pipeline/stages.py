@@ -35,12 +35,12 @@ class Job:
     """What the stages of one run share.
 
     Attributes:
-        config: Validated, with the penalties resolved.
-        run: Its directory, locked.
-        dataset: The log, where it was read already.
-        reporter: Shows progress.
-        stop: Notices signals.
-        timings: Where the time goes.
+        config: Configuration, validated, with the penalties resolved.
+        run: Run directory, locked.
+        dataset: Log, where it was read already.
+        reporter: Reporter of progress.
+        stop: Flag that signals set.
+        timings: Record of where the time goes.
     """
 
     config: Config
@@ -53,16 +53,16 @@ class Job:
 
 def all_stages(job: Job) -> None:
     """Every stage in turn; those that left their results are cut short."""
-    found = _experience(job)
+    experience = _experience(job)
     environment = plant(job.config.data.source)
     tracker = _tracker(job)
     try:
-        policies = _train_all(job, found, environment, tracker)
+        policies = _train_all(job, experience, environment, tracker)
     finally:
-        trouble = tracker.finish()
-        if trouble:
-            job.reporter.say(trouble)
-    _judge(job, found, environment, policies)
+        tracking_error = tracker.finish()
+        if tracking_error:
+            job.reporter.say(tracking_error)
+    _judge(job, experience, environment, policies)
 
 
 def _experience(job: Job) -> Experience:
@@ -75,11 +75,11 @@ def _experience(job: Job) -> Experience:
     job.reporter.stage(f"reading {path.name}")
     with job.timings.stage("read the log"):
         dataset = job.dataset or _read(job, path)
-    known = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
-    if known != dataset.content_hash:
+    expected = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
+    if expected != dataset.content_hash:
         raise InputError(
             f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
-            f"expected {known[:20]}...); restore it, or start a new run"
+            f"expected {expected[:20]}...); restore it, or start a new run"
         )
     where = path.name if path == run.dataset else str(path)
     run.update_record(
@@ -93,9 +93,9 @@ def _experience(job: Job) -> Experience:
     if not dataset.transitions.terminated.any():
         job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     with job.timings.stage("split and statistics"):
-        found = training_experience(config, dataset, config.penalty)
+        experience = training_experience(config, dataset, config.penalty)
     job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
-    return found
+    return experience
 
 
 def _read(job: Job, path: Path) -> Dataset:
@@ -114,13 +114,13 @@ def _tracker(job: Job) -> Tracker:
 
 
 def _train_all(
-    job: Job, found: Experience, environment: Any, tracker: Tracker
+    job: Job, experience: Experience, environment: Any, tracker: Tracker
 ) -> dict[str, Policy]:
     """Trains every algorithm in turn; policies by ``algorithm-seed``."""
     config = job.config
     key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
     starts = config.evaluation.curve_starts
-    validation = PolicyValidation(found.held_out, environment, key=key, starts=starts)
+    validation = PolicyValidation(experience.held_out, environment, key=key, starts=starts)
     records = Records(job.run.metrics)
     policies: dict[str, Policy] = {}
     try:
@@ -135,15 +135,15 @@ def _train_all(
                 timings=job.timings,
             )
             with job.timings.stage(f"train {name}"):
-                trained = _train_one(job, name, found, watcher, validation)
-            policies |= _leave_policies(job, name, found, trained)
+                trained = _train_one(job, name, experience, watcher, validation)
+            policies |= _leave_policies(job, name, experience, trained)
     finally:
         records.close()
     return policies
 
 
 def _train_one(
-    job: Job, name: str, found: Experience, watcher: RunWatcher, validation: PolicyValidation
+    job: Job, name: str, experience: Experience, watcher: RunWatcher, validation: PolicyValidation
 ) -> Trained:
     config, run = job.config, job.run
     checkpoints = Checkpoints(
@@ -151,7 +151,7 @@ def _train_one(
         identity={
             "run": run.record()["id"],
             "config_hash": config_hash(config),
-            "dataset_hash": found.dataset.content_hash,
+            "dataset_hash": experience.dataset.content_hash,
             "algorithm": name,
         },
         interval=config.checkpoints.interval,
@@ -161,7 +161,7 @@ def _train_one(
     with job.stop.later():
         trained = train(
             hyperparameters(config, name),
-            found.training,
+            experience.training,
             config.training.seeds,
             Plan(config.training.updates, config.training.chunk, config.checkpoints.interval),
             watcher=watcher,
@@ -174,7 +174,9 @@ def _train_one(
     return trained
 
 
-def _leave_policies(job: Job, name: str, found: Experience, trained: Trained) -> dict[str, Policy]:
+def _leave_policies(
+    job: Job, name: str, experience: Experience, trained: Trained
+) -> dict[str, Policy]:
     config, run = job.config, job.run
     plain, record = config_to_dict(config), run.record()
     about = {
@@ -182,26 +184,26 @@ def _leave_policies(job: Job, name: str, found: Experience, trained: Trained) ->
         "updates": config.training.updates,
         "penalty": plain["penalty"],
         "source": config.data.source,
-        "dataset_hash": found.dataset.content_hash,
+        "dataset_hash": experience.dataset.content_hash,
         "config_hash": record["config_hash"],
         "run": record["id"],
     }
     by_seed = dict(zip(config.training.seeds, trained.policies, strict=True))
     digests = write_policies(
-        run, name, by_seed, found.training.spec, found.dataset.transitions, about
+        run, name, by_seed, experience.training.spec, experience.dataset.transitions, about
     )
     run.update_record(policies=record.get("policies", {}) | digests)
     return {f"{name}-{seed}": policy for seed, policy in by_seed.items()}
 
 
-def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Policy]) -> None:
+def _judge(job: Job, experience: Experience, environment: Any, policies: dict[str, Policy]) -> None:
     """Evaluates, decides, reports; imported here, for training must not wait for it."""
     from neorl_train._pipeline.write_results import write_results
     from neorl_train.evaluation._logged import evaluate_offline
     from neorl_train.evaluation._simulated import evaluate
     from neorl_train.verdicts._rule import verdict
 
-    config, dataset, spec = job.config, found.dataset, found.training.spec
+    config, dataset, spec = job.config, experience.dataset, experience.training.spec
     constraints = hard_constraints(config.limits, spec)
     fallback = fallback_policy(config.fallback, environment, spec)
     write_guard_files(job.run, constraints, fallback, spec, dataset.transitions)
@@ -212,15 +214,15 @@ def _judge(job: Job, found: Experience, environment: Any, policies: dict[str, Po
             evaluation = evaluate_offline(
                 policies,
                 dataset=dataset,
-                held_out=found.held_out,
-                training=found.training.rows,
+                held_out=experience.held_out,
+                training=experience.training.rows,
                 candidate=candidate,
                 cost_limits=config.limits.cost,
                 level=config.evaluation.level,
             )
         else:
             starts = config.evaluation.starts
-            job.reporter.stage(f"evaluating {len(policies)} policies on {starts} common starts")
+            job.reporter.stage(f"evaluating {len(policies)} policies in {starts} paired episodes")
             evaluation = evaluate(
                 environment,
                 policies,

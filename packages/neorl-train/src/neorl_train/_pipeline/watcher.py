@@ -17,13 +17,13 @@ class RunWatcher:
     """Writes the records of one algorithm, shows its progress, wakes the tracker.
 
     Args:
-        algorithm: Its name.
-        seeds: Of the training runs, in the order of the metrics.
-        updates: Critic gradient steps that each will take.
-        records: Where every line goes.
-        reporter: Shows progress.
-        tracker: Follows the records.
-        timings: Notes the end of the first chunk.
+        algorithm: Name of the learner.
+        seeds: Seeds of the training runs, in the order of the metrics.
+        updates: Number of critic gradient steps that each will take.
+        records: Records that take every line.
+        reporter: Reporter of progress.
+        tracker: Tracker that follows the records.
+        timings: Record of the end of the first chunk.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ class Reporter:
     """Says what is going on, and how far it is.
 
     Args:
-        stream: Where to; a live bar if it is a terminal.
+        stream: Stream to write to; a live bar if it is a terminal.
         quiet: Say nothing but what :meth:`say` is given.
     """
 
@@ -38,7 +38,7 @@ class Reporter:
             name: What is going on.
             total: How much there is to do; zero where that is not known.
             done: How much of it is done already.
-            unit: Of the pace, such as ``"updates/s"``.
+            unit: Unit of the pace, such as ``"updates/s"``.
         """
         self.end()
         self._name, self._unit, self._total = name, unit, total
@@ -63,8 +63,8 @@ class Reporter:
             self._live.update(self._task, completed=done, text=text)
         elif now - self._printed >= PLAIN_INTERVAL:
             self._printed = now
-            share = f"{done / self._total:.0%}  " if self._total else ""
-            self.say(f"{self._name}  {share}{text}")
+            percentage = f"{done / self._total:.0%}  " if self._total else ""
+            self.say(f"{self._name}  {percentage}{text}")
 
     def end(self, text: str = "") -> None:
         """Ends the stage; says how long it took."""

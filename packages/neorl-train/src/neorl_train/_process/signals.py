@@ -18,7 +18,7 @@ class StopSignal:
     A context manager; outside the main thread it does nothing.
 
     Args:
-        say: Told in one line that a signal was noticed and will be heeded later.
+        say: Called with one line when a signal was noticed and will be heeded later.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Every switch of the whole process, set by the command before the JAX backend starts."""
+"""Every process-wide switch, set by the command before the JAX backend starts."""
 
 import os
 from pathlib import Path

@@ -36,9 +36,9 @@ def resolved_fallback(
     """The kind of the fallback and its action, written out.
 
     Args:
-        fallback: As configured.
+        fallback: Fallback as configured.
         limits: Resolved; a constant lies inside their box.
-        spec: Gives channels and units.
+        spec: Channels with their units.
         reference: Name of the plant's reference controller; empty where there is only a log.
         mean: Mean logged action, the default where there is no plant.
 
@@ -92,7 +92,7 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
 
     Args:
         fallback: Resolved.
-        spec: Gives units.
+        spec: Channels with their units.
         reference: Name of the plant's reference controller.
         given: Whether the run declared it.
 

@@ -34,7 +34,7 @@ def declared_limits(spec: Spec, rates: Sequence[float] | None) -> LimitsConfig:
     """The limits that a source has by itself.
 
     Args:
-        spec: Its costs and the ranges of its actions.
+        spec: Cost channels, and actions with their ranges.
         rates: Largest change of every action per second, infinite for no limit; ``None`` where
             nothing is known of them, as for a log.
 
@@ -56,9 +56,9 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
     """Every limit written out: the run's where it has one, else the declared one.
 
     Args:
-        limits: As configured.
-        declared: From :func:`declared_limits`.
-        spec: Gives the units for the messages.
+        limits: Limits as configured.
+        declared: Limits of :func:`declared_limits`.
+        spec: Channels, whose units the messages name.
 
     Returns:
         A value for every cost and every action channel.
@@ -134,7 +134,7 @@ def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
     """A specification with other limits of its costs.
 
     Args:
-        spec: Of the source.
+        spec: Specification of the source.
         cost: Limits by name of the cost, each in its unit; a cost that is not named keeps its own.
 
     Returns:
@@ -164,7 +164,7 @@ def limit_sentences(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
     Args:
         limits: Resolved.
         declared: The source's own, which are told where the run has others.
-        spec: Gives units.
+        spec: Channels with their units.
 
     Returns:
         Such as ``"valve: 10 to 100 % (declared: 0 to 100), may change at any rate"``.

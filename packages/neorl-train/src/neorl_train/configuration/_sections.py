@@ -18,8 +18,8 @@ class DataConfig:
     Attributes:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
         steps: Least number of steps to collect; of no effect for a file.
-        held_out: Share of the episodes that training does not see.
-        seed: Of the collection and of the split.
+        held_out: Fraction of the episodes that training does not see.
+        seed: Seed of the collection and of the split.
     """
 
     source: str = "ChemicalReactor-v0"
@@ -34,9 +34,10 @@ class TrainingConfig:
 
     Attributes:
         algorithms: Names of the learners, trained one after the other.
-        seeds: One training run each, spread over the cores.
-        updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
-        chunk: Updates in one call of the compiled program; metrics are means over a chunk.
+        seeds: Seeds of the training runs, which are spread over the cores.
+        updates: Number of gradient steps per seed: of the critic, or of the policy for behaviour
+            cloning.
+        chunk: Number of updates in one call of the compiled program; metrics are its means.
     """
 
     algorithms: tuple[str, ...] = ("bc", "td3_bc", "iql")
@@ -50,11 +51,11 @@ class EvaluationConfig:
     """Evaluation in the simulator, where there is one.
 
     Attributes:
-        starts: Number of common starts that every policy is evaluated on.
-        seed: Of the starts.
+        starts: Number of paired episodes (common random numbers) that every policy is evaluated in.
+        seed: Seed of the starts.
         curve_starts: Number of other starts on which policies are followed while they train; zero
             follows them on held-out rows alone.
-        candidate: The algorithm whose policy is handed over; its first seed is taken.
+        candidate: Algorithm whose policy is handed over; its first seed is taken.
         level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
     """
 
@@ -70,7 +71,7 @@ class CheckpointConfig:
     """How often the training state is written, and how much of it is kept.
 
     Attributes:
-        interval: Updates between two checkpoints; a whole number of chunks.
+        interval: Number of updates between two checkpoints, a multiple of the chunk.
         keep: Number of checkpoints kept for each algorithm.
     """
 

@@ -13,7 +13,7 @@ def validate(config: Config) -> None:
     """Checks every value that can be checked without the data.
 
     Args:
-        config: As loaded.
+        config: Configuration as loaded.
 
     Raises:
         InputError: Naming the first bad field, what it is and what it must be.
@@ -35,8 +35,8 @@ def validate(config: Config) -> None:
         ("data.seed", (data.seed,)),
         ("evaluation.seed", (config.evaluation.seed,)),
     ):
-        fine = all(0 <= seed < 2**31 for seed in seeds)
-        _require(fine, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
+        in_range = all(0 <= seed < 2**31 for seed in seeds)
+        _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
     for name in training.algorithms:
         _validate_algorithm(name, hyperparameters(config, name), training.chunk)
     _validate_counts(config)
@@ -95,8 +95,8 @@ def _validate_counts(config: Config) -> None:
     )
 
 
-def _require(fine: bool, message: str) -> None:
-    if not fine:
+def _require(condition: bool, message: str) -> None:
+    if not condition:
         raise InputError(message)
 
 

@@ -22,16 +22,16 @@ def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
     """The score of a log of NeoRL-2; ``None`` for any other, whose references are not known.
 
     Args:
-        dataset: As read; its provenance says what it is.
-        log: Its recorded episodes.
+        dataset: Log as read; its provenance says what it is.
+        log: Row of its recorded episodes.
 
     Returns:
         The score with its interval.
     """
     provenance = dataset.attributes.get("provenance", {})
     task = str(dataset.attributes.get("name", "")).split("-")[0]
-    known = str(provenance.get("format", "")).startswith("NeoRL-2")
-    if not known or task not in NEORL2_RETURNS:
+    is_neorl2 = str(provenance.get("format", "")).startswith("NeoRL-2")
+    if not is_neorl2 or task not in NEORL2_RETURNS:
         return None
     low, high = NEORL2_RETURNS[task]
     ends = (log.returns.value, log.returns.low, log.returns.high)

@@ -20,8 +20,8 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
     """Summarises padded rows; every row inside the mask is counted, the terminal one included.
 
     Args:
-        rollout: With the start as leading axis, on the host.
-        spec: Gives the cost channels and their limits.
+        rollout: Rows with the start as leading axis, on the host.
+        spec: Cost channels with their limits.
 
     Returns:
         One entry a start.
@@ -52,7 +52,7 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
 
     Args:
         dataset: The log.
-        spec: Gives the limits of the costs; those of the log by default.
+        spec: Cost channels with their limits; those of the log by default.
 
     Returns:
         One entry for each episode.
@@ -97,8 +97,8 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
 def joined(parts: Sequence[Episodes]) -> Episodes:
     """The episodes of several chunks, one after the other."""
     columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
-    whole: dict[str, Any] = {
+    joined_columns: dict[str, Any] = {
         name: None if any(column is None for column in of) else np.concatenate(of)
         for name, of in columns.items()
     }
-    return Episodes(**whole)
+    return Episodes(**joined_columns)

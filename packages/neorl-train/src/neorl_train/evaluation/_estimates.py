@@ -1,6 +1,6 @@
 """Means and fractions with their intervals, many at once, in float64.
 
-The resampling unit is the episode, that is the common start: whatever belongs to one start (all
+The resampling unit is the episode, that is the start: whatever belongs to one start (all
 policies, all seeds, all costs) is drawn together, so differences stay paired.
 """
 
@@ -27,7 +27,7 @@ def mean_estimates(
     """Bootstrap intervals (BCa) of the mean of every column; rows are drawn together.
 
     Args:
-        samples: One row for each of two episodes or more.
+        samples: Rows of two episodes or more, one column for each quantity.
         level: Confidence level of every interval, in (0, 1).
 
     Returns:

@@ -40,7 +40,7 @@ def evaluate_offline(
 
     Args:
         policies: Learned policies by name.
-        dataset: The whole log.
+        dataset: Complete log.
         held_out: Episodes of it that no policy was trained on.
         training: The rows that the policies were trained on; classical imitators are fitted to
             them and stand beside the learned policies.
@@ -93,7 +93,7 @@ def classical_imitators(rows: Transition, spec: Spec) -> dict[str, Policy]:
 
     Args:
         rows: Logged rows on the host.
-        spec: Gives the ranges of the actions.
+        spec: Action channels with their ranges.
 
     Returns:
         ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the

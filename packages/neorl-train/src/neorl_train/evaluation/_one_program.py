@@ -18,7 +18,7 @@ class SwitchedCarry(NamedTuple):
 
     Attributes:
         members: Carry of every member; only that of the chosen one changes.
-        report: Of the chosen member's guard; empty where it has none.
+        report: Report of the chosen member's guard; empty where it has none.
     """
 
     members: tuple[Any, ...]
@@ -84,7 +84,7 @@ def switched(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
     """Wraps policies so that all of them run through one compiled program.
 
     Args:
-        policies: Of any kinds; a kind is a structure with the shapes of its leaves.
+        policies: Policies of any kinds; a kind is a structure with the shapes of its leaves.
         n_action: Number of action channels.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Episodes in the simulator on common starts, as one compiled program per kind of policy."""
+"""Paired episodes in the simulator, as one compiled program per kind of policy."""
 
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,8 +23,8 @@ class Rollout(NamedTuple):
         obs: Observation that each transition reached, shape ``(time, obs)``.
         action: Action that the policy (or its guard) asked for, shape ``(time, act)``.
         applied: Action after the plant's own limits, shape ``(time, act)``.
-        reward: Shape ``(time,)``.
-        cost: Shape ``(time, cost)``.
+        reward: Reward of each transition, shape ``(time,)``.
+        cost: Costs of each transition, shape ``(time, cost)``.
         terminated: The plant ended the episode here, shape ``(time,)``.
         success: It ended as the plant wants it to, shape ``(time,)``: by the clock, where the
             environment's ``info`` has no field ``success``.
@@ -51,10 +51,10 @@ class Start(NamedTuple):
 
     Attributes:
         params: Drawn parameters of the plant.
-        state: Its initial state.
-        obs: The first observation.
-        noise_keys: Decide disturbances and measurement errors of every step, shape ``(time,)``.
-        policy_keys: For policies that are random, shape ``(time,)``.
+        state: Initial state of the plant.
+        obs: First observation.
+        noise_keys: Keys of disturbances and measurement errors of every step, shape ``(time,)``.
+        policy_keys: Keys for policies that are random, shape ``(time,)``.
     """
 
     params: Any
@@ -77,7 +77,7 @@ class _Episode(NamedTuple):
 def rollouts(
     environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
 ) -> Rollout:
-    """Episodes of a policy on common starts.
+    """Episodes of a policy from given starts, paired with those of every other policy.
 
     Plant parameters, initial state, disturbances and measurement noise of start ``i`` are
     functions of ``(key, i)`` alone, so every policy meets the same ones: common random numbers.
@@ -85,8 +85,8 @@ def rollouts(
 
     Args:
         environment: A PyTree with ``sample_params(key)``.
-        policy: In physical units, guarded or not, with array leaves.
-        key: Of the whole set of starts.
+        policy: Policy in physical units, guarded or not, with array leaves.
+        key: Key of the complete set of starts.
         indices: Numbers of the starts.
 
     Returns:

@@ -30,8 +30,8 @@ def action_fits(
     the logged action, as it would be beside a running plant.
 
     Args:
-        policies: By name.
-        dataset: Episodes that they were not trained on.
+        policies: Policies by name.
+        dataset: Log of episodes that they were not trained on.
         level: Confidence level of the intervals.
 
     Returns:
@@ -88,9 +88,9 @@ def _fits(
     kept = mask.any(axis=1)
     difference = np.where(mask[..., None], np.abs(proposed - action), 0.0)[kept].sum(axis=1)
     means = mean_estimates(difference / mask[kept].sum(axis=1)[:, None], level=level)
-    logged, wanted = action[mask].astype(np.float64), proposed[mask]
+    logged, requested = action[mask].astype(np.float64), proposed[mask]
     variance = logged.var(axis=0)
-    unexplained = ((wanted - logged) ** 2).mean(axis=0)
+    unexplained = ((requested - logged) ** 2).mean(axis=0)
     explained = np.where(
         variance > 0, 1 - unexplained / np.where(variance > 0, variance, 1), np.nan
     )

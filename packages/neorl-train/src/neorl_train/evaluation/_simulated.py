@@ -33,7 +33,7 @@ BEHAVIOUR = "logged behaviour"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Contender:
+class _Tested:
     name: str
     role: Role
     guarded: bool
@@ -53,7 +53,7 @@ def evaluate(
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
 ) -> Evaluation:
-    """Runs everything that can act on the plant over common starts.
+    """Runs everything that can act on the plant in paired episodes (common random numbers).
 
     On start ``i`` every policy meets the same plant parameters, initial state, disturbances and
     noise, so differences are paired. Beside the given policies run all tunings of the plant and
@@ -69,8 +69,8 @@ def evaluate(
         constraints: Hard limits of the guard; the plant's ranges and rates by default.
         fallback: Takes over inside the guard; the plant's reference controller by default.
         cost_limits: Limits of costs by name, in the unit of each; others keep the plant's.
-        key: Decides starts and noise; take one that nothing was developed on.
-        n_starts: Number of common starts, two or more; 100 or more for a verdict.
+        key: Key of starts and noise; take one that nothing was developed on.
+        n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
         level: Confidence level of all intervals, of which the verdict takes the ends.
 
     Returns:
@@ -92,19 +92,19 @@ def evaluate(
     constraints = plant_constraints(environment) if constraints is None else constraints
     fallback = tunings[reference] if fallback is None else fallback
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
-    learners = [_Contender(n, "learner", False, (p,)) for n, p in policies.items()]
-    classical = [_Contender(n, "classical", False, (p,)) for n, p in tunings.items()]
+    learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
+    classical = [_Tested(n, "classical", False, (p,)) for n, p in tunings.items()]
     operated: Any = tuple(behaviour_policies(environment).values())
-    behaviour = _Contender(BEHAVIOUR, "behaviour", False, operated)
+    behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
     plain = [*learners, *classical]
     guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
-    contenders = _one_kind([*plain, *guarded, behaviour], spec)
-    results = tuple(_result(environment, one, key, n_starts, spec) for one in contenders)
+    tested = _one_kind([*plain, *guarded, behaviour], spec)
+    results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     return Evaluation(
         tables=_tables(name, environment, spec, results, log, candidate, reference, level),
         results=(*results, log),
-        traces=_traces(environment, spec, contenders, results, key, candidate, reference),
+        traces=_traces(environment, spec, tested, results, key, candidate, reference),
         bands=_bands(environment),
         imitation=(),
         score=None,
@@ -117,24 +117,22 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
     return action_constraints(environment.spec, environment.action_rates())
 
 
-def _guarded(
-    one: _Contender, constraints: AnyConstraints, fallback: Policy, spec: Spec
-) -> _Contender:
+def _guarded(one: _Tested, constraints: AnyConstraints, fallback: Policy, spec: Spec) -> _Tested:
     behind = tuple(guard(policy, constraints, fallback, spec.dt) for policy in one.policies)
     return dataclasses.replace(one, guarded=True, policies=behind)
 
 
-def _one_kind(contenders: Sequence[_Contender], spec: Spec) -> list[_Contender]:
-    flat = [policy for one in contenders for policy in one.policies]
+def _one_kind(tested: Sequence[_Tested], spec: Spec) -> list[_Tested]:
+    flat = [policy for one in tested for policy in one.policies]
     wrapped = iter(switched(flat, spec.n_action))
     return [
         dataclasses.replace(one, policies=tuple(next(wrapped) for _ in one.policies))
-        for one in contenders
+        for one in tested
     ]
 
 
 def _result(
-    environment: Environment, one: _Contender, key: PRNGKeyArray, n_starts: int, spec: Spec
+    environment: Environment, one: _Tested, key: PRNGKeyArray, n_starts: int, spec: Spec
 ) -> PolicyResult:
     """Start ``i`` is acted on by policy ``i mod len(policies)``."""
     turns = len(one.policies)
@@ -208,7 +206,7 @@ def _bands(environment: Environment) -> tuple[Band, ...]:
 def _traces(
     environment: Environment,
     spec: Spec,
-    contenders: Sequence[_Contender],
+    tested: Sequence[_Tested],
     results: Sequence[PolicyResult],
     key: PRNGKeyArray,
     candidate: str,
@@ -216,9 +214,9 @@ def _traces(
 ) -> tuple[Trace, ...]:
     """The same starts once more, this time keeping the rows: the programs are compiled already."""
     shown = [(candidate, True), (reference, False)]
-    by_name = {(one.name, one.guarded): one for one in contenders}
-    found = {(result.name, result.guarded): result for result in results}
-    starts = select_starts(found[candidate, True].episodes, spec)
+    by_name = {(one.name, one.guarded): one for one in tested}
+    result_of = {(result.name, result.guarded): result for result in results}
+    starts = select_starts(result_of[candidate, True].episodes, spec)
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:

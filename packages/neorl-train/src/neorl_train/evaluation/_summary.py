@@ -18,8 +18,8 @@ def policy_rows(
     """One row for each result; differences are paired with the unguarded reference.
 
     Args:
-        results: All on the common starts, or all on starts of their own.
-        spec: Gives the cost channels.
+        results: Either all paired, or all on starts of their own.
+        spec: Cost channels with their limits.
         reference: Name of the controller that differences refer to; empty for none.
         level: Confidence level of the intervals.
 
@@ -50,12 +50,12 @@ def pooled_rows(
     against: Sequence[PolicyResult],
     level: float,
 ) -> tuple[PooledRow, ...]:
-    """All seeds of every learner, guarded and not, against other policies on the common starts.
+    """All seeds of every learner, guarded and not, against other policies, episode by episode.
 
     Args:
-        results: On the common starts.
-        spec: Gives the cost channels.
-        against: The other sides, on the same starts.
+        results: Results of paired episodes.
+        spec: Cost channels with their limits.
+        against: Results of the other sides, paired with these.
         level: Confidence level of the intervals.
 
     Returns:

@@ -15,8 +15,8 @@ def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
     """Which starts to show: the median return, the lowest one, and the one nearest its limits.
 
     Args:
-        episodes: Of the candidate, on the common starts.
-        spec: Gives the limits.
+        episodes: Paired episodes of the candidate.
+        spec: Cost channels with their limits.
 
     Returns:
         Label and number of the start. The last label is left out where there is no cost, or it

@@ -20,7 +20,7 @@ class PolicyValidation:
     Args:
         held_out: Episodes that training does not see.
         environment: The plant; ``None`` where there is only a log.
-        key: Of the starts. They are for the curves only: another key than the evaluation's.
+        key: Key of the starts. They are for the curves only: another key than the evaluation's.
         starts: Number of starts; zero judges on the log alone.
     """
 
@@ -46,7 +46,7 @@ class PolicyValidation:
             return with the plant's own reward, and ``plant_cost_<name>``, the mean sums.
         """
         policy = as_arrays(policy)
-        found = {
+        metrics = {
             "held_out_distance": held_out_distance(
                 policy, self._obs, self._action, self._half_range
             )
@@ -54,9 +54,9 @@ class PolicyValidation:
         if self._environment is not None:
             rows = rollouts(self._environment, policy, self._key, self._starts)
             total, costs = _sums(rows.reward, rows.cost, rows.mask)
-            found["plant_return"] = total
-            found |= {f"plant_cost_{name}": costs[i] for i, name in enumerate(self._costs)}
-        return found
+            metrics["plant_return"] = total
+            metrics |= {f"plant_cost_{name}": costs[i] for i, name in enumerate(self._costs)}
+        return metrics
 
 
 @jax.jit

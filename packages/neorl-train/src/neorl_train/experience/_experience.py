@@ -26,7 +26,7 @@ class Experience:
     """What a run learns from and is judged on.
 
     Attributes:
-        dataset: The whole log, with the plant's own reward.
+        dataset: Complete log, with the plant's own reward.
         held_out: Episodes of it that training does not see, with the plant's own reward.
         training: The rest, with the penalised reward and the cost limits of the run.
     """
@@ -40,9 +40,9 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
     """Splits a log and takes the declared penalties off the reward of the training part.
 
     Args:
-        config: Validated.
-        dataset: The whole log.
-        penalty: Of every cost, in the order of the specification.
+        config: Configuration, validated.
+        dataset: Complete log.
+        penalty: Penalty weight of every cost, in the order of the specification.
 
     Raises:
         InputError: If the log cannot be split, every row of the training part is masked, or a
@@ -63,10 +63,10 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
     return Experience(dataset, held_out, TrainingData(rows, statistics, spec))
 
 
-def _penalised(dataset: Dataset, prices: list[float]) -> Dataset:
+def _penalised(dataset: Dataset, weights: list[float]) -> Dataset:
     columns = dataset.transitions
     reward, cost = jnp.asarray(columns.reward), jnp.asarray(columns.cost)
-    reward = np.asarray(penalised_reward(reward, cost, jnp.asarray(prices, jnp.float32)))
+    reward = np.asarray(penalised_reward(reward, cost, jnp.asarray(weights, jnp.float32)))
     return dataclasses.replace(dataset, transitions=columns._replace(reward=reward))
 
 

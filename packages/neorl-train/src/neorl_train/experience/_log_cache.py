@@ -29,9 +29,9 @@ def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None])
     """Puts the environment's log into a run, from the cache of the runs' folder if it is there.
 
     Args:
-        config: Whose source is an environment.
-        run_dataset: Destination; kept if it is there.
-        say: Told in one line where the log came from.
+        config: Configuration whose source is an environment.
+        run_dataset: Path of the destination; kept if it is there.
+        say: Called with one line that names where the log came from.
 
     Raises:
         OSError: If it cannot be written.
@@ -57,9 +57,9 @@ def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) 
     """Reads the log that was collected for a run; a damaged one is collected again, for it can be.
 
     Args:
-        config: Whose source is an environment.
-        run_dataset: Where :func:`collected_log` put it.
-        say: Told in one line that it was damaged.
+        config: Configuration whose source is an environment.
+        run_dataset: Path where :func:`collected_log` put it.
+        say: Called with one line if it was damaged.
 
     Raises:
         InputError: If the new one cannot be read either.
@@ -84,7 +84,7 @@ def _cached_log(config: Config) -> Path:
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
         for path in _code(package):
             code.update(path.read_bytes())
-    what = {
+    inputs = {
         "source": source,
         "origin": PLANTS.origin(source),
         "steps": config.data.steps,
@@ -92,7 +92,7 @@ def _cached_log(config: Config) -> Path:
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }
-    name = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    name = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:24]
     return Path(config.output.directory) / LOG_CACHE / f"{name}.h5"
 
 

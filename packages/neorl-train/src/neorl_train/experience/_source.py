@@ -36,8 +36,8 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     """Penalty of every cost, by name: as configured, else as the environment declares it.
 
     Args:
-        config: Validated.
-        names: Of the cost channels.
+        config: Configuration, validated.
+        names: Names of the cost channels.
 
     Raises:
         InputError: If a cost has no penalty, or a penalty no cost.

@@ -13,7 +13,7 @@ def check_split(config: Config, dataset: Dataset) -> None:
     """Refuses a log of which fewer than two episodes would be held out, or trained on.
 
     Raises:
-        InputError: Saying which share would do.
+        InputError: Saying which fraction would do.
     """
     n = dataset.n_episodes
     held_out = n - min(max(round((1 - config.data.held_out) * n), 1), n - 1)
@@ -40,7 +40,7 @@ def check_batches(config: Config, rows: int) -> None:
     """Refuses a batch of more rows than there are to train on, long before memory runs out.
 
     Args:
-        config: Validated.
+        config: Configuration, validated.
         rows: Number of rows that training sees.
 
     Raises:

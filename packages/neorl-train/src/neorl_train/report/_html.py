@@ -23,9 +23,9 @@ class Column:
     """Head of a column of a table.
 
     Attributes:
-        title: What it holds.
-        unit: In what unit; shown below the title.
-        align: Numbers right, words left.
+        title: Words for what the column holds.
+        unit: Unit of its numbers; shown below the title.
+        align: Side to align to: numbers right, words left.
     """
 
     title: str

@@ -20,14 +20,14 @@ class Inputs:
     """Everything that the report shows.
 
     Attributes:
-        run: The directory.
-        evaluation: Results.
-        verdict: What follows from them.
-        record: Of ``run.json``; empty where there is none.
-        config: The resolved configuration as TOML; empty where there is none.
-        constraints: Of ``constraints.json``; empty where there is none.
-        validations: How the policies were judged while they were trained.
-        chunks: What the training loop recorded.
+        run: Run directory.
+        evaluation: Results of the evaluation.
+        verdict: Verdict that follows from them.
+        record: Content of ``run.json``; empty where there is none.
+        config: Resolved configuration as TOML; empty where there is none.
+        constraints: Content of ``constraints.json``; empty where there is none.
+        validations: Curves of the validations while training.
+        chunks: Curves of the training loop's metrics.
     """
 
     run: Path

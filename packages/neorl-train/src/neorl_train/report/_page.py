@@ -1,10 +1,10 @@
-"""The whole page: one file without a single outside reference."""
+"""The page: one file without a single outside reference."""
 
 import importlib.resources
 from pathlib import Path
 
 from neorl_core.boundary import write_text
-from neorl_train.report._glossary import legend
+from neorl_train.report._glossary import glossary
 from neorl_train.report._html import Html, joined, paragraph, section, tag, text
 from neorl_train.report._inputs import Inputs, read_inputs
 from neorl_train.report.figures import _style as _figures
@@ -22,7 +22,7 @@ def write_report(run: Path) -> Path:
     """Writes ``report.html`` into a run that was evaluated.
 
     Args:
-        run: Its directory, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
+        run: Directory of the run, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
 
     Returns:
         The file.
@@ -40,7 +40,7 @@ def page(inputs: Inputs) -> str:
     """The report as one HTML document.
 
     Args:
-        inputs: From :func:`read_inputs`.
+        inputs: Inputs as :func:`read_inputs` gives them.
 
     Returns:
         The document. No script, no outside reference; readable in light, dark and on paper.
@@ -114,9 +114,9 @@ def _why(inputs: Inputs) -> Html:
     if inputs.simulated:
         parts += [tiles(inputs), clause_table(inputs.verdict, inputs.evaluation.tables.level)]
         parts += [
-            paragraph(f"{said[0].upper()}{said[1:].rstrip('.')}.", class_="note")
-            for said in legend(inputs.evaluation.tables.environment)
-            if said
+            paragraph(f"{note[0].upper()}{note[1:].rstrip('.')}.", class_="note")
+            for note in glossary(inputs.evaluation.tables.environment)
+            if note
         ]
     else:
         parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))

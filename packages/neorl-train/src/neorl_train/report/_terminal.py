@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from neorl_core.costs import limit_kind
-from neorl_train.report._glossary import legend
+from neorl_train.report._glossary import glossary
 from neorl_train.report._inputs import read_object
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
@@ -36,8 +36,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     """Prints the results of an evaluated run; the last line says where the report lies.
 
     Args:
-        run: Its directory.
-        stream: Where to; standard output by default.
+        run: Directory of the run.
+        stream: Stream to print to; standard output by default.
 
     Raises:
         InputError: If a file of the run is missing or damaged; it is named.
@@ -53,7 +53,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     wide = console.width >= WIDTH
     console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
     console.print(_table(evaluation, wide=wide))
-    explained, _ = legend(evaluation.tables.environment)
+    explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
         if note:
@@ -101,7 +101,7 @@ def _title(evaluation: Evaluation, *, wide: bool) -> str:
         if wide
         else "means; the report has their intervals"
     )
-    where = f"{tables.n_starts} common starts" if tables.environment else "its episodes"
+    where = f"{tables.n_starts} paired episodes" if tables.environment else "its episodes"
     return f"{tables.environment or evaluation.source.name}, {where}: {shown}"
 
 

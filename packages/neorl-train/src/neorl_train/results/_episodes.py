@@ -65,16 +65,16 @@ class Trace:
     """One episode, row by row, trimmed to its length; physical units.
 
     Attributes:
-        label: Why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
+        label: Reason why it was kept: ``"typical"`` (median return of the candidate), ``"lowest
             return"`` or ``"closest to the limits"``.
-        policy: Who acted.
-        guarded: Whether through the guard.
-        start: Number of the common start.
+        policy: Name of the policy that acted.
+        guarded: Whether it acted through the guard.
+        start: Number of the start, and so of the paired episodes.
         obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
-        action: What was asked for, shape ``(time, act)``.
-        applied: What the plant received, shape ``(time, act)``.
-        reward: Shape ``(time,)``.
-        cost: Shape ``(time, cost)``.
+        action: Requested actions, shape ``(time, act)``.
+        applied: Actions that the plant received, shape ``(time, act)``.
+        reward: Reward of each step, shape ``(time,)``.
+        cost: Costs of each step, shape ``(time, cost)``.
         flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
     """
 

@@ -17,7 +17,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
     """The content of ``evaluation.json``: tables, episodes and units; rows are left out.
 
     Args:
-        evaluation: As found.
+        evaluation: Results of an evaluation.
 
     Returns:
         What JSON can hold, with its head.
@@ -30,7 +30,7 @@ def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
         "length": f"steps of {spec.dt:g} s",
         "cost": {channel.name: channel.unit for channel in spec.cost},
         "action": {channel.name: channel.unit for channel in spec.action},
-        "share": "1",
+        "fraction": "1",
     }
     return {**head("evaluation", VERSION), "units": units, **plain}
 
@@ -64,8 +64,8 @@ def write_evaluation(run: Path, evaluation: Evaluation) -> None:
     """Writes both files into a run directory, each completely or not at all.
 
     Args:
-        run: The directory.
-        evaluation: What was found.
+        run: Run directory.
+        evaluation: Results of the evaluation.
 
     Raises:
         OSError: If a file cannot be written.

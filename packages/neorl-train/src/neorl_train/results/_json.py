@@ -46,9 +46,9 @@ def from_plain(kind: Any, plain: Any, where: str = "") -> Any:
     """Inverse of :func:`to_plain` for a type made of dataclasses, tuples, arrays and scalars.
 
     Args:
-        kind: The type, or an annotation such as ``tuple[float, ...]`` or ``Estimate | None``.
-        plain: As parsed from JSON.
-        where: Path to it, for the error.
+        kind: Type, or an annotation such as ``tuple[float, ...]`` or ``Estimate | None``.
+        plain: Value as parsed from JSON.
+        where: Path to the value, for the error.
 
     Returns:
         An instance.
@@ -116,8 +116,8 @@ def _scalar(kind: Any, plain: Any, where: str) -> Any:
     return plain
 
 
-def _expect(fine: bool, where: str, expected: str, got: Any) -> None:
-    if not fine:
+def _expect(condition: bool, where: str, expected: str, got: Any) -> None:
+    if not condition:
         shown = repr(got)
         shown = shown if len(shown) < 60 else f"{shown[:57]}..."
         raise InputError(f"{where or 'result'}: expected {expected}, got {shown}")

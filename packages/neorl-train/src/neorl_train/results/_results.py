@@ -15,13 +15,13 @@ class PolicyResult:
     """Episodes of one policy, with or without guard.
 
     Attributes:
-        name: For example ``"iql-0"``.
-        group: What it is one seed of, for example ``"iql"``; its own name otherwise.
+        name: Name of the policy, for example ``"iql-0"``.
+        group: Name of the learner it is one seed of, for example ``"iql"``; its own name otherwise.
         role: ``"learner"``; ``"classical"``, a controller of the plant; ``"behaviour"``, what
-            filled the log, on the common starts; ``"log"``, the recorded episodes, which have
+            filled the log, in paired episodes; ``"log"``, the recorded episodes, which have
             starts of their own.
         guarded: Whether the guard stood between it and the plant.
-        episodes: One entry for each common start, or for each recorded episode.
+        episodes: Results of each paired episode, or of each recorded one.
     """
 
     name: str
@@ -32,7 +32,7 @@ class PolicyResult:
 
     @property
     def paired(self) -> bool:
-        """Whether its episodes are those of the common starts."""
+        """Whether its episodes are paired with those of other policies."""
         return self.role != LOG
 
 
@@ -57,9 +57,9 @@ class Excitation:
 
     Attributes:
         channel: Name of the variable.
-        unit: Of ``signal`` and ``deviation``.
+        unit: Unit of ``signal`` and ``deviation``.
         signal: Amplitude of the test signal.
-        manual: Share of the steps in which it was in manual.
+        manual: Fraction of the steps in which it was in manual.
         deviation: Standard deviation of the action that the plant received.
     """
 
@@ -75,12 +75,12 @@ class Source:
     """The log that was learnt from.
 
     Attributes:
-        name: Of the data.
+        name: Name of the data.
         rows: Number of transitions.
         episodes: Number of episodes.
-        content_hash: Of the file's content.
-        attribution: Whose data they are; empty for a log of the simulator.
-        excitation: One entry for each manipulated variable, where the log says so.
+        content_hash: Hash of the file's content.
+        attribution: Owner and licence of the data; empty for a log of the simulator.
+        excitation: Excitation of each manipulated variable, where the log states it.
     """
 
     name: str
@@ -98,10 +98,10 @@ class ActionFit:
     Attributes:
         policy: Name of the policy.
         channel: Name of the action channel.
-        unit: Of ``difference`` and ``deviation``.
+        unit: Unit of ``difference`` and ``deviation``.
         difference: Mean over the episodes of the mean absolute difference.
         deviation: Standard deviation of the logged action: the scale to read it on.
-        explained: Share of the variance of the logged action that the policy's action accounts
+        explained: Fraction of the variance of the logged action that the policy's action accounts
             for: 1 is the same action in every step, 0 no better than the mean action.
         n_episodes: Number of episodes.
         n_rows: Number of rows.
@@ -122,10 +122,10 @@ class Score:
     """``100 (return - low) / (high - low)`` of the mean return of a log.
 
     Attributes:
-        benchmark: Whose formula and references.
+        benchmark: Name of the benchmark whose formula and references these are.
         low: Return that scores 0.
         high: Return that scores 100.
-        log: The score of the log, in points.
+        log: Score of the log, in points.
     """
 
     benchmark: str
@@ -140,13 +140,13 @@ class Evaluation:
 
     Attributes:
         tables: Means with intervals: all that the verdict depends on.
-        results: The episodes behind them.
+        results: Episodes behind them, by policy and guard.
         traces: A few episodes row by row, of the guarded candidate and of the reference.
         bands: Soft limits of observed channels, to be drawn with a trend.
         imitation: How each learner's actions compare with the logged ones on episodes that it
             was not trained on; empty where there was a simulator.
         score: Score of the log by the published formula, where one is known.
-        source: The log.
+        source: Description of the log.
     """
 
     tables: ResultTables

@@ -11,10 +11,10 @@ Role = Literal["learner", "classical", "behaviour", "log"]
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A mean or a share between the ends of its interval, in the unit of what was averaged.
+    """A mean or a fraction between the ends of its interval, in the unit of what was averaged.
 
     Attributes:
-        value: The point estimate.
+        value: Point estimate.
         low: Lower end of the two-sided interval.
         high: Upper end.
     """
@@ -29,18 +29,18 @@ class CostCell:
     """One cost of one policy.
 
     Attributes:
-        name: Of the cost channel.
-        unit: Of every number here.
-        limit: Of one step or of the sum over the episode.
-        per: Which of the two.
+        name: Name of the cost channel.
+        unit: Unit of every number here.
+        limit: Limit of one step or of the sum over the episode.
+        per: Kind of the limit, either ``"step"`` or ``"episode"``.
         total: Mean over the episodes of the sum over the episode.
         worst: Mean over the episodes of the largest cost of one step.
         largest: Largest value of the limited quantity in any episode.
-        violations: Episodes that broke the limit.
-        violating: Their share, with its exact interval.
-        steps_over: Steps over the limit per step, or above zero where the limit is per episode.
+        violations: Number of episodes that broke the limit.
+        violating: Fraction of these episodes, with its exact interval.
+        steps_over: Number of steps over the limit per step, or above zero for a limit per episode.
         difference: Paired difference of the limited quantity to the reference; ``None`` where
-            the episodes are not on the common starts.
+            the episodes are not paired.
     """
 
     name: str
@@ -66,9 +66,9 @@ class PolicyRow:
     """One policy, with or without guard.
 
     Attributes:
-        name: For example ``"iql-0"``.
-        group: What it is one seed of.
-        role: Learner, classical controller, behaviour on the common starts, or recorded log.
+        name: Name of the policy, for example ``"iql-0"``.
+        group: Name of the learner it is one seed of.
+        role: Role: learner, classical controller, behaviour in paired episodes, or recorded log.
         guarded: Whether the guard stood between it and the plant.
         n_episodes: Number of episodes.
         returns: Mean return, in the unit of the reward.
@@ -77,15 +77,15 @@ class PolicyRow:
         return_max: Largest return.
         length: Mean length in steps.
         length_std: Standard deviation over the episodes.
-        costs: One cell for each cost channel.
-        satisfied: Share of episodes that broke no limit.
-        success: Share of successful episodes; ``None`` where the plant does not say.
-        trips: Share of episodes that the plant ended otherwise; ``None`` where not known.
-        n_trips: Their number.
-        filtered: Share of all steps in which the guard changed the action.
-        fallback: Share of all steps in which the fallback acted.
+        costs: Cells of the cost channels, in their order.
+        satisfied: Fraction of episodes that broke no limit.
+        success: Fraction of successful episodes; ``None`` where the plant does not say.
+        trips: Fraction of episodes that the plant ended otherwise; ``None`` where not known.
+        n_trips: Number of these trips.
+        filtered: Fraction of all steps in which the guard changed the action.
+        fallback: Fraction of all steps in which the fallback acted.
         difference: Paired difference of the return to the reference; ``None`` where the episodes
-            are not on the common starts.
+            are not paired.
     """
 
     name: str
@@ -114,10 +114,10 @@ class PooledCost:
     """One cost of the pooled seeds beside that of the policy they are compared with.
 
     Attributes:
-        name: Of the cost channel.
-        unit: Of every number here.
+        name: Name of the cost channel.
+        unit: Unit of every number here.
         ours: Mean of the limited quantity over seeds and starts.
-        theirs: The same of the other side.
+        theirs: Mean of the limited quantity of the other side.
         difference: Paired difference.
     """
 
@@ -130,20 +130,20 @@ class PooledCost:
 
 @dataclasses.dataclass(frozen=True)
 class PooledRow:
-    """All seeds of one algorithm against one other policy, on the common starts.
+    """All seeds of one algorithm against one other policy, in paired episodes.
 
     Attributes:
-        group: The algorithm.
+        group: Name of the algorithm.
         guarded: Whether its seeds ran through the guard.
         seeds: Names of the pooled policies.
         against: Name of the other side.
-        against_role: Its role.
+        against_role: Role of the other side.
         difference: Paired difference of the return: for every start the mean over the seeds less
             the other side, bootstrapped over the starts. It speaks of these trained policies.
         fresh_seeds: The same mean, with seeds and starts both drawn anew (crossed random
             effects): it speaks of the next training run. ``None`` with a single seed.
-        each_seed: The paired difference of every seed alone.
-        costs: One for each cost channel.
+        each_seed: Paired difference of every seed alone.
+        costs: Comparisons of the cost channels, in their order.
     """
 
     group: str
@@ -170,15 +170,15 @@ class ResultTables:
 
     Attributes:
         environment: Name of the simulator; empty where there was none.
-        reason: Why there was none.
+        reason: Reason why there was none.
         spec: Channels, costs with their limits, period, horizon.
         reward_unit: Unit of rewards and returns.
         level: Confidence level of all intervals, in (0.5, 1).
-        n_starts: Number of common starts.
+        n_starts: Number of paired episodes.
         candidate: Name of the policy that would be exported, behind its guard.
         reference: Name of the controller to beat.
-        rows: One for each policy and guard.
-        pooled: One for each algorithm, guard and other side.
+        rows: Rows of every policy, with and without guard.
+        pooled: Rows of every algorithm, guard and other side.
     """
 
     environment: str

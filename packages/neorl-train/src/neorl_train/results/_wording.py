@@ -57,11 +57,11 @@ def signed(value: float, digits: int) -> str:
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
-def percent(share: float) -> str:
-    """A share in per cent: small ones are not rounded to nothing."""
-    if math.isnan(share):
+def percent(fraction: float) -> str:
+    """A fraction in per cent: small ones are not rounded to nothing."""
+    if math.isnan(fraction):
         return DASH
-    value = 100 * share
+    value = 100 * fraction
     if value in (0, 100):
         return f"{value:.0f}{NBSP}%"
     if value < 0.1:
@@ -69,9 +69,16 @@ def percent(share: float) -> str:
     return f"{value:.1f}{NBSP}%" if value < 99.95 else f">{NBSP}99.9{NBSP}%"
 
 
-def share_interval(share: Estimate) -> str:
-    """A share with its interval in per cent."""
-    return f"{percent(share.value)}{NBSP}[{percent(share.low)},{NBSP}{percent(share.high)}]"
+def fraction_interval(fraction: Estimate) -> str:
+    """A fraction with its interval in per cent."""
+    return (
+        f"{percent(fraction.value)}{NBSP}[{percent(fraction.low)},{NBSP}{percent(fraction.high)}]"
+    )
+
+
+def plain(value: float) -> str:
+    """A number on an axis: as short as it goes."""
+    return f"{value:g}"
 
 
 def confidence(level: float) -> str:

@@ -25,7 +25,7 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 
 def stored_leaves(tree: Any) -> dict[str, Any]:
-    """The leaves that are written: those of size zero are left out, for Orbax hangs on them."""
+    """The leaves that are written: without those of size zero, with which Orbax never ends."""
     return {
         name: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
         for name, leaf in named_leaves(tree).items()
@@ -37,8 +37,8 @@ def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a tree of arrays.
 
     Args:
-        tree: NumPy or JAX arrays, typed keys among them.
-        identity: What the tree belongs to, as plain JSON: run, algorithm, step.
+        tree: Tree of NumPy or JAX arrays, typed keys among them.
+        identity: Run, algorithm and step that the tree belongs to, as plain JSON.
 
     Returns:
         A JSON object with a digest over itself.
@@ -84,26 +84,26 @@ def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> No
 
     Args:
         template: Arrays or ``jax.ShapeDtypeStruct``, as the tree was when it was saved.
-        manifest: Of the checkpoint.
-        where: Names the checkpoint in messages.
+        manifest: Manifest of the checkpoint.
+        where: Name of the checkpoint in messages.
 
     Raises:
         InputError: Naming the first path that is missing, unexpected, or of another shape or
             type.
     """
-    expected, found = named_leaves(template), manifest["leaves"]
+    expected, stored = named_leaves(template), manifest["leaves"]
     for name, leaf in expected.items():
-        if name not in found:
+        if name not in stored:
             raise InputError(
                 f"{where} has no {name}; it was written by another version or algorithm"
             )
-        ours, theirs = _form(leaf), {key: found[name][key] for key in ("shape", "dtype")}
+        ours, theirs = _form(leaf), {key: stored[name][key] for key in ("shape", "dtype")}
         if ours != theirs:
             raise InputError(
                 f"{where}: {name} is {theirs['dtype']}{theirs['shape']}, "
                 f"expected {ours['dtype']}{ours['shape']}"
             )
-    extra = [name for name in found if name not in expected]
+    extra = [name for name in stored if name not in expected]
     if extra:
         raise InputError(
             f"{where} has {extra[0]}, which is not expected; "

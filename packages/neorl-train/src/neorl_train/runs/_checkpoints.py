@@ -1,4 +1,4 @@
-"""Checkpoints of a training state: Orbax behind one door, with digests of our own.
+"""Checkpoints of a training state: Orbax behind one interface, with digests of our own.
 
 Orbax is imported on first use, which takes most of a second.
 """
@@ -38,11 +38,11 @@ SETTLE = 0.2
 
 
 class Restored(NamedTuple):
-    """What was found in a folder of checkpoints.
+    """What was stored in a folder of checkpoints.
 
     Attributes:
-        step: Of the checkpoint.
-        tree: The restored values, in the form of the template.
+        step: Step of the checkpoint.
+        tree: Restored values, in the form of the template.
     """
 
     step: int
@@ -57,11 +57,11 @@ class Checkpoints:
     the digests of every leaf, stored beside the values and compared after loading, do.
 
     Args:
-        folder: Made where it is missing.
-        identity: What the state belongs to, as plain JSON; another identity is not restored.
-        interval: Steps between two checkpoints.
+        folder: Folder of the checkpoints; made where it is missing.
+        identity: Run and algorithm of the state, as plain JSON; another identity is not restored.
+        interval: Number of steps between two checkpoints.
         keep: Number of checkpoints kept.
-        say: Told in one line of every damaged checkpoint that is passed over.
+        say: Called with one line for every damaged checkpoint that is passed over.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Checkpoints:
         went wrong with the checkpoint before is raised here.
 
         Args:
-            step: Its number.
-            tree: NumPy or JAX arrays, typed keys among them; leaves may have size zero.
-            force: Write it although ``step`` is no multiple of the interval.
+            step: Number of the checkpoint.
+            tree: Tree of NumPy or JAX arrays, typed keys among them; leaves may have size zero.
+            force: Whether to write it although ``step`` is no multiple of the interval.
 
         Returns:
             Whether a checkpoint is being written.
@@ -129,7 +129,7 @@ class Checkpoints:
         return complete_steps(self.folder)
 
     def restore(self, template: Any) -> Restored | None:
-        """Loads the newest checkpoint that is whole; damaged newer ones are removed, and said.
+        """Loads the newest intact checkpoint; damaged newer ones are removed, and said.
 
         Args:
             template: Arrays of the expected shapes and types. NumPy arrays are restored as such,
@@ -140,7 +140,7 @@ class Checkpoints:
 
         Raises:
             InputError: If the checkpoint is of another form or belongs to something else, or
-                if there are checkpoints but none is whole.
+                if there are checkpoints but none is intact.
         """
         damaged = []
         for step in reversed(self.steps()):
@@ -154,7 +154,7 @@ class Checkpoints:
             return Restored(step, tree)
         if damaged:
             raise InputError(
-                f"none of the {len(damaged)} checkpoints in {self.folder} is whole; restore the "
+                f"none of the {len(damaged)} checkpoints in {self.folder} is intact; restore the "
                 "folder from a copy, or delete it to train from the beginning"
             )
         return None
@@ -165,8 +165,8 @@ class Checkpoints:
         check_manifest(manifest)
         _check_identity(manifest["identity"], self._identity, where)
         check_template(template, manifest, where)
-        wanted = {name: _abstract(leaf) for name, leaf in stored_leaves(template).items()}
-        leaves = _read(partial(self._items, step, ARRAYS, wanted))
+        abstract = {name: _abstract(leaf) for name, leaf in stored_leaves(template).items()}
+        leaves = _read(partial(self._items, step, ARRAYS, abstract))
         check_leaves(leaves, manifest)
         values = [leaves.get(name, leaf) for name, leaf in named_leaves(template).items()]
         return jax.tree.unflatten(jax.tree.structure(template), values)
@@ -228,11 +228,11 @@ def _abstract(leaf: Any) -> Any:
     return np.empty(leaf.shape, leaf.dtype)
 
 
-def _check_identity(found: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
+def _check_identity(stored: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
     for name in expected:
-        if found.get(name) != expected[name]:
+        if stored.get(name) != expected[name]:
             raise InputError(
-                f"{where} belongs to another run: its {name} is {found.get(name)!r}, "
+                f"{where} belongs to another run: its {name} is {stored.get(name)!r}, "
                 f"expected {expected[name]!r}"
             )
 

@@ -104,8 +104,8 @@ def command_prefix(program: str = "neorl-train") -> str:
     if environment:
         which = "" if environment == "default" else f"{environment}:"
         return f"python -m hatch run {which}{program}"
-    found = shutil.which(program)
-    if found and Path(found).parent == Path(sys.executable).parent:
+    executable = shutil.which(program)
+    if executable and Path(executable).parent == Path(sys.executable).parent:
         return program
     return f"{shlex.quote(sys.executable)} -m {program.replace('-', '_')}"
 
@@ -155,5 +155,5 @@ def numbered(runs: Path) -> list[Path]:
     """The run directories of a folder, oldest first."""
     if not runs.is_dir():
         return []
-    found = [path for path in runs.iterdir() if path.name.isdecimal() and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name))
+    directories = [path for path in runs.iterdir() if path.name.isdecimal() and path.is_dir()]
+    return sorted(directories, key=lambda path: int(path.name))

@@ -15,7 +15,7 @@ def require_free_space(folder: Path, size: int) -> None:
     """Fails before anything is written where ``size`` more bytes would not fit.
 
     Args:
-        folder: Made where it is missing.
+        folder: Folder to write to; made where it is missing.
         size: Number of bytes.
 
     Raises:
@@ -44,8 +44,8 @@ def one_line_when_full(what: str, advice: str) -> Iterator[None]:
     """Turns the errors of a full disk into one line.
 
     Args:
-        what: What was being written, for example ``"checkpoint 4000 of iql"``.
-        advice: What to do once there is free space.
+        what: Name of what was being written, for example ``"checkpoint 4000 of iql"``.
+        advice: Words for what to do once there is free space.
 
     Raises:
         InputError: In place of any error that means a full disk.

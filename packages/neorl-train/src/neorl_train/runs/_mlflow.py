@@ -87,18 +87,18 @@ class MlflowCopy:
         return file_lock(self.run.path.parent / MLFLOW_LOCK, wait=True)
 
     def _experiment(self, folder: Path) -> str:
-        found = self.client.get_experiment_by_name(EXPERIMENT)
-        if found is not None:
-            return found.experiment_id
+        experiment = self.client.get_experiment_by_name(EXPERIMENT)
+        if experiment is not None:
+            return experiment.experiment_id
         where = (folder / MLFLOW_ARTIFACTS).as_uri()
         return self.client.create_experiment(EXPERIMENT, artifact_location=where)
 
     def _existing(self) -> dict[tuple[str, int], Run]:
         ours = f"tags.`neorl.id` = '{self.record['id']}'"
-        found = self.client.search_runs([self.experiment], ours, max_results=10_000)
+        existing = self.client.search_runs([self.experiment], ours, max_results=10_000)
         return {
             (run.data.tags["neorl.algorithm"], int(run.data.tags["neorl.seed"])): run
-            for run in found
+            for run in existing
         }
 
     def _seed(self, algorithm: str, seed: int, permanent: int) -> None:
@@ -163,7 +163,7 @@ class MlflowCopy:
 
 
 def _batches(lines: list[dict[str, Any]]) -> Iterator[tuple[list[Metric], int]]:
-    """Whole lines, at most a thousand metrics at a time, with the number of lines then done."""
+    """Complete lines, at most a thousand metrics at a time, with the number of lines then done."""
     metrics: list[Metric] = []
     for number, line in enumerate(lines):
         more = [

@@ -18,7 +18,7 @@ def policy_file(name: str) -> str:
     """Where in a run the artefact of a policy lies.
 
     Args:
-        name: Of the policy, for example ``"iql-0"`` or ``FALLBACK``.
+        name: Name of the policy, for example ``"iql-0"`` or ``FALLBACK``.
 
     Returns:
         The path below the run directory, with forward slashes on every system.

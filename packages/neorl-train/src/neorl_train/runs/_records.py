@@ -14,7 +14,7 @@ class Records:
     """Appends lines to a file.
 
     Args:
-        path: Made where it is missing.
+        path: File of the records; made where it is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class RecordReader:
     """Reads what was appended since the last time.
 
     Args:
-        path: May be missing, which is an empty file.
+        path: File of the records; a missing one counts as empty.
 
     Attributes:
         restarted: Whether the file was replaced by another one, so that :meth:`new` began at
@@ -83,7 +83,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a file, in order; a last line that was cut short is left out.
 
     Args:
-        path: May be missing, which is an empty file.
+        path: File of the records; a missing one counts as empty.
 
     Yields:
         One dictionary for each line: ``kind`` (``"chunk"`` or ``"validation"``), ``algorithm``,

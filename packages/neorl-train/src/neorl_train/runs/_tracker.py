@@ -49,7 +49,7 @@ class MlflowTracker:
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._more, self._last = threading.Event(), threading.Event()
-        self._trouble = ""
+        self._error = ""
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
@@ -62,7 +62,7 @@ class MlflowTracker:
         self._last.set()
         self._more.set()
         self._thread.join()
-        return self._trouble
+        return self._error
 
     def _work(self) -> None:
         try:
@@ -76,7 +76,7 @@ class MlflowTracker:
                 copy.update()
             copy.update()
         except Exception as error:
-            self._trouble = (
+            self._error = (
                 f"tracking stopped ({_reason(error)}); the records are complete: "
                 f"`neorl-train track {self._run.path}` writes them later"
             )
@@ -84,8 +84,8 @@ class MlflowTracker:
 
 def _reason(error: Exception) -> str:
     """What the database said, without its statement and the address of its manual."""
-    said = re.sub(r"\s*\(Background on this error at: \S+\)", "", one_line(error))
-    return said.partition(" [SQL:")[0][:200]
+    message = re.sub(r"\s*\(Background on this error at: \S+\)", "", one_line(error))
+    return message.partition(" [SQL:")[0][:200]
 
 
 def mlflow_installed() -> bool:

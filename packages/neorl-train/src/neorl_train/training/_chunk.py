@@ -25,16 +25,16 @@ def train_chunk(
     """Updates ``first .. first + n_updates - 1`` of one training run.
 
     The rows and the key of an update are functions of ``(key, number of the update)`` alone, drawn
-    for the whole chunk before the scan and gathered once, so that the chunk length is not part
+    for all of the chunk before the scan and gathered once, so that the chunk length is not part
     of the result.
 
     Args:
-        algorithm: With array leaves (``neorl_core.as_arrays``).
-        state: From ``algorithm.init`` or the last chunk; its buffers are given away.
-        rows: The training rows, physical units; fields that the algorithm does not read are
+        algorithm: Learner with array leaves (``neorl_core.as_arrays``).
+        state: State of ``algorithm.init`` or the last chunk; its buffers are given away.
+        rows: Training rows, physical units; fields that the algorithm does not read are
             ``None``.
         first: Number of the first update, counted in calls of ``algorithm.update``.
-        key: Of the whole run.
+        key: Key of the run's chunks.
         n_updates: Number of calls of ``algorithm.update``; static.
 
     Returns:

@@ -64,9 +64,9 @@ class Trained:
     """The state in which training ended.
 
     Attributes:
-        step: Critic gradient steps done.
-        policies: One for each seed, with host arrays.
-        snapshot: All states and keys, stacked by seed.
+        step: Number of critic gradient steps done.
+        policies: Policy of each seed, with host arrays.
+        snapshot: States and keys, stacked by seed.
         finished: Whether the plan was carried out; false after a request to stop.
     """
 
@@ -98,14 +98,14 @@ def train(
     is recorded and saved, the next one runs.
 
     Args:
-        algorithm: With plain numbers, validated.
-        data: What to train on.
-        seeds: One training run each.
-        plan: How long; chunk and interval are multiples of ``algorithm.batches_per_update``.
-        watcher: Told everything.
-        checkpoints: Where to resume from and save to; waited for before this returns.
-        validate: Judges the policies at every checkpoint.
-        stop: Asked once a chunk; true ends training at the end of the chunk that runs.
+        algorithm: Learner with plain numbers, validated.
+        data: Training split.
+        seeds: Seeds of the training runs.
+        plan: Length; chunk and interval are multiples of ``algorithm.batches_per_update``.
+        watcher: Observer that is told everything.
+        checkpoints: Checkpoints to resume from and save to; waited for before this returns.
+        validate: Function that judges a policy, called at every checkpoint.
+        stop: Function asked once a chunk; true ends training when the running chunk ends.
 
     Returns:
         The policies and states reached.

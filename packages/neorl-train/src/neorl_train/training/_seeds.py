@@ -27,10 +27,10 @@ class ParallelSeeds:
     work through their queues side by side.
 
     Args:
-        algorithm: With plain numbers.
-        data: What to train on; copied to each device once.
-        seeds: One training run each.
-        devices: Seeds are dealt to them in turn.
+        algorithm: Learner with plain numbers.
+        data: Training split; copied to each device once.
+        seeds: Seeds of the training runs.
+        devices: Devices, to which the seeds are dealt in turn.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class ParallelSeeds:
         self.seeds = tuple(seeds)
         self._algorithm = as_arrays(algorithm)
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
-        wanted = {name: getattr(data.rows, name) for name in algorithm.fields}
-        rows = Transition(*(wanted.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
+        columns = {name: getattr(data.rows, name) for name in algorithm.fields}
+        rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
         self._rows = {device: jax.device_put(rows, device) for device in used}
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]

@@ -18,17 +18,17 @@ class Clause:
     """One condition of the rule, with the numbers it was decided on.
 
     Attributes:
-        name: What it is about.
-        statistic: What was estimated, in words.
-        value: The estimate.
+        name: Name of what it is about: ``"return"`` or a cost channel.
+        statistic: Words for what was estimated.
+        value: Point estimate.
         low: Lower end of its interval.
         high: Upper end.
-        bound: The number that is compared: an end of the interval or a largest value.
-        relation: How it must compare with the limit.
-        limit: What it is compared with.
-        unit: Of all these numbers.
-        holds: Whether it does.
-        sentence: The clause in words, with its numbers.
+        bound: Number that is compared: an end of the interval or a largest value.
+        relation: Relation to the limit that must hold.
+        limit: Number it is compared with.
+        unit: Unit of all these numbers.
+        holds: Whether the relation holds.
+        sentence: Clause in words, with its numbers.
     """
 
     name: str
@@ -77,7 +77,7 @@ def verdict(tables: ResultTables) -> Verdict:
     that is not finite fails its clause.
 
     Args:
-        tables: Of one evaluation.
+        tables: Tables of one evaluation.
 
     Returns:
         The verdict with its clauses.
@@ -133,11 +133,11 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     if estimate is None:
         raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
     holds = estimate.low > 0
-    found = "is above" if holds else "is not above"
+    comparison = "is above" if holds else "is not above"
     return Clause(
         name="return",
         statistic=f"paired difference of the return to the PID {tables.reference}, mean over "
-        f"{row.n_episodes} common starts",
+        f"{row.n_episodes} paired episodes",
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,
@@ -147,7 +147,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
         unit=tables.reward_unit,
         holds=holds,
         sentence=f"the lower bound of its gain in return over the PID {tables.reference}, "
-        f"{quantity(estimate.low, tables.reward_unit)}, {found} 0",
+        f"{quantity(estimate.low, tables.reward_unit)}, {comparison} 0",
     )
 
 
@@ -157,13 +157,13 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     if math.isnan(cell.largest):  # max() would let it pass or not by the order of its arguments
         bound = cell.largest
     holds = bound <= cell.limit
-    found = "is within" if holds else "is not within"
-    what = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
+    comparison = "is within" if holds else "is not within"
+    subject = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
     bounded = quantity(bound, cell.unit)
     limit = kind.limit_words(cell.limit, cell.unit)
     return Clause(
         name=cell.name,
-        statistic=f"{kind.quantity}, mean over {n_episodes} common starts"
+        statistic=f"{kind.quantity}, mean over {n_episodes} paired episodes"
         + (f"; worst of all {number(cell.largest)}" if kind.bounds_largest else ""),
         value=estimate.value,
         low=estimate.low,
@@ -173,33 +173,35 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         limit=cell.limit,
         unit=cell.unit,
         holds=holds,
-        sentence=f"the {what} cost {cell.name}, {bounded}, {found} the limit of {limit}",
+        sentence=f"the {subject} cost {cell.name}, {bounded}, {comparison} the limit of {limit}",
     )
 
 
 def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
-    what = "may be deployed" if answer == DEPLOY else "should not be deployed"
+    permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
     why = "; ".join(clause.sentence for clause in telling)
-    return " ".join([f"{tables.candidate} behind its guard {what}: {why}.", *exceeded(tables)])
+    return " ".join(
+        [f"{tables.candidate} behind its guard {permission}: {why}.", *exceeded(tables)]
+    )
 
 
 def exceeded(tables: ResultTables) -> list[str]:
     """What a clause on a mean does not show: single episodes of the candidate over their limit.
 
     Args:
-        tables: Of one evaluation in a simulator.
+        tables: Tables of one evaluation in a simulator.
 
     Returns:
         One sentence for each such cost, with the count of the reference.
     """
     row = tables.row(tables.candidate, guarded=True)
     beside = [r for r in tables.rows if r.name == tables.reference and not r.guarded]
-    found = []
+    sentences = []
     for i, cell in enumerate(row.costs):
         if cell.violations:
             theirs = f"; PID {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
-            found.append(
+            sentences.append(
                 f"Its cost {cell.name} was over the limit in {cell.violations} of "
                 f"{row.n_episodes} single episodes{theirs}."
             )
-    return found
+    return sentences

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neorl_train.report.figures._style import LIMIT, PID, colours, new_figure
+from neorl_train.results._wording import plain
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
 
@@ -16,11 +17,11 @@ class Curve:
     """One metric of one training run.
 
     Attributes:
-        metric: Its name in the records.
-        algorithm: What was trained.
-        seed: Of the run.
-        step: Critic gradient steps.
-        value: One for each step.
+        metric: Name of the metric in the records.
+        algorithm: Name of the learner.
+        seed: Seed of the training run.
+        step: Numbers of critic gradient steps.
+        value: Values of the metric at these steps.
     """
 
     metric: str
@@ -35,8 +36,8 @@ class Panel:
     """One metric and what it is compared with.
 
     Attributes:
-        metric: Its name in the records.
-        label: With its unit.
+        metric: Name of the metric in the records.
+        label: Title of the panel, with the unit.
         lines: Levels to compare with, by name.
         limit: A level that must not be exceeded; NaN for none.
         logarithmic: Whether the axis is.
@@ -65,29 +66,29 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
             for metric, value in line["metrics"].items():
                 key = (metric, str(line["algorithm"]), int(line["seed"]))
                 points.setdefault(key, []).append((int(line["step"]), float(value)))
-    found = []
+    collected = []
     for (metric, algorithm, seed), pairs in points.items():
         steps, values = np.array(sorted(pairs)).T
-        found.append(Curve(metric, algorithm, seed, steps, values))
-    return found
+        collected.append(Curve(metric, algorithm, seed, steps, values))
+    return collected
 
 
-def learning_curves(found: Sequence[Curve], panels: Sequence[Panel]) -> Any:
+def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:
     """One panel for each metric: a thin line for each seed, a thick one for their mean.
 
     Args:
-        found: All curves.
-        panels: Which metrics, one or more.
+        recorded: Curves of all metrics.
+        panels: Metrics to show, one or more.
 
     Returns:
         The figure.
     """
     figure = new_figure(3.4)
-    of = colours([curve.algorithm for curve in found])
+    of = colours([curve.algorithm for curve in recorded])
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, panel in zip(axes, panels, strict=True):
         for algorithm, colour in of.items():
-            mine = [c for c in found if c.metric == panel.metric and c.algorithm == algorithm]
+            mine = [c for c in recorded if c.metric == panel.metric and c.algorithm == algorithm]
             _seeds(axis, mine, algorithm, colour)
         for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
             axis.axhline(level, color=PID, lw=1.2, ls=dashes, label=name)
@@ -112,12 +113,8 @@ def _logarithmic(axis: Any) -> None:
 
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-    axis.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     axis.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _plain(value: float, _: int) -> str:
-    return f"{value:g}"
 
 
 def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> None:

@@ -19,6 +19,7 @@ from neorl_train.report.figures._style import (
     window,
 )
 from neorl_train.results._tables import PolicyRow, ResultTables
+from neorl_train.results._wording import plain
 
 LABELS = {"learner": (-30, 14), "classical": (7, -4), "behaviour": (6, -5), "log": (-7, -5)}
 MARKERS = {"learner": "o", "classical": "D", "behaviour": "s", "log": "^"}
@@ -39,8 +40,8 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
     """One panel for each cost: mean return over the mean of what the limit bounds.
 
     Args:
-        tables: Of one evaluation.
-        costs: Which cost channels, one or more.
+        tables: Tables of one evaluation.
+        costs: Indices of the cost channels to show, one or more.
 
     Returns:
         The figure.
@@ -69,7 +70,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
             color=LIMIT,
             fontsize=9,
         )
-        _plain_ticks(panel, cell.limit, top)
+        _ticks(panel, cell.limit, top)
         panel.set_xlabel(f"cost {cell.name}, {limit_kind(cell.per).quantity} [{cell.unit}]")
     panels[0].margins(y=0.12)
     panels[0].set_ylabel(f"return of an episode [{tables.reward_unit}]")
@@ -109,11 +110,11 @@ def _point(panel: Any, row: PolicyRow, j: int, colour: str, tables: ResultTables
         )
 
 
-def _plain_ticks(panel: Any, limit: float, top: float) -> None:
+def _ticks(panel: Any, limit: float, top: float) -> None:
     steps = [0.0] + [m * 10.0**e for e in range(-4, 7) for m in (1, 3)]
     threshold = max(limit / 4, top / 1000)
     ticks = [tick for tick in steps if tick == 0 or threshold <= tick <= top]
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    panel.set_xticks(ticks, [plain(tick) for tick in ticks])
     panel.minorticks_off()
 
 
@@ -132,12 +133,12 @@ def _legend(figure: Any, of_group: dict[str, str]) -> None:
 def by_start(
     gains: np.ndarray, costs: Sequence[tuple[np.ndarray, np.ndarray, str, float]], unit: str
 ) -> Any:
-    """The candidate on every common start, sorted: its gain, and its costs beside the limit.
+    """The candidate in every paired episode, sorted: its gain, and its costs beside the limit.
 
     Args:
-        gains: Return less that of the reference, one for each start.
-        costs: For each cost: of the candidate, of the reference, label with unit, limit.
-        unit: Of the return.
+        gains: Return less that of the reference, one for each paired episode.
+        costs: Costs of the candidate and of the reference, label with unit, and limit, by channel.
+        unit: Unit of the return.
 
     Returns:
         The figure.
@@ -150,7 +151,9 @@ def by_start(
     for mask, colour in ((better, LEARNERS[0]), (~better, LIMIT)):
         panels[0].stairs(np.where(mask, gains, 0), edges, fill=True, color=colour, lw=0)
     panels[0].axhline(0, color=INK, lw=0.8)
-    panels[0].set_title(f"better on {better.sum()} of {len(gains)} starts", loc="left", fontsize=10)
+    panels[0].set_title(
+        f"better on {better.sum()} of {len(gains)} episodes", loc="left", fontsize=10
+    )
     panels[0].set_ylabel(f"gain in return\n[{unit}]")
     for panel, (ours, theirs, label, limit) in zip(panels[1:], costs, strict=True):
         count = np.arange(1, len(ours) + 1)
@@ -166,12 +169,12 @@ def by_start(
         panel.legend(loc="upper left", fontsize=9)
     for panel in panels:
         panel.set_xlim(0.5, len(gains) + 0.5)
-        panel.set_xlabel("starts, sorted")
+        panel.set_xlabel("paired episodes, sorted")
     return figure
 
 
 def who_acts(tables: ResultTables) -> Any:
-    """Share of the steps in which policy, filter or fallback decided, for each guarded policy."""
+    """Fractions of the steps in which policy, filter or fallback decided, by guarded policy."""
     rows = [row for row in tables.rows if row.guarded]
     figure = new_figure(0.24 * len(rows) + 1.0)
     panel = figure.subplots()
@@ -185,16 +188,16 @@ def who_acts(tables: ResultTables) -> Any:
         ("the fallback", fell_back, LIMIT, "///"),
     )
     begin = np.zeros(len(rows))
-    for label, share, colour, hatch in parts:
+    for label, width, colour, hatch in parts:
         panel.barh(
-            position, share, left=begin, color=colour, hatch=hatch, ec=SURFACE, lw=0.5, label=label
+            position, width, left=begin, color=colour, hatch=hatch, ec=SURFACE, lw=0.5, label=label
         )
-        begin = begin + share
+        begin = begin + width
     names = [f"PID {row.name}" if row.role == "classical" else row.name for row in rows]
     panel.set_yticks(position, names)
     panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.set_xlim(0, 100)
-    panel.set_xlabel("share of all steps [%]")
+    panel.set_xlabel("fraction of all steps [%]")
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0, color=MUTED)
     figure.legend(loc="outside upper left", ncols=3, fontsize=9)

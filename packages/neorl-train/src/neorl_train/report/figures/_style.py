@@ -89,7 +89,7 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
 
 
 def inline(svg: str, *, name: str, alt: str) -> str:
-    """A whole SVG file as an element of a page: own identifiers, the page's colours, a title."""
+    """A complete SVG file as an element of a page: own identifiers, the page's colours, a title."""
     from html import escape
 
     body = svg[svg.index("<svg") :]
@@ -115,11 +115,11 @@ def time_axis(steps: int, dt: float) -> tuple[float, str]:
 
 
 def window(values: Sequence[float], *, margin: float = 0.08) -> tuple[float, float]:
-    """Ends of an axis that shows all finite values with room to spare."""
+    """Ends of an axis that shows all finite values with a margin."""
     finite = [float(value) for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
-    room = margin * (high - low) or max(abs(high) * margin, 1e-6)
-    return low - room, high + room
+    pad = margin * (high - low) or max(abs(high) * margin, 1e-6)
+    return low - pad, high + pad
 
 
 def colours(groups: Sequence[str]) -> dict[str, str]:

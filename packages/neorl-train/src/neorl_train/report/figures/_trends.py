@@ -177,13 +177,15 @@ def _guard(panel: Any, trace: Trace, step: float) -> None:
         spans = [(t, step) for t in time[happened]]
         panel.broken_barh(spans, (level - 0.32, 0.64), color=colour, lw=0, zorder=2)
     panel.set_ylim(-0.6, 1.6)
-    shares = (100 * np.mean(acted & ~fell_back), 100 * np.mean(fell_back))
-    names = [f"{what} {share:.0f} %" for what, share in zip(WORDS, shares, strict=True)]
+    percentages = (100 * np.mean(acted & ~fell_back), 100 * np.mean(fell_back))
+    names = [
+        f"{what} {percentage:.0f} %" for what, percentage in zip(WORDS, percentages, strict=True)
+    ]
     panel.set_yticks([1, 0], names)
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(axis="y", length=0)
-    _title(panel, "guard, share of the steps", "")
+    _title(panel, "guard, fraction of the steps", "")
 
 
 def _legend(figure: Any, panel: Any, traces: Sequence[Trace]) -> None:

@@ -104,11 +104,11 @@ def _quiet_costs(inputs: Inputs) -> list[str]:
 
 
 def start_picture(inputs: Inputs) -> Html:
-    """The candidate beside the reference on every common start."""
+    """The candidate beside the reference in every paired episode."""
     evaluation = inputs.evaluation
     tables = evaluation.tables
-    found = {(r.name, r.guarded): r.episodes for r in evaluation.results}
-    ours, theirs = found[tables.candidate, True], found[tables.reference, False]
+    episodes = {(r.name, r.guarded): r.episodes for r in evaluation.results}
+    ours, theirs = episodes[tables.candidate, True], episodes[tables.reference, False]
     costs = [
         (
             limited(ours, tables.spec, j),
@@ -121,8 +121,8 @@ def start_picture(inputs: Inputs) -> Html:
     gains = ours.returns - theirs.returns
     words = (
         f"{tables.candidate} behind its guard and PID {tables.reference} on the same "
-        f"{len(gains)} starts. Left: difference in return, start by start, sorted. Right: cost of "
-        "each episode, sorted, and its limit."
+        f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
+        "of each episode, sorted, and its limit."
     )
     return picture(
         by_start, gains, costs, tables.reward_unit, name="starts", alt=words, caption=words
@@ -151,8 +151,8 @@ def cost_picture(inputs: Inputs) -> Html:
 def acting_picture(inputs: Inputs) -> Html:
     """Who acts."""
     words = (
-        "Share of all steps in which the policy's own action reached the plant, in which the guard "
-        "changed it to keep range and rate of change, and in which the fallback acted."
+        "Fraction of all steps in which the policy's own action reached the plant, in which the "
+        "guard changed it to keep range and rate of change, and in which the fallback acted."
     )
     return picture(who_acts, inputs.evaluation.tables, name="acts", alt=words, caption=words)
 

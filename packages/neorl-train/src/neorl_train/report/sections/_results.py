@@ -12,9 +12,9 @@ from neorl_train.results._wording import (
     decimals,
     finest,
     fixed,
+    fraction_interval,
     interval,
     percent,
-    share_interval,
     signed,
     with_interval,
 )
@@ -45,14 +45,14 @@ def display(row: PolicyRow, tables: ResultTables) -> Html:
 
 def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
     """The rows with a heading before every kind."""
-    found: list[PolicyRow | Group] = []
+    listed_rows: list[PolicyRow | Group] = []
     title = ""
     for row in sorted(rows, key=lambda row: (list(ROLES).index(row.role), row.name)):
         if ROLES[row.role] != title:
             title = ROLES[row.role]
-            found.append(Group(title))
-        found.append(row)
-    return found
+            listed_rows.append(Group(title))
+        listed_rows.append(row)
+    return listed_rows
 
 
 def return_table(tables: ResultTables) -> Html:
@@ -73,7 +73,7 @@ def return_table(tables: ResultTables) -> Html:
     digits = decimals(row.returns for row in tables.rows)
     rows = _listed(tables, lambda row: _return_cells(row, tables, digits))
     where = (
-        f"from {tables.n_starts} common starts; the recorded log from its own episodes"
+        f"mean of {tables.n_starts} paired episodes; the recorded log of its own episodes"
         if simulated
         else "of the log"
     )
@@ -117,7 +117,7 @@ def ending_table(tables: ResultTables) -> Html:
         Column("Guard changed", "of steps"),
         Column("Fallback acted", "of steps"),
     ]
-    caption = "How the episodes ended. Exact intervals (Clopper-Pearson) of the counted shares."
+    caption = "How the episodes ended. Exact intervals (Clopper-Pearson) of the counted fractions."
     return table(caption, columns, _listed(tables, lambda row: _ending_cells(row, tables)))
 
 
@@ -125,9 +125,9 @@ def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
     trips = f"{row.n_trips} of {row.n_episodes}"
     return [
         *_named(row, tables),
-        DASH if row.success is None else share_interval(row.success),
+        DASH if row.success is None else fraction_interval(row.success),
         DASH if row.trips is None else tag("span", trips, class_="fails") if row.n_trips else trips,
-        share_interval(row.satisfied),
+        fraction_interval(row.satisfied),
         percent(row.filtered) if row.guarded else DASH,
         percent(row.fallback) if row.guarded else DASH,
     ]
@@ -152,7 +152,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
     rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
         f"Cost {channel.name}: limit {kind.limit_words(channel.limit, channel.unit)}. The "
-        "chance of a violation is an exact interval (Clopper-Pearson) of the counted share."
+        "chance of a violation is an exact interval (Clopper-Pearson) of the counted fraction."
     )
     return table(caption, columns, rows)
 
@@ -164,7 +164,7 @@ def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: in
         with_interval(cell.limited, digits),
         fixed(cell.largest, digits),
         tag("span", count, class_="fails") if cell.violations else count,
-        share_interval(cell.violating),
+        fraction_interval(cell.violating),
         f"{cell.steps_over:,}".replace(",", "\N{THIN SPACE}"),
     ]
 

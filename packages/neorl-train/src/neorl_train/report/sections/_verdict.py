@@ -67,8 +67,8 @@ def clause_picture(clause: Clause) -> Html:
     seen = [clause.low, clause.high, clause.limit, clause.bound, 0.0]
     finite = [value for value in seen if abs(value) < float("inf")]
     low, high = min(finite), max(finite)
-    room = 0.06 * (high - low) or 1.0
-    low, high = low - room, high + room
+    pad = 0.06 * (high - low) or 1.0
+    low, high = low - pad, high + pad
 
     def at(value: float) -> str:
         inside = min(max(value, low), high) if value == value else high
