@@ -62,7 +62,7 @@ def _check_files(run, environment):
     assert artefact.metadata["hyperparameters"]["hidden"] == [8]
     assert record["policies"]["iql-3.safetensors"] == artefact.digest
     assert constraints_from_dict(_read(run, "constraints.json")).n_action == artefact.spec.n_action
-    assert _read(run, "verdict.json")["candidate"] == "policies/iql-3.safetensors"
+    assert _read(run, "verdict.json")["artefact"] == "policies/iql-3.safetensors"
     assert (run / "report.html").stat().st_size > 1000
     chunks = [line for line in read_records(run / "metrics.jsonl") if line["kind"] == "chunk"]
     steps = [(n["algorithm"], n["seed"], n["step"]) for n in chunks]
