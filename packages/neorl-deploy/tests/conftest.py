@@ -167,7 +167,7 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
     run = tmp_path_factory.mktemp("workspace") / "runs" / "0001"
     (run / "policies").mkdir(parents=True)
     columns = _log_columns()
-    probes = columns["obs"][:40]
+    observations = columns["obs"][:40]
     worse = NetworkPolicy(
         network.obs,
         init_mlp((3, 32, 32, 2), jax.random.key(6), output=tanh),
@@ -176,9 +176,9 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
         network.high,
     )
     metadata = {"algorithm": "iql", "seed": 0}
-    save_policy(run / "policies/iql-0.safetensors", network, SPEC, probes, metadata)
-    save_policy(run / "policies/iql-1.safetensors", worse, SPEC, probes, metadata)
-    save_policy(run / "policies/fallback.safetensors", pid, SPEC, probes, {})
+    save_policy(run / "policies/iql-0.safetensors", network, SPEC, observations, metadata)
+    save_policy(run / "policies/iql-1.safetensors", worse, SPEC, observations, metadata)
+    save_policy(run / "policies/fallback.safetensors", pid, SPEC, observations, {})
     documents = {
         "run": {**head("run", 1), "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
         "constraints": constraints_to_dict(action_constraints(SPEC, [0.5, None])),

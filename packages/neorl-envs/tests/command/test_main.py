@@ -23,7 +23,9 @@ def test_generate_inspect_and_list(
     assert main(["inspect", "log.h5"]) == 0
     assert "106/1500" in capsys.readouterr().out
     assert main(["inspect", "log.h5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["content_hash"] == dataset.content_hash
+    document = json.loads(capsys.readouterr().out)
+    assert (document["format"], document["version"]) == ("neorl-dataset-report", 1)
+    assert document["content_hash"] == dataset.content_hash
     before = Path("log.h5").read_bytes()
     again = ["generate", "--out", "log.h5", "--steps", "400", "--seed", "4"]
     assert main(again) == 2

@@ -15,7 +15,7 @@ from typing import Any
 
 import tyro
 
-from neorl_core.boundary import keep_compiled_programs
+from neorl_core.boundary import head, keep_compiled_programs
 from neorl_envs.datasets._file import write_dataset
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._report import dataset_report
@@ -163,7 +163,8 @@ def _run(command: Generate | Inspect | List) -> None:
         _generate(command)
     elif isinstance(command, Inspect):
         report = dataset_report(read_dataset(command.file))
-        print(json.dumps(report, indent=2) if command.json else report_text(report))
+        document = {**head("dataset-report", 1), **report}
+        print(json.dumps(document, indent=2) if command.json else report_text(report))
     else:
         for name in environment_names():
             spec = make(name).spec
