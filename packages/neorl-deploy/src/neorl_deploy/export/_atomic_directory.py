@@ -64,6 +64,8 @@ def _write_flushed(path: Path, data: bytes) -> None:
 
 
 def _flush_directory(path: Path) -> None:
+    if os.name == "nt":  # Windows opens no directories and keeps names durable by itself
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
