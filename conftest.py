@@ -18,6 +18,7 @@ from neorl_core.boundary import keep_compiled_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.004
+STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
 
 _compilations = 0
 
@@ -52,7 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """After each file, what was compiled goes to the other processes, and theirs comes here."""
+    """After each file, what was compiled goes to the other processes, and theirs comes here.
+
+    Mixed dtypes raise in ``STRICT`` packages alone: optax, which the others use, mixes them.
+    """
+    strict = not STRICT.isdisjoint(item.path.parts)
+    jax.config.update("jax_numpy_dtype_promotion", "strict" if strict else "standard")
     item.stash[_START] = (_compilations, _processor_seconds())
     done = yield
     if nextitem is None or nextitem.path != item.path:

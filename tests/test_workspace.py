@@ -14,7 +14,10 @@ import bounds
 import changelog
 import sizes
 
-TOP_LEVEL = {"LICENSE", "README.md", "docs", "packages", "pyproject.toml", "tests", "tools"}
+TOP_LEVEL = {
+    *("CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"),
+    *("conftest.py", "docs", "packages", "pyproject.toml", "tests", "tools"),
+}
 NAMES = ["agents", "core", "deploy", "envs", "safety", "train"]
 
 
@@ -59,7 +62,7 @@ def test_a_package_is_complete(checkout: Path, name: str) -> None:
     folder, module = checkout / "packages" / f"neorl-{name}", f"neorl_{name}"
     for entry in ("README.md", "CHANGELOG.md", "LICENSE", f"src/{module}/py.typed"):
         assert (folder / entry).is_file(), entry
-    assert list((folder / "tests").glob("test_*.py")), "no tests"
+    assert list((folder / "tests").rglob("test_*.py")), "no tests"
     licence = (folder / "LICENSE").read_text()
     assert licence == (checkout / "LICENSE").read_text()
     assert "Apache License" in licence

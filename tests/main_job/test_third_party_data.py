@@ -21,7 +21,7 @@ FILES = {
 OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ["DMSD", pytest.param("Simglucose", marks=pytest.mark.nightly)])
 def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> None:
     file, size, options = FILES[name]
     log = shared_data("neorl2", file)

@@ -208,7 +208,7 @@ def _locked_folder(processes: Path) -> tuple[Path, int]:
         if _try_lock(descriptor) and (folder / "lock").exists():
             return folder, descriptor
         os.close(descriptor)
-    raise OSError(f"no folder can be kept in {processes}")
+    raise OSError(f"no folder can be kept in {processes}; name another one in {VARIABLE}")
 
 
 def _remove_dead(processes: Path) -> None:

@@ -4,6 +4,7 @@ import time
 from functools import partial
 from typing import Any
 
+from neorl_core.boundary import publish_compiled_programs
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.runs._checkpoints import import_ahead
@@ -73,6 +74,8 @@ class RunWatcher:
         if not self._showing:
             self._showing = True
             import_ahead()
+            # A run that is killed later leaves what it compiled to the next one.
+            publish_compiled_programs()
             seeds = len(self._seeds)
             name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
             pace = f"updates/s over {seeds} seeds" if seeds > 1 else "updates/s"
