@@ -122,8 +122,8 @@ def _library_run(
     seeds = tuple(range(arguments.seeds))
     run = create_run(folder, *_described(name))
     held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
-    key = jax.random.key(9)
-    validation = PolicyValidation(held_out, make("ChemicalReactor-v0"), key=key, starts=8)
+    plant, key = make("ChemicalReactor-v0"), jax.random.key(9)
+    validation = PolicyValidation(held_out, plant, key=key, starts=8)
     records, tracker = Records(run.metrics), MlflowTracker(run)
 
     class Watcher(RunWatcher):
@@ -154,8 +154,7 @@ def _library_run(
         validate=validation,
     )
     records.close()
-    trouble = tracker.finish()
-    assert not trouble, trouble
+    assert not (trouble := tracker.finish()), trouble
     return arguments.updates * len(seeds) / (time.perf_counter() - watcher.begun)
 
 
