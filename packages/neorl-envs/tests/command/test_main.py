@@ -13,7 +13,7 @@ def test_generate_inspect_and_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main._prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     assert main(["generate", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
     said = capsys.readouterr().out
     dataset = read_dataset("log.h5")
@@ -47,18 +47,22 @@ def test_generate_inspect_and_list(
 
 BAD = {
     "command": (["generat"], "unknown command 'generat'; did you mean 'generate'?"),
-    "option": (["generate", "--out", "x.h5", "--stps", "3"], "did you mean '--steps'?"),
+    "option": (["generate", "--out", "x.h5", "--stps", "3"], "did you mean --steps?"),
     "environment": (
         ["generate", "--out", "x.h5", "--environment", "ChemicalRactor-v0"],
         "unknown environment 'ChemicalRactor-v0'; did you mean 'ChemicalReactor-v0'?",
     ),
-    "number": (["generate", "--out", "x.h5", "--steps", "ten"], "--steps: invalid literal"),
+    "number": (
+        ["generate", "--out", "x.h5", "--steps", "ten"],
+        "--steps must be a whole number, got 'ten'",
+    ),
     "steps": (["generate", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
     "spread": (["generate", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
     "seed": (["generate", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
     "a folder": (["generate", "--out", "."], ". is a folder; name a file, such as"),
     "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
     "required": (["generate"], "--out"),
+    "a word too many": (["inspect", "a.h5", "b.h5"], "unexpected word 'b.h5'; options begin with"),
     "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),
 }
 
@@ -69,7 +73,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 ) -> None:
     words, message = BAD[case]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main._prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     assert main(words) == 2
     seen = capsys.readouterr()
     assert message in seen.err

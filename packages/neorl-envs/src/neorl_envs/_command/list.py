@@ -1,0 +1,37 @@
+"""``neorl-envs list``: the environments, those of other distributions included."""
+
+import dataclasses
+
+from neorl_core import InputError
+from neorl_envs.command_line import one_line, parse_options
+from neorl_envs.interfaces._gymnasium_names import gymnasium_id
+from neorl_envs.plants._table import PLANTS, environment_names, make
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """Lists the environments.
+
+    example: neorl-envs list
+    """
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs list``."""
+    parse_options(List, words, program="neorl-envs list")
+    for name in environment_names():
+        print(_line(name))
+
+
+def _line(name: str) -> str:
+    """One environment; one that cannot be made says why, and the others are listed still."""
+    try:
+        spec = make(name).spec
+    except InputError as error:
+        return f"{name}  {one_line(error)}"
+    origin = PLANTS.origin(name)
+    return (
+        f"{name}  {spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} "
+        f"costs, period {spec.dt:g} s, at most {spec.horizon} steps; "
+        f"Gymnasium: {gymnasium_id(name)}{f'; from {origin}' if origin else ''}"
+    )

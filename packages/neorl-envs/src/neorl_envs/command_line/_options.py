@@ -1,0 +1,135 @@
+"""Typed options: the fields of a dataclass, set by words of the command line, over ``tyro``."""
+
+import contextlib
+import dataclasses
+import io
+import re
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from neorl_core import InputError
+from neorl_core.boundary import nearest_name
+
+Options = TypeVar("Options")
+
+FRAME = "│╭╮╰╯ "
+REWORDED = (
+    (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (.*)", r"a whole number"),
+    (r"Error parsing (--\S+): could not convert string to float: (.*)", r"a number"),
+)
+"""What the parser says with the names of Python's functions, and what was expected."""
+
+PAIRS = r"\1 takes pairs of a name and a number, such as \1 NAME 0.75"
+
+
+def parse_options(
+    kind: type[Options],
+    words: Sequence[str],
+    *,
+    program: str,
+    default: Options | None = None,
+    description: str | None = None,
+) -> Options:
+    """The options of a command as an object.
+
+    Args:
+        kind: A dataclass; its fields are the options, those of nested dataclasses with dots, and
+            fields marked ``tyro.conf.Positional`` are the words without a name.
+        words: What was typed after the command.
+        program: The command as typed, for help and messages.
+        default: Values of the options that are not given; those of the class by default.
+        description: Text for ``--help``; the docstring of the class by default.
+
+    Returns:
+        The object; its values have the declared types and are otherwise unchecked.
+
+    Raises:
+        InputError: In one line, for whatever is wrong; the nearest option is named.
+        SystemExit: After ``--help``.
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Count:
+        ...     steps: int = 10
+        >>> parse_options(Count, ["--steps", "3"], program="count").steps
+        3
+    """
+    import tyro
+
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    messages = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(messages):
+            options, unknown = tyro.cli(
+                kind,
+                args=list(words),
+                prog=program,
+                description=description,
+                return_unknown_args=True,
+                **given,
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        message = _reworded(_first_message(messages.getvalue()))
+        raise InputError(f"{message}; see `{program} --help`") from None
+    if unknown:
+        raise _unknown(unknown[0], list(_names(kind, default)), program)
+    return options
+
+
+def _first_message(boxes: str) -> str:
+    """The sentence in the first box that the parser drew; without a box, under the first title."""
+    parts: list[list[str]] = [[]]
+    for line in boxes.splitlines():
+        body = line.strip(FRAME)
+        if body and set(body) <= set("─-"):
+            parts.append([])
+        elif not line.startswith("╭"):
+            parts[-1].append(body)
+    # Where the terminal is not UTF-8 there is no frame, and a rule stands below the title.
+    framed = "╭" in boxes
+    chosen = parts[0] if framed or len(parts) == 1 else parts[1]
+    return " ".join(" ".join(chosen).split()) or "the options cannot be read"
+
+
+def _reworded(message: str) -> str:
+    for pattern, expected in REWORDED:
+        message = re.sub(pattern, rf"\1 must be {expected}, got \2", message)
+    message = re.sub(r"Error parsing (--\S+): Failed to parse key-value pairs!", PAIRS, message)
+    return message.removesuffix(".")
+
+
+def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return InputError(
+            f"unexpected word {word!r}; options begin with --; see `{program} --help`"
+        )
+    near = nearest_name(name.replace("_", "-"), known)
+    hint = f"did you mean {near}? " if near else ""
+    return InputError(f"unknown option {name!r}; {hint}see `{program} --help`")
+
+
+def _names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
+    """The options of a dataclass as they are typed."""
+    import tyro
+
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        marks = getattr(hints[field.name], "__metadata__", ())
+        if tyro.conf.Positional in marks:
+            continue
+        name = f"{prefix}{field.name}".replace("_", "-")
+        value = field.default if default is None else getattr(default, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from _names(type(value), value, f"{name}.")
+        elif isinstance(value, bool):
+            folder, _, last = name.rpartition(".")
+            yield f"--{name}"
+            if tyro.conf.FlagCreatePairsOff not in marks:
+                yield f"--{folder + '.' if folder else ''}no-{last}"
+        else:
+            yield f"--{name}"

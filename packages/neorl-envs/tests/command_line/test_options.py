@@ -1,0 +1,111 @@
+"""Options are the fields of a dataclass; every mistake is one line with the nearest option."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tyro
+
+from neorl_core import InputError
+from neorl_envs.command_line import parse_options
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    updates: int = 1000
+    rate: float = 1e-3
+    shuffle: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Does something with a file.
+
+    example: program act log.h5
+    """
+
+    file: tyro.conf.Positional[Path]
+    training: Training = Training()
+    penalty: dict[str, float] = dataclasses.field(default_factory=dict)
+    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
+
+
+def parsed(*words: str) -> Options:
+    return parse_options(Options, words, program="program act")
+
+
+def test_words_become_typed_values() -> None:
+    options = parsed("log.h5", "--training.updates", "5", "--penalty", "heat", "2", "--dry-run")
+    assert options.file == Path("log.h5")
+    assert options.training == Training(updates=5)
+    assert options.penalty == {"heat": 2.0}
+    assert options.dry_run
+    assert not parsed("a", "--training.no-shuffle").training.shuffle
+
+
+def test_defaults_may_be_given() -> None:
+    default = Training(updates=7, rate=0.5)
+    options = parse_options(Training, ["--updates", "8"], program="p", default=default)
+    assert options == Training(updates=8, rate=0.5)
+
+
+def test_help_has_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parsed("--help")
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert "usage: program act" in said
+    assert "example: program act log.h5" in said
+
+
+MISTAKES = {
+    "a mistyped option": (["a", "--training.updats", "3"], "did you mean --training.updates?"),
+    "with a value": (["a", "--training.updats=3"], "unknown option '--training.updats'; did"),
+    "underscores": (["a", "--dry_rum"], "did you mean --dry-run?"),
+    "a negation": (["a", "--training.no-shufle"], "did you mean --training.no-shuffle?"),
+    "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),
+    "a word too many": (["a", "b"], "unexpected word 'b'; options begin with --; see"),
+    "no file": ([], "PATH file (required)"),
+    "a whole number": (["a", "--training.updates", "x"], "updates must be a whole number, got 'x'"),
+    "a number": (["a", "--training.rate", "x"], "--training.rate must be a number, got 'x'"),
+    "pairs": (["a", "--penalty", "heat"], "--penalty takes pairs of a name and a number"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, message = MISTAKES[case]
+    with pytest.raises(InputError) as error:
+        parsed(*words)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(error.value).endswith("see `program act --help`")
+    said = capsys.readouterr()
+    assert said.err == said.out == ""
+
+
+def test_a_positional_word_is_no_option() -> None:
+    with pytest.raises(InputError) as error:
+        parsed("a", "--file", "b")
+    assert "did you mean --file" not in str(error.value)
+
+
+WITHOUT_FRAMES = """
+import dataclasses
+from neorl_envs.command_line import parse_options
+Options = dataclasses.make_dataclass("Options", [("updates", int, 1)])
+try:
+    parse_options(Options, ["--updates", "x"], program="p")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_terminal_without_frames_says_the_same() -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-c", WITHOUT_FRAMES]
+    done = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=True)
+    assert done.stdout == "--updates must be a whole number, got 'x'; see `p --help`\n"

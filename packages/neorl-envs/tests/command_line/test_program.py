@@ -1,0 +1,151 @@
+"""A command ends with a code that says how, and whatever goes wrong is one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from neorl_core import InputError
+from neorl_envs.command_line import BAD_INPUT, DONE, Program, StoppedError
+
+RunCommand = Callable[[Callable[[list[str]], object]], int]
+PREPARED: list[str] = []
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Program:
+    PREPARED.clear()
+    return Program(
+        name="neorl-envs",
+        overview="usage: neorl-envs COMMAND\n",
+        subcommands={"act": "a_subcommand", "rest": "another_subcommand"},
+        prepare=lambda: PREPARED.append("prepared"),
+        when_memory_ends="take fewer rows",
+    )
+
+
+@pytest.fixture
+def run(program: Program, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """``run(command)``: exit code of a subcommand that does this."""
+
+    def run_command(command: Callable[[list[str]], object]) -> int:
+        module: Any = types.ModuleType("a_subcommand")
+        module.command = command
+        monkeypatch.setitem(sys.modules, "a_subcommand", module)
+        return program.run(["act", "--fast", "log.h5"])
+
+    return run_command
+
+
+def raising(error: BaseException) -> Callable[[list[str]], object]:
+    def command(words: list[str]) -> None:
+        raise error
+
+    return command
+
+
+def test_a_subcommand_gets_its_words_after_the_switches_are_set(run: RunCommand) -> None:
+    seen: list[Any] = []
+    assert run(lambda words: seen.append((words, list(PREPARED)))) == DONE
+    assert seen == [(["--fast", "log.h5"], ["prepared"])]
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_overview(
+    program: Program, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run(words) == DONE
+    assert capsys.readouterr().out == "usage: neorl-envs COMMAND\n"
+    assert PREPARED == []
+
+
+def test_a_mistyped_subcommand(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.run(["rst"]) == BAD_INPUT
+    said = capsys.readouterr().err
+    assert said == "neorl-envs: unknown command 'rst'; did you mean 'rest'? known: act, rest\n"
+
+
+ENDS = {
+    "bad input": (InputError("log.h5:\n  no such file"), 2, "log.h5: no such file"),
+    "Ctrl-C": (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
+    "SIGTERM": (StoppedError(signal.SIGTERM), 143, "stopped by SIGTERM"),
+    "no permission": (
+        PermissionError(13, "Permission denied", "log.h5"),
+        2,
+        "log.h5: Permission denied; check the place and its permissions",
+    ),
+    "a worded refusal": (OSError("log.h5: cannot write"), 2, "log.h5: cannot write"),
+    "memory": (MemoryError("1 GiB"), 2, "out of memory; take fewer rows (1 GiB)"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_every_end_has_its_code_and_one_line(
+    run: RunCommand, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    error, code, message = ENDS[case]
+    assert run(raising(error)) == code
+    said = capsys.readouterr()
+    assert said.err == f"neorl-envs: {message}\n"
+    assert said.out == ""
+
+
+def test_what_was_begun_can_be_continued(
+    run: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = StoppedError(signal.SIGINT, "neorl-train resume runs/0001")
+    assert run(raising(stopped)) == 130
+    said = capsys.readouterr().err
+    assert said.endswith("stopped by Ctrl-C; continue with\nneorl-train resume runs/0001\n")
+
+
+def test_memory_of_a_device_counts_and_other_faults_are_not_hidden(
+    run: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from jax.errors import JaxRuntimeError
+
+    assert run(raising(JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"))) == BAD_INPUT
+    assert "take fewer rows (RESOURCE_EXHAUSTED" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="a fault of ours"):
+        run(raising(ValueError("a fault of ours")))
+
+
+def test_sigterm_ends_a_subcommand_like_ctrl_c(
+    run: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    tidied: list[str] = []
+
+    def command(words: list[str]) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            tidied.append("done")
+
+    assert run(command) == 143
+    assert tidied == ["done"]
+    assert capsys.readouterr().err == "neorl-envs: stopped by SIGTERM\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+CLOSED_PIPE = """
+import sys, types
+from neorl_envs.command_line import Program
+module = types.ModuleType("talker")
+module.command = lambda words: [print("line " * 1000) for _ in range(1000)]
+sys.modules["talker"] = module
+program = Program("neorl-envs", "", {"talk": "talker"}, lambda: None, "")
+sys.exit(program.run(["talk"]))
+"""
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = ["bash", "-c", 'set -o pipefail; "$0" -c "$1" | head -c 10', sys.executable]
+    done = subprocess.run([*command, CLOSED_PIPE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "line line ", "")
