@@ -71,12 +71,12 @@ only_mutate = {modules}
 track_dependencies = false
 use_git_change_detection = false
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
-    "-p", "clear_jax_caches", "-k", "not the_table"]
+    "-p", "clear_jax_caches", "-k", "not the_table", "-m", "not nightly"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]
 addopts = "--import-mode=importlib"
-markers = ["slow: takes more than a few seconds"]
+markers = ["slow: takes more than a few seconds", "nightly: rare or long"]
 """
 PATIENCE = (60.0, 10.0)
 """Seconds that any mutant gets, and how often the time that its tests took before."""

@@ -3,6 +3,7 @@
 Where they are known before tracing they are refused.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,8 +55,7 @@ def test_a_traced_matrix_that_is_not_definite_gives_nan(name):
                 call(matrix)
     # Scales far apart are no reason, nor is what rounding leaves of symmetry.
     uneven = jnp.diag(jnp.asarray([1.0, 1e-8])).at[0, 1].set(1e-12)
-    for leaf, want in zip(*map(jax.tree.leaves, (judged(uneven), call(uneven))), strict=True):
-        np.testing.assert_allclose(leaf, want, rtol=1e-6, atol=1e-9)
+    chex.assert_trees_all_close(judged(uneven), call(uneven), rtol=1e-6, atol=1e-9)
 
 
 def test_a_traced_matrix_is_judged_apart_from_the_others_and_from_the_slope():

@@ -3,6 +3,7 @@
 import inspect
 import re
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,10 +127,7 @@ def test_whole_numbers_of_numpy_and_jax_count_as_such(name, parameter):
     expected = call(name, parameter, good)
     for number in (np.int64(good), jnp.asarray(good)):
         result = call(name, parameter, number)
-        assert jax.tree.structure(result) == jax.tree.structure(expected)
-        for new, old in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
-            assert jnp.result_type(new) == jnp.result_type(old)
-            np.testing.assert_array_equal(new, old)
+        chex.assert_trees_all_equal(result, expected, strict=True)
 
 
 # The least value of each, and what is to be done about a smaller one.

@@ -2,6 +2,7 @@
 
 import re
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,8 +52,7 @@ def test_containers_start_empty():
 def test_an_empty_push_changes_nothing():
     buffer = ring_push(ring_buffer(EXAMPLE, capacity=3), rows_of(2))
     again = ring_push(buffer, rows_of(0))
-    for old, new in zip(jax.tree.leaves(buffer), jax.tree.leaves(again), strict=True):
-        np.testing.assert_array_equal(old, new)
+    chex.assert_trees_all_equal(again, buffer)
 
 
 def test_an_empty_buffer_and_a_tree_without_weight_are_flagged():

@@ -1,5 +1,6 @@
 """as_arrays: one program for a float, an int and an array in the same place."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -52,16 +53,15 @@ def test_keys_pass():
 
 
 def test_equal_structures_make_one_program():
-    traces = []
-
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def program(tree):
-        traces.append(1)
         return tree
 
     for number in (1.0, np.float32(2), jnp.float32(3), np.float64(4)):
         program(as_arrays({"rate": number}))
-    assert len(traces) == 1
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        program({"rate": 1.0})
 
 
 def test_what_is_no_number_is_refused_by_path():
