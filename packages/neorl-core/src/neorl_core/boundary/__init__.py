@@ -1,4 +1,4 @@
-"""Where the outside comes in and goes out: names, extensions, document heads, complete writes.
+"""Where data enters and leaves: names, extensions, heads of documents, atomic writes, programs.
 
 The one place of this package that touches a disk; it is for the shells of the other packages.
 """

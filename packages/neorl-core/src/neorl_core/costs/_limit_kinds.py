@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from neorl_core._internal.checks import floats
 from neorl_core._vocabulary.channels import CostChannel, CostPer
 
 Reduction = TypeVar("Reduction")
@@ -48,7 +49,8 @@ class LimitKind:
                 least one step. NaN gives NaN.
 
         Returns:
-            The largest cost of a step, or the sum over the steps, in the dtype of ``cost``.
+            The largest cost of a step, or the sum over the steps, in the dtype of ``cost``; floats
+            for integers.
 
         Raises:
             ValueError: If ``cost`` has not the one axis of time, or no step.
@@ -58,6 +60,10 @@ class LimitKind:
                 f"cost must have the axis (time) of at least one step, got shape {cost.shape}; "
                 "for several episodes or channels use jax.vmap"
             )
+        if isinstance(cost, jax.Array):
+            cost = floats(cost)
+        else:  # NumPy keeps its precision, float64 included.
+            cost = np.asarray(cost, np.result_type(cost, np.float32))
         return cost.max() if self.per == "step" else cost.sum()
 
     def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
