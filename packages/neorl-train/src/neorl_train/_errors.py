@@ -1,34 +1,7 @@
-"""How a command ends early, and errors as one line."""
+"""How a run ends early."""
 
-import signal
-
-_NAMES = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
+from neorl_envs.command_line import StoppedError
 
 
-class InterruptedRunError(Exception):
-    """A signal asked the command to stop.
-
-    Attributes:
-        signal_number: Number of the signal; the command ends with 128 plus this number.
-        resume: Command line that continues; empty where nothing was begun.
-    """
-
-    def __init__(self, signal_number: int, resume: str = "") -> None:
-        super().__init__(f"stopped by {_NAMES.get(signal_number, f'signal {signal_number}')}")
-        self.signal_number = signal_number
-        self.resume = resume
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that an array did not fit into the memory of the host or a device."""
-    if isinstance(error, MemoryError):
-        return True
-    from jax.errors import JaxRuntimeError
-
-    return isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-
-
-def one_line(error: BaseException) -> str:
-    """The message of an error on one line; its type where it has no message."""
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
+class InterruptedRunError(StoppedError):
+    """A signal stopped a run, which can be resumed; ``resume`` is the command that does so."""

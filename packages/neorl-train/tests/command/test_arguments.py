@@ -65,7 +65,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["nowhere.toml"], "nowhere.toml: no such configuration file"),
         (["--training.updates", "1e5"], "--training.updates must be a whole number, got '1e5'"),
         (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
-        (["--penalty", "a"], "--penalty takes pairs of a cost and a number"),
+        (["--penalty", "a"], "--penalty takes pairs of a name and a number"),
         (["--no-tracking"], "did you mean --output.no-tracking"),
     ],
 )

@@ -4,9 +4,9 @@ import shlex
 from pathlib import Path
 
 from neorl_core import InputError
+from neorl_envs.command_line import one_line
 from neorl_train._command.arguments import refuse_options
 from neorl_train._command.status import state_of, verdict_of
-from neorl_train._errors import one_line
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD

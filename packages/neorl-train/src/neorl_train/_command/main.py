@@ -1,22 +1,11 @@
-"""The command ``neorl-train``: which subcommand, which exit code."""
+"""The command ``neorl-train``: its subcommands."""
 
-import importlib
-import sys
 from collections.abc import Sequence
-from importlib import metadata
 
-from neorl_core import InputError
-from neorl_core.boundary import unknown_name
-from neorl_train._errors import InterruptedRunError, is_out_of_memory, one_line
+from neorl_envs.command_line import Program
 from neorl_train._process.switches import prepare_process
 
-DONE, BAD_INPUT = 0, 2
-OUT_OF_MEMORY = (
-    "out of memory; start a run with a smaller batch_size or hidden, fewer seeds, starts or rows, "
-    "or continue this one on a machine with more"
-)
-
-HELP = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
+OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 
 Trains policies on logged data, judges them, and says whether one may be deployed.
 
@@ -51,49 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 done, 2 bad input, 128 + n when stopped by signal n.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return DONE
-    if given[0] == "--version":
-        print(f"neorl-train {metadata.version('neorl-train')}")
-        return DONE
-    try:
-        _run_command(given)
-    except InputError as error:
-        print(f"neorl-train: {one_line(error)}", file=sys.stderr)
-        return BAD_INPUT
-    except InterruptedRunError as error:
-        then = f"; continue with\n{error.resume}" if error.resume else ""
-        print(f"neorl-train: {one_line(error)}{then}", file=sys.stderr)
-        return 128 + error.signal_number
-    except KeyboardInterrupt:
-        print("neorl-train: stopped", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return DONE
-    except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
-        reason = error.strerror or one_line(error)
-        print(f"neorl-train: {where}{reason}; check the place and its permissions", file=sys.stderr)
-        return BAD_INPUT
-    return DONE
-
-
-def _run_command(given: list[str]) -> None:
-    """Runs a command; arrays that do not fit into memory are bad input too.
-
-    Raises:
-        InputError: In place of what NumPy and XLA raise when memory is exhausted.
-    """
-    if given[0] not in NAMES:
-        raise unknown_name("command", given[0], NAMES)
-    prepare_process()
-    try:
-        module = importlib.import_module(f"neorl_train._command.{given[0]}")
-        module.command(given[1:])
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise InputError(f"{OUT_OF_MEMORY} ({one_line(error)[:160]})") from error
-        raise
+    program = Program(
+        name="neorl-train",
+        overview=OVERVIEW,
+        subcommands={name: f"neorl_train._command.{name}" for name in NAMES},
+        prepare=prepare_process,
+        when_memory_ends="start a run with a smaller batch_size or hidden, fewer seeds, starts or "
+        "rows, or continue this one on a machine with more",
+    )
+    return program.run(arguments)

@@ -5,12 +5,12 @@ import shlex
 from pathlib import Path
 
 from neorl_agents import ALGORITHMS
+from neorl_envs.command_line import command_prefix
 from neorl_train._command.arguments import flags, print_results, run_argument
 from neorl_train._command.options import config_of
 from neorl_train._pipeline import job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
-from neorl_train.runs._directory import command_prefix
 
 
 def command(arguments: list[str]) -> None:

@@ -47,7 +47,8 @@ def resolved(config: Config) -> Resolved:
     """
     environment = plant(config.data.source)
     dataset = read_dataset(Path(config.data.source)) if environment is None else None
-    spec: Spec = environment.spec if dataset is None else dataset.spec
+    source = environment if dataset is None else dataset
+    spec: Spec = source.spec  # pyright: ignore[reportOptionalMemberAccess]
     reference = "" if environment is None else str(environment.reference)
     rates = None if environment is None else environment.action_rates()
     declared = declared_limits(spec, rates)

@@ -1,9 +1,9 @@
 """Every process-wide switch, set by the command before the JAX backend starts."""
 
 import os
-from pathlib import Path
 
 from neorl_core.boundary import keep_compiled_programs
+from neorl_envs.command_line import cache_directory
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 
@@ -15,17 +15,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def cache_directory() -> Path:
-    """Folder of the user for compiled programs."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "neorl" / "jax"
-
-
 def prepare_process() -> None:
     """Sets every process-wide switch; what the environment already says is kept.
 
     - Every core is a host device of its own (``XLA_FLAGS``), so that seeds run side by side.
-    - Compiled programs persist in :func:`cache_directory`, the small ones too.
+    - Compiled programs persist in the user's cache, the small ones too.
     - The telemetry of MLflow, and of whatever honours ``DO_NOT_TRACK``, is off.
 
     Call it before anything has run on a device: a backend that runs keeps its devices.

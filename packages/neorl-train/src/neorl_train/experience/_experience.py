@@ -12,8 +12,8 @@ from neorl_core.costs import penalised_reward
 from neorl_envs import (
     Dataset,
 )
+from neorl_envs.command_line import one_line
 from neorl_envs.datasets import data_statistics, split_episodes
-from neorl_train._errors import one_line
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys

@@ -12,8 +12,8 @@ from pathlib import Path
 from neorl_core import InputError
 from neorl_core.boundary import replacing
 from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
+from neorl_envs.command_line import one_line
 from neorl_envs.plants import PLANTS
-from neorl_train._errors import one_line
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys, is_environment
 from neorl_train.runs._names import LOG_CACHE

@@ -13,7 +13,7 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.boundary import check_head
-from neorl_train._errors import one_line
+from neorl_envs.command_line import one_line
 
 T = TypeVar("T")
 

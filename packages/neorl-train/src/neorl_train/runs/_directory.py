@@ -3,15 +3,14 @@
 import contextlib
 import dataclasses
 import json
-import os
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
 from neorl_core.boundary import check_head, head, is_full_disk, write_json, write_text
+from neorl_envs.command_line import command_prefix
 from neorl_train.runs._names import (
     CHECKPOINTS,
     CONFIG,
@@ -95,19 +94,7 @@ class RunDirectory:
 
     def resume_line(self) -> str:
         """The exact command that continues this run, from any folder."""
-        return f"{command_prefix()} resume {shlex.quote(str(self.path))}"
-
-
-def command_prefix(program: str = "neorl-train") -> str:
-    """How a program is called from the user's shell, as far as that can be known."""
-    environment = os.environ.get("HATCH_ENV_ACTIVE")
-    if environment:
-        which = "" if environment == "default" else f"{environment}:"
-        return f"python -m hatch run {which}{program}"
-    executable = shutil.which(program)
-    if executable and Path(executable).parent == Path(sys.executable).parent:
-        return program
-    return f"{shlex.quote(sys.executable)} -m {program.replace('-', '_')}"
+        return f"{command_prefix('neorl-train')} resume {shlex.quote(str(self.path))}"
 
 
 def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
