@@ -91,6 +91,7 @@ def _fits(
     logged, requested = action[mask].astype(np.float64), proposed[mask]
     variance = logged.var(axis=0)
     unexplained = ((requested - logged) ** 2).mean(axis=0)
+    # The inner guard keeps NumPy from dividing by zero before the outer one discards the result.
     explained = np.where(
         variance > 0, 1 - unexplained / np.where(variance > 0, variance, 1), np.nan
     )

@@ -166,6 +166,7 @@ def _episodes(
 def _chunk(
     environment: Environment, policy: Policy, key: PRNGKeyArray, chunk: Int[np.ndarray, " start"]
 ) -> Rollout:
+    # Repeats the chunk's own starts up to the fixed size: another size would be another program.
     padded = np.resize(chunk, STARTS_AT_ONCE)
     rows = jax.device_get(rollouts(environment, policy, key, jnp.asarray(padded)))
     return jax.tree.map(lambda column: column[: len(chunk)], rows)

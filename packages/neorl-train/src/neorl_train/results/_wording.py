@@ -26,6 +26,7 @@ def _widths(estimates: Iterable[Estimate | None]) -> list[float]:
 
 
 def _digits(width: float, significant: int, most: int) -> int:
+    # The first digit of `width` stands floor(log10(width)) places before the point.
     return min(max(significant - 1 - math.floor(math.log10(width)), 0), most)
 
 
