@@ -56,7 +56,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
         cell = rows[0].costs[j]
         ends = [value for row in rows for value in (row.costs[j].limited.high, cell.limit)]
         top = max(ends) * 1.25 or 1.0
-        # Linear from zero to a quarter of the limit, logarithmic above: costs span decades and zero.
+        # Linear from zero to a quarter of the limit, logarithmic above
         panel.set_xscale("symlog", linthresh=max(cell.limit / 4, top / 1000), linscale=0.6)
         panel.set_xlim(0, top)
         panel.axvspan(cell.limit, top, color=LIMIT, alpha=0.1, lw=0, zorder=0)
