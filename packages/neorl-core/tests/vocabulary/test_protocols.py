@@ -58,7 +58,7 @@ class Tank:
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
-def test_every_policy_of_the_house_is_one(policy):
+def test_every_policy_of_core_is_one(policy):
     assert isinstance(policy, Policy)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(policy))
     carry = policy.initial_carry()

@@ -20,7 +20,7 @@ from neorl_core._internal.float_widths import narrowed, widened
 
 
 class PaddedGraph(NamedTuple):
-    """A directed graph with room for padding; an undirected one lists every edge both ways.
+    """A directed graph with space for padding; an undirected one lists every edge both ways.
 
     Attributes:
         nodes: Features, shape ``(node, feature)``.

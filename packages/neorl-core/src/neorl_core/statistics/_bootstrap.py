@@ -225,9 +225,9 @@ def _corrected(p: Array, replicates: Array, estimate: Array, acceleration: Array
     half = 0.5 / replicates.shape[0]
     bias = jax.scipy.special.ndtri(jnp.clip(below + ties / 2, half, 1 - half))
     shifted = bias + jax.scipy.special.ndtri(p)
-    room = 1 - acceleration * shifted
-    room = jnp.where(room > 0, room, jnp.nan)
-    return jax.scipy.special.ndtr(bias + shifted / room)
+    denominator = 1 - acceleration * shifted
+    denominator = jnp.where(denominator > 0, denominator, jnp.nan)
+    return jax.scipy.special.ndtr(bias + shifted / denominator)
 
 
 def _quantile_at(replicates: Array, p: Array) -> Array:

@@ -186,8 +186,8 @@ def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
         2.0
     """
     ddof = require_whole("ddof", ddof, 0, "0 divides by the count, 1 by one less")
-    room = moments.count - ddof
-    return jnp.where(room > 0, moments.m2 / jnp.where(room > 0, room, 1), jnp.nan)
+    degrees = moments.count - ddof
+    return jnp.where(degrees > 0, moments.m2 / jnp.where(degrees > 0, degrees, 1), jnp.nan)
 
 
 def _require_counting(moments: Moments) -> Moments:

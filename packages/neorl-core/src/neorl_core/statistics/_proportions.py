@@ -82,9 +82,9 @@ def clopper_pearson_interval(
     dtype = _dtype(successes, trials)
     k, n, delta = _counts(successes, trials, level)
     inner, outer = jnp.clip(k, 1, jnp.maximum(n, 1)), jnp.clip(k, 0, jnp.maximum(n - 1, 0))
-    room = jnp.maximum(n, 1)
-    low = beta_quantile(delta, inner, room - inner + 1)
-    high = beta_quantile(1 - delta, outer + 1, room - outer)
+    safe_trials = jnp.maximum(n, 1)
+    low = beta_quantile(delta, inner, safe_trials - inner + 1)
+    high = beta_quantile(1 - delta, outer + 1, safe_trials - outer)
     low, high = jnp.where(k == 0, 0, low), jnp.where(k == n, 1, high)
     return narrowed(_masked(k, n, low, high), dtype)
 
