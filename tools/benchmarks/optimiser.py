@@ -46,19 +46,19 @@ def packed_adam(rate: Any) -> Any:
     import optax
     from jax.flatten_util import ravel_pytree
 
-    inner = optax.adam(rate)
+    inner: Any = optax.adam(rate)
 
     def pack(tree: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         small, large = eqx.partition(tree, lambda leaf: leaf.size <= SMALL)
         vector, unpack = ravel_pytree(small)
         return vector, large, unpack
 
-    def init(parameters: Any) -> Any:
-        return inner.init(pack(parameters)[:2])
+    def init(params: Any) -> Any:
+        return inner.init(pack(params)[:2])
 
-    def update(gradient: Any, state: Any, parameters: Any = None) -> tuple[Any, Any]:
-        del parameters
-        vector, large, unpack = pack(gradient)
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        vector, large, unpack = pack(updates)
         (vector, large), state = inner.update((vector, large), state)
         return eqx.combine(unpack(vector), large), state
 
@@ -93,7 +93,7 @@ def _steps() -> dict[str, Callable[[], Any]]:
     from neorl_agents.optimisers import descend, init_optimiser
 
     key = jax.random.key(0)
-    parameters = (
+    parameters: Any = (
         init_mlp((12, 64, 64, 3), key),
         init_critics((15, 64, 64), key, initialiser="uniform"),
     )
