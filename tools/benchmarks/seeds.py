@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=8, help=f"of {BLOCK} updates a round (8)")
     parser.add_argument("--out", type=Path, default=RESULTS / "seeds.json")
     arguments = parser.parse_args()
-    from neorl_train import prepare_process
+    from neorl_train._process.switches import prepare_process
 
     prepare_process()
     cases = {name: _case(name, arguments) for name in arguments.algorithms}
@@ -89,7 +89,7 @@ class _Contender:
 
         begun, metrics = time.perf_counter(), []
         for _ in range(blocks):
-            metrics = self.parallel.advance(self.done * self.n_updates)
+            metrics = self.parallel.advance()
             self.done += 1
         jax.block_until_ready(metrics)
         return blocks * BLOCK * len(self.parallel.seeds) / (time.perf_counter() - begun)

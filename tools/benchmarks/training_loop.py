@@ -32,7 +32,7 @@ BLOCK = 1000
 def main() -> int:
     """Runs all rounds and writes them; 0 if the library keeps the wanted share of the rate."""
     arguments = _arguments()
-    from neorl_train import prepare_process
+    from neorl_train._process.switches import prepare_process
 
     prepare_process()
     cases = {name: _case(name, arguments) for name in arguments.algorithms}
@@ -113,8 +113,10 @@ def _library_run(
 
     from neorl_envs import make
     from neorl_envs.datasets import dataset_from_columns
-    from neorl_train import Reporter, Timings, train
+    from neorl_train import train
     from neorl_train._pipeline.watcher import RunWatcher
+    from neorl_train._process.progress import Reporter
+    from neorl_train._process.timings import Timings
     from neorl_train.evaluation import PolicyValidation
     from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
     from neorl_train.training import Plan

@@ -11,8 +11,8 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
-from neorl_train import read_config
 from neorl_train._command.main import NAMES, main
+from neorl_train._command.options import read_config
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 
@@ -112,7 +112,10 @@ def test_the_version_is_said(capsys):
     ("words", "message"),
     [
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
-        (["run", "--training.algorithms", "bc"], "choose one of training.algorithms with --eval"),
+        (
+            ["run", "--training.algorithms", "bc", "--evaluation.candidate", "iql"],
+            "choose one of training.algorithms with --eval",
+        ),
         (["resume"], "resume takes one run directory, got 0 arguments"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),

@@ -21,8 +21,10 @@ from neorl_agents import TD3BC
 from neorl_core import Transition, as_arrays
 from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train import Reporter, Timings, train
+from neorl_train import train
 from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
 from neorl_train.configuration import dump_toml
 from neorl_train.evaluation import PolicyValidation
 from neorl_train.experience import TrainingData

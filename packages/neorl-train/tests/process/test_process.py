@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from neorl_train import InterruptedRunError, Reporter, Timings
+from neorl_train import InterruptedRunError
 from neorl_train._process import switches
+from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.switches import cores, prepare_process
-from neorl_train._process.timings import process_seconds
+from neorl_train._process.timings import Timings, process_seconds
 
 
 def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
@@ -39,7 +40,7 @@ def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
 def test_cores_become_devices_and_programs_persist(tmp_path):
     program = """
         import jax
-        from neorl_train import prepare_process
+        from neorl_train._process.switches import prepare_process
         prepare_process()
         print(len(jax.devices()), jax.config.jax_compilation_cache_dir)
         jax.jit(lambda x: x + 1)(1.0)

@@ -37,6 +37,11 @@ class Bundle:
     digest: str
     signed_by: str | None
 
+    def __repr__(self) -> str:
+        """Where, the verdict, the identity, who signed."""
+        signed = f"signed by {self.signed_by}" if self.signed_by else "unsigned"
+        return f"Bundle({self.path}: {self.manifest.verdict}, sha256:{self.digest}, {signed})"
+
     def test_vectors(self, section: str) -> dict[str, np.ndarray]:
         """Stored inputs and outputs: ``"single"`` (each from a fresh carry) or ``"sequence"``.
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class ExportOptions:
     sign_key: Path | None = None
 
 
-def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
+def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOptions()) -> Bundle:
     """Exports the candidate of a finished run, behind its guard, as a bundle.
 
     A policy that must not be deployed, or of which nothing is known, is exported too (to be
@@ -55,7 +56,7 @@ def export_run(path: Path, options: ExportOptions = ExportOptions()) -> Bundle:
         DeployError: If the run is not finished or damaged, its parts do not fit together, parity
             is not met, or the bundle cannot be written. Nothing is left behind.
     """
-    run = read_run(path, options.policy)
+    run = read_run(Path(path), options.policy)
     if options.require_deploy and run.answer != "deploy":
         raise NotDeployable(f"the verdict of {run.path} is {run.answer!r}; nothing was written")
     out = run.path / BUNDLE if options.out is None else options.out

@@ -41,6 +41,16 @@ class Dataset:
     behaviour: Int[np.ndarray, " episode"] | None = None
     behaviour_log_prob: Float[np.ndarray, " row"] | None = None
 
+    def __repr__(self) -> str:
+        """What it is of and how large, without its columns."""
+        spec, name = self.spec, str(self.attributes.get("name", "")) or "log"
+        ended = int(np.asarray(self.transitions.terminated).sum())
+        return (
+            f"Dataset({name}: {self.n_rows} rows in {self.n_episodes} episodes, {ended} of them "
+            f"terminated; every {spec.dt:g} s {spec.n_obs} measured, {spec.n_action} manipulated "
+            f"and {spec.n_cost} cost channels)"
+        )
+
     @property
     def n_rows(self) -> int:
         """Number of rows, masked ones included."""

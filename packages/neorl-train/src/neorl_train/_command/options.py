@@ -44,8 +44,3 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
     return parse_options(
         type(default), words, program="neorl-train run", default=default, description=USAGE
     )
-
-
-def config_of(path: Path, algorithms: Mapping[str, type]) -> Config:
-    """The configuration that a run directory keeps."""
-    return load_toml(path, config_type(algorithms)())

@@ -4,13 +4,12 @@ import importlib.util
 import shlex
 from pathlib import Path
 
-from neorl_agents import ALGORITHMS
 from neorl_envs.command_line import command_prefix
 from neorl_train._command.arguments import flags, print_results, run_argument
-from neorl_train._command.options import config_of
-from neorl_train._pipeline import job
+from neorl_train._pipeline.job import resume_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
+from neorl_train.configuration._configure import configure
 
 
 def command(arguments: list[str]) -> None:
@@ -19,8 +18,8 @@ def command(arguments: list[str]) -> None:
     words, quiet, table = flags(arguments)
     run = run_argument("resume", words, "Continues an interrupted run to the same bits.")
     run.record()
-    config = config_of(run.config, ALGORITHMS)
-    job.resume(run, config, Reporter(quiet=quiet), timings)
+    config = configure(run.config)
+    resume_job(run, config, Reporter(quiet=quiet), timings)
     print_results(run, timings, table=table)
     if importlib.util.find_spec("neorl_deploy") is not None:
         deploy = command_prefix("neorl-deploy")

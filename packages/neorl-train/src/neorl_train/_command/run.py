@@ -3,7 +3,7 @@
 from neorl_agents import ALGORITHMS
 from neorl_train._command.arguments import flags, print_results
 from neorl_train._command.options import read_config
-from neorl_train._pipeline.job import start
+from neorl_train._pipeline.job import run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 
@@ -14,5 +14,5 @@ def command(arguments: list[str]) -> None:
     words, quiet, table = flags(arguments)
     with timings.stage("configuration"):
         config = read_config(words, ALGORITHMS)
-    run = start(config, Reporter(quiet=quiet), timings)
+    run = run_job(config, Reporter(quiet=quiet), timings)
     print_results(run, timings, table=table)

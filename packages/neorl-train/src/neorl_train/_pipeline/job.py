@@ -31,7 +31,7 @@ from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNI
 from neorl_train.training._seeds import EXECUTION_MODE
 
 
-def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
+def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     """Runs a new job; nothing is written before every value was checked.
 
     Args:
@@ -57,7 +57,9 @@ def start(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     return _carry_on(config, run, whole.dataset, reporter, timings)
 
 
-def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
+def resume_job(
+    run: RunDirectory, config: Config, reporter: Reporter, timings: Timings
+) -> RunDirectory:
     """Continues a job where its last checkpoints left it, to the same bits.
 
     A finished run whose results are complete is left as it is; where one of them is missing or
@@ -73,7 +75,7 @@ def resume(run: RunDirectory, config: Config, reporter: Reporter, timings: Timin
         The directory of the finished run.
 
     Raises:
-        InputError: As for :func:`start`; also if the configuration was changed.
+        InputError: As for :func:`run_job`; also if the configuration was changed.
     """
     record = run.record()
     validate(config)

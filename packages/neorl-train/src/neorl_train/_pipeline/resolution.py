@@ -45,12 +45,13 @@ def resolved(config: Config) -> Resolved:
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
     """
-    environment = plant(config.data.source)
-    dataset = read_dataset(Path(config.data.source)) if environment is None else None
-    source = environment if dataset is None else dataset
-    spec: Spec = source.spec  # pyright: ignore[reportOptionalMemberAccess]
-    reference = "" if environment is None else str(environment.reference)
-    rates = None if environment is None else environment.action_rates()
+    environment, dataset = plant(config.data.source), None
+    if environment is None:
+        dataset = read_dataset(Path(config.data.source))
+        spec, rates, reference = dataset.spec, None, ""
+    else:
+        spec, rates = environment.spec, environment.action_rates()
+        reference = environment.reference
     declared = declared_limits(spec, rates)
     limits = resolved_limits(config.limits, declared, spec)
     mean = None if dataset is None else _mean_action(dataset)
@@ -61,9 +62,12 @@ def resolved(config: Config) -> Resolved:
         check_batches(config, training_rows(config, dataset))
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
-    complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
+    candidate = config.evaluation.candidate or config.training.algorithms[-1]
+    evaluation = dataclasses.replace(config.evaluation, candidate=candidate)
     return Resolved(
-        config=complete,
+        config=dataclasses.replace(
+            config, penalty=penalty, limits=limits, fallback=fallback, evaluation=evaluation
+        ),
         dataset=dataset,
         limits=limit_sentences(limits, declared, spec),
         fallback=words,

@@ -1,11 +1,13 @@
 """The configuration of a run: frozen, typed, without optional fields, with the demo's values."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from neorl_core import InputError
 from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
@@ -55,14 +57,15 @@ class EvaluationConfig:
         seed: Seed of the starts.
         curve_starts: Number of other starts on which policies are followed while they train; zero
             follows them on held-out rows alone.
-        candidate: Algorithm whose policy is handed over; its first seed is taken.
+        candidate: Algorithm whose policy is handed over, its first seed; empty takes the last of
+            the trained ones.
         level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
     """
 
     starts: int = 128
     seed: int = 1
     curve_starts: int = 8
-    candidate: str = "iql"
+    candidate: str = ""
     level: float = 0.95
 
 
@@ -135,7 +138,7 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
             kind,
             dataclasses.field(default_factory=_Defaults(kind, DEMO_HYPERPARAMETERS.get(name, {}))),
         )
-        for name, kind in table.items()
+        for name, kind in _importable(table)
     ]
     algorithms = dataclasses.make_dataclass("Algorithms", sections, frozen=True)
     algorithms.__doc__ = "Hyperparameters of every learner."
@@ -143,6 +146,13 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
     made = dataclasses.make_dataclass("Config", [field], bases=(Config,), frozen=True)
     made.__doc__ = Config.__doc__
     return made
+
+
+def _importable(table: Mapping[str, type]) -> Iterator[tuple[str, type]]:
+    """The entries without those of a broken distribution, which harms only who asks for it."""
+    for name in table:
+        with contextlib.suppress(InputError):
+            yield name, table[name]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Strict TOML: every key must be a field, every value of the field's type."""
 
 import dataclasses
+import os
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -99,6 +100,8 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
         if not isinstance(value, Mapping):
             raise InputError(f"{name} is a section, got {value!r}")
         return {key: _checked(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
+    if hint is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
         raise InputError(f"{name} must be {_called(hint)}, got {value!r}")
     return value

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_train.configuration._sections import Config, hyperparameters
@@ -26,6 +27,7 @@ def validate(config: Config) -> None:
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
     for name in training.algorithms:
         if name not in known:
+            ALGORITHMS.find(name)  # raises with the reason where a distribution is broken
             raise unknown_name("algorithm", name, known)
     _require_distinct("training.algorithms", training.algorithms)
     _require(bool(training.seeds), "training.seeds is empty; give at least one whole number")
@@ -40,7 +42,7 @@ def validate(config: Config) -> None:
     for name in training.algorithms:
         _validate_algorithm(name, hyperparameters(config, name), training.chunk)
     _validate_counts(config)
-    if config.evaluation.candidate not in training.algorithms:
+    if config.evaluation.candidate not in ("", *training.algorithms):
         raise InputError(
             f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "
             "choose one of training.algorithms with --evaluation.candidate: "

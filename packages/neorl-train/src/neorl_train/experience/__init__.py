@@ -9,6 +9,7 @@ from neorl_train.experience._source import is_environment as is_environment
 from neorl_train.experience._split import check_batches as check_batches
 from neorl_train.experience._split import check_split as check_split
 from neorl_train.experience._training_data import TrainingData as TrainingData
+from neorl_train.experience._training_data import training_data as training_data
 
 __all__ = [
     "Experience",
@@ -19,5 +20,6 @@ __all__ = [
     "complete_log",
     "declared_penalty",
     "is_environment",
+    "training_data",
     "training_experience",
 ]

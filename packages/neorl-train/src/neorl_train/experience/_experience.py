@@ -18,7 +18,7 @@ from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys
 from neorl_train.experience._split import check_batches, check_split
-from neorl_train.experience._training_data import TrainingData
+from neorl_train.experience._training_data import TrainingData, unmasked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def training_experience(config: Config, dataset: Dataset, penalty: dict[str, flo
         raise InputError(f"{config.data.source}: {one_line(error)}") from error
     mask = np.asarray(part.transitions.mask)
     check_batches(config, int(mask.sum()))
-    rows = jax.tree.map(partial(_rows, mask), part.transitions._replace(mask=None))
+    rows = jax.tree.map(partial(unmasked, mask), part.transitions._replace(mask=None))
     spec = limited_spec(part.spec, config.limits.cost)
     return Experience(dataset, held_out, TrainingData(rows, statistics, spec))
 
@@ -68,7 +68,3 @@ def _penalised(dataset: Dataset, weights: list[float]) -> Dataset:
     reward, cost = jnp.asarray(columns.reward), jnp.asarray(columns.cost)
     reward = np.asarray(penalised_reward(reward, cost, jnp.asarray(weights, jnp.float32)))
     return dataclasses.replace(dataset, transitions=columns._replace(reward=reward))
-
-
-def _rows(mask: np.ndarray, column: np.ndarray) -> np.ndarray:
-    return np.asarray(column) if mask.all() else np.asarray(column)[mask]

@@ -1,6 +1,7 @@
 """The page: one file without a single outside reference."""
 
 import importlib.resources
+import os
 from pathlib import Path
 
 from neorl_core.boundary import write_text
@@ -18,7 +19,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser itself refuses whatever is not in the page."""
 
 
-def write_report(run: Path) -> Path:
+def write_report(run: str | os.PathLike[str]) -> Path:
     """Writes ``report.html`` into a run that was evaluated.
 
     Args:
@@ -31,8 +32,8 @@ def write_report(run: Path) -> Path:
         InputError: If a file that is needed is missing or damaged; it is named.
         OSError: If the report cannot be written; an older one is then as it was.
     """
-    path = run / REPORT
-    write_text(path, page(read_inputs(run)))
+    path = Path(run) / REPORT
+    write_text(path, page(read_inputs(Path(run))))
     return path
 
 

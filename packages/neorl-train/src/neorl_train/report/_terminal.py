@@ -26,7 +26,7 @@ from neorl_train.results._wording import (
 )
 from neorl_train.runs._names import RECORD, REPORT
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, exceeded
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, clause_lines, exceeded
 
 WIDTH = 118  # columns of a terminal that shows every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
@@ -178,8 +178,3 @@ def pooled_lines(tables: ResultTables) -> list[str]:
                 )
             )
     return lines
-
-
-def clause_lines(verdict: Verdict) -> list[str]:
-    """One line for each clause."""
-    return [f"  {'ok ' if clause.holds else 'NOT'} {clause.sentence}" for clause in verdict.clauses]

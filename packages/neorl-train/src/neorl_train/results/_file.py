@@ -1,6 +1,7 @@
 """An evaluation on the disk: ``evaluation.json`` and ``traces.json``."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
     return from_plain(Evaluation, {**plain, "traces": traces.get("traces")}, "")
 
 
-def write_evaluation(run: Path, evaluation: Evaluation) -> None:
+def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:
     """Writes both files into a run directory, each completely or not at all.
 
     Args:
@@ -74,16 +75,18 @@ def write_evaluation(run: Path, evaluation: Evaluation) -> None:
         (EVALUATION, evaluation_to_json(evaluation)),
         (TRACES, traces_to_json(evaluation)),
     ):
-        write_text(run / name, json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n")
+        write_text(
+            Path(run) / name, json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"
+        )
 
 
-def read_evaluation(run: Path) -> Evaluation:
+def read_evaluation(run: str | os.PathLike[str]) -> Evaluation:
     """The evaluation of a run.
 
     Raises:
         InputError: If a file is missing, damaged or of another version; it is named.
     """
-    path = run / EVALUATION
+    path = Path(run) / EVALUATION
     evaluation = read_json(path, "evaluation", VERSION)
-    traces = read_json(run / TRACES, "traces", VERSION)
+    traces = read_json(path.with_name(TRACES), "traces", VERSION)
     return decoded(path, evaluation_from_json, evaluation, traces)

@@ -5,6 +5,8 @@ import re
 
 from neorl_train.results._episodes import Episodes, Trace
 from neorl_train.results._tables import Estimate, ResultTables, Role
+from neorl_train.results._text import table_text
+from neorl_train.results._wording import decimals, with_interval
 
 LOG = "log"
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
@@ -156,6 +158,18 @@ class Evaluation:
     imitation: tuple[ActionFit, ...]
     score: Score | None
     source: Source
+
+    def __repr__(self) -> str:
+        """The tables as aligned text: every policy with its return, gain and costs."""
+        return "\n".join([table_text(self.tables), *map(_fit_line, self.imitation)])
+
+
+def _fit_line(fit: ActionFit) -> str:
+    difference = with_interval(fit.difference, decimals([fit.difference]))
+    return (
+        f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
+        f"action on average, fraction {fit.explained:.2f} of its variance explained"
+    )
 
 
 def group_of(name: str) -> str:

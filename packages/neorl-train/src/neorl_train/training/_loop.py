@@ -9,7 +9,9 @@ import jax
 
 from neorl_agents import Algorithm
 from neorl_core import InputError, Policy
-from neorl_train.experience._training_data import TrainingData
+from neorl_envs import Dataset
+from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
+from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._seeds import ParallelSeeds, devices_for
 
@@ -24,16 +26,30 @@ class Plan:
     Attributes:
         updates: Gradient steps of the critic (of the policy for behaviour cloning) per seed.
         chunk: Updates in one call of the compiled program.
-        interval: Updates between two checkpoints.
+        interval: Updates between two checkpoints and validations.
+
+    Raises:
+        ValueError: If a number is below one, or the others are no multiples of ``chunk``.
     """
 
-    updates: int
-    chunk: int
-    interval: int
+    updates: int = TrainingConfig.updates
+    chunk: int = TrainingConfig.chunk
+    interval: int = CheckpointConfig.interval
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "updates", "interval"):
+            value = getattr(self, name)
+            if value < 1 or value % self.chunk:
+                raise ValueError(
+                    f"Plan.{name} must be a positive multiple of chunk = {self.chunk}, got {value}"
+                )
 
 
 class Watcher(Protocol):
-    """Told what happens while an algorithm trains; all steps count critic gradient steps."""
+    """Told what happens while an algorithm trains; all steps count critic gradient steps.
+
+    Every method may be left out by a class that derives from this one.
+    """
 
     def begin(self, step: int) -> bool:
         """Training continues after ``step``; what was told beyond it did not happen.
@@ -41,7 +57,7 @@ class Watcher(Protocol):
         Returns:
             Whether the policies at ``step`` were judged already.
         """
-        ...
+        return False
 
     def compiling(self) -> None:
         """States are ready; the program of a chunk is about to be compiled."""
@@ -59,21 +75,51 @@ class Watcher(Protocol):
         """A checkpoint of ``step`` is about to be written."""
 
 
+class _Unwatched(Watcher):
+    """Ignores everything."""
+
+
+UNWATCHED = _Unwatched()
+
+
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """The state in which training ended.
 
     Attributes:
+        algorithm: Learner that was trained.
+        seeds: Seeds of the training runs.
         step: Number of critic gradient steps done.
         policies: Policy of each seed, with host arrays.
         snapshot: States and keys, stacked by seed.
         finished: Whether the plan was carried out; false after a request to stop.
     """
 
+    algorithm: Algorithm
+    seeds: tuple[int, ...]
     step: int
     policies: list[Policy]
     snapshot: dict[str, Any]
     finished: bool
+
+    def named(self, name: str) -> dict[str, Policy]:
+        """The policies as an evaluation takes them.
+
+        Args:
+            name: Of the algorithm, such as ``"iql"``.
+
+        Returns:
+            One policy for each seed, ``"iql-0"`` for seed 0.
+        """
+        return {
+            f"{name}-{seed}": policy for seed, policy in zip(self.seeds, self.policies, strict=True)
+        }
+
+    def __repr__(self) -> str:
+        """One line: what, which seeds, how far."""
+        seeds = f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"
+        stopped = "" if self.finished else ", stopped before the end"
+        return f"Trained({type(self.algorithm).__name__}, {seeds}, {self.step} updates{stopped})"
 
 
 def _never() -> bool:
@@ -82,11 +128,11 @@ def _never() -> bool:
 
 def train(
     algorithm: Algorithm,
-    data: TrainingData,
-    seeds: Sequence[int],
-    plan: Plan,
+    data: TrainingData | Dataset,
+    seeds: Sequence[int] = (0,),
+    plan: Plan = Plan(),
     *,
-    watcher: Watcher,
+    watcher: Watcher = UNWATCHED,
     checkpoints: Checkpoints | None = None,
     validate: Validate | None = None,
     stop: Callable[[], bool] = _never,
@@ -98,10 +144,10 @@ def train(
     is recorded and saved, the next one runs.
 
     Args:
-        algorithm: Learner with plain numbers, validated.
-        data: Training split.
+        algorithm: Learner with plain numbers.
+        data: Training split; of a dataset every row that is not masked, with its own reward.
         seeds: Seeds of the training runs.
-        plan: Length; chunk and interval are multiples of ``algorithm.batches_per_update``.
+        plan: Length; its chunk is a multiple of ``algorithm.batches_per_update``.
         watcher: Observer that is told everything.
         checkpoints: Checkpoints to resume from and save to; waited for before this returns.
         validate: Function that judges a policy, called at every checkpoint.
@@ -111,8 +157,12 @@ def train(
         The policies and states reached.
 
     Raises:
-        InputError: If a metric is not finite, naming algorithm, seed and update.
+        InputError: If a hyperparameter is bad, the chunk is no multiple, or there are fewer rows
+            than a batch has; and if a metric is not finite, naming algorithm, seed and update.
     """
+    if isinstance(data, Dataset):
+        data = training_data(data)
+    _check(algorithm, data, plan)
     parallel = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
     loop = _Loop(parallel, algorithm, plan, watcher, checkpoints, validate)
     try:
@@ -120,6 +170,25 @@ def train(
     finally:
         if checkpoints is not None:
             checkpoints.close()
+
+
+def _check(algorithm: Algorithm, data: TrainingData, plan: Plan) -> None:
+    name, per_update = type(algorithm).__name__, algorithm.batches_per_update
+    try:
+        algorithm.validate()
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if plan.chunk % per_update:
+        raise InputError(
+            f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
+            f"{name}, got {plan.chunk}"
+        )
+    rows = len(data.rows.obs)
+    if algorithm.batch_size > rows:
+        raise InputError(
+            f"{name}.batch_size is {algorithm.batch_size}, and there are {rows} rows to train on; "
+            "take a smaller batch"
+        )
 
 
 class _Loop:
@@ -133,6 +202,7 @@ class _Loop:
         validate: Validate | None,
     ) -> None:
         self.parallel, self.plan, self.watcher = parallel, plan, watcher
+        self.algorithm = algorithm
         self.name = type(algorithm).__name__
         self.per_update = algorithm.batches_per_update
         self.checkpoints, self.validate = checkpoints, validate
@@ -144,8 +214,8 @@ class _Loop:
         step = 0
         restored = self.checkpoints and self.checkpoints.restore(self.parallel.snapshot())
         if restored:
-            self.parallel.restore(restored.tree)
             step = restored.step
+            self.parallel.restore(restored.tree, done=step // self.per_update)
         self.validated = self.watcher.begin(step)
         if step < self.plan.updates:
             self.watcher.compiling()
@@ -159,7 +229,7 @@ class _Loop:
             last = step >= self.plan.updates or stop()
             due = last or step % self.plan.interval == 0
             snapshot = self.parallel.snapshot() if due and step else None
-            running = None if last else self.parallel.advance(step // self.per_update)
+            running = None if last else self.parallel.advance()
             self._finish_validation()
             if done is not None:
                 self.watcher.chunk(step, self._on_host(step, done))
@@ -173,7 +243,9 @@ class _Loop:
                 self._finish_validation()
                 snapshot = snapshot or self.parallel.snapshot()
                 finished = step >= self.plan.updates
-                return Trained(step, self.parallel.policies(snapshot), snapshot, finished)
+                policies = self.parallel.policies(snapshot)
+                seeds = self.parallel.seeds
+                return Trained(self.algorithm, seeds, step, policies, snapshot, finished)
             done, step = running, step + self.plan.chunk
 
     def _save(self, step: int, snapshot: dict[str, Any], *, force: bool) -> None:

@@ -31,6 +31,10 @@ class ParallelSeeds:
         data: Training split; copied to each device once.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
+
+    Attributes:
+        seeds: Seeds of the training runs.
+        done: Number of updates that every seed has taken, in calls of ``update``.
     """
 
     def __init__(
@@ -54,27 +58,33 @@ class ParallelSeeds:
             [algorithm.init(data.spec, data.statistics, initial) for initial, _ in keys]
         )
         self._programs: dict[Device, Any] = {}
+        self._n_updates = 0
+        self.done = 0
 
     def compile(self, n_updates: int) -> None:
         """Compiles the chunk of ``n_updates`` calls of ``update``, once for each device."""
+        self._n_updates = n_updates
         first_index = {device: i for i, device in reversed(list(enumerate(self._devices)))}
         with concurrent.futures.ThreadPoolExecutor(len(first_index)) as pool:
             programs = pool.map(lambda i: self._compiled(i, n_updates), first_index.values())
             self._programs = dict(zip(first_index, programs, strict=True))
 
-    def advance(self, first: int) -> list[Metrics]:
-        """Queues one chunk for every seed and returns at once.
-
-        Args:
-            first: Number of the first update of the chunk, in calls of ``update``.
+    def advance(self) -> list[Metrics]:
+        """Queues the next chunk for every seed and returns at once.
 
         Returns:
             The mean metrics of the chunk for each seed, still being worked out.
+
+        Raises:
+            RuntimeError: If no chunk was compiled.
         """
+        if not self._programs:
+            raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
         metrics = []
         for i, device in enumerate(self._devices):
-            self._states[i], means = self._programs[device](*self._arguments(i, first))
+            self._states[i], means = self._programs[device](*self._arguments(i, self.done))
             metrics.append(means)
+        self.done += self._n_updates
         return metrics
 
     def snapshot(self) -> dict[str, Any]:
@@ -86,8 +96,14 @@ class ParallelSeeds:
         keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
         return {"state": states, "key": keys}
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Puts back what :meth:`snapshot` gave."""
+    def restore(self, snapshot: dict[str, Any], *, done: int) -> None:
+        """Puts back what :meth:`snapshot` gave.
+
+        Args:
+            snapshot: All states and keys, stacked by seed.
+            done: Number of updates that it was taken after, in calls of ``update``.
+        """
+        self.done = done
         self._states = self._placed(self._unstacked(snapshot["state"]))
         self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
 

@@ -1,5 +1,6 @@
 """The verdict on the disk: ``verdict.json``."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def verdict_from_json(content: dict[str, Any]) -> Verdict:
     return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"}, "")
 
 
-def write_verdict(run: Path, verdict: Verdict) -> None:
+def write_verdict(run: str | os.PathLike[str], verdict: Verdict) -> None:
     """Writes ``verdict.json`` into a run directory, completely or not at all.
 
     Args:
@@ -36,14 +37,14 @@ def write_verdict(run: Path, verdict: Verdict) -> None:
     Raises:
         OSError: If the file cannot be written.
     """
-    write_json(run / VERDICT, verdict_to_json(verdict))
+    write_json(Path(run) / VERDICT, verdict_to_json(verdict))
 
 
-def read_verdict(run: Path) -> Verdict:
+def read_verdict(run: str | os.PathLike[str]) -> Verdict:
     """The verdict of a run.
 
     Raises:
         InputError: If the file is missing, damaged or of another version.
     """
-    path = run / VERDICT
+    path = Path(run) / VERDICT
     return decoded(path, verdict_from_json, read_json(path, "verdict", VERSION))

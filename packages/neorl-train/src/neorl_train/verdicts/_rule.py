@@ -66,6 +66,16 @@ class Verdict:
     clauses: tuple[Clause, ...]
     reason: str
 
+    def __repr__(self) -> str:
+        """The answer, its sentence, and a line for every clause."""
+        told = self.sentence.partition(": ")[0] if self.clauses else self.sentence
+        return "\n".join([f"{self.answer.upper()}  {told}", *clause_lines(self)])
+
+
+def clause_lines(verdict: Verdict) -> list[str]:
+    """One line for each clause, whether it holds or not."""
+    return [f"  {'ok ' if clause.holds else 'NOT'} {clause.sentence}" for clause in verdict.clauses]
+
 
 def verdict(tables: ResultTables) -> Verdict:
     """Decides whether the guarded candidate may take the place of the reference controller.

@@ -82,10 +82,18 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
     import matplotlib
 
     target = io.StringIO()
+    figure = styled(draw, *arguments, **options)
     with matplotlib.rc_context(_STYLE):
-        figure = draw(*arguments, **options)
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
     return inline(target.getvalue(), name=name, alt=alt)
+
+
+def styled(draw: Any, *arguments: Any, **options: Any) -> Any:
+    """The figure that ``draw`` returns, drawn in the style of the report."""
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        return draw(*arguments, **options)
 
 
 def inline(svg: str, *, name: str, alt: str) -> str:

@@ -51,7 +51,7 @@ def trend_pictures(inputs: Inputs) -> Html:
     parts = []
     ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
     for number, trace in enumerate(ours):
-        reference = _other(evaluation.traces, trace)
+        reference = other_policy(evaluation.traces, trace)
         title = TITLES.get(trace.label, trace.label)
         parts.append(tag("h3", title))
         parts.append(
@@ -72,7 +72,8 @@ def trend_pictures(inputs: Inputs) -> Html:
     return joined(parts)
 
 
-def _other(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
+def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
+    """The episode of another policy on the same start, where one was kept."""
     for trace in traces:
         if trace.start == ours.start and trace.policy != ours.policy:
             return trace
@@ -159,7 +160,7 @@ def acting_picture(inputs: Inputs) -> Html:
 
 def learning_picture(inputs: Inputs) -> Html:
     """Learning curves of every seed."""
-    panels = _panels(inputs)
+    panels = learning_panels(inputs)
     if not panels:
         return paragraph("Nothing was recorded while the policies were trained.")
     words = (
@@ -178,7 +179,8 @@ def learning_picture(inputs: Inputs) -> Html:
     )
 
 
-def _panels(inputs: Inputs) -> list[Panel]:
+def learning_panels(inputs: Inputs) -> list[Panel]:
+    """The panels that the records of a run can fill."""
     tables = inputs.evaluation.tables
     recorded = {curve.metric for curve in inputs.validations}
     panels = []

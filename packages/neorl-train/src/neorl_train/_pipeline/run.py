@@ -1,0 +1,178 @@
+"""A run as an object: started, resumed or opened from Python."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+
+from neorl_agents import load_policy
+from neorl_core import Policy
+from neorl_train._pipeline.job import resume_job, run_job
+from neorl_train._process.progress import Reporter
+from neorl_train._process.switches import cores, prepare_process
+from neorl_train._process.timings import Timings
+from neorl_train.configuration._configure import configure
+from neorl_train.configuration._sections import Config
+from neorl_train.report._plots import plot_episode, plot_learning
+from neorl_train.results._file import read_evaluation
+from neorl_train.results._results import Evaluation
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import REPORT, VERDICT, policy_file
+from neorl_train.verdicts._file import read_verdict
+from neorl_train.verdicts._rule import Verdict
+
+
+class Run:
+    """A run directory with what it holds; read anew whenever it is asked for.
+
+    Args:
+        path: The directory, such as ``"runs/0001"``.
+
+    Attributes:
+        path: Its absolute path.
+
+    Raises:
+        InputError: If it is no run directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._directory = RunDirectory(self.path)
+        self._directory.record()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Content of ``run.json``: status, versions, hashes, limits in words."""
+        return self._directory.record()
+
+    @property
+    def config(self) -> Config:
+        """The configuration with nothing left open, as ``config.toml`` says it."""
+        return configure(self._directory.config)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What may be done with the candidate, and why.
+
+        Raises:
+            InputError: If the run was not evaluated yet.
+        """
+        return read_verdict(self.path)
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The results: tables, episodes, traces.
+
+        Raises:
+            InputError: If the run was not evaluated yet.
+        """
+        return read_evaluation(self.path)
+
+    @property
+    def report(self) -> Path:
+        """The page for people, once the run is finished."""
+        return self.path / REPORT
+
+    def policy(self, name: str = "") -> Policy:
+        """A trained policy, without its guard.
+
+        Args:
+            name: Such as ``"iql-0"``; the judged candidate by default.
+
+        Returns:
+            It acts by ``carry, action = policy(carry, obs, None)``, in physical units.
+
+        Raises:
+            ArtefactError: If there is none of that name, or its file is damaged.
+        """
+        return load_policy(self.path / policy_file(name or self.verdict.candidate)).policy
+
+    def plot(
+        self,
+        file: str | os.PathLike[str] | None = None,
+        *,
+        what: Literal["", "episode", "learning"] = "",
+    ) -> Any:
+        """A picture of the run; all of them are in its report.
+
+        Args:
+            file: Where to write it too; the ending decides the format.
+            what: ``"episode"`` is a typical episode of the guarded candidate, the reference
+                behind it; ``"learning"`` are the curves of every seed. By default the episode
+                where there was a simulator, else the curves.
+
+        Returns:
+            A ``matplotlib.figure.Figure``.
+
+        Raises:
+            InputError: If the run has nothing of the kind, or matplotlib is missing.
+        """
+        evaluation = self.evaluation
+        what = what or ("episode" if evaluation.tables.environment else "learning")
+        figure = plot_learning(self.path) if what == "learning" else plot_episode(evaluation)
+        if file is not None:
+            figure.savefig(file)
+        return figure
+
+    def __repr__(self) -> str:
+        """One line: where, how far, what was decided."""
+        record = self.record
+        seeds = ", ".join(map(str, record["seeds"]))
+        learners = ", ".join(record["algorithms"])
+        answer = f", {self.verdict.answer}" if (self.path / VERDICT).exists() else ""
+        return f"Run({self.path}: {learners}, seeds {seeds}, {record['status']}{answer})"
+
+
+def start(config: Config, *, quiet: bool = False) -> Run:
+    """Trains, evaluates, judges and reports, as ``neorl-train run`` does.
+
+    Called before anything ran on a device, it makes every core one, so that seeds train side by
+    side; afterwards it says in one line what that costs. The results are the same bits.
+
+    Args:
+        config: From :func:`configure`.
+        quiet: Show no progress.
+
+    Returns:
+        The finished run, in the next numbered folder of ``config.output.directory``.
+
+    Raises:
+        InputError: In one line; where a run directory exists by then, it can be resumed.
+        InterruptedRunError: After a signal; the run can be resumed.
+    """
+    reporter = _prepared(config, quiet=quiet)
+    return Run(run_job(config, reporter, Timings()).path)
+
+
+def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
+    """Continues a run where its last checkpoints left it, to the same bits.
+
+    Args:
+        run: The run or its directory; a finished and complete one is left as it is.
+        quiet: Show no progress.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        InputError: As for :func:`start`; also if its configuration was changed.
+        InterruptedRunError: After a signal; the run can be resumed.
+    """
+    opened = run if isinstance(run, Run) else Run(run)
+    config = opened.config
+    reporter = _prepared(config, quiet=quiet)
+    return Run(resume_job(RunDirectory(opened.path), config, reporter, Timings()).path)
+
+
+def _prepared(config: Config, *, quiet: bool) -> Reporter:
+    prepare_process()
+    reporter = Reporter(quiet=quiet)
+    wanted, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
+    if devices < wanted and jax.default_backend() == "cpu":
+        reporter.say(
+            f"JAX was in use before start, with {devices} device{'s' * (devices > 1)}: the seeds "
+            "take turns; start first, or set XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{cores()}"
+        )
+    return reporter

@@ -1,0 +1,64 @@
+"""Single pictures of a run, for a notebook or a file."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_train.report._inputs import read_inputs
+from neorl_train.report.figures import _style as figures
+from neorl_train.report.figures._learning import learning_curves
+from neorl_train.report.figures._trends import trends
+from neorl_train.report.sections._pictures import learning_panels, other_policy
+from neorl_train.results._episodes import TYPICAL
+from neorl_train.results._results import Evaluation
+
+
+def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
+    """One episode of the guarded candidate, the reference controller on the same start behind it.
+
+    Args:
+        evaluation: On a plant.
+        label: Which of the episodes that were kept: ``"typical"``, ``"lowest return"`` or
+            ``"closest to the limits"``.
+
+    Returns:
+        A ``matplotlib.figure.Figure``.
+
+    Raises:
+        InputError: If no episode of that label was kept, or matplotlib is missing.
+    """
+    _require_matplotlib()
+    candidate = evaluation.tables.candidate
+    ours = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
+    if label not in ours:
+        kept = ", ".join(ours) or "none, for there was no simulator to run a policy in"
+        raise InputError(f"no episode {label!r} was kept; there are: {kept}")
+    trace = ours[label]
+    reference = other_policy(evaluation.traces, trace)
+    return figures.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
+
+
+def plot_learning(run: str | os.PathLike[str]) -> Any:
+    """How the policies of a run were judged while they were trained, by algorithm and seed.
+
+    Args:
+        run: Directory of an evaluated run.
+
+    Returns:
+        A ``matplotlib.figure.Figure``.
+
+    Raises:
+        InputError: If a file is missing or damaged, nothing was recorded, or matplotlib is missing.
+    """
+    _require_matplotlib()
+    inputs = read_inputs(Path(run))
+    panels = learning_panels(inputs)
+    if not panels:
+        raise InputError(f"{run}: nothing was recorded while the policies were trained")
+    return figures.styled(learning_curves, inputs.validations, panels)
+
+
+def _require_matplotlib() -> None:
+    if not figures.installed():
+        raise InputError(f'pictures need matplotlib: python -m pip install "{figures.EXTRA}"')
