@@ -101,7 +101,9 @@ class LimitKind:
         """
         return limit if self.per == "step" else 0.0
 
-    def exceeded(self, quantity: Any, limit: float | Float[Array, "..."]) -> Bool[Array, "..."]:
+    def exceeded(
+        self, quantity: Any, limit: float | Float[Array, "..."]
+    ) -> Bool[Array, "..."] | Bool[np.ndarray, "..."]:
         """Whether a limited quantity breaks its limit; equality does not, NaN does.
 
         Args:
