@@ -182,10 +182,11 @@ def _is_complete(entry: bytes) -> bool:
 
 def _is_complete_zstd(entry: bytes) -> bool:
     try:
-        from compression import zstd as library  # Python 3.14
+        # In Python 3.14 and later.
+        from compression import zstd as library  # pyright: ignore[reportMissingImports]
     except ImportError:
         try:
-            import zstandard as library
+            import zstandard as library  # pyright: ignore[reportMissingImports]
         except ImportError:
             return False
     try:
@@ -248,7 +249,8 @@ def _try_lock(descriptor: int) -> bool:
         import msvcrt
 
         try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            # pyright looks at the modules of the machine that it runs on.
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # pyright: ignore
         except OSError:
             return False
         return True

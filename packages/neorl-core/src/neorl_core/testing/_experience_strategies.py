@@ -63,6 +63,7 @@ def _log(
         inner = np.arange(length) < length - 1
         terminated, truncated = terminated & ~inner, truncated & ~inner
     ends = terminated | truncated
+    assert free.next_obs is not None
     next_obs, next_action = np.roll(free.obs, -1, axis=0), np.roll(free.action, -1, axis=0)
     fields: dict[str, Any] = {
         "next_obs": np.where(ends[:, None], free.next_obs, next_obs),
