@@ -63,10 +63,10 @@ def pid() -> PID:
     )
 
 
-def _hostile(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> np.ndarray:
-    """Normal draws with a share of special values; none in every third row."""
+def _hostile(rng: np.random.Generator, shape: tuple[int, ...], fraction: float) -> np.ndarray:
+    """Normal draws with a fraction of special values; none in every third row."""
     calm = rng.normal(0, 2, shape).astype(np.float32)
-    wild = (share * (np.arange(shape[0]) % 3 > 0) > rng.random(shape).T).T
+    wild = (fraction * (np.arange(shape[0]) % 3 > 0) > rng.random(shape).T).T
     return np.where(wild, rng.choice(SPECIAL, shape), calm)
 
 

@@ -15,11 +15,11 @@ def test_generate_inspect_and_list(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     assert main(["generate", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     dataset = read_dataset("log.h5")
     assert dataset.n_rows >= 400
-    assert f"{dataset.n_rows} rows" in said
-    assert dataset.content_hash in said
+    assert f"{dataset.n_rows} rows" in output
+    assert dataset.content_hash in output
     assert main(["inspect", "log.h5"]) == 0
     assert "106/1500" in capsys.readouterr().out
     assert main(["inspect", "log.h5", "--json"]) == 0

@@ -56,9 +56,9 @@ def test_help_has_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         parsed("--help")
     assert stop.value.code == 0
-    said = capsys.readouterr().out
-    assert "usage: program act" in said
-    assert "example: program act log.h5" in said
+    output = capsys.readouterr().out
+    assert "usage: program act" in output
+    assert "example: program act log.h5" in output
 
 
 MISTAKES = {
@@ -83,8 +83,8 @@ def test_a_mistake_is_one_line(case: str, capsys: pytest.CaptureFixture[str]) ->
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert str(error.value).endswith("see `program act --help`")
-    said = capsys.readouterr()
-    assert said.err == said.out == ""
+    output = capsys.readouterr()
+    assert output.err == output.out == ""
 
 
 def test_a_positional_word_is_no_option() -> None:

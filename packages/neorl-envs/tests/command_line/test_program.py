@@ -66,8 +66,8 @@ def test_the_overview(
 
 def test_a_mistyped_subcommand(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["rst"]) == BAD_INPUT
-    said = capsys.readouterr().err
-    assert said == "neorl-envs: unknown command 'rst'; did you mean 'rest'? known: act, rest\n"
+    output = capsys.readouterr().err
+    assert output == "neorl-envs: unknown command 'rst'; did you mean 'rest'? known: act, rest\n"
 
 
 ENDS = {
@@ -90,9 +90,9 @@ def test_every_end_has_its_code_and_one_line(
 ) -> None:
     error, code, message = ENDS[case]
     assert run(raising(error)) == code
-    said = capsys.readouterr()
-    assert said.err == f"neorl-envs: {message}\n"
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.err == f"neorl-envs: {message}\n"
+    assert output.out == ""
 
 
 def test_what_was_begun_can_be_continued(
@@ -100,8 +100,8 @@ def test_what_was_begun_can_be_continued(
 ) -> None:
     stopped = StoppedError(signal.SIGINT, "neorl-train resume runs/0001")
     assert run(raising(stopped)) == 130
-    said = capsys.readouterr().err
-    assert said.endswith("stopped by Ctrl-C; continue with\nneorl-train resume runs/0001\n")
+    output = capsys.readouterr().err
+    assert output.endswith("stopped by Ctrl-C; continue with\nneorl-train resume runs/0001\n")
 
 
 def test_memory_of_a_device_counts_and_other_faults_are_not_hidden(

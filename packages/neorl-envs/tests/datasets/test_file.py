@@ -1,4 +1,4 @@
-"""The dataset file: round trips, the published layout, mapping, and writing whole or not at all."""
+"""The dataset file: round trips, the published layout, mapping, and atomic writes."""
 
 import dataclasses
 import hashlib

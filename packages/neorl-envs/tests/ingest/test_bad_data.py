@@ -48,12 +48,12 @@ def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
     refused(tmp_path / "folder", "cannot read it: Is a directory")
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9, 0.99])
+@pytest.mark.parametrize("fraction", [0.3, 0.9, 0.99])
 @pytest.mark.parametrize("suffix", ["h5", "npz"])
-def test_a_truncated_file(toy_file: Path, toy_npz: Path, share: float, suffix: str) -> None:
+def test_a_truncated_file(toy_file: Path, toy_npz: Path, fraction: float, suffix: str) -> None:
     path = toy_file if suffix == "h5" else toy_npz
     content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
+    path.write_bytes(content[: int(fraction * len(content))])
     refused(path, "truncated or damaged")
 
 
@@ -123,9 +123,9 @@ EDITS = {
     "infinite obs": (set_row("obs", 1, np.inf), "'obs', row 1, channel 0: expected a finite"),
     "flag of two": (set_row("terminated", 4, 2), "'terminated', row 4: expected 0 or 1, got 2"),
     "open end": (set_row("truncated", 7, 0), "'truncated', row 7: expected the last row to be"),
-    "unmarked seam": (set_row("terminated", 3, 0), "expected 2 episodes .*, got 3"),
+    "unmarked end of an episode": (set_row("terminated", 3, 0), "expected 2 episodes .*, got 3"),
     "late start": (set_row("episode_starts", 2, 5), "'episode_starts', row 2: expected 4, got 5"),
-    "leaky seam": (
+    "action across an episode boundary": (
         set_row("next_action", 2, 35.0),
         r"'next_action', row 2: expected \[0.0\] .* got \[35.0\]",
     ),

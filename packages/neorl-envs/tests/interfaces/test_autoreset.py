@@ -36,7 +36,7 @@ def test_autoreset_begins_a_new_episode_and_keeps_the_last_observation(spread: f
     np.testing.assert_array_equal(answer.obs[over, 11], 0.0)
     np.testing.assert_array_equal(answer.obs[~over], answer.final_obs[~over])
     np.testing.assert_array_equal(state.state.time, (np.arange(21) + 1) % 7)
-    # The controller's memory does not cross the seam.
+    # The controller's memory does not cross the boundary of the episode.
     fresh = pid.initial_carry()
     np.testing.assert_array_equal(memory.integral[over], np.tile(fresh.integral, (3, 1)))
     assert np.isnan(memory.measurement[over]).all()

@@ -53,10 +53,10 @@ def test_manual_holds_last_5_to_30_minutes_one_channel_at_a_time(shift: Any) -> 
     assert calm.sum(axis=1).max() == 1
     held = calm.any(axis=1)
     lengths = runs(held)[0 if held[0] else 1 :: 2]
-    whole = lengths[:-1]  # the last may be cut
-    assert whole.min() >= 6  # 300 s
-    assert (whole <= 72).all()  # a hold of at most 36 steps, perhaps directly followed by another
-    assert (whole <= 36).mean() > 0.7
+    complete = lengths[:-1]  # the last may be cut
+    assert complete.min() >= 6  # 300 s
+    assert (complete <= 72).all()  # at most 36 steps, perhaps directly followed by another
+    assert (complete <= 36).mean() > 0.7
     assert (calm.sum(axis=0) > 500).all()  # every channel
     assert np.asarray(plan.hold_longest) == 36
     # Handed back at once when the plant leaves its range, and not taken again.

@@ -83,8 +83,8 @@ def test_no_admissible_action_is_nearer_to_the_request(sample):
     applied = np.asarray(mapped(limited, low, width, up, down, previous, dt, action))
     lowest = np.maximum(low, previous - down * dt[:, None])
     highest = np.minimum(low + width, previous + up * dt[:, None])
-    for share in (0.0, 0.25, 0.5, 1.0):
-        other = lowest + share * (highest - lowest)
+    for part in (0.0, 0.25, 0.5, 1.0):
+        other = lowest + part * (highest - lowest)
         assert (np.abs(applied - action) <= np.abs(other - action) + 1e-3).all()
 
 

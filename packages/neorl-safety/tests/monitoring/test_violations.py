@@ -13,7 +13,7 @@ BATCH = (4, 6)
 
 def counted(violated, mask):
     result = violation_statistics(violated, mask)
-    return result.steps, result.step_share, result.longest, result.episodes
+    return result.steps, result.step_fraction, result.longest, result.episodes
 
 
 def longest_in_numpy(row):
@@ -26,9 +26,9 @@ def longest_in_numpy(row):
 
 def counted_in_numpy(violated, mask):
     both = violated & mask
-    share = both.sum() / max(mask.sum(), 1)
+    fraction = both.sum() / max(mask.sum(), 1)
     longest = max(longest_in_numpy(row) for row in both)
-    return both.sum(), share, np.int64(longest), both.any(axis=1).sum()
+    return both.sum(), fraction, np.int64(longest), both.any(axis=1).sum()
 
 
 @given(flags(*BATCH), flags(*BATCH))
@@ -39,8 +39,8 @@ def test_counts_agree_with_numpy(violated, mask):
 def test_no_violation_in_299_episodes_bounds_the_probability_by_one_percent():
     result = violation_statistics(jnp.zeros((299, 5), bool), level=0.90)
     assert int(result.episodes) == int(result.longest) == 0
-    assert float(result.episode_share.low) == 0
-    assert 0.0099 < float(result.episode_share.high) <= 0.01
+    assert float(result.episode_fraction.low) == 0
+    assert 0.0099 < float(result.episode_fraction.high) <= 0.01
 
 
 def test_an_episode_without_a_step_is_not_counted():
@@ -48,8 +48,8 @@ def test_an_episode_without_a_step_is_not_counted():
     mask = jnp.array([[True, True], [True, False], [False, False]])
     result = violation_statistics(violated, mask)
     assert int(result.steps) == 1
-    assert float(result.step_share) == pytest.approx(1 / 3)
-    assert float(result.episode_share.estimate) == pytest.approx(0.5)
+    assert float(result.step_fraction) == pytest.approx(1 / 3)
+    assert float(result.episode_fraction.estimate) == pytest.approx(0.5)
 
 
 def test_wrong_shapes_are_refused():

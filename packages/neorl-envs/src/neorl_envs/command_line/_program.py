@@ -28,7 +28,7 @@ class Program:
         name: Name of the command and of the distribution that brings it.
         overview: Text for ``--help`` and for a call without arguments.
         subcommands: Module of every subcommand by its name, imported when it is called.
-        prepare: Called before the subcommand is imported; sets switches of the whole process.
+        prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice where an array did not fit into memory.
     """
 

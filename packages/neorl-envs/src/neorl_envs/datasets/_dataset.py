@@ -1,4 +1,4 @@
-"""A log of whole episodes on the host: columns, episode starts, specification, provenance."""
+"""A log of complete episodes on the host: columns, episode starts, specification, provenance."""
 
 import dataclasses
 import functools
@@ -171,7 +171,8 @@ def dataset_from_columns(
         terminated: The plant ended the episode; nothing follows.
         truncated: The record ended; the plant went on.
         cost: May be left out where the specification has no cost channel.
-        mask: Where false, the row reaches no loss and no statistic; default all true.
+        mask: Flag of every row; where false, the row reaches no loss and no statistic. All true
+            by default.
         behaviour: Index into ``attributes["behaviours"]`` for every episode.
         behaviour_log_prob: Log-density of every action, where known.
         attributes: What JSON can hold.

@@ -51,7 +51,7 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     and renamed, so that a reader sees the old file, or the new one, and never a part of it.
 
     Args:
-        path: Where the file goes; an existing file is replaced.
+        path: Place of the file; an existing file is replaced.
         dataset: What to write.
 
     Returns:

@@ -10,7 +10,7 @@ from neorl_envs.datasets._dataset import Dataset
 
 
 def split_episodes(dataset: Dataset, fraction: float, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
-    """Splits by whole episodes, at random.
+    """Splits by complete episodes, at random.
 
     Args:
         dataset: The log.

@@ -24,7 +24,7 @@ def data_statistics(dataset: Dataset) -> DataStatistics:
     """Count, mean, population standard deviation and range of every field.
 
     One pass in blocks of rows, accumulated in float64 (Chan, Golub and LeVeque 1979), so a mapped
-    dataset larger than memory is fine. Masked rows are left out, and so are episodes without a
+    dataset larger than memory passes. Masked rows are left out, and so are episodes without a
     single unmasked row; the length of an episode is its number of unmasked rows.
 
     Args:

@@ -17,8 +17,8 @@ def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) ->
 
     Args:
         source: Named in the messages.
-        name: Of the column in the file.
-        column: As stored.
+        name: Name of the column in the file.
+        column: Column as stored.
         reward: Gives the shape to expect.
 
     Returns:
@@ -62,7 +62,7 @@ def inferred_dataset(
         terminated: The plant ended the episode.
         truncated: The clock ended the episode.
         attributes: What JSON can hold.
-        mask: Where false, the row reaches no loss and no statistic.
+        mask: Flag of every row; where false, the row reaches no loss and no statistic.
         names: Channel names of ``obs`` and ``action`` where the file has them; else they are
             numbered.
 
@@ -79,12 +79,12 @@ def inferred_dataset(
             )
     if len(columns["reward"]) == 0:
         raise DatasetError(f"{source}: the dataset is empty; expected at least one row, got 0")
-    known = names or {}
+    given = names or {}
     ended = np.flatnonzero(terminated | truncated)
     bounds = np.concatenate([[-1], ended, [len(terminated) - 1]])
     spec = Spec(
-        obs=_channels("obs", columns["obs"], known.get("obs", ())),
-        action=_action_channels(columns["action"], known.get("action", ())),
+        obs=_channels("obs", columns["obs"], given.get("obs", ())),
+        action=_action_channels(columns["action"], given.get("action", ())),
         cost=(),
         dt=1.0,
         horizon=max(1, int(np.diff(bounds).max())),
@@ -100,7 +100,7 @@ def inferred_dataset(
         mask=mask,
         attributes={
             **attributes,
-            "inferred": INFERRED if any(known.values()) else f"channel names, {INFERRED}",
+            "inferred": INFERRED if any(given.values()) else f"channel names, {INFERRED}",
         },
         source=source,
     )

@@ -1,4 +1,4 @@
-"""One entry for every format of recorded data that is known."""
+"""One entry for every known format of recorded data."""
 
 import os
 from pathlib import Path

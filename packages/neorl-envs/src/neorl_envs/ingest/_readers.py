@@ -1,4 +1,4 @@
-"""The formats of recorded data that are known, and the door for others."""
+"""The formats of recorded data that are known, and how others are added."""
 
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -32,7 +32,7 @@ class Reader(Protocol):
 
         Args:
             path: The file.
-            first_bytes: Its first 8 bytes.
+            first_bytes: First 8 bytes of the file.
         """
         ...
 
@@ -85,7 +85,7 @@ def register_reader(name: str, reader: Reader) -> None:
         historian = "my_package.historian:READER"
 
     Args:
-        name: Of the format.
+        name: Name of the format.
         reader: An object with ``suffixes``, ``recognises`` and ``read``; see :class:`Reader`.
 
     Raises:

@@ -25,7 +25,7 @@ def register_environment(name: str) -> None:
     """Adds one plant to Gymnasium's registry, once; nothing of it is imported.
 
     Args:
-        name: Its name; one without a version, which ``make`` refuses, is left out.
+        name: Name of the plant; one without a version, which ``make`` refuses, is left out.
     """
     if not VERSIONED.fullmatch(name):
         return

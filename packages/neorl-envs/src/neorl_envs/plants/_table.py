@@ -1,4 +1,4 @@
-"""Plants by name, and the door for those of others."""
+"""Plants by name, and how others are added."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def register_plant(name: str, factory: Callable[[], Plant]) -> None:
         QuadrupleTank-v0 = "my_package.tank:QuadrupleTank"
 
     Args:
-        name: With its version, such as ``"QuadrupleTank-v0"``; the plant's own ``name`` is the
+        name: Name with its version, such as ``"QuadrupleTank-v0"``; the plant's own ``name`` is the
             same.
         factory: A class or function without arguments that makes a
             :class:`neorl_envs.plants.Plant`; what it makes is checked at once.
@@ -74,7 +74,7 @@ def make(name: str) -> Plant:
     """The environment of that name.
 
     Args:
-        name: For example ``"ChemicalReactor-v0"``.
+        name: Name of the plant, for example ``"ChemicalReactor-v0"``.
 
     Returns:
         A :class:`neorl_envs.plants.Plant`: a frozen environment without array fields, hashable, so

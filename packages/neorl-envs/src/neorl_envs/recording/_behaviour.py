@@ -72,7 +72,7 @@ class BehaviourPolicy(eqx.Module):
         """One step of operators and controller.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
             key: Decides what the operators do.
 

@@ -49,7 +49,7 @@ def collect_log(
     plan: OperatorPlan | None = None,
     spread: float = 0.15,
 ) -> Dataset:
-    """Collects whole episodes under the plant's controllers and its operators.
+    """Collects complete episodes under the plant's controllers and its operators.
 
     Every episode has its own draw of the plant's parameters. The tunings take turns, so each acts
     in the same number of episodes. Operators step set points, hold manipulated variables, and add

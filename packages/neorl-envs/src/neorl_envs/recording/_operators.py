@@ -109,7 +109,7 @@ def operator_step(
 
     Args:
         plan: How often and how far.
-        state: From the last step.
+        state: State of the operators from the last step.
         obs: What the operators see.
         key: Decides.
 

@@ -39,7 +39,7 @@ class ActionConstraints(eqx.Module):
         high: Upper ends of the box, shape ``(act,)``.
         rate_up: Largest rise per second, shape ``(act,)``; infinite means no limit.
         rate_down: Largest fall per second as a positive number, shape ``(act,)``.
-        actuator_low: Where the actuator itself ends, shape ``(act,)``: at or below ``low``.
+        actuator_low: Lower end of the actuator, shape ``(act,)``: at or below ``low``.
         actuator_high: Upper end of the actuator, shape ``(act,)``: at or above ``high``.
         names: Channel names, in the order of the last axis.
         units: Units of the channels.
@@ -116,9 +116,9 @@ def action_constraints(
     """The box of a specification with rate limits, optionally tightened.
 
     Args:
-        spec: Its action channels give names, units, the actuator range and, unless ``low`` and
-            ``high`` are given, the box.
-        rates: For each action channel the largest change per second: one number for both
+        spec: Specification whose action channels give names, units, the actuator range and,
+            unless ``low`` and ``high`` are given, the box.
+        rates: Largest change per second of each action channel: one number for both
             directions, a pair ``(up, down)``, or ``None`` or infinity for no limit. ``None``
             in place of the list: no channel has a rate limit.
         low: Lower ends of a tighter box.

@@ -86,7 +86,7 @@ def describe_constraints(constraints: AnyConstraints) -> list[str]:
     """What is demanded of every action, in words for people, each kind in its own.
 
     Args:
-        constraints: With concrete numbers.
+        constraints: Constraints with concrete numbers.
 
     Returns:
         Sentences without full stops, with units.

@@ -58,7 +58,7 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
     Args:
         data: What :func:`constraints_to_dict` returned, possibly after a round trip through JSON.
-        source: Where it was read, for messages.
+        source: Place where it was read, for messages.
 
     Returns:
         The constraints.

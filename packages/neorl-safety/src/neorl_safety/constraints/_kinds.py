@@ -1,4 +1,4 @@
-"""The kinds of constraints that are known, and the door for others."""
+"""The kinds of constraints that are known, and how others are added."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def register_kind(name: str, kind: ConstraintKind) -> None:
         dwell = "my_package.dwell:DWELL"
 
     Args:
-        name: In the field ``kind`` of a record.
+        name: Name in the field ``kind`` of a record.
         kind: An object with ``to_records``, ``from_records``, ``describe`` and ``lower``; see
             :class:`ConstraintKind`.
 

@@ -46,7 +46,7 @@ class Interval(NamedTuple):
     Attributes:
         low: Lowest admissible action, shape ``(act,)``; ``-inf`` where there is none.
         high: Highest admissible action, shape ``(act,)``; ``inf`` where there is none.
-        bad: Where the constraint is malformed, shape ``(act,)``; the fallback then acts.
+        bad: Flag of a malformed constraint, shape ``(act,)``; the fallback then acts.
     """
 
     low: Float[Array, " act"]
@@ -58,8 +58,8 @@ class Record(NamedTuple):
     """One entry of the list of constraints in a document.
 
     Attributes:
-        where: Its place, for messages: ``"constraint 3 (rate)"``.
-        fields: Its fields without ``kind``.
+        where: Place of the record, for messages: ``"constraint 3 (rate)"``.
+        fields: Fields of the record without ``kind``.
     """
 
     where: str

@@ -54,7 +54,7 @@ def filter_action(
     Nothing is claimed about the state of the plant.
 
     Args:
-        constraints: In physical units; box and rate alone, or with further kinds.
+        constraints: Constraints in physical units; box and rate alone, or with further kinds.
         context: Observation, previous action, period and fallback action.
         action: The request in physical units, float32 or float64. The limits are compared in
             this type, last.

@@ -66,7 +66,7 @@ class GuardedPolicy(eqx.Module):
         """One step of policy, fallback and filter.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
             obs: One observation in physical units.
             key: Passed to the guarded policy; the fallback gets none.
 
@@ -118,8 +118,8 @@ def guard(
 
     Args:
         policy: Any policy in physical units.
-        constraints: From :func:`~neorl_safety.constraints.action_constraints`, or with further
-            kinds, for the same action channels.
+        constraints: Constraints for the same action channels: from
+            :func:`~neorl_safety.constraints.action_constraints`, or with further kinds.
         fallback: A deterministic policy for the same channels: usually the PID in use.
         dt: Control period in seconds (``spec.dt``).
 

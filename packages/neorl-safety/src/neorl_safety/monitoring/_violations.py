@@ -14,18 +14,18 @@ class ViolationStatistics(NamedTuple):
 
     Attributes:
         steps: Number of violating steps.
-        step_share: Violating steps over valid steps; no interval, since the steps of an episode
+        step_fraction: Violating steps over valid steps; no interval, since the steps of an episode
             are not independent.
         longest: Longest uninterrupted violation, in steps.
         episodes: Number of episodes with at least one violating step.
-        episode_share: Their share, with its exact (Clopper-Pearson) interval.
+        episode_fraction: Fraction of such episodes, with its exact (Clopper-Pearson) interval.
     """
 
     steps: Int[Array, ""]
-    step_share: Float[Array, ""]
+    step_fraction: Float[Array, ""]
     longest: Int[Array, ""]
     episodes: Int[Array, ""]
-    episode_share: Interval
+    episode_fraction: Interval
 
 
 def violation_statistics(
@@ -47,7 +47,7 @@ def violation_statistics(
         level: Coverage of the two-sided interval, in (0, 1).
 
     Returns:
-        The counts and shares.
+        The counts and fractions.
 
     Raises:
         ValueError: If ``violated`` is not of rank two or ``mask`` has another shape.
@@ -63,10 +63,10 @@ def violation_statistics(
     of_episodes = jnp.sum(jnp.any(valid, axis=1))
     return ViolationStatistics(
         steps=steps,
-        step_share=steps.astype(jnp.float32) / jnp.maximum(of_steps, 1).astype(jnp.float32),
+        step_fraction=steps.astype(jnp.float32) / jnp.maximum(of_steps, 1).astype(jnp.float32),
         longest=_longest_run(violated),
         episodes=episodes,
-        episode_share=clopper_pearson_interval(episodes, of_episodes, level=level),
+        episode_fraction=clopper_pearson_interval(episodes, of_episodes, level=level),
     )
 
 

@@ -43,7 +43,7 @@ def moved(action: Float[Array, " act"], last: Inputs) -> Inputs:
 
     Args:
         action: Demand in kg/h and K. A channel that is NaN leaves its actuator where it is.
-        last: Their last positions.
+        last: Last positions of the actuators.
 
     Returns:
         The new positions, inside range and slew limit.

@@ -172,7 +172,7 @@ class ChemicalReactor(eqx.Module):
             state: Before the step.
             action: Demanded feed (kg/h) and inlet temperatures (K). A channel that is NaN leaves
                 its actuator where it is.
-            noise: From :meth:`sample_noise`.
+            noise: Errors from :meth:`sample_noise`.
 
         Returns:
             The state after the step and what the plant answered. ``applied`` is the action after
