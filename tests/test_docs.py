@@ -54,8 +54,6 @@ def pages_missing_or_stale(root: Path, package: str) -> set[str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_namespace_has_its_page_of_the_reference(package: str) -> None:
-    if (ROOT / f"docs/pages/reference/neorl-{package}.md").exists():
-        return  # One page for all of them, until it is cut into one a namespace.
     assert pages_missing_or_stale(ROOT, package) == set()
 
 
