@@ -1,6 +1,7 @@
 """The recorded public API, one file a namespace, so that a change of it shows in review."""
 
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -33,5 +34,6 @@ def test_every_export_exists_once_and_has_a_docstring(module):
     assert module.__doc__
     for name in module.__all__:
         value = getattr(module, name)
-        if callable(value) and hasattr(value, "__module__"):
+        # A type such as Literal is documented where it is assigned.
+        if callable(value) and hasattr(value, "__module__") and get_origin(value) is None:
             assert value.__doc__, f"{name} has no docstring"

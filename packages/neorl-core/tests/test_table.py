@@ -45,7 +45,7 @@ ELSEWHERE = {
         "test_containers_start_empty": "DelayLine HistoryWindow delay_line history_window",
     },
     "costs/test_limit_kinds.py": {
-        "test_every_kind_of_limit_is_defined_once": "limit_kind",
+        "test_every_kind_of_limit_is_defined_once": "CostPer limit_kind",
     },
     "federated/test_aggregation.py": {
         "test_at_its_bound_a_rule_stays_within_the_honest_spread": "Aggregate",
@@ -73,6 +73,7 @@ ELSEWHERE = {
     "statistics/test_statistics.py": {
         "test_welford_over_a_scan_is_the_moments_at_once": "Moments",
         "test_a_test_of_nan_is_nan": "PairedTest",
+        "test_what_is_left_out_is_as_documented": "DEFAULT_LEVEL",
     },
     "vocabulary/test_channels.py": {
         "test_a_channel_with_a_bad_range_is_refused_by_name": "Channel",

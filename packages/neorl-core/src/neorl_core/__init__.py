@@ -17,6 +17,7 @@ from neorl_core import targets as targets
 from neorl_core._vocabulary.arrays import as_arrays as as_arrays
 from neorl_core._vocabulary.channels import Channel as Channel
 from neorl_core._vocabulary.channels import CostChannel as CostChannel
+from neorl_core._vocabulary.channels import CostPer as CostPer
 from neorl_core._vocabulary.channels import Spec as Spec
 from neorl_core._vocabulary.channels import highs as highs
 from neorl_core._vocabulary.channels import lows as lows
@@ -38,6 +39,7 @@ __all__ = [
     "Affine",
     "Channel",
     "CostChannel",
+    "CostPer",
     "DataStatistics",
     "Environment",
     "FieldStatistics",

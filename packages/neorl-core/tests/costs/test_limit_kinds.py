@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import CostChannel
-from neorl_core._vocabulary.channels import CostPer
+from neorl_core import CostChannel, CostPer
 from neorl_core.costs import LimitKind, limit_kind, step_cost_limit
 
 STEP = CostChannel("pressure", "bar", 0.5, "step")

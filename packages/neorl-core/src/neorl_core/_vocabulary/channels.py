@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from neorl_core._internal.checks import require_whole
 
 CostPer = Literal["step", "episode"]
+"""What a cost limit bounds: each step of an episode, or the sum over it."""
 
 
 @dataclasses.dataclass(frozen=True)

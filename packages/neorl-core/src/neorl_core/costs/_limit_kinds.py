@@ -1,6 +1,7 @@
 """What a cost limit bounds: each step of an episode, or the sum over it."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -28,6 +29,10 @@ class LimitKind:
         trend: Words for what :meth:`along` draws, after the name of the cost.
         bounds_largest: Whether the limit is kept only if the largest quantity of all episodes
             keeps it, and not already if their mean does.
+        reduction: Reduction of the costs of one episode, behind :meth:`of_rows`.
+        choice: Choice between total and worst, behind :meth:`of_episode`.
+        running: Curve over the steps of one episode, behind :meth:`along`.
+        threshold: Threshold of one step from the limit, behind :meth:`row_threshold`.
 
     Source:
         Altman, Constrained Markov Decision Processes (1999), for sums; limits per step are the
@@ -40,6 +45,10 @@ class LimitKind:
     counted_rows: str
     trend: str
     bounds_largest: bool
+    reduction: Callable[[Any], Any]
+    choice: Callable[[Any, Any], Any]
+    running: Callable[[np.ndarray], np.ndarray]
+    threshold: Callable[[float], float]
 
     def of_rows(self, cost: Float[Array, "time"]) -> Float[Array, ""]:
         """The limited quantity of one episode; ``jax.vmap`` for several.
@@ -64,7 +73,7 @@ class LimitKind:
             cost = floats(cost)
         else:  # NumPy keeps its precision, float64 included.
             cost = np.asarray(cost, np.result_type(cost, np.float32))
-        return cost.max() if self.per == "step" else cost.sum()
+        return self.reduction(cost)
 
     def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
         """The limited one of the two reductions of an episode.
@@ -76,7 +85,7 @@ class LimitKind:
         Returns:
             ``worst`` where the limit is per step, else ``total``.
         """
-        return worst if self.per == "step" else total
+        return self.choice(total, worst)
 
     def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
         """What a trend of one episode shows beside the limit.
@@ -88,7 +97,7 @@ class LimitKind:
             The cost of every step itself, or its sum up to that step; it is above the
             limit somewhere exactly if the episode breaks it, where no cost is negative.
         """
-        return cost if self.per == "step" else np.cumsum(cost)
+        return self.running(cost)
 
     def row_threshold(self, limit: float) -> float:
         """The cost above which one step counts against the limit.
@@ -99,7 +108,7 @@ class LimitKind:
         Returns:
             The limit itself per step; zero per episode, since every cost adds to the sum.
         """
-        return limit if self.per == "step" else 0.0
+        return self.threshold(limit)
 
     def exceeded(
         self, quantity: Any, limit: float | Float[Array, "..."]
@@ -130,7 +139,7 @@ class LimitKind:
         return f"{shown} per {self.per}"
 
 
-_KINDS = {
+_KINDS: dict[CostPer, LimitKind] = {
     "step": LimitKind(
         per="step",
         quantity="worst step of an episode",
@@ -138,6 +147,10 @@ _KINDS = {
         counted_rows="above the limit",
         trend="per step",
         bounds_largest=True,
+        reduction=lambda cost: cost.max(),
+        choice=lambda total, worst: worst,
+        running=lambda cost: cost,
+        threshold=lambda limit: limit,
     ),
     "episode": LimitKind(
         per="episode",
@@ -146,6 +159,10 @@ _KINDS = {
         counted_rows="with a cost",
         trend="so far",
         bounds_largest=False,
+        reduction=lambda cost: cost.sum(),
+        choice=lambda total, worst: total,
+        running=np.cumsum,
+        threshold=lambda limit: 0.0,
     ),
 }
 
@@ -169,5 +186,6 @@ def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
     """
     per = channel if isinstance(channel, str) else channel.per
     if per not in _KINDS:
-        raise ValueError(f"a limit is per 'step' or 'episode', got {per!r}; choose one of them")
+        known = " or ".join(map(repr, _KINDS))
+        raise ValueError(f"a limit is per {known}, got {per!r}; choose one of them")
     return _KINDS[per]

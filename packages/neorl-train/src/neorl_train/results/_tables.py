@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from neorl_core import Spec
+from neorl_core import CostPer, Spec
 from neorl_core.costs import limit_kind
 
 Role = Literal["learner", "classical", "behaviour", "log"]
@@ -46,7 +46,7 @@ class CostCell:
     name: str
     unit: str
     limit: float
-    per: Literal["step", "episode"]
+    per: CostPer
     total: Estimate
     worst: Estimate
     largest: float
