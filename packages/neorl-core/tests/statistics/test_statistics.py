@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from neorl_core.statistics import (
+    DEFAULT_LEVEL,
     Moments,
     PairedTest,
     beta_quantile,
@@ -204,7 +205,8 @@ def test_what_is_left_out_is_as_documented():
     scores = np.array([[0.2, 1.6], [0.6, 0.8]])
     np.testing.assert_allclose(optimality_gap(scores), 1 - (0.2 + 1 + 0.6 + 0.8) / 4)
     first, second = np.random.default_rng(5).normal(size=(2, 12))
-    expected = stats.ttest_rel(first, second).confidence_interval(0.95)
+    assert DEFAULT_LEVEL == 0.95
+    expected = stats.ttest_rel(first, second).confidence_interval(DEFAULT_LEVEL)
     np.testing.assert_allclose(paired_difference_interval(first, second)[1:], expected, rtol=1e-9)
 
 

@@ -149,7 +149,7 @@ def test_a_missing_file_is_named(tmp_path):
         ("evaluation", {"curve_starts": -1}, "evaluation.curve_starts must not be negative"),
         ("evaluation", {"level": 0.5}, "evaluation.level must be above 0.5 and below 1, got 0.5"),
         ("evaluation", {"level": 1.0}, "evaluation.level must be above 0.5 and below 1, got 1.0"),
-        ("evaluation", {"level": 95.0}, "evaluation.level must be .*; 0.95 is usual"),
+        ("evaluation", {"level": 95.0}, "evaluation.level must be .*; 0.95 is the default"),
         ("evaluation", {"level": float("nan")}, "evaluation.level must be above 0.5"),
         (
             "evaluation",

@@ -13,6 +13,7 @@ from neorl_core.statistics._conformal import (
     weighted_conformal_quantile as weighted_conformal_quantile,
 )
 from neorl_core.statistics._crossed_interval import crossed_interval as crossed_interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL as DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval as Interval
 from neorl_core.statistics._intervals import (
     paired_difference_interval as paired_difference_interval,
@@ -51,6 +52,7 @@ from neorl_core.statistics._tail_risk import conditional_value_at_risk as condit
 from neorl_core.statistics._tail_risk import weighted_quantile as weighted_quantile
 
 __all__ = [
+    "DEFAULT_LEVEL",
     "Interval",
     "Moments",
     "PairedTest",

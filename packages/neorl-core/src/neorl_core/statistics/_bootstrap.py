@@ -17,7 +17,7 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 _ELEMENTS_AT_ONCE = 2**20
 
@@ -72,7 +72,7 @@ def bootstrap_interval(
     key: PRNGKeyArray,
     *,
     statistic: Callable[[Any], Array] = sample_mean,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     resamples: int = 2000,
     method: Literal["percentile", "bca"] = "bca",
 ) -> Interval:

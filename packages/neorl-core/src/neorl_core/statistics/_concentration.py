@@ -14,7 +14,7 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_whole,
 )
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def hoeffding_interval(
@@ -22,7 +22,7 @@ def hoeffding_interval(
     *,
     low: float | Float[Array, ""],
     high: float | Float[Array, ""],
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
 ) -> Interval:
     """Hoeffding's interval: ``mean ± (high - low) sqrt(ln(1 / delta) / (2 n))``.
 
@@ -61,7 +61,7 @@ def empirical_bernstein_interval(
     *,
     low: float | Float[Array, ""],
     high: float | Float[Array, ""],
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
 ) -> Interval:
     """The empirical Bernstein interval, narrow where the samples vary little.
 

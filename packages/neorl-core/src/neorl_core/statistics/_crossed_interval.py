@@ -6,11 +6,13 @@ from jaxtyping import ArrayLike, Float
 
 from neorl_core._internal.checks import floats, require_probability, require_rank
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 from neorl_core.statistics._quantile_functions import student_quantile
 
 
-def crossed_interval(samples: Float[ArrayLike, "row column"], *, level: float = 0.95) -> Interval:
+def crossed_interval(
+    samples: Float[ArrayLike, "row column"], *, level: float = DEFAULT_LEVEL
+) -> Interval:
     """Student's interval of the grand mean where rows and columns are both drawn at random.
 
     For ``samples[i, j] = mean + a_i + b_j + e_ij``: training seeds that all meet the same starts,

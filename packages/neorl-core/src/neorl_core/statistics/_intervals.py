@@ -15,6 +15,9 @@ from neorl_core._internal.checks import (
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._quantile_functions import student_quantile
 
+DEFAULT_LEVEL = 0.95
+"""Confidence level of an interval where none is asked for."""
+
 
 class Interval(NamedTuple):
     """A point estimate between two confidence limits, in the units of the samples.
@@ -41,7 +44,7 @@ def standard_deviation(samples: Float[Array, "sample *shape"]) -> Float[Array, "
 
 
 def student_interval(
-    samples: Float[ArrayLike, "sample *shape"], *, level: float = 0.95
+    samples: Float[ArrayLike, "sample *shape"], *, level: float = DEFAULT_LEVEL
 ) -> Interval:
     """Student's interval of the mean over axis 0.
 
@@ -81,7 +84,7 @@ def paired_difference_interval(
     first: Float[ArrayLike, "sample *shape"],
     second: Float[ArrayLike, "sample *shape"],
     *,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
 ) -> Interval:
     """Student's interval of the mean of ``first - second`` over paired samples.
 

@@ -7,12 +7,15 @@ from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._internal.checks import floats, is_concrete, require_probability
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 from neorl_core.statistics._quantile_functions import beta_quantile
 
 
 def wilson_interval(
-    successes: Num[ArrayLike, "*batch"], trials: Num[ArrayLike, "*batch"], *, level: float = 0.95
+    successes: Num[ArrayLike, "*batch"],
+    trials: Num[ArrayLike, "*batch"],
+    *,
+    level: float = DEFAULT_LEVEL,
 ) -> Interval:
     """Wilson's score interval of a probability.
 
@@ -50,7 +53,10 @@ def wilson_interval(
 
 
 def clopper_pearson_interval(
-    successes: Num[ArrayLike, "*batch"], trials: Num[ArrayLike, "*batch"], *, level: float = 0.95
+    successes: Num[ArrayLike, "*batch"],
+    trials: Num[ArrayLike, "*batch"],
+    *,
+    level: float = DEFAULT_LEVEL,
 ) -> Interval:
     """The exact interval of a probability: it covers with at least ``level``, whatever ``p`` is.
 

@@ -16,7 +16,7 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core.statistics._bootstrap import percentile_interval
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
@@ -168,7 +168,7 @@ def stratified_bootstrap_interval(
     key: PRNGKeyArray,
     *,
     statistic: Callable[[Array], Array] = interquartile_mean,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     resamples: int = 2000,
 ) -> Interval:
     """Percentile interval of an aggregate, resampling the runs within each task.

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core.statistics import Interval, clopper_pearson_interval
+from neorl_core.statistics import DEFAULT_LEVEL, Interval, clopper_pearson_interval
 
 
 class ViolationStatistics(NamedTuple):
@@ -32,7 +32,7 @@ def violation_statistics(
     violated: Bool[Array, "episode time"],
     mask: Bool[Array, "episode time"] | None = None,
     *,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
 ) -> ViolationStatistics:
     """Counts violations, and bounds the probability that an episode has one.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from neorl_core import InputError
+from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
@@ -66,7 +67,7 @@ class EvaluationConfig:
     seed: int = 1
     curve_starts: int = 8
     candidate: str = ""
-    level: float = 0.95
+    level: float = DEFAULT_LEVEL
 
 
 @dataclasses.dataclass(frozen=True)

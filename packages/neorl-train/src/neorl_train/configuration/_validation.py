@@ -7,6 +7,7 @@ from typing import Any
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
+from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._sections import Config, hyperparameters
 
 
@@ -89,7 +90,7 @@ def _validate_counts(config: Config) -> None:
     _require(
         0.5 < config.evaluation.level < 1,
         f"evaluation.level must be above 0.5 and below 1, got {config.evaluation.level}; "
-        "0.95 is usual",
+        f"{DEFAULT_LEVEL:g} is the default",
     )
     _require(
         config.evaluation.curve_starts >= 0,
