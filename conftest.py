@@ -17,7 +17,7 @@ from jax import monitoring
 from neorl_core.boundary import keep_compiled_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
-REFERENCE = 0.004
+REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
 
 _compilations = 0
