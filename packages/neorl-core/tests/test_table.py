@@ -27,6 +27,12 @@ EXPORTS = exports(neorl_core)
 # Exports that are no formulas on arrays (records, protocols, what makes an empty record, and what
 # turns plain numbers into others), by the test that uses each.
 ELSEWHERE = {
+    "boundary/test_compiled_programs.py": {
+        "test_an_entry_is_shared_when_it_is_published": "CompiledPrograms",
+        "test_the_environment_goes_before_the_configuration_before_the_default": (
+            "keep_compiled_programs publish_compiled_programs"
+        ),
+    },
     "boundary/test_files.py": {
         "test_a_file_is_written_and_replaced": "write_bytes write_json write_text",
         "test_a_block_that_writes_nothing_is_an_error": "replacing",
