@@ -1,5 +1,6 @@
 """Options override the file, which overrides the defaults; every mistake is one line."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
 from neorl_train._command.main import NAMES, main
-from neorl_train._command.options import read_config
+from neorl_train._command.options import FLAGS, Flags, read_run_options
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 
@@ -22,7 +23,7 @@ def test_options_override_the_file(tmp_path):
     path.write_text("[training]\nupdates = 1000\nseeds = [5]\n[algorithms.iql]\nexpectile = 0.8\n")
     words = [str(path), "--training.updates", "2000", "--algorithms.td3-bc.hidden", "8", "8"]
     words += ["--penalty", "a", "1", "b", "2", "--output.no-tracking"]
-    config = read_config(words, ALGORITHMS)
+    config, _ = read_run_options(words, ALGORITHMS)
     assert config.training.updates == 2000
     assert config.training.seeds == (5,)
     assert config.algorithms.iql.expectile == 0.8
@@ -35,7 +36,8 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
     OPTIMISERS.register("test_momentum", partial(optax.sgd, momentum=0.9))
     path = tmp_path / "c.toml"
     path.write_text('[algorithms.td3_bc]\noptimiser = "test_momentum"\n')
-    config = read_config([str(path), "--algorithms.iql.optimiser", "test_momentum"], ALGORITHMS)
+    words = [str(path), "--algorithms.iql.optimiser", "test_momentum"]
+    config, _ = read_run_options(words, ALGORITHMS)
     validate(config)
     plain = config_to_dict(config)["algorithms"]
     assert {name: plain[name]["optimiser"] for name in plain} == {
@@ -43,7 +45,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         "td3_bc": "test_momentum",
         "iql": "test_momentum",
     }
-    unknown = read_config(["--algorithms.bc.optimiser", "test_momentun"], ALGORITHMS)
+    unknown, _ = read_run_options(["--algorithms.bc.optimiser", "test_momentun"], ALGORITHMS)
     with pytest.raises(InputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
         validate(unknown)
 
@@ -67,13 +69,42 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
         (["--penalty", "a"], "--penalty takes pairs of a name and a number"),
         (["--no-tracking"], "did you mean --output.no-tracking"),
+        (["--quite"], "unknown option '--quite'; did you mean --quiet?"),
+        (["--timing"], "unknown option '--timing'; did you mean --timings?"),
     ],
 )
 def test_a_mistake_is_one_line(words, message, capsys):
     with pytest.raises(InputError, match=message) as error:
-        read_config(words, ALGORITHMS)
+        read_run_options(words, ALGORITHMS)
     assert "\n" not in str(error.value)
     assert capsys.readouterr().err == ""
+
+
+def test_flags_are_told_from_the_configuration(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text("[training]\nupdates = 1000\n")
+    file = str(path)
+    for words, flags in (
+        ([file], Flags()),
+        (["--quiet", file], Flags(quiet=True)),
+        ([file, "--timings", "--data.seed", "3"], Flags(timings=True)),
+        (["--timings", file, "--quiet"], Flags(quiet=True, timings=True)),
+    ):
+        config, given = read_run_options(words, ALGORITHMS)
+        assert given == flags
+        assert config.training.updates == 1000
+        assert set(config_to_dict(config)).isdisjoint(vars(flags))
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_help_names_the_flags_that_the_command_takes(command, capsys):
+    with contextlib.suppress(SystemExit):
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    takes = command in ("run", "resume", "report")
+    for flag, field in FLAGS.items():
+        assert (flag in said) == takes
+        assert (field.metadata["help"] in said) == takes
 
 
 @pytest.mark.parametrize("command", NAMES)
@@ -121,6 +152,8 @@ def test_the_version_is_said(capsys):
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
         (["list", "nowhere"], "nowhere: no such folder; name the folder that holds the numbered"),
         (["track", "--helpp"], "unknown option '--helpp' of track"),
+        (["track", "a", "--quiet"], "unknown option '--quiet' of track"),
+        (["report", "a", "--timing"], "'--timing' of report; did you mean --timings?"),
         (["resume", "nowhere"], "nowhere: no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),

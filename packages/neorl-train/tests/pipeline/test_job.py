@@ -115,8 +115,10 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     assert listed.count("finished") == 2
     assert main(["inspect", "runs/0001"]) == 0
     assert "2 of 2 policies" in capsys.readouterr().out
-    assert main(["report", "runs/0001"]) == 0
-    assert capsys.readouterr().out.rstrip().endswith(str(run / "report.html"))
+    assert main(["report", "runs/0001", "--timings"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^report +\d+\.\d\d s$", said, flags=re.MULTILINE)
+    assert said.rstrip().endswith(str(run / "report.html"))
 
 
 @pytest.fixture

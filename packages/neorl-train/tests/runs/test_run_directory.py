@@ -10,8 +10,8 @@ import pytest
 
 from neorl_core import InputError
 from neorl_core.boundary import head, write_json, write_text
-from neorl_train._command.inspect import describe_run
-from neorl_train._command.list import describe_all
+from neorl_train._command.subcommands.inspect import describe_run
+from neorl_train._command.subcommands.list import describe_all
 from neorl_train.runs import RunDirectory, create_run, numbered
 from neorl_train.runs._disk_space import require_free_space
 from neorl_train.runs._lock import locked
@@ -110,7 +110,9 @@ def test_a_broken_directory_is_one_line(run, tmp_path, damage, message):
 def test_records_that_end_before_a_checkpoint_are_said(run, monkeypatch):
     record = {"started": "", "execution_mode": "", "devices": 1, "versions": {}, "config_hash": ""}
     run.update_record(**record, algorithms=["iql"], seeds=[0])
-    monkeypatch.setattr("neorl_train._command.inspect.complete_steps", lambda folder: [2000, 4000])
+    monkeypatch.setattr(
+        "neorl_train._command.subcommands.inspect.complete_steps", lambda folder: [2000, 4000]
+    )
     line = {"kind": "chunk", "algorithm": "iql", "seed": 0, "step": 4000, "time": 0, "metrics": {}}
     run.metrics.write_text(json.dumps(line) + "\n")
     assert "cut short" not in describe_run(run)

@@ -28,7 +28,7 @@ exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-
 """
 
 NAMES = ("run", "resume", "report", "inspect", "list", "track")
-"""One module of this folder each, with a function ``command``."""
+"""One module of ``subcommands`` each, with a function ``command``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = Program(
         name="neorl-train",
         overview=OVERVIEW,
-        subcommands={name: f"neorl_train._command.{name}" for name in NAMES},
+        subcommands={name: f"neorl_train._command.subcommands.{name}" for name in NAMES},
         prepare=prepare_process,
         when_memory_ends="start a run with a smaller batch_size or hidden, fewer seeds, starts or "
         "rows, or continue this one on a machine with more",

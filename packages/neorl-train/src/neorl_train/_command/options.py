@@ -1,11 +1,17 @@
-"""From the words after ``neorl-train run`` to a configuration, with one-line errors."""
+"""From the words after a subcommand to its flags, run directory or configuration."""
 
-from collections.abc import Mapping
+import dataclasses
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
+from neorl_core import InputError
+from neorl_core.boundary import nearest_name
 from neorl_envs.command_line import parse_options
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
+from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train run [CONFIG.toml] [--OPTION VALUE ...]
 
@@ -18,20 +24,39 @@ examples:
   neorl-train run --training.algorithms iql --training.seeds 0 1
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
-
-more flags: --quiet (no progress), --timings (a table of where the time went)
 """
 
 
-def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
-    """The configuration of a command line.
+def _flag(words: str) -> Any:
+    return dataclasses.field(default=False, metadata={"help": words})
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """What a command prints besides its results; ``--NAME`` sets a flag.
+
+    Attributes:
+        quiet: Whether progress is left out.
+        timings: Whether a table says where the time went.
+    """
+
+    quiet: bool = _flag("print no progress")
+    timings: bool = _flag("print a table of where the time went")
+
+
+FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
+"""Field of :class:`Flags` by the flag as it is typed."""
+
+
+def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tuple[Config, Flags]:
+    """The configuration and the flags of ``neorl-train run``.
 
     Args:
-        arguments: Perhaps first the name of a file, then options.
+        arguments: Perhaps first, but for flags, the name of a file, then options.
         algorithms: Class of every algorithm by name.
 
     Returns:
-        The configuration, not yet validated.
+        The configuration, not yet validated, and the flags.
 
     Raises:
         InputError: In one line, for whatever is wrong; the nearest option is named.
@@ -39,8 +64,95 @@ def read_config(arguments: list[str], algorithms: Mapping[str, type]) -> Config:
     """
     default = config_type(algorithms)()
     words = list(arguments)
-    if words and not words[0].startswith("-"):
-        default = load_toml(Path(words.pop(0)), default)
-    return parse_options(
-        type(default), words, program="neorl-train run", default=default, description=USAGE
+    first = next((i for i, word in enumerate(words) if word not in FLAGS), None)
+    if first is not None and not words[first].startswith("-"):
+        default = load_toml(Path(words.pop(first)), default)
+    kind = _with_flags(type(default))
+    options = parse_options(
+        kind, words, program="neorl-train run", default=kind(**_fields(default)), description=USAGE
     )
+    flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
+    return type(default)(**{name: getattr(options, name) for name in _fields(default)}), flags
+
+
+def _with_flags(kind: type[Config]) -> type[Config]:
+    """The configuration with the flags as options beside its sections, for one parser of both."""
+    import tyro
+
+    fields = []
+    for field in dataclasses.fields(Flags):
+        words = field.metadata["help"]
+        marks = tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=words)
+        fields.append((field.name, Annotated[(bool, *marks)], _flag(words)))
+    made = dataclasses.make_dataclass("RunOptions", fields, bases=(kind,), frozen=True)
+    made.__doc__ = kind.__doc__
+    return made
+
+
+def _fields(options: Any) -> dict[str, Any]:
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+
+
+def read_run_argument(
+    command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
+) -> tuple[RunDirectory, Flags]:
+    """The one run directory that a command takes, and its flags; prints the usage if asked for.
+
+    Args:
+        command: Name of the command.
+        words: Arguments of the command.
+        summary: What it does, in one sentence.
+        takes: Flags that the command takes, of :data:`FLAGS`.
+
+    Returns:
+        The directory, and the flags that are given.
+
+    Raises:
+        InputError: If there is an option it does not take, or not exactly one argument.
+        SystemExit: After ``--help``.
+    """
+    takes = tuple(takes)
+    if "-h" in words or "--help" in words:
+        print(_usage(command, summary, takes))
+        sys.exit(0)
+    left = [word for word in words if word not in takes]
+    refuse_options(command, left, known=takes)
+    if len(left) != 1:
+        raise InputError(
+            f"{command} takes one run directory, got {len(left)} arguments; "
+            f"for example `neorl-train {command} runs/0001`"
+        )
+    flags = Flags(**{FLAGS[word].name: word in words for word in takes})
+    return RunDirectory(Path(left[0]).absolute()), flags
+
+
+def _usage(command: str, summary: str, takes: tuple[str, ...]) -> str:
+    lines = [
+        " ".join([f"usage: neorl-train {command} RUN", *(f"[{flag}]" for flag in takes)]),
+        f"\n{summary}\n",
+        *["flags:"] * bool(takes),
+        *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in takes),
+        *[""] * bool(takes),
+        f"example:\n  neorl-train {command} runs/0001",
+    ]
+    return "\n".join(lines)
+
+
+def refuse_options(command: str, words: list[str], *, known: Iterable[str] = ()) -> None:
+    """Refuses options that a command does not have.
+
+    Args:
+        command: Name of the command.
+        words: Arguments of the command, its flags aside.
+        known: Flags that the command has.
+
+    Raises:
+        InputError: Naming the first, and the nearest flag.
+    """
+    for word in words:
+        if word.startswith("-"):
+            near = nearest_name(word.partition("=")[0], known)
+            hint = f"did you mean {near}? " if near else ""
+            raise InputError(
+                f"unknown option {word!r} of {command}; {hint}see `neorl-train {command} --help`"
+            )

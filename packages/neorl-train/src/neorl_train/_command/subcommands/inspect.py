@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from neorl_train._command.arguments import run_argument
-from neorl_train._command.status import state_of, verdict_of
+from neorl_train._command.options import read_run_argument
+from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._lock import holder
@@ -14,7 +14,8 @@ from neorl_train.runs._records import read_records
 def command(arguments: list[str]) -> None:
     """``neorl-train inspect RUN``."""
     summary = "Says what a run is, how far it is, what it found."
-    print(describe_run(run_argument("inspect", arguments, summary)))
+    run, _ = read_run_argument("inspect", arguments, summary)
+    print(describe_run(run))
 
 
 def describe_run(run: RunDirectory) -> str:

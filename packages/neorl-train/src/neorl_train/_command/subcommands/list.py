@@ -5,8 +5,8 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_envs.command_line import one_line
-from neorl_train._command.arguments import refuse_options
-from neorl_train._command.status import state_of, verdict_of
+from neorl_train._command.options import refuse_options
+from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD

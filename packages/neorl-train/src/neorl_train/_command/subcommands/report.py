@@ -1,6 +1,7 @@
 """``neorl-train report RUN``: write the report of a run again."""
 
-from neorl_train._command.arguments import flags, print_results, run_argument
+from neorl_train._command.options import FLAGS, read_run_argument
+from neorl_train._command.results import print_results
 from neorl_train._pipeline.stages import write_run_report
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
@@ -8,9 +9,9 @@ from neorl_train._process.timings import Timings
 
 def command(arguments: list[str]) -> None:
     """``neorl-train report RUN``."""
-    words, quiet, _ = flags(arguments)
-    run = run_argument("report", words, "Writes the report of an evaluated run again.")
+    timings = Timings.since_start("start of Python, imports")
+    summary = "Writes the report of an evaluated run again."
+    run, flags = read_run_argument("report", arguments, summary, takes=FLAGS)
     run.record()
-    timings = Timings()
-    write_run_report(run, Reporter(quiet=quiet), timings)
-    print_results(run, timings, table=False)
+    write_run_report(run, Reporter(quiet=flags.quiet), timings)
+    print_results(run, timings, flags)

@@ -1,0 +1,1 @@
+"""The subcommands of ``neorl-train``, one module each, with a function ``command``."""
