@@ -52,7 +52,8 @@ def both(x, weight, bias):
 def test_values_and_first_and_second_gradients_equal_the_plain_ones(shape):
     plain, *others = both(*operands(shape))
     for other in others:
-        chex.assert_trees_all_close(other, plain, rtol=1e-4, atol=1e-5)
+        # Gradients of size 50 have passed through sums of that size.
+        chex.assert_trees_all_close(other, plain, rtol=1e-4, atol=5e-5)
 
 
 def program(platform):
