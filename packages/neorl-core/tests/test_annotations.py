@@ -9,6 +9,6 @@ import pytest
 
 @pytest.mark.slow
 def test_annotations_hold_while_tracing():
-    probe = Path(__file__).parent / "annotations_probe.py"
-    result = subprocess.run([sys.executable, str(probe)], capture_output=True, text=True)
+    script = Path(__file__).parent / "trace_annotations.py"
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
