@@ -1,12 +1,21 @@
 """Limits and fallback of a run: taken from the source, tightened, refused, said in words."""
 
 import math
+from types import SimpleNamespace
+from typing import get_args
 
+import jax.numpy as jnp
 import pytest
 
 from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_train.configuration import FallbackConfig, LimitsConfig, limited_spec
-from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
+from neorl_train.configuration._fallback import (
+    _RULES,
+    FallbackKind,
+    fallback_policy,
+    fallback_sentence,
+    resolved_fallback,
+)
 from neorl_train.configuration._limits import declared_limits, limit_sentences, resolved_limits
 
 SPEC = Spec(
@@ -80,6 +89,7 @@ BAD_FALLBACKS = {
     "log without a controller": ("reference", {}, "a log has no controller"),
     "values without effect": ("default", {"valve": 1.0}, "no effect.*--fallback.kind constant"),
     "unknown channel": ("constant", {"valv": 1.0}, "unknown action channel.*'valve'"),
+    "unknown kind": ("constent", {"valve": 1.0}, "unknown fallback.kind 'constent'.*'constant'"),
     "missing channel": ("constant", {"valve": 1.0}, "lacks feed.*-5 to 5 kg/h"),
     "outside the box": ("constant", {"valve": 1.0, "feed": 6.0}, "feed is 6 kg/h.*-5 to 5 kg/h"),
     "no number": ("constant", {"valve": math.nan, "feed": 0.0}, "valve is nan"),
@@ -91,6 +101,24 @@ def test_a_bad_fallback_is_refused_by_name_and_unit(name):
     kind, values, message = BAD_FALLBACKS[name]
     with pytest.raises(InputError, match=message):
         fallback(kind, values)
+
+
+def test_every_kind_but_the_default_has_a_policy_and_words():
+    assert set(get_args(FallbackKind)) == {"default", *_RULES}
+    held = FallbackConfig("constant", {"valve": 50.0, "feed": 1.0})
+    _, action = fallback_policy(held, None, SPEC)((), jnp.zeros(1), None)
+    assert action.tolist() == [50.0, 1.0]
+    plant = SimpleNamespace(reference="slow", tunings=lambda: {"slow": "a policy"})
+    assert fallback_policy(FallbackConfig("reference", {}), plant, SPEC) == "a policy"
+
+
+@pytest.mark.parametrize("kind", ["default", "hold"])
+def test_what_is_not_resolved_is_neither_built_nor_told(kind):
+    unresolved = FallbackConfig(kind, {"valve": 50.0, "feed": 1.0})
+    with pytest.raises(InputError, match=f"resolved fallback '{kind}'"):
+        fallback_policy(unresolved, None, SPEC)
+    with pytest.raises(InputError, match="known: reference, constant"):
+        fallback_sentence(unresolved, SPEC, reference="", given=True)
 
 
 def test_words_give_units_and_tell_what_the_source_declares_where_the_run_differs():

@@ -3,20 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import save_policy
 from neorl_core import Policy, Spec, Transition
 from neorl_core.boundary import write_json
-from neorl_core.control import ConstantPolicy
 from neorl_safety.constraints import (
     ActionConstraints,
     AnyConstraints,
     action_constraints,
     constraints_to_dict,
 )
-from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS
@@ -36,14 +33,6 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> ActionConstraints:
         low=[limits.low[name] for name in names],
         high=[limits.high[name] for name in names],
     )
-
-
-def fallback_policy(fallback: FallbackConfig, environment: Any, spec: Spec) -> Policy:
-    """The controller that a resolved configuration names."""
-    if fallback.kind == "reference":
-        return environment.tunings()[environment.reference]
-    held = [fallback.values[channel.name] for channel in spec.action]
-    return ConstantPolicy(jnp.asarray(held, jnp.float32))
 
 
 def write_guard_files(

@@ -9,7 +9,6 @@ import jax
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset, read_dataset
 from neorl_train._pipeline.artefacts import (
-    fallback_policy,
     hard_constraints,
     write_guard_files,
     write_policies,
@@ -18,6 +17,7 @@ from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
+from neorl_train.configuration._fallback import fallback_policy
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience

@@ -1,10 +1,14 @@
 """The fallback of a run: who acts where the policy cannot."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args
 
-from neorl_core import Channel, InputError, Spec
+import jax.numpy as jnp
+
+from neorl_core import Channel, InputError, Policy, Spec
+from neorl_core.boundary import unknown_name
+from neorl_core.control import ConstantPolicy
 from neorl_train.configuration._limits import LimitsConfig, require_known
 
 FallbackKind = Literal["default", "reference", "constant"]
@@ -46,33 +50,94 @@ def resolved_fallback(
         Of kind ``"reference"`` or ``"constant"``; the latter with a value for every channel.
 
     Raises:
-        InputError: If a log is asked for its reference controller, a value is given that has
-            no effect, or a constant lacks a channel, names another, or leaves the box.
+        InputError: If the kind is unknown, a log is asked for its reference controller, a value is
+            given that has no effect, or a constant lacks a channel, names another, or leaves the
+            box.
     """
     names = [channel.name for channel in spec.action]
+    require_known("fallback.kind", [fallback.kind], get_args(FallbackKind))
     require_known("action channel in fallback.values", fallback.values, names)
-    if fallback.kind != "constant" and fallback.values:
+    if fallback.values and not (fallback.kind in _RULES and _RULES[fallback.kind].takes_values):
         raise InputError(
             f"fallback.values is of no effect with fallback.kind {fallback.kind!r}; add "
             "`--fallback.kind constant`, or leave the values out"
         )
-    if fallback.kind == "reference" and not reference:
+    if fallback.kind == "default":
+        fallback = _default(limits, names, reference, mean)
+    _RULES[fallback.kind].check(fallback.values, limits, spec, reference)
+    in_order = {name: fallback.values[name] for name in names if name in fallback.values}
+    return FallbackConfig(fallback.kind, in_order)
+
+
+def _default(
+    limits: LimitsConfig, names: Sequence[str], reference: str, mean: Sequence[float] | None
+) -> FallbackConfig:
+    """The reference controller of a plant; of a log, the mean logged action inside the box."""
+    if reference:
+        return FallbackConfig("reference", {})
+    pairs = [] if mean is None else zip(names, mean, strict=True)
+    values = {n: min(max(float(x), limits.low[n]), limits.high[n]) for n, x in pairs}
+    return FallbackConfig("constant", values)
+
+
+def fallback_policy(fallback: FallbackConfig, environment: Any, spec: Spec) -> Policy:
+    """The controller that a resolved fallback names.
+
+    Args:
+        fallback: Resolved.
+        environment: The plant; ``None`` where there is only a log.
+        spec: Channels of the action.
+
+    Raises:
+        InputError: If the fallback is not resolved.
+    """
+    return _rule(fallback).policy(fallback.values, environment, spec)
+
+
+def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
+    """What the fallback does, in words.
+
+    Args:
+        fallback: Resolved.
+        spec: Channels with their units.
+        reference: Name of the plant's reference controller.
+        given: Whether the run declared it.
+
+    Returns:
+        One sentence without a full stop.
+
+    Raises:
+        InputError: If the fallback is not resolved.
+    """
+    return _rule(fallback).words(fallback.values, spec, reference, given)
+
+
+def _check_reference(
+    values: Mapping[str, float], limits: LimitsConfig, spec: Spec, reference: str
+) -> None:
+    if not reference:
         raise InputError(
             "fallback.kind is 'reference', and a log has no controller; declare an action with "
-            f"`--fallback.kind constant --fallback.values {names[0]} NUMBER`"
+            f"`--fallback.kind constant --fallback.values {spec.action[0].name} NUMBER`"
         )
-    if fallback.kind == "reference" or (fallback.kind == "default" and reference):
-        return FallbackConfig("reference", {})
-    values = dict(fallback.values)
-    if fallback.kind == "default" and mean is not None:
-        pairs = zip(names, mean, strict=True)
-        values = {n: min(max(float(x), limits.low[n]), limits.high[n]) for n, x in pairs}
+
+
+def _reference_policy(values: Mapping[str, float], environment: Any, spec: Spec) -> Policy:
+    return environment.tunings()[environment.reference]
+
+
+def _reference_words(values: Mapping[str, float], spec: Spec, reference: str, given: bool) -> str:
+    return f"the plant's reference controller, {reference}"
+
+
+def _check_constant(
+    values: Mapping[str, float], limits: LimitsConfig, spec: Spec, reference: str
+) -> None:
     for channel in spec.action:
         _check_held(channel, values, limits)
-    return FallbackConfig("constant", {name: values[name] for name in names})
 
 
-def _check_held(channel: Channel, values: dict[str, float], limits: LimitsConfig) -> None:
+def _check_held(channel: Channel, values: Mapping[str, float], limits: LimitsConfig) -> None:
     name, unit = channel.name, channel.unit
     box = f"{limits.low[name]:g} to {limits.high[name]:g} {unit}"
     if name not in values:
@@ -87,20 +152,42 @@ def _check_held(channel: Channel, values: dict[str, float], limits: LimitsConfig
         )
 
 
-def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
-    """What the fallback does, in words.
+def _constant_policy(values: Mapping[str, float], environment: Any, spec: Spec) -> Policy:
+    held = [values[channel.name] for channel in spec.action]
+    return ConstantPolicy(jnp.asarray(held, jnp.float32))
 
-    Args:
-        fallback: Resolved.
-        spec: Channels with their units.
-        reference: Name of the plant's reference controller.
-        given: Whether the run declared it.
 
-    Returns:
-        One sentence without a full stop.
-    """
-    if fallback.kind == "reference":
-        return f"the plant's reference controller, {reference}"
-    values = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
+def _constant_words(values: Mapping[str, float], spec: Spec, reference: str, given: bool) -> str:
+    held = [f"{c.name} {values[c.name]:.4g} {c.unit}" for c in spec.action]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
-    return f"holds {', '.join(values)}{why}"
+    return f"holds {', '.join(held)}{why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rule:
+    """How a fallback of one kind is checked, built and told.
+
+    Attributes:
+        takes_values: Whether ``fallback.values`` is its action.
+        check: Refuses what the source or the limits do not allow.
+        policy: Builder of the controller.
+        words: What it does, in words.
+    """
+
+    takes_values: bool
+    check: Callable[[Mapping[str, float], LimitsConfig, Spec, str], None]
+    policy: Callable[[Mapping[str, float], Any, Spec], Policy]
+    words: Callable[[Mapping[str, float], Spec, str, bool], str]
+
+
+_RULES: dict[str, _Rule] = {
+    "reference": _Rule(False, _check_reference, _reference_policy, _reference_words),
+    "constant": _Rule(True, _check_constant, _constant_policy, _constant_words),
+}
+"""Every kind but ``"default"``, which is resolved to one of these."""
+
+
+def _rule(fallback: FallbackConfig) -> _Rule:
+    if fallback.kind not in _RULES:
+        raise unknown_name("kind of a resolved fallback", fallback.kind, _RULES)
+    return _RULES[fallback.kind]
