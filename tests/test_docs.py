@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
+NOTICES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
 
 
@@ -20,7 +21,9 @@ def links(page: Path) -> list[str]:
     return [target for target in targets if "://" not in target]
 
 
-@pytest.mark.parametrize("page", [*READMES, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*READMES, *NOTICES, *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):
         assert (page.parent / target).exists(), target

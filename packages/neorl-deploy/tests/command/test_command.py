@@ -131,7 +131,7 @@ def test_the_version_is_printed(capsys):
     assert capsys.readouterr().out.startswith("neorl-deploy 0.")
 
 
-def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, tmp_path, capsys):
+def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, tmp_path, capsys):
     place = tmp_path / "none" / "replay.json"
     log = str(finished_run / "dataset.h5")
     assert main(["replay", str(exported), log, "--json", str(place)]) == 2
@@ -149,10 +149,10 @@ def test_a_place_for_the_figures_that_cannot_be_written(exported, finished_run, 
         ("run.json", "it exists and is no earlier replay"),
         ("dataset.h5", "it exists and is no earlier replay"),
         ("line.bundle/manifest.json", "it lies in a bundle"),
-        ("line.bundle/figures.json", "it lies in a bundle"),
+        ("line.bundle/numbers.json", "it lies in a bundle"),
     ],
 )
-def test_figures_replace_no_file_of_another_kind(run_directory, exported, capsys, name, message):
+def test_numbers_replace_no_file_of_another_kind(run_directory, exported, capsys, name, message):
     shutil.copytree(exported, run_directory / "line.bundle")
     place, log = run_directory / name, str(run_directory / "dataset.h5")
     files = {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()}
@@ -163,7 +163,7 @@ def test_figures_replace_no_file_of_another_kind(run_directory, exported, capsys
     assert {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()} == files
 
 
-def test_a_replay_of_another_log_leaves_the_first_figures(
+def test_a_replay_of_another_log_leaves_the_first_numbers(
     bundle, log_columns, write_log, tmp_path, capsys
 ):
     logs = [tmp_path / "june.h5", tmp_path / "july.h5"]

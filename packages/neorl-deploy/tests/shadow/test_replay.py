@@ -1,4 +1,4 @@
-"""Shadow mode: the figures against a step-by-step recomputation, and who is refused."""
+"""Shadow mode: the numbers against a step-by-step recomputation, and who is refused."""
 
 import dataclasses
 import json
@@ -34,14 +34,14 @@ def test_the_scan_equals_the_runtime_step_by_step(replayed, runtime, log):
         assert decision.flags == replayed.shadow.flags[row]
 
 
-def test_the_figures_are_those_of_the_rows(replayed, log):
+def test_the_numbers_are_those_of_the_rows(replayed, log):
     report = replayed.report
     difference = replayed.shadow.action[:, 0] - log.action[:, 0]
-    figures = report["difference"]["valve"]
-    assert figures["unit"] == "%"
-    assert figures["mean"] == pytest.approx(difference.mean(), rel=1e-4, abs=1e-4)
-    assert figures["p95"] == pytest.approx(np.quantile(np.abs(difference), 0.95), rel=1e-4)
-    assert figures["max"] == pytest.approx(np.abs(difference).max(), rel=1e-5)
+    numbers = report["difference"]["valve"]
+    assert numbers["unit"] == "%"
+    assert numbers["mean"] == pytest.approx(difference.mean(), rel=1e-4, abs=1e-4)
+    assert numbers["p95"] == pytest.approx(np.quantile(np.abs(difference), 0.95), rel=1e-4)
+    assert numbers["max"] == pytest.approx(np.abs(difference).max(), rel=1e-5)
     assert report["log"] | {"path": ""} == {
         "path": "",
         "content_hash": log.content_hash,

@@ -21,7 +21,7 @@ from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import print_summary, write_report
 from neorl_train.report._html import Group, Html, tag
 from neorl_train.report._inputs import read_inputs
-from neorl_train.report.figures import _style as _figures
+from neorl_train.report.figures import _style
 from neorl_train.report.sections._about import data_facts, what_it_says
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
@@ -150,7 +150,7 @@ def test_pictures_follow_the_colours_of_the_page(run):
     assert "var(--c0)" in text
     assert "var(--limit)" in text
     pictures = "".join(re.findall(r"<figure.*?</figure>", text, flags=re.DOTALL))
-    for colour in (_figures.INK, _figures.MUTED, _figures.GRID, _figures.LIMIT, _figures.PID):
+    for colour in (_style.INK, _style.MUTED, _style.GRID, _style.LIMIT, _style.PID):
         assert colour not in pictures
     titles = re.findall(r"<title id=[^>]*>([^<]+)</title>", pictures)
     assert len(titles) == text.count("<figure")
@@ -162,7 +162,7 @@ def test_the_same_run_gives_the_same_page(run):
 
 
 def test_without_matplotlib_the_numbers_remain(run, monkeypatch):
-    monkeypatch.setattr(_figures, "installed", lambda: False)
+    monkeypatch.setattr(_style, "installed", lambda: False)
     text = write_report(run).read_text()
     page = Page(text)
     assert 'pip install "neorl-train[report]"' in page.text
@@ -173,7 +173,7 @@ def test_without_matplotlib_the_numbers_remain(run, monkeypatch):
 
 
 def test_the_level_of_the_tables_is_said_everywhere(tmp_path, noisy, monkeypatch):
-    monkeypatch.setattr(_figures, "installed", lambda: False)
+    monkeypatch.setattr(_style, "installed", lambda: False)
     for level, said, other in ((0.9, "90 %", "95 %"), (0.95, "95 %", "90 %")):
         tables = dataclasses.replace(noisy.tables, level=level)
         decided = verdict(tables)

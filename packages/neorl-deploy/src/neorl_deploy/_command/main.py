@@ -93,9 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "log", nargs="?", type=Path, metavar="LOG", help="dataset file, .h5 or .npz"
     )
-    figures = "where the figures go (default replay.json beside the bundle); replaces an earlier "
-    figures += "replay of the same log and no other file"
-    replay.add_argument("--json", type=Path, metavar="FILE", help=figures)
+    place = "where the numbers go (default replay.json beside the bundle); replaces an earlier "
+    place += "replay of the same log and no other file"
+    replay.add_argument("--json", type=Path, metavar="FILE", help=place)
     verify = _command(commands, "verify", _verify, "check every file of a bundle")
     verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     verify.add_argument(
@@ -161,24 +161,29 @@ def _replay(options: argparse.Namespace) -> int:
     _prepare_jax()
     from neorl_deploy._command.replay_text import replay_lines
     from neorl_deploy._command.text import limit_lines, verdict_lines
-    from neorl_deploy.shadow._figures_file import require_place, require_same_log, write_figures
     from neorl_deploy.shadow._log import read_log
-    from neorl_deploy.shadow._replay import replay, report_path
+    from neorl_deploy.shadow._replay import replay
+    from neorl_deploy.shadow._replay_file import (
+        replay_path,
+        require_place,
+        require_same_log,
+        write_replay,
+    )
     from neorl_deploy.training_run._names import REPORT
     from neorl_deploy.training_run._newest import log_of, newest_bundle
 
     path = options.bundle or newest_bundle(Path("runs"))
-    figures = options.json or report_path(path)
-    require_place(figures)
+    numbers = options.json or replay_path(path)
+    require_place(numbers)
     bundle = _read(path, options)
     log = read_log(options.log or log_of(path))
-    require_same_log(figures, log)
+    require_same_log(numbers, log)
     result = replay(bundle, log)
     _print_lines(verdict_lines(bundle))
     _print_lines(limit_lines(bundle))
     _print_lines(replay_lines(result))
-    write_figures(figures, result.report)
-    print(f"Figures as JSON: {figures}")
+    write_replay(numbers, result.report)
+    print(f"Numbers as JSON: {numbers}")
     report = path.resolve().parent / REPORT
     if report.is_file():
         print(f"Report of the run: {report}")

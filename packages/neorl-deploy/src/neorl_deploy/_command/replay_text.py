@@ -1,4 +1,4 @@
-"""What the command ``replay`` prints for people; the same figures exist as JSON."""
+"""What the command ``replay`` prints for people; the same numbers exist as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +19,8 @@ def replay_lines(replay: Replay) -> Iterator[str]:
     titles = " ".join(f"{title:>11}" for title in ("mean", "mean size", "95 % below", "largest"))
     yield f"  {'channel':<20} {titles}  unit"
     for name, row in report["difference"].items():
-        figures = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
-        yield f"  {name:<20} {figures}  {row['unit']} (range {row['range']:g})"
+        numbers = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
+        yield f"  {name:<20} {numbers}  {row['unit']} (range {row['range']:g})"
     yield from _filter_lines(report["filter"])
     seen = report["observations"]
     yield (

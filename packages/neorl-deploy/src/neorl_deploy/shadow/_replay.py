@@ -12,11 +12,10 @@ from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.shadow._log import Log
 from neorl_deploy.shadow._program import Shadow, shadow
-from neorl_deploy.training_run._names import REPLAY
 from neorl_deploy.training_run._summaries import dataset_file
 
 KIND, VERSION = "replay", 1
-"""Head of the figures."""
+"""Head of the replay's file."""
 
 Report = dict[str, Any]
 NAMED_AT_MOST = 4
@@ -28,7 +27,7 @@ class Replay:
     """A replay with its rows.
 
     Attributes:
-        report: The figures, ready for JSON.
+        report: The numbers, ready for JSON.
         log: The log: what was done.
         shadow: Proposals of the bundle: what it would have done.
     """
@@ -42,14 +41,14 @@ def replay(bundle: Bundle, log: Log) -> Replay:
     """Runs a bundle in shadow over a log; the logged action is what it is told was sent.
 
     Every row is stepped, with a fresh carry at each episode; masked rows and rows whose logged
-    action is not finite enter no figure.
+    action is not finite enter no number.
 
     Args:
         bundle: A verified bundle.
         log: Log with the channels of the bundle, in the same order and units.
 
     Returns:
-        The figures and the rows behind them.
+        The numbers and the rows behind them.
 
     Raises:
         DeployError: If the channels differ; each difference is named.
@@ -195,8 +194,3 @@ def _differences(channel: ChannelEntry, difference: np.ndarray) -> dict[str, Any
 
 def _fraction(flags: np.ndarray, bit: int) -> float:
     return float(((flags & np.uint32(bit)) != 0).mean())
-
-
-def report_path(bundle: Path) -> Path:
-    """Where the figures go by default: beside the bundle."""
-    return bundle.resolve().parent / REPLAY

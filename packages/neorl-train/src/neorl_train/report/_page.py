@@ -8,7 +8,7 @@ from neorl_core.boundary import write_text
 from neorl_train.report._glossary import glossary
 from neorl_train.report._html import Html, joined, paragraph, section, tag, text
 from neorl_train.report._inputs import Inputs, read_inputs
-from neorl_train.report.figures import _style as _figures
+from neorl_train.report.figures import _style
 from neorl_train.report.sections import _about as about
 from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
@@ -62,7 +62,7 @@ def page(inputs: Inputs) -> str:
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),
             tag("title", f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"),
-            Html(f"<style>{_style()}</style>"),
+            Html(f"<style>{_stylesheet()}</style>"),
         ]
     )
     body = joined(
@@ -91,7 +91,7 @@ def _question(inputs: Inputs, name: str) -> str:
     return f"May {candidate} run the plant that {name} was recorded on?"
 
 
-def _style() -> str:
+def _stylesheet() -> str:
     return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
 
 
@@ -122,7 +122,7 @@ def _why(inputs: Inputs) -> Html:
     else:
         parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
         parts.append(results.score_line(inputs))
-    if not _figures.installed():
+    if not _style.installed():
         parts.append(pictures.missing())
     return joined(parts)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_train.report._inputs import read_inputs
-from neorl_train.report.figures import _style as figures
+from neorl_train.report.figures import _style
 from neorl_train.report.figures._learning import learning_curves
 from neorl_train.report.figures._trends import trends
 from neorl_train.report.sections._pictures import learning_panels, other_policy
@@ -36,7 +36,7 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
         raise InputError(f"no episode {label!r} was kept; there are: {kept}")
     trace = ours[label]
     reference = other_policy(evaluation.traces, trace)
-    return figures.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
+    return _style.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
 
 
 def plot_learning(run: str | os.PathLike[str]) -> Any:
@@ -56,9 +56,9 @@ def plot_learning(run: str | os.PathLike[str]) -> Any:
     panels = learning_panels(inputs)
     if not panels:
         raise InputError(f"{run}: nothing was recorded while the policies were trained")
-    return figures.styled(learning_curves, inputs.validations, panels)
+    return _style.styled(learning_curves, inputs.validations, panels)
 
 
 def _require_matplotlib() -> None:
-    if not figures.installed():
-        raise InputError(f'pictures need matplotlib: python -m pip install "{figures.EXTRA}"')
+    if not _style.installed():
+        raise InputError(f'pictures need matplotlib: python -m pip install "{_style.EXTRA}"')

@@ -1,6 +1,6 @@
 """Pictures for the report as SVG that follows the page: its colours, its font, light or dark.
 
-Matplotlib is imported here and in the other ``_figures`` modules only, when a picture is drawn.
+Matplotlib is imported in the modules of this folder only, when a picture is drawn.
 """
 
 import io

@@ -7,7 +7,7 @@ import numpy as np
 from neorl_core.costs import limit_kind
 from neorl_train.report._html import Html, figure, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
-from neorl_train.report.figures import _style as _figures
+from neorl_train.report.figures import _style
 from neorl_train.report.figures._learning import Panel, learning_curves
 from neorl_train.report.figures._results import (
     by_start,
@@ -30,7 +30,7 @@ def missing() -> Html:
     """What to install to get pictures."""
     return paragraph(
         "Pictures need matplotlib: ",
-        tag("code", f'python -m pip install "{_figures.EXTRA}"'),
+        tag("code", f'python -m pip install "{_style.EXTRA}"'),
         ", then write the report again. All numbers are in the tables.",
         class_="note",
     )
@@ -38,9 +38,9 @@ def missing() -> Html:
 
 def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html) -> Html:
     """A figure with its caption, or nothing where it cannot be drawn."""
-    if not _figures.installed():
+    if not _style.installed():
         return Html("")
-    svg = Html(_figures.drawn(draw, *arguments, name=name, alt=alt))
+    svg = Html(_style.drawn(draw, *arguments, name=name, alt=alt))
     return figure(svg, caption)
 
 

@@ -1,4 +1,4 @@
-"""Where the figures of a replay may be written, so that nothing else is lost by it."""
+"""Where the numbers of a replay may be written, so that nothing else is lost by it."""
 
 import json
 import os
@@ -11,13 +11,19 @@ from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._files import MIB, is_in_bundle
 from neorl_deploy.shadow._log import Log
 from neorl_deploy.shadow._replay import KIND, VERSION
+from neorl_deploy.training_run._names import REPLAY
 
 LARGEST_REPORT = 16 * MIB
 ADVICE = "choose a place with --json"
 
 
+def replay_path(bundle: Path) -> Path:
+    """File of the numbers by default: ``replay.json`` beside the bundle."""
+    return bundle.resolve().parent / REPLAY
+
+
 def require_place(path: Path) -> None:
-    """Refuses a place for the figures before a minute is spent on them.
+    """Refuses a place for the numbers before a minute is spent on them.
 
     Args:
         path: The file to be written.
@@ -41,7 +47,7 @@ def require_place(path: Path) -> None:
 
 
 def require_same_log(path: Path, log: Log) -> None:
-    """Refuses to replace the figures of another log; those of the same log are made anew.
+    """Refuses to replace the numbers of another log; those of the same log are made anew.
 
     Args:
         path: The file to be written, after :func:`require_place`.
@@ -65,8 +71,8 @@ def require_same_log(path: Path, log: Log) -> None:
         )
 
 
-def write_figures(path: Path, value: object) -> None:
-    """Writes the figures as JSON, all or nothing.
+def write_replay(path: Path, value: object) -> None:
+    """Writes the numbers as JSON, all or nothing.
 
     Raises:
         DeployError: If the file cannot be written; what was there stays.
