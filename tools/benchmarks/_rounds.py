@@ -23,7 +23,7 @@ def small_case(name: str) -> tuple[Any, Any]:
     """A learner of 64x64 networks and batches of 64, and 200,000 random rows (12 obs, 3 actions).
 
     Args:
-        name: Of the algorithm.
+        name: Name of the algorithm.
 
     Returns:
         The algorithm, and its training data with the reactor's specification.
@@ -59,11 +59,11 @@ def bare_scan(algorithm: Any, data: Any, device: Any, seed: int, block: int) -> 
     What an update returns is computed: its state and its metrics. The metrics are thrown away.
 
     Args:
-        algorithm: With plain numbers.
-        data: What it is trained on.
-        device: Where.
-        seed: Of state and rows.
-        block: Critic gradient steps of one call.
+        algorithm: Learner with plain numbers.
+        data: Data it is trained on.
+        device: Device it is trained on.
+        seed: Seed of state and rows.
+        block: Number of critic gradient steps of one call.
 
     Returns:
         A function that queues one block and returns its state.
@@ -108,26 +108,27 @@ def on_one_core(core: int) -> None:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], Any]], steps: int, rounds: int
+    variants: Mapping[str, Callable[[], Any]], steps: int, rounds: int
 ) -> dict[str, list[float]]:
-    """CPU time of one step of each contender, in turn, so that the machine's moods meet all.
+    """CPU time of one step of each variant, in turn, so that the machine's moods meet all.
 
     Args:
-        contenders: Each call queues ``steps`` steps and returns an array or a tree of them.
-        steps: Of one call.
-        rounds: Of each contender, at least half a second of CPU time long.
+        variants: Function by name; each call queues ``steps`` steps and returns an array or a
+            tree of them.
+        steps: Number of steps of one call.
+        rounds: Number of rounds of each variant, each at least half a second of CPU time long.
 
     Returns:
         Microseconds a step, one per round.
     """
     import jax
 
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    for work in contenders.values():
+    found: dict[str, list[float]] = {name: [] for name in variants}
+    for work in variants.values():
         jax.block_until_ready(work())
         jax.block_until_ready(work())
     for _ in range(rounds):
-        for name, work in contenders.items():
+        for name, work in variants.items():
             calls, start = 0, time.process_time()
             while time.process_time() - start < LEAST_CPU_SECONDS:
                 jax.block_until_ready(work())
@@ -137,11 +138,11 @@ def interleaved(
 
 
 def pair_arguments(description: str | None, name: str) -> argparse.Namespace:
-    """The options of a benchmark that compares contenders on one core."""
+    """The options of a benchmark that compares variants on one core."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of every contender (15)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of every variant (15)")
     parser.add_argument("--core", type=int, default=0, help="the core to pin to (0)")
     parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
     return parser.parse_args()
@@ -153,14 +154,14 @@ def pair_report(
     ratios: Mapping[str, Sequence[tuple[str, str]]],
     arguments: argparse.Namespace,
 ) -> int:
-    """Writes the rounds and prints them; 1 if a contender's rounds spread too far.
+    """Writes the rounds and prints them; 1 if a variant's rounds spread too far.
 
-    A ratio is the median over rounds of one contender's time over another's in the same round.
+    A ratio is the median over rounds of one variant's time over another's in the same round.
     """
     shown = {}
     failures = []
     for case, times in cases.items():
-        shown[case] = {"contenders": {who: summary(rounds) for who, rounds in times.items()}}
+        shown[case] = {"variants": {who: summary(rounds) for who, rounds in times.items()}}
         shown[case]["ratios"] = {}
         for over, under in ratios[case]:
             each = [a / b for a, b in zip(times[over], times[under], strict=True)]
@@ -186,7 +187,7 @@ def pair_report(
 
 
 def summary(rounds: Sequence[float]) -> dict[str, Any]:
-    """Median, range and spread of one contender."""
+    """Median, range and spread of one variant."""
     return {
         "rounds": list(rounds),
         "median": statistics.median(rounds),

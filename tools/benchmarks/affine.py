@@ -20,7 +20,7 @@ STEPS = 1000
 
 
 def main() -> int:
-    """Runs all rounds and writes them; 0 if no contender spreads too far."""
+    """Runs all rounds and writes them; 0 if no variant spreads too far."""
     arguments = pair_arguments(__doc__, "affine")
     on_one_core(arguments.core)
     cases = {name: interleaved(_updates(name), STEPS, arguments.rounds) for name in LEARNERS}
@@ -34,13 +34,13 @@ def _updates(name: str) -> dict[str, Callable[[], Any]]:
     from neorl_agents.networks import _affine, _mlp
 
     algorithm, data = small_case(name)
-    contenders = {}
+    variants = {}
     for form, function in (("ours", _affine.affine), ("plain", _affine.plain_affine)):
         _mlp.affine = function
-        contenders[form] = bare_scan(algorithm, data, jax.devices()[0], 0, STEPS)
-        contenders[form]()  # traced with this form
+        variants[form] = bare_scan(algorithm, data, jax.devices()[0], 0, STEPS)
+        variants[form]()  # traced with this form
     _mlp.affine = _affine.affine
-    return contenders
+    return variants
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ LEARNERS = ("td3_bc", "iql")
 
 
 def main() -> int:
-    """Runs all rounds and writes them; 0 if no contender spreads too far."""
+    """Runs all rounds and writes them; 0 if no variant spreads too far."""
     arguments = pair_arguments(__doc__, "optimiser")
     on_one_core(arguments.core)
     from neorl_agents.optimisers import OPTIMISERS

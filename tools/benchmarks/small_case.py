@@ -33,21 +33,21 @@ ROWS, CHUNK, LEAST_SECONDS = 200_000, 1000, 0.7
 
 
 def main() -> int:
-    """Runs every contender in turn and writes the raw rounds; 0 if all floors are reached."""
+    """Runs every variant in turn and writes the raw rounds; 0 if all floors are reached."""
     arguments = _arguments()
-    if arguments.contender:
-        return _serve(arguments.contender)
+    if arguments.variant:
+        return _serve(arguments.variant)
     names = ["gemm", *FLOP_PER_UPDATE]
-    contenders = {name: _start(name, arguments.core) for name in names}
+    variants = {name: _start(name, arguments.core) for name in names}
     rounds: dict[str, list[float]] = {name: [] for name in names}
     try:
         for number in range(arguments.rounds):
             for name in names:
-                rounds[name].append(_round(contenders[name]))
+                rounds[name].append(_round(variants[name]))
             shown = ", ".join(f"{name} {rounds[name][-1]:.0f}/s" for name in names)
             print(f"round {number + 1} of {arguments.rounds}: {shown}", flush=True)
     finally:
-        for process in contenders.values():
+        for process in variants.values():
             process.kill()
     result = _summary(rounds, arguments.core)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of every contender (7)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of every variant (7)")
     parser.add_argument("--core", type=int, default=0, help="the core to pin to (0)")
     parser.add_argument(
         "--out",
@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
         default=HERE / "results" / "small_case.json",
         help="where the raw rounds go (tools/benchmarks/results/small_case.json)",
     )
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--variant", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error(f"--rounds must be at least 1, got {arguments.rounds}")
@@ -81,7 +81,7 @@ def _start(name: str, core: int) -> subprocess.Popen:
     environment = os.environ | dict.fromkeys(threads, "1")
     environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     environment["JAX_PLATFORMS"] = "cpu"
-    command = [sys.executable, str(Path(__file__).resolve()), "--contender", name]
+    command = [sys.executable, str(Path(__file__).resolve()), "--variant", name]
     process = subprocess.Popen(
         [*command, "--core", str(core)],
         env=environment,
@@ -91,7 +91,7 @@ def _start(name: str, core: int) -> subprocess.Popen:
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
     if _answer(process) != "ready":
-        raise RuntimeError(f"contender {name} did not start")
+        raise RuntimeError(f"variant {name} did not start")
     return process
 
 
@@ -106,12 +106,12 @@ def _answer(process: subprocess.Popen) -> str:
     assert process.stdout is not None
     line = process.stdout.readline().strip()
     if not line:
-        raise RuntimeError(f"a contender ended with status {process.wait()}; see its error above")
+        raise RuntimeError(f"a variant ended with status {process.wait()}; see its error above")
     return line
 
 
 def _serve(name: str) -> int:
-    """The life of one contender: warm up, then one timed round for every line of input."""
+    """The life of one variant: warm up, then one timed round for every line of input."""
     work, count = _gemm() if name == "gemm" else _learner(name)
     work()
     work()
@@ -211,10 +211,10 @@ def _random_log() -> tuple[Any, Any, Any]:
 
 def _summary(rounds: dict[str, list[float]], core: int) -> dict[str, Any]:
     gemm = statistics.median(rounds["gemm"]) * GEMM_FLOP
-    contenders = {}
+    variants = {}
     for name, rates in rounds.items():
         middle = statistics.median(rates)
-        contenders[name] = {
+        variants[name] = {
             "rounds_per_s": rates,
             "median_per_s": middle,
             "min_per_s": min(rates),
@@ -222,8 +222,8 @@ def _summary(rounds: dict[str, list[float]], core: int) -> dict[str, Any]:
             "spread": max(rates) / min(rates),
         }
         if name in FLOP_PER_UPDATE:
-            contenders[name]["fraction_of_limit"] = middle * FLOP_PER_UPDATE[name] / gemm
-            contenders[name]["floor"] = FLOORS[name]
+            variants[name]["fraction_of_limit"] = middle * FLOP_PER_UPDATE[name] / gemm
+            variants[name]["floor"] = FLOORS[name]
     return {
         "benchmark": "small_case",
         "command": f"python tools/benchmarks/small_case.py --core {core}",
@@ -234,20 +234,20 @@ def _summary(rounds: dict[str, list[float]], core: int) -> dict[str, Any]:
         "load_at_end": os.getloadavg()[0],
         "python": platform.python_version(),
         "versions": {p: importlib.metadata.version(p) for p in ("jax", "jaxlib", "numpy")},
-        "contenders": contenders,
+        "variants": variants,
     }
 
 
 def _report(result: dict[str, Any], path: Path) -> int:
     print(f"one-thread 256^3 product: {result['gemm_gflop_per_s']:.1f} GFLOP/s")
     failures = []
-    for name, contender in result["contenders"].items():
-        rates = "{min_per_s:.0f} - {median_per_s:.0f} - {max_per_s:.0f}".format(**contender)
-        fraction = contender.get("fraction_of_limit")
+    for name, variant in result["variants"].items():
+        rates = "{min_per_s:.0f} - {median_per_s:.0f} - {max_per_s:.0f}".format(**variant)
+        fraction = variant.get("fraction_of_limit")
         goal = "" if fraction is None else f", {fraction:.3f} of the limit ({FLOORS[name]} wanted)"
         print(f"{name}: min - median - max {rates} per s{goal}")
-        if contender["spread"] > MAX_SPREAD:
-            failures.append(f"{name}: max/min is {contender['spread']:.2f}, over {MAX_SPREAD}")
+        if variant["spread"] > MAX_SPREAD:
+            failures.append(f"{name}: max/min is {variant['spread']:.2f}, over {MAX_SPREAD}")
         if fraction is not None and fraction < FLOORS[name]:
             failures.append(f"{name}: {fraction:.3f} of the limit is below {FLOORS[name]}")
     for failure in failures:

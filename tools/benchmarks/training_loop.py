@@ -109,23 +109,16 @@ def _library_round(
 def _library_run(
     folder: Path, name: str, algorithm: Any, data: Any, arguments: argparse.Namespace
 ) -> float:
-    import jax
 
-    from neorl_envs import make
-    from neorl_envs.datasets import dataset_from_columns
     from neorl_train import train
     from neorl_train._pipeline.watcher import RunWatcher
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import Timings
-    from neorl_train.evaluation import PolicyValidation
     from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
     from neorl_train.training import Plan
 
     seeds = tuple(range(arguments.seeds))
     run = create_run(folder, *_described(name))
-    held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
-    plant, key = make("ChemicalReactor-v0"), jax.random.key(9)
-    validation = PolicyValidation(held_out, plant, key=key, starts=8)
     records, tracker = Records(run.metrics), MlflowTracker(run)
 
     class Watcher(RunWatcher):
@@ -153,11 +146,23 @@ def _library_run(
         Plan(arguments.updates, BLOCK, arguments.interval),
         watcher=watcher,
         checkpoints=checkpoints,
-        validate=validation,
+        validate=_validation(data),
     )
     records.close()
-    assert not (trouble := tracker.finish()), trouble
+    assert not (error := tracker.finish()), error
     return arguments.updates * len(seeds) / (time.perf_counter() - watcher.begun)
+
+
+def _validation(data: Any) -> Any:
+    """Every policy on 8 starts of the reactor and on held-out rows."""
+    import jax
+
+    from neorl_envs import make
+    from neorl_envs.datasets import dataset_from_columns
+    from neorl_train.evaluation import PolicyValidation
+
+    held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
+    return PolicyValidation(held_out, make("ChemicalReactor-v0"), key=jax.random.key(9), starts=8)
 
 
 def _first_rows(rows: Any) -> dict[str, Any]:

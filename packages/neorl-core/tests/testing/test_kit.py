@@ -265,7 +265,7 @@ def test_every_pattern_of_ends_occurs():
 
 
 @given(logs(length=7), trajectories(length=7), transitions())
-def test_experience_keeps_the_contract_of_the_seams(log, trajectory, loose):
+def test_experience_keeps_the_contract_of_episode_boundaries(log, trajectory, loose):
     for experience in (log, trajectory):
         ends = experience.terminated | experience.truncated
         assert ends[:, -1].all()

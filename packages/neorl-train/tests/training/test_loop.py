@@ -30,7 +30,7 @@ def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_blocks_of_real_learners_join_without_a_seam(make_notes, line_data, name):
+def test_blocks_of_real_learners_are_one_training(make_notes, line_data, name):
     algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
     at_once = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
     parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=2)

@@ -86,7 +86,7 @@ def test_checkpoints_come_at_the_interval(
     assert checkpoints.steps() == [40, 60]
 
 
-def test_probes_see_policies_at_the_interval_and_the_end(make_line, make_notes, line_data):
+def test_validation_sees_policies_at_the_interval_and_the_end(make_line, make_notes, line_data):
     notes = make_notes()
     plan = Plan(updates=50, chunk=10, interval=20)
     found = train(make_line(), line_data, (3,), plan, watcher=notes, validate=_validate)

@@ -9,7 +9,7 @@ import jax
 from neorl_agents.algorithms._protocol import Algorithm
 from neorl_core import Transition, as_arrays
 
-_FACE = ("fields", "batch_size", "batches_per_update", "validate", "init", "update", "policy")
+_REQUIRED = ("fields", "batch_size", "batches_per_update", "validate", "init", "update", "policy")
 
 
 def check_algorithm(name: str, kind: Any) -> None:
@@ -32,7 +32,7 @@ def check_algorithm(name: str, kind: Any) -> None:
             "expected a frozen dataclass registered with JAX, such as an equinox.Module with "
             f"fields, got {kind!r}"
         )
-    missing = [part for part in _FACE if not hasattr(kind, part) and part not in _fields(kind)]
+    missing = [part for part in _REQUIRED if not hasattr(kind, part) and part not in _fields(kind)]
     if missing:
         raise TypeError(f"expected a neorl_agents.Algorithm, but it has no {', '.join(missing)}")
     instance = _by_default(kind)

@@ -29,7 +29,7 @@ class PolicyArtefact(NamedTuple):
         parity_obs: Observations in physical units, shape ``(row, obs)``.
         parity_actions: What ``policy`` did on each of them in a fresh episode when it was saved,
             shape ``(row, act)``.
-        metadata: As given to :func:`save_policy`.
+        metadata: Metadata as given to :func:`save_policy`.
         kind: Name of its kind: ``"network"``, ``"pid"``, ``"constant"`` or one that was added.
         digest: SHA-256 of the file but for the digest itself: its identity.
     """

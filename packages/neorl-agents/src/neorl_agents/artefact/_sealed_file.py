@@ -34,8 +34,8 @@ def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, An
 
     Args:
         path: Destination; its folder must exist.
-        arrays: By name.
-        header: What JSON can hold, without NaN or infinity.
+        arrays: Arrays by name.
+        header: Values that JSON can hold, without NaN or infinity.
 
     Returns:
         The seal, 64 hexadecimal digits.

@@ -59,7 +59,8 @@ def ppo_clipped_loss(
 
     Args:
         log_prob: Log-probability of each action under the policy that learns.
-        old_log_prob: Under the policy that acted; no gradient passes through it.
+        old_log_prob: Log-probability of each action under the policy that acted; no gradient
+            passes through it.
         advantage: ``A``; no gradient passes through it.
         clip: Half-width of the trusted interval of ratios, positive; NaN results under ``jit``
             where it is not.

@@ -15,7 +15,7 @@ def public_api(module: ModuleType) -> str:
     Signatures are those of the source, annotations and defaults included.
 
     Args:
-        module: With ``__all__``.
+        module: Module with ``__all__``.
 
     Returns:
         The lines, ending with a newline.

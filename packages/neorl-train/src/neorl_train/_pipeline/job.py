@@ -47,14 +47,14 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
         InterruptedRunError: After a signal; the run can be resumed.
     """
     validate(config)
-    whole = resolved(config)
-    config, record = whole.config, _first_record(whole)
+    complete = resolved(config)
+    config, record = complete.config, _first_record(complete)
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.say(f"run {run.path}")
-    for note in whole.notes:
+    for note in complete.notes:
         reporter.say(note)
-    return _carry_on(config, run, whole.dataset, reporter, timings)
+    return _carry_on(config, run, complete.dataset, reporter, timings)
 
 
 def resume_job(
@@ -96,8 +96,8 @@ def resume_job(
     return _carry_on(config, run, None, reporter, timings)
 
 
-def _first_record(whole: Resolved) -> dict[str, Any]:
-    config = whole.config
+def _first_record(complete: Resolved) -> dict[str, Any]:
+    config = complete.config
     packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
     return {
         "id": uuid.uuid4().hex,
@@ -110,8 +110,8 @@ def _first_record(whole: Resolved) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "algorithms": list(config.training.algorithms),
         "seeds": list(config.training.seeds),
-        "limits": whole.limits,
-        "fallback": whole.fallback,
+        "limits": complete.limits,
+        "fallback": complete.fallback,
     }
 
 

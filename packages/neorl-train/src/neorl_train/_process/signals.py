@@ -1,4 +1,4 @@
-"""Ctrl-C and friends: at once where that is safe, at the end of the chunk while training."""
+"""Ctrl-C and SIGTERM: at once where that is safe, at the end of the chunk while training."""
 
 import contextlib
 import signal

@@ -19,7 +19,7 @@ class TrainingData:
     Attributes:
         rows: The training split as host arrays, physical units, the penalised reward; without
             masked rows, so its own ``mask`` is ``None``.
-        statistics: Of the same split, the same reward.
+        statistics: Statistics of the same split with the same reward.
         spec: Channels, period and horizon.
     """
 

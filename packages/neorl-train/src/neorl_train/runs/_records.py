@@ -1,4 +1,4 @@
-"""The truth of a run: one line of JSON for every chunk and every validation."""
+"""The metrics of a run: one line of JSON for every chunk and every validation."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""An outsider with the wheel of neorl-core alone: the README and a training loop of his own."""
+"""The wheel of neorl-core alone, in a fresh environment: the README and a foreign training loop."""
 
 import os
 import re
