@@ -16,7 +16,7 @@ from neorl_train.configuration._fallback import (
     fallback_sentence,
     resolved_fallback,
 )
-from neorl_train.configuration._limits import declared_limits, limit_sentences, resolved_limits
+from neorl_train.configuration._limits import cost_sentences, declared_limits, resolved_limits
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),
@@ -121,16 +121,12 @@ def test_what_is_not_resolved_is_neither_built_nor_told(kind):
         fallback_sentence(unresolved, SPEC, reference="", given=True)
 
 
-def test_words_give_units_and_tell_what_the_source_declares_where_the_run_differs():
-    asked = LimitsConfig(cost={"heat": 15.0}, low={"valve": 10.0}, rate_up={"feed": 0.5})
-    found = limit_sentences(resolved_limits(asked, PLANT, SPEC), PLANT, SPEC)
+def test_words_give_units_and_tell_a_declared_fallback_from_a_default_one():
+    asked = LimitsConfig(cost={"heat": 15.0})
+    found = cost_sentences(resolved_limits(asked, PLANT, SPEC), SPEC)
     assert found == [
-        "cost heat: at most 15 K min per episode (declared: 20)",
-        "cost peak: at most 0.5 bar per step",
-        "valve: 10 to 100 % (declared: 0 to 100), rises by at most 2 % per second and falls by at "
-        "most 2 % per second",
-        "feed: -5 to 5 kg/h, rises by at most 0.5 kg/h per second (declared: may change at any "
-        "rate)",
+        "cost heat at most 15 K min per episode",
+        "cost peak at most 0.5 bar per step",
     ]
     held = FallbackConfig("constant", {"valve": 50.0, "feed": 1.0})
     assert (

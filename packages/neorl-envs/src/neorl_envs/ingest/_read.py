@@ -57,6 +57,27 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     )
 
 
+def reader_name(path: str | os.PathLike[str]) -> str:
+    """The name of the reader that recognises a file; empty where none does.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DatasetError: If the file is missing or empty, or a reader fails on it.
+    """
+    path = Path(path)
+    first_bytes = _first_bytes(path)
+    for name in READERS:
+        try:
+            reader = READERS.find(name)
+        except InputError:  # a broken distribution recognises nothing
+            continue
+        if _recognises(name, reader, path, first_bytes):
+            return name
+    return ""
+
+
 def _recognises(name: str, reader: Reader, path: Path, first_bytes: bytes) -> bool:
     try:
         return bool(reader.recognises(path, first_bytes))

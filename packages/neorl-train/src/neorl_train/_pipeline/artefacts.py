@@ -9,9 +9,9 @@ from neorl_agents import save_policy
 from neorl_core import Policy, Spec, Transition
 from neorl_core.boundary import write_json
 from neorl_safety.constraints import (
-    ActionConstraints,
-    AnyConstraints,
+    Constraints,
     action_constraints,
+    constraints_from_dict,
     constraints_to_dict,
 )
 from neorl_train.configuration._limits import LimitsConfig
@@ -19,25 +19,30 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS
 
 
-def hard_constraints(limits: LimitsConfig, spec: Spec) -> ActionConstraints:
-    """The box and the rates that a run's guard keeps.
+def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
+    """The box, the rates and the further constraints that a run's guard keeps.
 
     Args:
         limits: Resolved: a value for every channel.
         spec: Channels with the ranges of the actuators.
     """
     names = [channel.name for channel in spec.action]
-    return action_constraints(
+    action = action_constraints(
         spec,
         [(limits.rate_up[name], limits.rate_down[name]) for name in names],
         low=[limits.low[name] for name in names],
         high=[limits.high[name] for name in names],
     )
+    if not limits.further:
+        return Constraints(action)
+    document = constraints_to_dict(action)
+    document["constraints"] += limits.further
+    return constraints_from_dict(document, source="limits.further")
 
 
 def write_guard_files(
     run: RunDirectory,
-    constraints: AnyConstraints,
+    constraints: Constraints,
     fallback: Policy,
     spec: Spec,
     rows: Transition,

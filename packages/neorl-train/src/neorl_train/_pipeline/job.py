@@ -111,6 +111,8 @@ def _first_record(complete: Resolved) -> dict[str, Any]:
         "algorithms": list(config.training.algorithms),
         "seeds": list(config.training.seeds),
         "limits": complete.limits,
+        "replaced_limits": complete.replaced,
+        "origins": complete.origins,
         "fallback": complete.fallback,
     }
 

@@ -7,8 +7,16 @@ import numpy as np
 
 from neorl_core import Spec
 from neorl_envs import Dataset, read_dataset
+from neorl_safety.constraints import describe_constraints
+from neorl_train._pipeline.artefacts import hard_constraints
+from neorl_train._pipeline.origins import origins
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
-from neorl_train.configuration._limits import declared_limits, limit_sentences, resolved_limits
+from neorl_train.configuration._limits import (
+    LimitsConfig,
+    cost_sentences,
+    declared_limits,
+    resolved_limits,
+)
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import declared_penalty, plant
 from neorl_train.experience._split import check_batches, check_split, training_rows
@@ -21,16 +29,20 @@ class Resolved:
     Attributes:
         config: Configuration with penalties, limits and fallback written out.
         dataset: The log where the source is a file; of an environment it is yet to be collected.
-        limits: The limits in words, one sentence for each cost and action.
+        limits: Limits in words, one sentence for each.
+        replaced: Limits of the source that the run replaces, in words.
         fallback: What the fallback does, in words.
         notes: What the user did not declare and should know of.
+        origins: Distribution of everything that was brought from outside.
     """
 
     config: Config
     dataset: Dataset | None
     limits: list[str]
+    replaced: list[str]
     fallback: str
     notes: list[str]
+    origins: dict[str, dict[str, str]]
 
 
 def resolved(config: Config) -> Resolved:
@@ -60,6 +72,8 @@ def resolved(config: Config) -> Resolved:
     if dataset is not None:
         check_split(config, dataset)
         check_batches(config, training_rows(config, dataset))
+    constraints = hard_constraints(limits, spec)
+    in_force = _words(limits, spec)
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
     candidate = config.evaluation.candidate or config.training.algorithms[-1]
@@ -69,10 +83,17 @@ def resolved(config: Config) -> Resolved:
             config, penalty=penalty, limits=limits, fallback=fallback, evaluation=evaluation
         ),
         dataset=dataset,
-        limits=limit_sentences(limits, declared, spec),
+        limits=in_force,
+        replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
         fallback=words,
         notes=[] if dataset is None else _undeclared(config, words, spec),
+        origins=origins(config, constraints),
     )
+
+
+def _words(limits: LimitsConfig, spec: Spec) -> list[str]:
+    demands = describe_constraints(hard_constraints(limits, spec))
+    return [*cost_sentences(limits, spec), *demands]
 
 
 def _mean_action(dataset: Dataset) -> list[float]:

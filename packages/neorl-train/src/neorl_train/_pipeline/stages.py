@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset, read_dataset
 from neorl_train._pipeline.artefacts import (
@@ -13,6 +14,7 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
+from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
@@ -181,6 +183,7 @@ def _leave_policies(
     plain, record = config_to_dict(config), run.record()
     about = {
         "hyperparameters": plain["algorithms"][name],
+        "origin": origin_of(ALGORITHMS, name),
         "updates": config.training.updates,
         "penalty": plain["penalty"],
         "source": config.data.source,

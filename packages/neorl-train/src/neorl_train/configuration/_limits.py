@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from neorl_core import Channel, InputError, Spec
 from neorl_core.boundary import unknown_name
@@ -21,6 +22,8 @@ class LimitsConfig:
         rate_up: Largest rise of an action by name of the channel, in its unit per second; ``inf``
             for no limit.
         rate_down: Largest fall of an action as a positive number, in its unit per second.
+        further: Constraints of further kinds, each with its ``kind`` and that kind's fields, as
+            in a document of constraints.
     """
 
     cost: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -28,6 +31,7 @@ class LimitsConfig:
     high: dict[str, float] = dataclasses.field(default_factory=dict)
     rate_up: dict[str, float] = dataclasses.field(default_factory=dict)
     rate_down: dict[str, float] = dataclasses.field(default_factory=dict)
+    further: tuple[dict[str, Any], ...] = ()
 
 
 def declared_limits(spec: Spec, rates: Sequence[float] | None) -> LimitsConfig:
@@ -78,11 +82,10 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
     for field in ("low", "high", "rate_up", "rate_down"):
         values = getattr(limits, field)
         require_known(f"action channel in limits.{field}", values, declared.low)
+    tables = ("cost", "low", "high", "rate_up", "rate_down")
     merged = LimitsConfig(
-        **{
-            field.name: {**getattr(declared, field.name), **getattr(limits, field.name)}
-            for field in dataclasses.fields(LimitsConfig)
-        }
+        **{name: {**getattr(declared, name), **getattr(limits, name)} for name in tables},
+        further=limits.further,
     )
     for channel in spec.action:
         _check_box(channel, merged)
@@ -158,49 +161,18 @@ def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
     return dataclasses.replace(spec, cost=tuple(channels))
 
 
-def limit_sentences(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) -> list[str]:
-    """The limits of a run in words: one sentence for every cost and every action.
+def cost_sentences(limits: LimitsConfig, spec: Spec) -> list[str]:
+    """The limits of the costs in words.
 
     Args:
         limits: Resolved.
-        declared: The source's own, which are told where the run has others.
-        spec: Channels with their units.
+        spec: Specification that gives units and what a limit is of.
 
     Returns:
-        Such as ``"valve: 10 to 100 % (declared: 0 to 100), may change at any rate"``.
+        Such as ``"cost heat at most 20 K min per episode"``, one for each cost.
     """
     return [
-        *(_cost_sentence(limits, declared, spec, i) for i in range(spec.n_cost)),
-        *(_action_sentence(limits, declared, channel) for channel in spec.action),
+        f"cost {channel.name} at most "
+        + limit_kind(channel).limit_words(limits.cost[channel.name], channel.unit)
+        for channel in spec.cost
     ]
-
-
-def _cost_sentence(limits: LimitsConfig, declared: LimitsConfig, spec: Spec, i: int) -> str:
-    channel = spec.cost[i]
-    value, own = limits.cost[channel.name], declared.cost[channel.name]
-    words = limit_kind(channel).limit_words(value, channel.unit)
-    return f"cost {channel.name}: at most {words}" + _unless(value == own, f"{own:g}")
-
-
-def _action_sentence(limits: LimitsConfig, declared: LimitsConfig, channel: Channel) -> str:
-    box, own = [(of.low[channel.name], of.high[channel.name]) for of in (limits, declared)]
-    rates, own_rates = [
-        (of.rate_up[channel.name], of.rate_down[channel.name]) for of in (limits, declared)
-    ]
-    unit = "" if channel.unit == "1" else f" {channel.unit}"
-    return (
-        f"{channel.name}: {box[0]:g} to {box[1]:g}{unit}"
-        + _unless(box == own, f"{own[0]:g} to {own[1]:g}")
-        + f", {_rate_words(rates, unit)}"
-        + _unless(rates == own_rates, _rate_words(own_rates, unit))
-    )
-
-
-def _rate_words(rates: tuple[float, float], unit: str) -> str:
-    parts = zip(("rises", "falls"), rates, strict=True)
-    limited = [f"{verb} by at most {r:g}{unit} per second" for verb, r in parts if math.isfinite(r)]
-    return " and ".join(limited) or "may change at any rate"
-
-
-def _unless(same: bool, own: str) -> str:
-    return "" if same else f" (declared: {own})"

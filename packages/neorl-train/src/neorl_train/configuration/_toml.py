@@ -4,7 +4,7 @@ import dataclasses
 import os
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -85,26 +85,43 @@ def _value(hint: Any, default: Any, value: Any, name: str) -> Any:
 
 
 def _checked(hint: Any, value: Any, name: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        return _CHECKS[origin](typing.get_args(hint), value, name)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if origin is Literal:
-        if value not in arguments:
-            raise unknown_name(f"value of {name}:", str(value), map(str, arguments))
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise InputError(f"{name} must be a list, got {value!r}")
-        return tuple(_checked(arguments[0], item, f"{name}[{i}]") for i, item in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise InputError(f"{name} is a section, got {value!r}")
-        return {key: _checked(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
     if hint is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
         raise InputError(f"{name} must be {_called(hint)}, got {value!r}")
     return value
+
+
+def _checked_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
+    if value not in choices:
+        raise unknown_name(f"value of {name}:", str(value), map(str, choices))
+    return value
+
+
+def _checked_list(of: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{name} must be a list, got {value!r}")
+    return tuple(_checked(of[0], item, f"{name}[{i}]") for i, item in enumerate(value))
+
+
+def _checked_table(of: tuple[Any, ...], value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} is a section, got {value!r}")
+    return {key: _checked(of[1], item, f"{name}.{key}") for key, item in value.items()}
+
+
+_CHECKS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    Literal: _checked_choice,
+    tuple: _checked_list,
+    dict: _checked_table,
+}
 
 
 def _called(hint: Any) -> str:

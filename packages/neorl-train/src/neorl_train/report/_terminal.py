@@ -79,8 +79,13 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:
     """The limits of a run and its fallback, as its record says them; none where it says none."""
-    limits, fallback = record.get("limits", []), record.get("fallback", "")
-    lines = ["limits:", *(f"  {sentence}" for sentence in limits)] if limits else []
+    fallback, lines = record.get("fallback", ""), []
+    for name, title in (
+        ("limits", "limits:"),
+        ("replaced_limits", "in place of the source's own:"),
+    ):
+        sentences = record.get(name, [])
+        lines += [title, *(f"  {sentence}" for sentence in sentences)] if sentences else []
     return [*lines, f"fallback: {fallback}"] if fallback else lines
 
 

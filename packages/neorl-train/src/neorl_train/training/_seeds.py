@@ -54,9 +54,13 @@ class ParallelSeeds:
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]
         self._keys = self._placed([for_chunks for _, for_chunks in keys])
-        self._states = self._placed(
-            [algorithm.init(data.spec, data.statistics, initial) for initial, _ in keys]
-        )
+        # A chunk takes its state's buffers, so that no two leaves may share one.
+        self._states = [
+            jax.device_put(
+                algorithm.init(data.spec, data.statistics, initial), device, may_alias=False
+            )
+            for (initial, _), device in zip(keys, self._devices, strict=True)
+        ]
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
         self.done = 0

@@ -44,7 +44,11 @@ def describe_run(run: RunDirectory) -> str:
         size = f"{dataset['rows']} rows, {dataset['episodes']} episodes"
         lines += [f"log         {dataset['file']}: {size}"]
         lines += [f"            {dataset['content_hash']}"]
-    lines += [f"{'limits' * (i == 0):<11} {s}" for i, s in enumerate(record.get("limits", []))]
+    for label, name in (("limits", "limits"), ("in place of", "replaced_limits")):
+        sentences = record.get(name, [])
+        lines += [f"{label * (i == 0):<11} {s}" for i, s in enumerate(sentences)]
+    for kind, names in record.get("origins", {}).items():
+        lines += [f"{kind:<11} {name}, from {origin}" for name, origin in names.items()]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
     lines += _progress(run, record)

@@ -104,10 +104,10 @@ def guard_facts(inputs: Inputs) -> Html:
     fallback = str(inputs.record.get("fallback", ""))
     if fallback:
         parts.append(paragraph(f"Fallback, where the policy cannot act: {fallback}."))
-    sentences = [str(sentence) for sentence in inputs.record.get("limits", [])]
-    if sentences:
-        parts.append(paragraph("Limits of this run, and where the source declares others:"))
-        parts.append(bullets(sentences))
+    replaced = [str(sentence) for sentence in inputs.record.get("replaced_limits", [])]
+    if replaced:
+        parts.append(paragraph("This run has other limits than its source declares, which are:"))
+        parts.append(bullets(replaced))
     return joined(parts)
 
 
@@ -131,6 +131,11 @@ def provenance(inputs: Inputs) -> Html:
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("Python", str(record.get("python", "unknown"))),
         ("Execution mode", str(record.get("execution_mode", "unknown"))),
+    ]
+    facts += [
+        (f"{kind.capitalize()} from outside", f"{name}: {origin}")
+        for kind, names in record.get("origins", {}).items()
+        for name, origin in names.items()
     ]
     digest = record.get("policies", {}).get(Path(policy_file(inputs.verdict.candidate)).name)
     if digest:
