@@ -79,6 +79,13 @@ def test_every_decision_is_listed_and_has_a_heading() -> None:
     assert listed == {page.name for page in folder.glob("*.md")} - {"index.md"}
 
 
+def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
+    """Which is run, below."""
+    page = (ROOT / "docs/pages/tutorials/first-run.md").read_text()
+    (shown,) = re.findall(r"```python\n(.+?)```", page, flags=re.DOTALL)
+    assert shown in (ROOT / "packages/neorl-train/README.md").read_text()
+
+
 @pytest.mark.parametrize("page", READMES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text()

@@ -42,12 +42,13 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """Runs an installed command that can reach no other machine."""
     site = tmp_path_factory.mktemp("site")
     (site / "sitecustomize.py").write_text(REFUSING)
-    environment = os.environ | {"PYTHONPATH": str(site), "COLUMNS": "100"}
 
     def run(
-        name: str, *arguments: object, cwd: Path, code: int = 0
+        name: str, *arguments: object, cwd: Path, code: int = 0, installed: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name(name)
+        found = [str(path) for path in (site, installed) if path is not None]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(found), "COLUMNS": "100"}
         done = subprocess.run(
             [*_without_network(), str(program), *map(str, arguments)],
             cwd=cwd,

@@ -79,6 +79,30 @@ def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
     assert now == programs
 
 
+def test_leaves_of_a_state_may_share_a_buffer(make_line, line_data):
+    """As those of a learner whose slow networks begin as its networks."""
+
+    class Delayed(make_line):
+        def init(self, spec, statistics, key):
+            state = make_line.init(self, spec, statistics, key)
+            return state, state.weight
+
+        def update(self, state, batch, key):
+            new, metrics = make_line.update(self, state[0], batch, key)
+            return (new, state[1]), metrics
+
+    parallel = ParallelSeeds(Delayed(), line_data, (0,), jax.local_devices())
+    parallel.compile(2)
+    jax.block_until_ready(parallel.advance())
+    assert parallel.done == 2
+
+
+def test_a_chunk_that_was_not_compiled_is_refused(make_line, line_data):
+    parallel = ParallelSeeds(make_line(), line_data, (0,), jax.local_devices())
+    with pytest.raises(RuntimeError, match=r"call compile\(n_updates\) first"):
+        parallel.advance()
+
+
 def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data):
     parallel = ParallelSeeds(make_line(), line_data, (0, 1), jax.local_devices())
     parallel.compile(5)

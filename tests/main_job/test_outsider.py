@@ -1,0 +1,168 @@
+"""A learner, a plant, a reader and a kind of constraint that others bring, through all commands."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+OUTSIDER = Path(__file__).parents[1] / "outsider"
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "extend.md"
+CONFIGURATION = """
+[data]
+source = "SOURCE"
+steps = 240
+held_out = 0.3
+[penalty]
+overflow = 1.0
+[[limits.further]]
+kind = "interlock"
+channel = "inflow"
+obs = 0
+above = 1.5
+high = 10.0
+[training]
+algorithms = ["awac"]
+seeds = [0]
+updates = 20
+chunk = 10
+[checkpoints]
+interval = 10
+[evaluation]
+starts = 8
+curve_starts = 0
+[output]
+tracking = false
+[algorithms.awac]
+hidden = [8]
+batch_size = 16
+"""
+WORDS = "inflow at most 10 l/s while observation 0 is above 1.5"
+SCRIPT = """
+from neorl_agents import ALGORITHMS
+from neorl_deploy.export import export_run
+from neorl_envs import environment_names, make, read_dataset
+from neorl_envs.ingest import register_reader
+from neorl_envs.plants import register_plant
+from neorl_safety.constraints import register_kind
+from neorl_train import configure, start
+from outsider.awac import AWAC
+from outsider.interlock import INTERLOCK
+from outsider.table import READER
+from outsider.tank import Tank
+
+ALGORITHMS.register("awac", AWAC)
+register_plant("Tank-v0", Tank)
+register_reader("table", READER)
+register_kind("interlock", INTERLOCK)
+
+assert "Tank-v0" in environment_names() and make("Tank-v0") == Tank()
+assert read_dataset("log.table").spec == Tank().spec
+run = start(configure("table.toml", output={"directory": "registered"}), quiet=True)
+assert run.record["origins"] == {
+    "algorithm": {"awac": "registered"},
+    "reader": {"table": "registered"},
+    "constraint": {"interlock": "registered"},
+}, run.record["origins"]
+assert repr(run.verdict).startswith("CANNOT TELL")
+bundle = export_run(run.path)
+assert "WORDS" in bundle.manifest.document["constraint_words"]
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the distribution, unpacked as an installer does; no index is asked."""
+    place = tmp_path_factory.mktemp("outsider")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(build, cwd=OUTSIDER, check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site")
+    return place / "site"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, installed: Path, command) -> Path:
+    """A folder with a log as a text table, and a run on the plant that was exported."""
+    folder = tmp_path_factory.mktemp("work")
+    rng = np.random.default_rng(0)
+    rows = [(e, 1 + 0.3 * rng.normal(), 20 + 5 * rng.normal()) for e in range(8) for _ in range(13)]
+    lines = [f"{episode} {level:.4f} {inflow:.4f}" for episode, level, inflow in rows]
+    (folder / "log.table").write_text("\n".join(["episode level inflow", *lines, ""]))
+    (folder / "plant.toml").write_text(CONFIGURATION.replace("SOURCE", "Tank-v0"))
+    (folder / "table.toml").write_text(CONFIGURATION.replace("SOURCE", "log.table"))
+    command("neorl-train", "run", "plant.toml", "--quiet", cwd=folder, installed=installed)
+    command("neorl-deploy", "export", cwd=folder, installed=installed)
+    return folder
+
+
+def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, installed: Path) -> None:
+    run = partial(command, cwd=work, installed=installed)
+    assert "from outsider 0.1.0" in run("neorl-envs", "list").stdout
+    run("neorl-envs", "generate", "--environment=Tank-v0", "--steps=60", "--out=tank.h5")
+    assert "Tank-v0: 60 rows, 2 episodes" in run("neorl-envs", "inspect", "tank.h5").stdout
+    assert "log: 96 rows, 8 episodes" in run("neorl-envs", "inspect", "log.table").stdout
+    unknown = command("neorl-envs", "inspect", "log.table", cwd=work, code=2)
+    assert "expected an HDF5 dataset file" in unknown.stderr
+
+
+def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(work: Path) -> None:
+    run = work / "runs" / "0001"
+    record = json.loads((run / "run.json").read_text())
+    assert record["origins"] == {
+        "algorithm": {"awac": "outsider 0.1.0"},
+        "environment": {"Tank-v0": "outsider 0.1.0"},
+        "constraint": {"interlock": "outsider 0.1.0"},
+    }
+    assert WORDS in record["limits"]
+    page = (run / "report.html").read_text()
+    assert "awac: outsider 0.1.0" in page
+    assert "Tank-v0: outsider 0.1.0" in page
+    assert WORDS in page
+    kinds = [c["kind"] for c in json.loads((run / "constraints.json").read_text())["constraints"]]
+    assert kinds == ["box", "rate", "interlock"]
+    manifest = json.loads((run / "policy.bundle" / "manifest.json").read_text())
+    assert manifest["provenance"]["policy"]["metadata"]["origin"] == "outsider 0.1.0"
+    assert manifest["provenance"]["record"]["origins"] == record["origins"]
+    assert WORDS in manifest["constraint_words"]
+
+
+def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(command, work: Path) -> None:
+    """A bundle holds compiled programs: whoever runs it needs nothing of those who made it."""
+    assert WORDS in command("neorl-deploy", "verify", "runs/0001/policy.bundle", cwd=work).stdout
+    assert WORDS in command("neorl-deploy", "replay", cwd=work).stdout
+
+
+def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
+    command, work: Path, installed: Path
+) -> None:
+    done = command("neorl-train", "run", "table.toml", "--quiet", cwd=work, installed=installed)
+    assert "CANNOT TELL" in done.stdout
+    assert WORDS in done.stdout
+    run = sorted((work / "runs").glob("0*"))[-1]
+    record = json.loads((run / "run.json").read_text())
+    assert record["origins"]["reader"] == {"table": "outsider 0.1.0"}
+    assert record["dataset"]["rows"] == 96
+    inspected = command("neorl-train", "inspect", str(run), cwd=work, installed=installed).stdout
+    assert re.search(r"reader +table, from outsider 0.1.0", inspected)
+
+
+def test_the_same_by_calls_in_python(command, work: Path) -> None:
+    script = SCRIPT.replace("WORDS", WORDS)
+    command("python", "-c", script, cwd=work, installed=OUTSIDER / "src")
+
+
+def test_the_page_shows_what_is_tested() -> None:
+    sources = [path.read_text() for path in sorted(OUTSIDER.rglob("*.*")) if path.is_file()]
+    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) >= 6
+    for block in blocks:
+        assert any(block in source for source in [*sources, SCRIPT, CONFIGURATION]), block
