@@ -77,6 +77,7 @@ def the_episode_boundary_is_masked(
     )
 
 
+ONE_FAR = np.tile([0.0, 0.35009196], (7, 1))
 ZEROS, FAR, NO = np.zeros(7), np.full(7, 1e6), np.zeros(7, bool)
 HALF = {"discount": 0.5}
 PENALISED = {"discount": 0.5, "weight": 1.0}
@@ -137,6 +138,18 @@ ROWS = [
             Edge((ZEROS, np.zeros((2, 7)), *[np.zeros((7, 2))] * 2, NO, NO), PENALISED),
             Edge((ZEROS, np.zeros((2, 7)), *[np.ones((7, 2))] * 2, ~NO, ~NO), PENALISED),
             Edge((ZEROS[:0], np.zeros((2, 0)), *[np.ones((0, 2))] * 2, NO[:0], NO[:0]), PENALISED),
+            # Equal members, where a difference that is computed twice may be rounded in two ways.
+            Edge(
+                (
+                    ZEROS,
+                    np.full((2, 7), 2.0),
+                    np.zeros((7, 2)),
+                    ONE_FAR,
+                    NO,
+                    NO,
+                ),
+                {"discount": 0.5, "weight": 1.71875},
+            ),
         ],
         refuses=[
             Refusal(

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import booleans, floats, like, require_positive, require_same_shape
-from neorl_core.targets._td import clipped_double_td_target, require_members
+from neorl_core.targets._td import require_members, td_target
 
 
 def regularised_td_target(
@@ -73,7 +73,9 @@ def regularised_td_target(
     # Both sides are replaced: what stands at an episode boundary may be anything, NaN included.
     distance = jnp.where(boundary, 0, policy - jnp.where(boundary, 0, log))
     penalty = like(weight, policy) * jnp.sum(jnp.square(distance), axis=-1)
-    values = floats(next_values) - penalty[None]
+    # The least first: the gradient of a minimum compares again, and of equal differences XLA may
+    # round one otherwise the second time, which gives NaN.
+    next_value = jnp.min(floats(next_values), axis=0) - penalty
     # Also where nothing is bootstrapped: a weight outside its range leaves no target behind.
     reward = jnp.where(jnp.isnan(weight), jnp.nan, floats(reward))
-    return clipped_double_td_target(reward, values, booleans(terminated), discount=discount)
+    return td_target(reward, next_value, booleans(terminated), discount=discount)
