@@ -5,6 +5,7 @@ Every test's cost stands in the JUnit file, for ``tools/time_budget.py``: the pr
 machine that does :func:`_reference` in ``REFERENCE`` seconds.
 """
 
+import gc
 import os
 import time
 from collections import Counter
@@ -19,8 +20,14 @@ from neorl_core.boundary import keep_compiled_programs
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
+MOST_PROGRAMS = 2_000, 4_000
+"""Compiled programs that a process keeps beyond a file, and beyond a test.
+
+Each takes several memory mappings, of which Linux gives a process 65,530; the one too many ends it.
+"""
 
 _compilations = 0
+_cleared_at = 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +74,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         if programs is not None:
             programs.publish()
             programs.take()
+        _forget_programs(MOST_PROGRAMS[0])
+    else:
+        _forget_programs(MOST_PROGRAMS[1])
     return done
 
 
@@ -121,6 +131,15 @@ _slowness: list[float] = []
 def _count(event: str, _: float, **__: object) -> None:
     global _compilations
     _compilations += event == COMPILED
+
+
+def _forget_programs(most: int) -> None:
+    """Lets go of all compiled programs where there may be more than ``most``."""
+    global _cleared_at
+    if _compilations - _cleared_at > most:
+        jax.clear_caches()
+        gc.collect()
+        _cleared_at = _compilations
 
 
 def _processor_seconds() -> float:
