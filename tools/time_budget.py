@@ -34,7 +34,11 @@ class Cost(NamedTuple):
     seconds: float = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":  # type: ignore[override]
-        return Cost(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return Cost(
+            self.tests + other.tests,
+            self.compilations + other.compilations,
+            self.seconds + other.seconds,
+        )
 
 
 def costs(file: Path) -> dict[str, Cost]:
