@@ -184,6 +184,7 @@ def test_the_time_budget_is_by_package_and_has_two_figures(
 ) -> None:
     file, budget = tmp_path / "tests.xml", tmp_path / "time_budget.toml"
     monkeypatch.setattr(time_budget, "BUDGET", budget)
+    monkeypatch.setattr(time_budget, "SLACK", 1.0)
     skip = '<testcase classname="tests.test_b" name="c"><skipped message="no"/></testcase>'
     cases = cost_of("a", 3, 1.5), cost_of("b", 4, 2.0), cost_of("d", 9, 0.5, "envs"), skip
     file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
@@ -198,8 +199,8 @@ def test_the_time_budget_is_by_package_and_has_two_figures(
         return code, capsys.readouterr().err
 
     assert outcome() == (0, "")
-    assert outcome(core=(6, 3.5))[1].startswith("core: 7 compilations, over the budget of 6")
-    assert outcome(core=(7, 3))[1].startswith("core: 4 seconds, over the budget of 3")
+    assert outcome(core=(6, 3.5))[1].startswith("core: 7 compilations, far over the budget of 6")
+    assert outcome(core=(7, 3))[1].startswith("core: 4 seconds, far over the budget of 3")
     assert outcome(envs=(9, 0))[0] == 1
     del rows["envs"]
     assert outcome() == (1, "envs has no budget in time_budget.toml\n")
