@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 BUDGET = Path(__file__).resolve().parent.parent / "tests" / "time_budget.toml"
 SLACK = 2.0
-"""How far over its budget a package may be before the check fails: seconds of a busy machine vary."""
+"""How far over its budget a package may be: a busy machine takes more processor seconds."""
 
 
 class Cost(NamedTuple):
