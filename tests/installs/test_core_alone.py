@@ -12,21 +12,20 @@ README = (Path(__file__).parents[2] / "packages" / "neorl-core" / "README.md").r
 # Ten lines of somebody else's trainer: values by expectile regression, with a slow target.
 LOOP = """
 import jax, jax.numpy as jnp
-from neorl_core.losses import expectile_loss, masked_mean
-from neorl_core.targets import polyak, td_target
+from neorl_core import losses, targets
 (reward, state), ended = jax.random.normal(jax.random.key(0), (2, 512)) + 1, jnp.zeros(512, bool)
 def loss(theta, slow):
-    target = td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)
-    losses = expectile_loss(target, theta * jnp.ones_like(state), expectile=0.7)
-    return masked_mean(losses, jnp.arange(512) < 500)
+    target = targets.td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)
+    each = losses.expectile_loss(target, theta * jnp.ones_like(state), expectile=0.7)
+    return losses.masked_mean(each, jnp.arange(512) < 500)
 (slope, theta, slow) = jax.jit(jax.grad(loss)), jnp.zeros(()), jnp.zeros(())
 for _ in range(300):
-    theta, slow = theta - 0.5 * slope(theta, slow), polyak(slow, theta, rate=0.1)
+    theta, slow = theta - 0.5 * slope(theta, slow), targets.polyak(slow, theta, rate=0.1)
 """
 CHECK = """
 import neorl_core, pathlib
 assert "site-packages" in neorl_core.__file__, neorl_core.__file__
-best = td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)[:500]
+best = targets.td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)[:500]
 gap = best - theta
 balance = jnp.where(gap > 0, 0.7, 0.3) * gap
 assert abs(float(balance.mean())) < 1e-2, balance.mean()
