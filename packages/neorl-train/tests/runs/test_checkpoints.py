@@ -296,8 +296,8 @@ def _scheduled(rate):
 
 def test_the_state_of_a_chain_of_optax_comes_back_to_the_bit(make, line_data):
     """Parts without a state have no leaves; they are rebuilt from the template."""
-    OPTIMISERS.register("test_scheduled", _scheduled)
-    algorithm = TD3BC(hidden=(4,), optimiser="test_scheduled")
+    OPTIMISERS.register("test_checkpoint_chain", _scheduled)
+    algorithm = TD3BC(hidden=(4,), optimiser="test_checkpoint_chain")
     saved = ParallelSeeds(algorithm, line_data, (0, 1), jax.local_devices()).snapshot()
     checkpoints = make()
     checkpoints.save(10, saved)
