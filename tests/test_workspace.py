@@ -135,3 +135,11 @@ def test_the_whole_check_is_a_shell_script_that_parses(checkout: Path) -> None:
     text = script.read_text()
     assert "python -m hatch test\n" in text
     assert "-n " not in text.replace("bash -n", "").replace("tail -n", "")
+
+
+def test_the_files_where_changes_begin_exist(checkout: Path) -> None:
+    rows = re.findall(r"^\| [a-z].* \| (.*) \|$", (checkout / "CONTRIBUTING.md").read_text(), re.M)
+    paths = re.findall(r"`([a-z]+)/([\w/.]+)`", " ".join(rows))
+    assert len(paths) >= 10
+    for package, path in paths:
+        assert (checkout / f"packages/neorl-{package}/src/neorl_{package}/{path}").exists(), path

@@ -45,7 +45,9 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         "td3_bc": "test_argument_momentum",
         "iql": "test_argument_momentum",
     }
-    unknown, _ = read_run_options(["--algorithms.bc.optimiser", "test_argument_momentun"], ALGORITHMS)
+    unknown, _ = read_run_options(
+        ["--algorithms.bc.optimiser", "test_argument_momentun"], ALGORITHMS
+    )
     with pytest.raises(InputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
         validate(unknown)
 

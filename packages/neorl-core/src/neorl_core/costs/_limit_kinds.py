@@ -139,6 +139,7 @@ class LimitKind:
         return f"{shown} per {self.per}"
 
 
+# A further kind is a further word of CostPer, too.
 _KINDS: dict[CostPer, LimitKind] = {
     "step": LimitKind(
         per="step",

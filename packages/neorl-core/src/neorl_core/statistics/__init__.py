@@ -13,7 +13,7 @@ from neorl_core.statistics._conformal import (
     weighted_conformal_quantile as weighted_conformal_quantile,
 )
 from neorl_core.statistics._crossed_interval import crossed_interval as crossed_interval
-from neorl_core.statistics._intervals import DEFAULT_LEVEL as DEFAULT_LEVEL
+from neorl_core.statistics._default_level import DEFAULT_LEVEL as DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval as Interval
 from neorl_core.statistics._intervals import (
     paired_difference_interval as paired_difference_interval,

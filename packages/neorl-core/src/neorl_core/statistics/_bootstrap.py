@@ -17,7 +17,8 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
-from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
+from neorl_core.statistics._default_level import DEFAULT_LEVEL
+from neorl_core.statistics._intervals import Interval
 
 _ELEMENTS_AT_ONCE = 2**20
 

@@ -14,7 +14,8 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_whole,
 )
-from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
+from neorl_core.statistics._default_level import DEFAULT_LEVEL
+from neorl_core.statistics._intervals import Interval
 
 
 def hoeffding_interval(

@@ -13,10 +13,8 @@ from neorl_core._internal.checks import (
     require_same_shape,
 )
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._quantile_functions import student_quantile
-
-DEFAULT_LEVEL = 0.95
-"""Confidence level of an interval where none is asked for."""
 
 
 class Interval(NamedTuple):

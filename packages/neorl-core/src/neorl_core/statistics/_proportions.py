@@ -7,7 +7,8 @@ from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._internal.checks import floats, is_concrete, require_probability
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
+from neorl_core.statistics._default_level import DEFAULT_LEVEL
+from neorl_core.statistics._intervals import Interval
 from neorl_core.statistics._quantile_functions import beta_quantile
 
 

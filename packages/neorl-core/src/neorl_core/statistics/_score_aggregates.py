@@ -16,7 +16,8 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core.statistics._bootstrap import percentile_interval
-from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
+from neorl_core.statistics._default_level import DEFAULT_LEVEL
+from neorl_core.statistics._intervals import Interval
 
 
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:

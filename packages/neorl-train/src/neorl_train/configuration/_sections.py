@@ -75,7 +75,8 @@ class CheckpointConfig:
     """How often the training state is written, and how much of it is kept.
 
     Attributes:
-        interval: Number of updates between two checkpoints, a multiple of the chunk.
+        interval: Number of updates between two checkpoints, a multiple of the chunk; the policies
+            are validated as often.
         keep: Number of checkpoints kept for each algorithm.
     """
 

@@ -1,1 +1,1 @@
-"""The sections of the report."""
+"""The sections of the report, one function each; ``report/_page.py`` puts them in order."""
