@@ -1,8 +1,8 @@
 """Learning is real: pooled seeds beat the logged behaviour, on seeds used for nothing else too.
 
 The two sets of seeds, log and starts are those of the page
-docs/pages/decisions/reactor-learning.md; everything else is the demo's configuration. The second
-set, on which nothing was developed, runs every time; the first with ``--nightly`` too.
+docs/pages/decisions/reactor-learning.md; everything else is the demo's configuration. Whole
+trainings take minutes, and learners and plants will be many, so both sets run with ``--nightly``.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 DEVELOPED = (0, 1, 2, 3)
 UNUSED = (100, 101, 102, 103)
@@ -18,9 +18,7 @@ OTHER_LOG_AND_STARTS = ("--evaluation.seed=101", "--data.seed=100")
 ONLY = ("--training.algorithms=td3_bc", "--evaluation.candidate=td3_bc", "--output.no-tracking")
 
 
-@pytest.mark.parametrize(
-    "seeds", [pytest.param(DEVELOPED, marks=pytest.mark.nightly), UNUSED], ids=str
-)
+@pytest.mark.parametrize("seeds", [DEVELOPED, UNUSED], ids=str)
 def test_four_seeds_beat_what_was_logged_at_no_more_cost(
     command, tmp_path: Path, seeds: tuple[int, ...]
 ) -> None:

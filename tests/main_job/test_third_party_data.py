@@ -9,9 +9,13 @@ from neorl_core.testing import shared_data
 
 pytestmark = pytest.mark.slow
 
-# One log through every algorithm; the other shows that episodes of unequal length are read.
+ONE = ("--training.algorithms", "td3_bc", "--evaluation.candidate", "td3_bc")
+
+# One log through one algorithm every time and through all of them with ``--nightly``; the other
+# log shows that episodes of unequal length are read.
 FILES = {
-    "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ()),
+    "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ONE),
+    "DMSD, all": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ()),
     "Simglucose": (
         "Simglucose-high-100000-train.npz",
         "100257 rows of 280 episodes",
@@ -21,7 +25,10 @@ FILES = {
 OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
 
 
-@pytest.mark.parametrize("name", ["DMSD", pytest.param("Simglucose", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "name",
+    ["DMSD", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("DMSD, all", "Simglucose"))],
+)
 def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> None:
     file, size, options = FILES[name]
     log = shared_data("neorl2", file)

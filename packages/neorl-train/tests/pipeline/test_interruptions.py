@@ -26,20 +26,20 @@ SMALL = """
 [data]
 source = "{log}"
 [training]
-algorithms = ["td3_bc", "iql"]
+algorithms = ["bc", "td3_bc"]
 seeds = [0, 1]
 updates = {updates}
 chunk = 20
 [evaluation]
-candidate = "iql"
+candidate = "td3_bc"
 [checkpoints]
 interval = 80
 [output]
 tracking = false
-[algorithms.td3_bc]
+[algorithms.bc]
 hidden = [8]
 batch_size = 8
-[algorithms.iql]
+[algorithms.td3_bc]
 hidden = [8]
 batch_size = 8
 """
@@ -227,14 +227,14 @@ def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     run = folder / "damaged" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)
     (run / "verdict.json").unlink()
-    newest = max((run / "checkpoints" / "iql").iterdir(), key=lambda path: int(path.name))
+    newest = max((run / "checkpoints" / "td3_bc").iterdir(), key=lambda path: int(path.name))
     # A byte of the values: one of Orbax's description of them may change without harm.
     largest = max(newest.rglob("d/*"), key=lambda path: path.stat().st_size)
     data = bytearray(largest.read_bytes())
     data[len(data) // 2] ^= 1
     largest.write_bytes(bytes(data))
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
-    assert f"checkpoint iql/{newest.name} is damaged" in err
+    assert f"checkpoint td3_bc/{newest.name} is damaged" in err
     assert _result(run) == straight
 
 
@@ -249,7 +249,7 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     assert f"report: {run / 'report.html'}" in out
     assert f"neorl-deploy export {run}" in out
     assert times == {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
-    names = ("evaluation.json", "report.html", "policies/iql-1.safetensors")
+    names = ("evaluation.json", "report.html", "policies/td3_bc-1.safetensors")
     for damaged in [(name,) for name in names] if nightly else [names]:
         halves = {name: _size(run / name) // 2 for name in damaged}
         for name, half in halves.items():
