@@ -16,11 +16,11 @@ from neorl_core import losses, targets
 (reward, state), ended = jax.random.normal(jax.random.key(0), (2, 512)) + 1, jnp.zeros(512, bool)
 def loss(theta, slow):
     target = targets.td_target(reward, slow * jnp.ones_like(state), ended, discount=0.5)
-    each = losses.expectile_loss(target, theta * jnp.ones_like(state), expectile=0.7)
+    each = losses.expectile_loss(theta * jnp.ones_like(state), target, expectile=0.7)
     return losses.masked_mean(each, jnp.arange(512) < 500)
 (slope, theta, slow) = jax.jit(jax.grad(loss)), jnp.zeros(()), jnp.zeros(())
 for _ in range(300):
-    theta, slow = theta - 0.5 * slope(theta, slow), targets.polyak(slow, theta, rate=0.1)
+    theta, slow = theta - 0.5 * slope(theta, slow), targets.polyak(slow, theta, step_size=0.1)
 """
 CHECK = """
 import neorl_core, pathlib

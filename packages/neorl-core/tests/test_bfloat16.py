@@ -85,16 +85,16 @@ SERIES = {
         d["series"], d["ones"], ENDS, NO_END, n=300, discount=0.999
     ),
     "td_lambda_returns": lambda d: returns.td_lambda_returns(
-        d["ones"], d["series"], NO_END, discount=0.99, decay=0.99
+        d["ones"], d["series"], NO_END, discount=0.99, lam=0.99
     ),
     "segment_td_lambda_returns": lambda d: returns.segment_td_lambda_returns(
-        d["series"], d["ones"], ENDS, NO_END, discount=0.99, decay=0.95
+        d["series"], d["ones"], ENDS, NO_END, discount=0.99, lam=0.95
     ),
     "generalised_advantages": lambda d: returns.generalised_advantages(
-        d["ones"], d["series"], d["ones"], NO_END, discount=0.99, decay=0.95
+        d["ones"], d["series"], d["ones"], NO_END, discount=0.99, lam=0.95
     ),
     "segment_generalised_advantages": lambda d: returns.segment_generalised_advantages(
-        d["ones"], d["series"], d["ones"], ENDS, NO_END, discount=0.99, decay=0.95
+        d["ones"], d["series"], d["ones"], ENDS, NO_END, discount=0.99, lam=0.95
     ),
     "masked_mean": lambda d: losses.masked_mean(d["series"], ~ENDS),
 }
@@ -130,11 +130,11 @@ STATISTICS = {
 }
 LOSSES = {
     "squared_loss": lambda d: losses.squared_loss(d["few"], d["other"]),
-    "huber_loss": lambda d: losses.huber_loss(d["few"], d["other"], threshold=1.0),
-    "pinball_loss": lambda d: losses.pinball_loss(d["few"], d["other"], level=0.75),
+    "huber_loss": lambda d: losses.huber_loss(d["few"], d["other"], delta=1.0),
+    "pinball_loss": lambda d: losses.pinball_loss(d["few"], d["other"], quantile=0.75),
     "expectile_loss": lambda d: losses.expectile_loss(d["few"], d["other"], expectile=0.75),
     "quantile_huber_loss": lambda d: losses.quantile_huber_loss(d["few"], d["other"], d["small"]),
-    "gaussian_nll": lambda d: losses.gaussian_nll(d["few"], d["other"], d["small"]),
+    "gaussian_nll": lambda d: losses.gaussian_nll(d["other"], d["small"], d["few"]),
     "gumbel_loss": lambda d: losses.gumbel_loss(d["few"], d["other"], temperature=2.0),
     "td_target": lambda d: targets.td_target(d["few"], d["other"], ENDS[:8], discount=0.5),
     "penalised_reward": lambda d: costs.penalised_reward(d["few"], d["table"], d["few"][:3] ** 2),
@@ -266,10 +266,13 @@ def test_linear_algebra_is_refused_in_one_line(name, dtype):
 def test_hyperparameters_leave_the_dtype_of_the_array():
     short, wide = jnp.arange(3, dtype=jnp.bfloat16), np.float64(0.5)
     assert statistics.optimality_gap(short, target=jnp.float32(1)).dtype == jnp.bfloat16
-    assert losses.scaled_advantage(short, epsilon=jnp.float32(1e-6)).dtype == jnp.bfloat16
+    assert losses.scaled_advantage(short, min_std=jnp.float32(1e-6)).dtype == jnp.bfloat16
     with jax.enable_x64(True):
         single = jnp.arange(3, dtype=jnp.float32)
         assert statistics.optimality_gap(single, target=wide).dtype == jnp.float32
-        assert losses.scaled_advantage(single, epsilon=wide).dtype == jnp.float32
-        assert losses.advantage_weights(single, temperature=wide, ceiling=wide).dtype == jnp.float32
+        assert losses.scaled_advantage(single, min_std=wide).dtype == jnp.float32
+        assert (
+            losses.advantage_weights(single, inverse_temperature=wide, max_weight=wide).dtype
+            == jnp.float32
+        )
         np.testing.assert_allclose(statistics.optimality_gap(single, target=wide), 1 / 6, rtol=1e-6)

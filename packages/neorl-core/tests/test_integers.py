@@ -117,7 +117,7 @@ def test_a_cut_is_seen():
 ONE, ZERO, THREE = jnp.asarray([1]), jnp.asarray([0]), jnp.asarray([3])
 ENDED = jnp.asarray([False])
 NUMBERS = {
-    "expectile_loss": (lambda: losses.expectile_loss(THREE, ZERO, expectile=0.7), [6.3]),
+    "expectile_loss": (lambda: losses.expectile_loss(ZERO, THREE, expectile=0.7), [6.3]),
     "td_target": (lambda: targets.td_target(ONE, THREE, ENDED, discount=0.99), [3.97]),
     "td_target of a float reward": (
         lambda: targets.td_target(ONE * 1.5, THREE, ENDED, discount=0.99),

@@ -34,12 +34,12 @@ FIVE = functools.partial(RNG.normal, size=5)
 ENDED = np.asarray([False, False, True, False, False])
 
 
-def at_levels(target, prediction):
-    return quantile_huber_loss(target, prediction, jnp.linspace(0.1, 0.9, 5), threshold=0.7)
+def at_levels(predictions, targets):
+    return quantile_huber_loss(predictions, targets, jnp.linspace(0.1, 0.9, 5), delta=0.7)
 
 
 def mixed(reward, value):
-    return td_lambda_returns(reward, value, ENDED, discount=0.9, decay=0.8)
+    return td_lambda_returns(reward, value, ENDED, discount=0.9, lam=0.8)
 
 
 def windowed(reward, value):
@@ -63,7 +63,7 @@ CASES = {
     "diagonal_gaussian_log_density": (diagonal_gaussian_log_density, 3),
     "expectile_loss": (functools.partial(expectile_loss, expectile=0.8), 2),
     "gaussian_nll": (gaussian_nll, 3),
-    "huber_loss": (functools.partial(huber_loss, threshold=0.5), 2),
+    "huber_loss": (functools.partial(huber_loss, delta=0.5), 2),
     "n_step_returns": (windowed, 2),
     "quantile_huber_loss": (at_levels, 2),
     "soft_clamp": (lambda x: soft_clamp(x, -1.0, 0.5), 1),

@@ -90,7 +90,7 @@ def test_td3_bc_alpha_zero_is_behaviour_cloning():
 @jax.jit
 def expectile_slope(m, expectile):
     return jax.grad(
-        lambda m: jnp.mean(expectile_loss(SAMPLE, m * jnp.ones(31), expectile=expectile))
+        lambda m: jnp.mean(expectile_loss(m * jnp.ones(31), SAMPLE, expectile=expectile))
     )(m)
 
 
@@ -116,7 +116,7 @@ def test_iql_the_minimiser_is_the_expectile(expectile):
 
 
 def test_iql_one_half_is_half_the_squared_error():
-    loss = expectile_loss(SAMPLE, jnp.zeros(31), expectile=0.5)
+    loss = expectile_loss(jnp.zeros(31), SAMPLE, expectile=0.5)
     np.testing.assert_allclose(loss, SAMPLE**2 / 2, rtol=1e-6)
 
 
@@ -130,11 +130,13 @@ def test_iql_expectiles_grow_to_the_maximum():
 
 @pytest.mark.parametrize("beta", [0.5, 3.0, 10.0])
 def test_iql_the_weight_is_exactly_100_from_ln_100_on(beta):
-    # One rounding unit above ln 100, where exp in float32 is not below the ceiling.
+    # One rounding unit above ln 100, where exp in float32 is not below 100.
     edge = np.float32((np.log(100) + 1e-6) / beta)
-    weights = advantage_weights(jnp.asarray([edge, 2 * edge, 1e30, np.inf]), temperature=beta)
+    weights = advantage_weights(
+        jnp.asarray([edge, 2 * edge, 1e30, np.inf]), inverse_temperature=beta
+    )
     assert weights.tolist() == [100.0] * 4
-    below = advantage_weights(jnp.asarray([0.99 * edge]), temperature=beta)
+    below = advantage_weights(jnp.asarray([0.99 * edge]), inverse_temperature=beta)
     assert float(below[0]) < 100
 
 
@@ -161,7 +163,7 @@ def test_iql_scaling_rewards_and_inverse_temperature_leaves_the_weights():
     for scale in (1.0, 8.0):
         value, q = fixed_point(scale * reward, follows, terminated, 0.7, sweeps=60)
         advantage = jnp.asarray(q - value[:, None], jnp.float32)
-        weights.append(advantage_weights(advantage, temperature=3.0 / scale))
+        weights.append(advantage_weights(advantage, inverse_temperature=3.0 / scale))
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-4)
     assert np.ptp(weights[0]) > 0.5
 
@@ -172,7 +174,7 @@ def test_iql_a_termination_stops_the_bootstrap_and_a_timeout_does_not():
     np.testing.assert_allclose(td_target(reward, value, trip, discount=0.9), [1.0, 10.0])
     for returns in (
         functools.partial(segment_n_step_returns, n=5),
-        functools.partial(segment_td_lambda_returns, decay=0.7),
+        functools.partial(segment_td_lambda_returns, lam=0.7),
     ):
         result = returns(reward, value, trip, timeout, discount=0.9)
         np.testing.assert_allclose(result, [1.0, 10.0])
@@ -283,7 +285,7 @@ def test_safe_rl_the_pid_multiplier_by_hand():
 
 
 @jax.jit
-def unwinding(integral_ceiling):
+def unwinding(max_integral):
     """Updates until the multiplier falls below one half, after 1,000 updates of error 10."""
 
     def update(state, cost):
@@ -294,8 +296,8 @@ def unwinding(integral_ceiling):
             kp=0.1,
             ki=0.01,
             kd=0.01,
-            integral_ceiling=integral_ceiling,
-            ceiling=1e9,
+            max_integral=max_integral,
+            max_multiplier=1e9,
         )
 
     costs = jnp.where(jnp.arange(12_000) < 1000, 35.0, 24.0)

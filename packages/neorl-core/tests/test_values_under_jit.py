@@ -63,8 +63,8 @@ def multiplier(**options):
     return costs.pid_multiplier_step(STATE, one, one, **gains)[1]
 
 
-def of_levels(*, level):
-    return losses.quantile_huber_loss(SERIES, SERIES, SHARES.at[2].set(level))
+def of_levels(*, quantile):
+    return losses.quantile_huber_loss(SERIES, SERIES, SHARES.at[2].set(quantile))
 
 
 CASES = {
@@ -72,16 +72,16 @@ CASES = {
     "segment_discounted_returns": (returns.segment_discounted_returns, "discount", LOG, {}),
     "n_step_returns": (returns.n_step_returns, "discount", EPISODE, {"n": 2}),
     "segment_n_step_returns": (returns.segment_n_step_returns, "discount", LOG, {"n": 2}),
-    "td_lambda_returns": (returns.td_lambda_returns, "discount", EPISODE, {"decay": 0.5}),
-    "td_lambda_returns, decay": (returns.td_lambda_returns, "decay", EPISODE, {"discount": 0.5}),
+    "td_lambda_returns": (returns.td_lambda_returns, "discount", EPISODE, {"lam": 0.5}),
+    "td_lambda_returns, lam": (returns.td_lambda_returns, "lam", EPISODE, {"discount": 0.5}),
     "segment_td_lambda_returns": (
-        returns.segment_td_lambda_returns, "decay", LOG, {"discount": 0.0},
+        returns.segment_td_lambda_returns, "lam", LOG, {"discount": 0.0},
     ),
     "generalised_advantages": (
-        returns.generalised_advantages, "discount", (SERIES, *EPISODE), {"decay": 0.0},
+        returns.generalised_advantages, "discount", (SERIES, *EPISODE), {"lam": 0.0},
     ),
     "segment_generalised_advantages": (
-        returns.segment_generalised_advantages, "decay", (SERIES, *LOG), {"discount": 0.5},
+        returns.segment_generalised_advantages, "lam", (SERIES, *LOG), {"discount": 0.5},
     ),
     "td_target": (targets.td_target, "discount", (SERIES, SERIES, ~FLAGS), {}),
     "clipped_double_td_target": (
@@ -96,9 +96,9 @@ CASES = {
     "reachability_target": (costs.reachability_target, "discount", (SERIES, SERIES, FLAGS), {}),
     "discounted_cost_limit": (costs.discounted_cost_limit, "discount", (SERIES,), {"horizon": 9}),
     "expectile_loss": (losses.expectile_loss, "expectile", (SERIES, SERIES), {}),
-    "polyak": (targets.polyak, "rate", (SERIES, SERIES**2), {}),
-    "pinball_loss": (losses.pinball_loss, "level", (SERIES, SERIES), {}),
-    "quantile_huber_loss": (of_levels, "level", (), {}),
+    "polyak": (targets.polyak, "step_size", (SERIES, SERIES**2), {}),
+    "pinball_loss": (losses.pinball_loss, "quantile", (SERIES, SERIES), {}),
+    "quantile_huber_loss": (of_levels, "quantile", (), {}),
     "tanh_gaussian_log_density": (
         distributions.tanh_gaussian_log_density, "margin", (0 * SERIES, SERIES, SERIES), {},
     ),
@@ -237,20 +237,22 @@ def of_masked_rows(**options):
 FIRST = {"a": COLUMN[0], "b": SERIES[0]}
 POSITIVE = {
     "gumbel_loss": (of_masked_rows, "temperature", (), {}),
-    "gumbel_loss, ceiling": (of_masked_rows, "ceiling", (), {"temperature": 1.0}),
+    "gumbel_loss, max_exponent": (of_masked_rows, "max_exponent", (), {"temperature": 1.0}),
     "cql_regulariser": (losses.cql_regulariser, "temperature", (SERIES, PAIR.T), {}),
     "cql_regulariser, corrected": (
         losses.cql_regulariser, "temperature", (SERIES, PAIR.T, PAIR.T), {},
     ),
-    "advantage_weights": (losses.advantage_weights, "ceiling", (SERIES - 3,), {"temperature": 1.0}),
-    "scaled_advantage": (losses.scaled_advantage, "epsilon", (SERIES,), {}),
-    "huber_loss": (losses.huber_loss, "threshold", (SERIES, -SERIES), {}),
-    "quantile_huber_loss": (
-        losses.quantile_huber_loss, "threshold", (SERIES, -SERIES, SHARES), {},
+    "advantage_weights": (
+        losses.advantage_weights, "max_weight", (SERIES - 3,), {"inverse_temperature": 1.0},
     ),
-    "ppo_clipped_loss": (losses.ppo_clipped_loss, "clip", (SERIES, SERIES, SERIES - 3), {}),
-    "pid_multiplier_step, integral_ceiling": (multiplier, "integral_ceiling", (), {}),
-    "pid_multiplier_step, ceiling": (multiplier, "ceiling", (), {}),
+    "scaled_advantage": (losses.scaled_advantage, "min_std", (SERIES,), {}),
+    "huber_loss": (losses.huber_loss, "delta", (SERIES, -SERIES), {}),
+    "quantile_huber_loss": (
+        losses.quantile_huber_loss, "delta", (SERIES, -SERIES, SHARES), {},
+    ),
+    "ppo_clipped_loss": (losses.ppo_clipped_loss, "epsilon", (SERIES, SERIES, SERIES - 3), {}),
+    "pid_multiplier_step, max_integral": (multiplier, "max_integral", (), {}),
+    "pid_multiplier_step, max_multiplier": (multiplier, "max_multiplier", (), {}),
     "priority_weights": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.5}),
     "priority_weights, exponent 0": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.0}),
     "standardiser": (scaled, "epsilon", (), {}),
@@ -266,7 +268,7 @@ POSITIVE = {
     "centred_clipping": (centre, "radius", (), {}),
 }  # fmt: skip
 OR_ZERO = {
-    "advantage_weights": (losses.advantage_weights, "temperature", (SERIES - 3,), {}),
+    "advantage_weights": (losses.advantage_weights, "inverse_temperature", (SERIES - 3,), {}),
     "pid_multiplier_step, kp": (multiplier, "kp", (), {}),
     "pid_multiplier_step, ki": (multiplier, "ki", (), {}),
     "pid_multiplier_step, ki in the state": (state_of_multiplier, "ki", (), {}),
@@ -377,8 +379,8 @@ def test_a_traced_value_keeps_the_dtype_and_the_gradient(dtype):
     """What judges the value neither widens the result nor puts NaN into its slope."""
     data = SERIES.astype(dtype)
 
-    def loss(threshold):
-        return jnp.sum(losses.huber_loss(data, -data, threshold=threshold))
+    def loss(delta):
+        return jnp.sum(losses.huber_loss(data, -data, delta=delta))
 
     value, slope = jax.jit(jax.value_and_grad(loss))(jnp.asarray(3.0, dtype))
     assert value.dtype == slope.dtype == dtype

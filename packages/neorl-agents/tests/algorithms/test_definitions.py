@@ -228,12 +228,12 @@ class TestIQL:
         root = scipy.optimize.brentq(imbalance, -5, 5)
         np.testing.assert_allclose(state.value(rows.obs[:1])[0, 0], root, atol=2e-3)
 
-    def test_scaling_advantage_and_temperature_together_changes_nothing(self, iql):
+    def test_scaling_advantage_and_inverse_temperature_together_changes_nothing(self, iql):
         algorithm, state, rows = iql
         advantage = jnp.linspace(-1, 1, 32)
         one, _ = actor_step(algorithm, state, rows, advantage)
-        colder = replace(algorithm, temperature=algorithm.temperature / 8)
-        other, _ = actor_step(colder, state, rows, 8 * advantage)
+        hotter = replace(algorithm, inverse_temperature=algorithm.inverse_temperature / 8)
+        other, _ = actor_step(hotter, state, rows, 8 * advantage)
         assert_close(one.actor, other.actor, rtol=1e-6)
 
     def test_advantage_over_its_deviation_does_not_feel_the_scale(self, iql, few):
@@ -246,9 +246,9 @@ class TestIQL:
         _, by_hand = actor_step(algorithm, state, rows, advantage / jnp.std(advantage))
         assert_close(loss, by_hand, rtol=1e-5)
 
-    def test_zero_temperature_is_plain_regression(self, iql):
+    def test_zero_inverse_temperature_is_plain_regression(self, iql):
         algorithm, state, rows = iql
-        plain = replace(algorithm, temperature=jnp.zeros(()))
+        plain = replace(algorithm, inverse_temperature=jnp.zeros(()))
         one, loss = actor_step(plain, state, rows, jnp.linspace(-9, 9, 32))
         other, _ = actor_step(plain, state, rows, jnp.zeros(32))
         assert_close(one.actor, other.actor)

@@ -259,8 +259,8 @@ BAD = {
     },
     "iql": {
         "expectile": [0.0, 1.0, 3.0, float("nan")],
-        "temperature": [-1.0],
-        "weight_ceiling": [0.0],
+        "inverse_temperature": [-1.0],
+        "max_weight": [0.0],
         "discount": [1.01],
         "target_rate": [0.0],
         "value_learning_rate": [0.0],

@@ -14,8 +14,8 @@ GAINS = st.fixed_dictionaries(
         "ki": GAIN,
         "kd": GAIN,
         "smoothing": reals(0, 1),
-        "integral_ceiling": reals(0.5, 20),
-        "ceiling": reals(0.5, 50),
+        "max_integral": reals(0.5, 20),
+        "max_multiplier": reals(0.5, 50),
     }
 )
 
@@ -31,7 +31,7 @@ def multipliers(costs, limit, **gains):
 
 
 def multipliers_by_hand(
-    costs, limit, *, kp, ki, kd, smoothing, integral_ceiling, ceiling, first=None
+    costs, limit, *, kp, ki, kd, smoothing, max_integral, max_multiplier, first=None
 ):
     error, integral = 0.0, 0.0
     averages = [costs[0] if first is None else first] * (DELAY + 1)
@@ -39,9 +39,9 @@ def multipliers_by_hand(
     for cost in costs:
         error = smoothing * error + (1 - smoothing) * (cost - limit)
         averages.append(smoothing * averages[-1] + (1 - smoothing) * cost)
-        integral = min(max(integral + ki * (cost - limit), 0.0), integral_ceiling)
+        integral = min(max(integral + ki * (cost - limit), 0.0), max_integral)
         rise = max(averages[-1] - averages[-1 - DELAY], 0.0)
-        history.append(min(max(kp * error + integral + kd * rise, 0.0), ceiling))
+        history.append(min(max(kp * error + integral + kd * rise, 0.0), max_multiplier))
     return np.asarray(history), (error, np.asarray(averages[-DELAY - 1 :]), integral)
 
 
@@ -53,8 +53,8 @@ def oracle(costs, limit, **gains):
 def stays_inside_its_ceiling(costs, limit, **gains):
     history, state = mapped(multipliers, costs, limit, **gains)
     assert np.all(np.asarray(history) >= 0)
-    assert np.all(np.asarray(history) <= gains["ceiling"] * (1 + 1e-6))
-    assert np.all(np.asarray(state.integral) <= gains["integral_ceiling"] * (1 + 1e-6))
+    assert np.all(np.asarray(history) <= gains["max_multiplier"] * (1 + 1e-6))
+    assert np.all(np.asarray(state.integral) <= gains["max_integral"] * (1 + 1e-6))
     assert np.all(np.asarray(state.integral) >= 0)
 
 
@@ -84,13 +84,13 @@ def one_step_by_hand(state, cost, limit, **gains):
 
 
 def a_pure_integrator_adds(state, cost, limit, **gains):
-    options = {"kp": 0.0, "ki": 0.5, "kd": 0.0, "integral_ceiling": 1e3, "ceiling": 1e3}
+    options = {"kp": 0.0, "ki": 0.5, "kd": 0.0, "max_integral": 1e3, "max_multiplier": 1e3}
     _, multiplier = mapped(pid_multiplier_step, state, cost, limit, **options)
     assert_close(multiplier, np.maximum((cost - limit) / 2, 0))
 
 
 NO_GAIN = {"kp": 0.0, "ki": 0.0, "kd": 0.0}
-DEFAULTS = {"smoothing": 0.95, "integral_ceiling": 10.0, "ceiling": 100.0}
+DEFAULTS = {"smoothing": 0.95, "max_integral": 10.0, "max_multiplier": 100.0}
 STATE = pid_multiplier_init(jnp.zeros(()), delay=1)
 ONE_STEP = (STATE, jnp.ones(()), jnp.ones(()))
 
@@ -128,15 +128,19 @@ ROWS = [
                 for name in ("kp", "ki", "kd")
             ),
             Refusal(
-                "integral_ceiling must be finite and positive",
+                "max_integral must be finite and positive",
                 ONE_STEP,
-                {**NO_GAIN, "integral_ceiling": 0.0},
+                {**NO_GAIN, "max_integral": 0.0},
             ),
-            Refusal("ceiling must be finite and positive", ONE_STEP, {**NO_GAIN, "ceiling": -1.0}),
+            Refusal(
+                "max_multiplier must be finite and positive",
+                ONE_STEP,
+                {**NO_GAIN, "max_multiplier": -1.0},
+            ),
             Refusal("smoothing must be in [0, 1]", ONE_STEP, {**NO_GAIN, "smoothing": 2.0}),
             *(
                 Refusal(one_number(name), ONE_STEP, {**NO_GAIN, name: jnp.ones(2)})
-                for name in ("kp", "ki", "kd", "smoothing", "integral_ceiling", "ceiling")
+                for name in ("kp", "ki", "kd", "smoothing", "max_integral", "max_multiplier")
             ),
             *(
                 Refusal(one_number(name), args, NO_GAIN)

@@ -7,23 +7,24 @@ from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, 
 EXPECTILES = reals(0.0625, 0.9375).map(lambda expectile: {"expectile": float(expectile)})
 
 
-def expectile_loss_by_cases(target, prediction, *, expectile):
-    losses = np.empty(target.shape)
-    for index, (t, p) in enumerate(zip(target, prediction, strict=True)):
+def expectile_loss_by_cases(predictions, targets, *, expectile):
+    losses = np.empty(targets.shape)
+    for index, (p, t) in enumerate(zip(predictions, targets, strict=True)):
         losses[index] = (expectile if t > p else 1 - expectile) * (t - p) ** 2
     return losses
 
 
-def half_is_half_the_square(target, prediction, *, expectile):
+def half_is_half_the_square(predictions, targets, *, expectile):
     assert_close(
-        mapped(expectile_loss, target, prediction, expectile=0.5), (target - prediction) ** 2 / 2
+        mapped(expectile_loss, predictions, targets, expectile=0.5),
+        (targets - predictions) ** 2 / 2,
     )
 
 
-def mirrored(target, prediction, *, expectile):
+def mirrored(predictions, targets, *, expectile):
     assert_close(
-        mapped(expectile_loss, -target, -prediction, expectile=1 - expectile),
-        mapped(expectile_loss, target, prediction, expectile=expectile),
+        mapped(expectile_loss, -predictions, -targets, expectile=1 - expectile),
+        mapped(expectile_loss, predictions, targets, expectile=expectile),
     )
 
 
@@ -41,7 +42,7 @@ ROWS = [
         ],
         refuses=[
             Refusal(
-                "target and prediction must have one shape",
+                "predictions and targets must have one shape",
                 (jnp.ones(2), jnp.ones(3)),
                 {"expectile": 0.5},
             ),

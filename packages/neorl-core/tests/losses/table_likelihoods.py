@@ -17,13 +17,13 @@ from neorl_core.testing import (
     series,
 )
 
-GUMBEL = reals(0.5, 20.0).map(lambda temperature: {"temperature": temperature, "ceiling": 7.0})
+GUMBEL = reals(0.5, 20.0).map(lambda t: {"temperature": t, "max_exponent": 7.0})
 BOUNDS = {"low": -10.0, "high": 0.5}
 
 
-def gumbel_by_cases(target, prediction, mask, *, temperature, ceiling):
+def gumbel_by_cases(predictions, targets, mask, *, temperature, max_exponent):
     exponents = [
-        min((t - p) / temperature, ceiling) for t, p in zip(target, prediction, strict=True)
+        min((t - p) / temperature, max_exponent) for p, t in zip(predictions, targets, strict=True)
     ]
     largest = max([-1.0, *(z for z, counts in zip(exponents, mask, strict=True) if counts)])
     return np.asarray(
@@ -34,25 +34,25 @@ def gumbel_by_cases(target, prediction, mask, *, temperature, ceiling):
     )
 
 
-def masked_rows_are_inert(target, prediction, mask, **options):
-    wild = np.where(mask, target, np.float32(np.nan))
+def masked_rows_are_inert(predictions, targets, mask, **options):
+    wild = np.where(mask, targets, np.float32(np.nan))
     assert_close(
-        mapped(gumbel_loss, wild, prediction, mask, **options),
-        mapped(gumbel_loss, target, prediction, mask, **options),
+        mapped(gumbel_loss, predictions, wild, mask, **options),
+        mapped(gumbel_loss, predictions, targets, mask, **options),
     )
 
 
-def the_scale_carries_no_gradient(target, prediction, mask, *, temperature, ceiling):
-    """The slope in the prediction is ``(1 - exp(z)) exp(-m) / temperature`` below the ceiling."""
-    options = {"temperature": temperature, "ceiling": ceiling}
-    _, slope = finite_grad(gumbel_loss, target, prediction, mask, **options)
-    exact = (target.astype(np.float64) - prediction) / temperature
-    exponent = np.minimum(exact, ceiling)
+def the_scale_carries_no_gradient(predictions, targets, mask, *, temperature, max_exponent):
+    """The slope in the prediction is ``(1 - exp(z)) exp(-m) / temperature`` where not cut."""
+    options = {"temperature": temperature, "max_exponent": max_exponent}
+    slope, _ = finite_grad(gumbel_loss, predictions, targets, mask, **options)
+    exact = (targets.astype(np.float64) - predictions) / temperature
+    exponent = np.minimum(exact, max_exponent)
     largest = np.max(exponent, axis=1, where=mask, initial=-1.0)[:, None]
     expected = (1 - np.exp(exponent)) * np.exp(-largest) / temperature
-    weights = 1 + np.cos(np.arange(target.shape[1])) / 2
-    away = np.abs(exact - ceiling) > 1e-3
-    expected = np.where(mask & (exact < ceiling), weights * expected, 0.0)
+    weights = 1 + np.cos(np.arange(targets.shape[1])) / 2
+    away = np.abs(exact - max_exponent) > 1e-3
+    expected = np.where(mask & (exact < max_exponent), weights * expected, 0.0)
     assert_close(np.where(away, slope, 0), np.where(away, expected, 0), rtol=1e-3, atol=1e-5)
 
 
@@ -77,29 +77,29 @@ def nearly_the_identity_inside(x, *, low, high):
     assert_close(mapped(clamp, middle, low=low, high=high), middle, atol=3e-3)
 
 
-def nll_by_scipy(target, mean, log_variance, *, low, high):
+def nll_by_scipy(mean, log_variance, targets, *, low, high):
     bounded = soft_clamp_by_logs(log_variance, low=low, high=high)
-    return -stats.norm.logpdf(target, mean, np.exp(bounded / 2))
+    return -stats.norm.logpdf(targets, mean, np.exp(bounded / 2))
 
 
-def shifts_together(target, mean, log_variance, **bounds):
+def shifts_together(mean, log_variance, targets, **bounds):
     assert_close(
-        mapped(gaussian_nll, target + 2, mean + 2, log_variance, **bounds),
-        mapped(gaussian_nll, target, mean, log_variance, **bounds),
+        mapped(gaussian_nll, mean + 2, log_variance, targets + 2, **bounds),
+        mapped(gaussian_nll, mean, log_variance, targets, **bounds),
         rtol=2e-3,
         atol=1e-4,
     )
 
 
-def best_at_the_mean(target, mean, log_variance, **bounds):
-    at_mean = np.asarray(mapped(gaussian_nll, mean, mean, log_variance, **bounds))
-    off = np.asarray(mapped(gaussian_nll, target, mean, log_variance, **bounds))
+def best_at_the_mean(mean, log_variance, targets, **bounds):
+    at_mean = np.asarray(mapped(gaussian_nll, mean, log_variance, mean, **bounds))
+    off = np.asarray(mapped(gaussian_nll, mean, log_variance, targets, **bounds))
     assert (at_mean <= off + 1e-5).all()
 
 
 ZEROS, FAR = np.zeros(7), np.full(7, 1e4)
 ALL, NONE = np.ones(7, bool), np.zeros(7, bool)
-WARM = {"temperature": 1.0, "ceiling": 7.0}
+WARM = {"temperature": 1.0, "max_exponent": 7.0}
 
 
 def wide(name, other, shape):
@@ -119,21 +119,25 @@ ROWS = [
         laws=[masked_rows_are_inert, the_scale_carries_no_gradient],
         edges=[
             Edge((ZEROS, ZEROS, ALL), WARM),
-            Edge((FAR, -FAR, ALL), WARM),
             Edge((-FAR, FAR, ALL), WARM),
-            Edge((FAR, -FAR, ALL), {"temperature": 1.0, "ceiling": 85.0}),
-            Edge((FAR, ZEROS, NONE), WARM),
+            Edge((FAR, -FAR, ALL), WARM),
+            Edge((-FAR, FAR, ALL), {"temperature": 1.0, "max_exponent": 85.0}),
+            Edge((ZEROS, FAR, NONE), WARM),
             Edge((np.zeros(0), np.zeros(0), np.zeros(0, bool)), WARM),
         ],
         refuses=[
             Refusal(
-                "target and prediction must have one shape",
+                "predictions and targets must have one shape",
                 (jnp.ones(2), jnp.ones(3)),
                 {"temperature": 1.0},
             ),
-            Refusal("ceiling", (jnp.ones(2), jnp.ones(2)), {"temperature": 1.0, "ceiling": 0.0}),
             Refusal(
-                "target and mask must have one shape",
+                "max_exponent",
+                (jnp.ones(2), jnp.ones(2)),
+                {"temperature": 1.0, "max_exponent": 0.0},
+            ),
+            Refusal(
+                "targets and mask must have one shape",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(3, bool)),
                 {"temperature": 1.0},
             ),
@@ -173,14 +177,17 @@ ROWS = [
         oracle=nll_by_scipy,
         laws=[shifts_together, best_at_the_mean],
         edges=[
-            Edge((ZEROS, ZEROS, np.full(7, -1e6)), BOUNDS),
-            Edge((FAR, -FAR, np.full(7, 1e6)), BOUNDS),
+            Edge((ZEROS, np.full(7, -1e6), ZEROS), BOUNDS),
+            Edge((-FAR, np.full(7, 1e6), FAR), BOUNDS),
             Edge((np.zeros(0), np.zeros(0), np.zeros(0)), BOUNDS),
         ],
         refuses=[
-            Refusal("target and mean must have one shape", (jnp.ones(2), jnp.ones(3), jnp.ones(2))),
             Refusal(
-                "target and log_variance must have one shape",
+                "mean and log_variance must have one shape",
+                (jnp.ones(2), jnp.ones(3), jnp.ones(2)),
+            ),
+            Refusal(
+                "mean and targets must have one shape",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(3)),
             ),
             Refusal(
@@ -189,7 +196,7 @@ ROWS = [
                 {"low": 1.0, "high": 0.0},
             ),
             *(
-                Refusal(wide(name, "target", shape), (jnp.ones(2),) * 3, {name: jnp.ones(shape)})
+                Refusal(wide(name, "targets", shape), (jnp.ones(2),) * 3, {name: jnp.ones(shape)})
                 for name in ("low", "high")
                 for shape in ((3,), (2, 1))
             ),

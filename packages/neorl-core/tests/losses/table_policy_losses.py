@@ -15,7 +15,7 @@ from neorl_core.testing import (
     series,
 )
 
-PPO = reals(0.0625, 0.5).map(lambda clip: {"clip": clip})
+PPO = reals(0.0625, 0.5).map(lambda epsilon: {"epsilon": epsilon})
 ENTROPY = reals(-10, 10).map(lambda entropy: {"target_entropy": entropy})
 
 
@@ -31,31 +31,31 @@ def only_log_prob_has_a_gradient(log_prob, returns, baseline):
     assert not np.any(to_baseline)
 
 
-def ppo_by_cases(log_prob, old_log_prob, advantage, *, clip):
+def ppo_by_cases(log_prob, old_log_prob, advantage, *, epsilon):
     losses = []
     for new, old, gain in zip(log_prob, old_log_prob, advantage, strict=True):
         ratio = np.exp(new - old)
-        clipped = min(max(ratio, 1 - clip), 1 + clip)
+        clipped = min(max(ratio, 1 - epsilon), 1 + epsilon)
         losses.append(-min(ratio * gain, clipped * gain))
     return np.asarray(losses)
 
 
-def no_gradient_beyond_the_trusted_gain(log_prob, old_log_prob, advantage, *, clip):
+def no_gradient_beyond_the_trusted_gain(log_prob, old_log_prob, advantage, *, epsilon):
     """Where moving further would only add to the gain counted, there is no slope."""
     slope, to_old, to_gain = finite_grad(
-        ppo_clipped_loss, log_prob, old_log_prob, advantage, clip=clip
+        ppo_clipped_loss, log_prob, old_log_prob, advantage, epsilon=epsilon
     )
     ratio = np.exp(log_prob.astype(np.float64) - old_log_prob)
-    beyond = ((ratio > 1 + clip + 1e-3) & (advantage > 0)) | (
-        (ratio < 1 - clip - 1e-3) & (advantage < 0)
+    beyond = ((ratio > 1 + epsilon + 1e-3) & (advantage > 0)) | (
+        (ratio < 1 - epsilon - 1e-3) & (advantage < 0)
     )
     assert not np.any(np.where(beyond, slope, 0))
     assert not np.any(to_old)
     assert not np.any(to_gain)
 
 
-def never_better_than_unclipped(log_prob, old_log_prob, advantage, *, clip):
-    loss = mapped(ppo_clipped_loss, log_prob, old_log_prob, advantage, clip=clip)
+def never_better_than_unclipped(log_prob, old_log_prob, advantage, *, epsilon):
+    loss = mapped(ppo_clipped_loss, log_prob, old_log_prob, advantage, epsilon=epsilon)
     plain = -np.exp(log_prob.astype(np.float64) - old_log_prob) * advantage
     assert np.all(np.asarray(loss) >= plain - 1e-4 * (1 + np.abs(plain)))
 
@@ -122,16 +122,16 @@ ROWS = [
         oracle=ppo_by_cases,
         laws=[no_gradient_beyond_the_trusted_gain, never_better_than_unclipped],
         edges=[
-            Edge((ZEROS, ZEROS, ZEROS), {"clip": 0.25}),
-            Edge((np.log(np.full(7, 1.25)), ZEROS, np.ones(7)), {"clip": 0.25}),
-            Edge((-FAR, ZEROS, -np.ones(7)), {"clip": 0.25}),
-            Edge((np.full(7, 40.0), -np.full(7, 40.0), np.ones(7)), {"clip": 0.25}),
-            Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"clip": 0.25}),
+            Edge((ZEROS, ZEROS, ZEROS), {"epsilon": 0.25}),
+            Edge((np.log(np.full(7, 1.25)), ZEROS, np.ones(7)), {"epsilon": 0.25}),
+            Edge((-FAR, ZEROS, -np.ones(7)), {"epsilon": 0.25}),
+            Edge((np.full(7, 40.0), -np.full(7, 40.0), np.ones(7)), {"epsilon": 0.25}),
+            Edge((np.zeros(0), np.zeros(0), np.zeros(0)), {"epsilon": 0.25}),
         ],
         refuses=[
             Refusal("log_prob and old_log_prob must have one shape", PAIR),
             Refusal("log_prob and advantage must have one shape", (PAIR[0], PAIR[0], PAIR[1])),
-            Refusal("clip must be finite and positive", (jnp.ones(2),) * 3, {"clip": 0.0}),
+            Refusal("epsilon must be finite and positive", (jnp.ones(2),) * 3, {"epsilon": 0.0}),
         ],
     ),
     Row(

@@ -17,30 +17,37 @@ from neorl_core.testing import (
 )
 
 BATCH, ACT = 7, 3
-TEMPERATURES = reals(0.0, 10.0).map(lambda t: {"temperature": float(t), "ceiling": 100.0})
+TEMPERATURES = reals(0.0, 10.0).map(
+    lambda t: {"inverse_temperature": float(t), "max_weight": 100.0}
+)
 UNIT = reals(-1.0, 1.0)
 
 
-def weights_by_cases(advantage, *, temperature, ceiling):
+def weights_by_cases(advantage, *, inverse_temperature, max_weight):
     with np.errstate(over="ignore"):
-        return np.minimum(np.exp(temperature * advantage), ceiling)
+        return np.minimum(np.exp(inverse_temperature * advantage), max_weight)
 
 
-def exactly_the_ceiling_above_it(advantage, *, temperature, ceiling):
+def exactly_the_ceiling_above_it(advantage, *, inverse_temperature, max_weight):
     weights = np.asarray(
-        mapped(advantage_weights, advantage, temperature=temperature, ceiling=ceiling)
+        mapped(
+            advantage_weights,
+            advantage,
+            inverse_temperature=inverse_temperature,
+            max_weight=max_weight,
+        )
     )
-    above = np.float64(temperature) * advantage >= np.log(ceiling) + 1e-4
-    assert np.all(weights[above] == np.float32(ceiling))
+    above = np.float64(inverse_temperature) * advantage >= np.log(max_weight) + 1e-4
+    assert np.all(weights[above] == np.float32(max_weight))
 
 
-def zero_temperature_is_plain_regression(advantage, *, temperature, ceiling):
-    plain = mapped(advantage_weights, advantage, temperature=0.0, ceiling=ceiling)
+def zero_inverse_temperature_is_plain_regression(advantage, *, inverse_temperature, max_weight):
+    plain = mapped(advantage_weights, advantage, inverse_temperature=0.0, max_weight=max_weight)
     assert_close(plain, np.ones_like(advantage))
 
 
-def no_gradient_through_weights(advantage, *, temperature, ceiling):
-    options = {"temperature": temperature, "ceiling": ceiling}
+def no_gradient_through_weights(advantage, *, inverse_temperature, max_weight):
+    options = {"inverse_temperature": inverse_temperature, "max_weight": max_weight}
     assert not np.any(finite_grad(advantage_weights, advantage, **options)[0])
 
 
@@ -130,21 +137,25 @@ ROWS = [
         oracle=weights_by_cases,
         laws=[
             exactly_the_ceiling_above_it,
-            zero_temperature_is_plain_regression,
+            zero_inverse_temperature_is_plain_regression,
             no_gradient_through_weights,
         ],
         edges=[
-            Edge((np.array([1e30, -1e30, 0.0]),), {"temperature": 3.0, "ceiling": 100.0}),
-            Edge((np.zeros(0),), {"temperature": 3.0, "ceiling": 100.0}),
+            Edge(
+                (np.array([1e30, -1e30, 0.0]),), {"inverse_temperature": 3.0, "max_weight": 100.0}
+            ),
+            Edge((np.zeros(0),), {"inverse_temperature": 3.0, "max_weight": 100.0}),
         ],
         refuses=[
             Refusal(
-                "temperature must be finite and not negative", (jnp.ones(2),), {"temperature": -1.0}
+                "inverse_temperature must be finite and not negative",
+                (jnp.ones(2),),
+                {"inverse_temperature": -1.0},
             ),
             Refusal(
-                "ceiling must be finite and positive",
+                "max_weight must be finite and positive",
                 (jnp.ones(2),),
-                {"temperature": 1.0, "ceiling": 0.0},
+                {"inverse_temperature": 1.0, "max_weight": 0.0},
             ),
         ],
         rtol=1e-4,
@@ -161,7 +172,7 @@ ROWS = [
         ],
         refuses=[
             Refusal("advantage and mask must have one shape", (jnp.ones(2), jnp.ones(3, bool))),
-            Refusal("epsilon must be finite and positive", (jnp.ones(2),), {"epsilon": 0.0}),
+            Refusal("min_std must be finite and positive", (jnp.ones(2),), {"min_std": 0.0}),
         ],
         rtol=1e-4,
     ),

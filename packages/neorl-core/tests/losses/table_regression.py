@@ -16,86 +16,89 @@ from neorl_core.testing import (
 )
 
 LEVEL = reals(0.03125, 0.96875)
-THRESHOLD = reals(0.0625, 50.0)
-HUBER = THRESHOLD.map(lambda threshold: {"threshold": threshold})
-PINBALL = LEVEL.map(lambda level: {"level": level})
+DELTA = reals(0.0625, 50.0)
+HUBER = DELTA.map(lambda delta: {"delta": delta})
+PINBALL = LEVEL.map(lambda level: {"quantile": level})
 
 
-def squares(target, prediction):
-    return np.asarray([(t - p) * (t - p) for t, p in zip(target, prediction, strict=True)])
+def squares(predictions, targets):
+    return np.asarray([(t - p) * (t - p) for p, t in zip(predictions, targets, strict=True)])
 
 
-def symmetric_and_shifted(target, prediction):
+def symmetric_and_shifted(predictions, targets):
     assert_close(
-        mapped(squared_loss, prediction + 4, target + 4),
-        mapped(squared_loss, target, prediction),
+        mapped(squared_loss, targets + 4, predictions + 4),
+        mapped(squared_loss, predictions, targets),
         rtol=1e-3,
     )
 
 
-def huber_by_cases(target, prediction, *, threshold):
-    distance = np.abs(target - prediction)
-    return np.where(distance <= threshold, distance**2 / 2, threshold * distance - threshold**2 / 2)
+def huber_by_cases(predictions, targets, *, delta):
+    distance = np.abs(targets - predictions)
+    return np.where(distance <= delta, distance**2 / 2, delta * distance - delta**2 / 2)
 
 
-def the_slope_is_the_clipped_error(target, prediction, *, threshold):
-    """The gradient in the prediction is ``clip(prediction - target, -threshold, threshold)``."""
-    _, slope = finite_grad(huber_loss, target, prediction, threshold=threshold)
-    weights = 1 + np.cos(np.arange(target.shape[1])) / 2
-    expected = np.clip(prediction - target, -threshold, threshold)
+def the_slope_is_the_clipped_error(predictions, targets, *, delta):
+    """The gradient in the prediction is ``clip(predictions - targets, -delta, delta)``."""
+    slope, _ = finite_grad(huber_loss, predictions, targets, delta=delta)
+    weights = 1 + np.cos(np.arange(targets.shape[1])) / 2
+    expected = np.clip(predictions - targets, -delta, delta)
     assert_close(slope, weights * expected, rtol=1e-4)
 
 
-def a_wide_threshold_is_half_the_square(target, prediction, *, threshold):
+def a_wide_delta_is_half_the_square(predictions, targets, *, delta):
     assert_close(
-        mapped(huber_loss, target, prediction, threshold=500.0), (target - prediction) ** 2 / 2
+        mapped(huber_loss, predictions, targets, delta=500.0), (targets - predictions) ** 2 / 2
     )
 
 
-def pinball_by_cases(target, prediction, *, level):
+def pinball_by_cases(predictions, targets, *, quantile):
     return np.asarray(
         [
-            level * (t - p) if t > p else (1 - level) * (p - t)
-            for t, p in zip(target, prediction, strict=True)
+            quantile * (t - p) if t > p else (1 - quantile) * (p - t)
+            for p, t in zip(predictions, targets, strict=True)
         ]
     )
 
 
-def levels_mirror(target, prediction, *, level):
+def levels_mirror(predictions, targets, *, quantile):
     assert_close(
-        mapped(pinball_loss, -target, -prediction, level=1 - level),
-        mapped(pinball_loss, target, prediction, level=level),
+        mapped(pinball_loss, -predictions, -targets, quantile=1 - quantile),
+        mapped(pinball_loss, predictions, targets, quantile=quantile),
     )
 
 
-def both_levels_make_the_distance(target, prediction, *, level):
-    losses = [mapped(pinball_loss, target, prediction, level=share) for share in (level, 1 - level)]
-    assert_close(losses[0] + losses[1], np.abs(target - prediction))
+def both_levels_make_the_distance(predictions, targets, *, quantile):
+    both = [
+        mapped(pinball_loss, predictions, targets, quantile=level)
+        for level in (quantile, 1 - quantile)
+    ]
+    assert_close(both[0] + both[1], np.abs(targets - predictions))
 
 
-def quantile_huber_by_loops(target, prediction, level, *, threshold):
+def quantile_huber_by_loops(predictions, targets, quantile, *, delta):
     total = 0.0
-    for theta, share in zip(prediction, level, strict=True):
+    for theta, level in zip(predictions, quantile, strict=True):
         losses = []
-        for value in target:
+        for value in targets:
             error = value - theta
-            loss = float(huber_by_cases(value, theta, threshold=threshold))
-            losses.append(abs(share - (error < 0)) * loss / threshold)
+            loss = float(huber_by_cases(theta, value, delta=delta))
+            losses.append(abs(level - (error < 0)) * loss / delta)
         total += np.mean(losses) if losses else 0.0
     return total
 
 
-def order_of_samples_is_free(target, prediction, level, *, threshold):
+def order_of_samples_is_free(predictions, targets, quantile, *, delta):
     assert_close(
-        mapped(quantile_huber_loss, target[:, ::-1], prediction, level, threshold=threshold),
-        mapped(quantile_huber_loss, target, prediction, level, threshold=threshold),
+        mapped(quantile_huber_loss, predictions, targets[:, ::-1], quantile, delta=delta),
+        mapped(quantile_huber_loss, predictions, targets, quantile, delta=delta),
     )
 
 
-def scales_with_its_units(target, prediction, level, *, threshold):
+def scales_with_its_units(predictions, targets, quantile, *, delta):
     assert_close(
-        mapped(quantile_huber_loss, 4 * target, 4 * prediction, level, threshold=4 * threshold),
-        4 * mapped(quantile_huber_loss, target, prediction, level, threshold=threshold),
+        mapped(quantile_huber_loss, 4 * predictions, 4 * targets, quantile, delta=4 * delta),
+        4 * mapped(quantile_huber_loss, predictions, targets, quantile, delta=delta),
     )
 
 
@@ -109,24 +112,24 @@ ROWS = [
         oracle=squares,
         laws=[symmetric_and_shifted],
         edges=[Edge((ZEROS, ZEROS)), Edge((FAR, -FAR)), Edge((np.zeros(0), np.zeros(0)))],
-        refuses=[Refusal("target and prediction must have one shape", PAIR)],
+        refuses=[Refusal("predictions and targets must have one shape", PAIR)],
     ),
     Row(
         huber_loss,
         sample=series(2),
         options=HUBER,
         oracle=huber_by_cases,
-        laws=[the_slope_is_the_clipped_error, a_wide_threshold_is_half_the_square],
+        laws=[the_slope_is_the_clipped_error, a_wide_delta_is_half_the_square],
         edges=[
-            Edge((ZEROS, ZEROS), {"threshold": 1.0}),
-            Edge((ONES, ZEROS), {"threshold": 1.0}),
-            Edge((np.full(7, 1e30), ZEROS), {"threshold": 1.0}),
-            Edge((np.zeros(0), np.zeros(0)), {"threshold": 1.0}),
+            Edge((ZEROS, ZEROS), {"delta": 1.0}),
+            Edge((ONES, ZEROS), {"delta": 1.0}),
+            Edge((np.full(7, 1e30), ZEROS), {"delta": 1.0}),
+            Edge((np.zeros(0), np.zeros(0)), {"delta": 1.0}),
         ],
         refuses=[
-            Refusal("target and prediction must have one shape", PAIR),
-            Refusal("threshold must be finite and positive", (ZEROS, ZEROS), {"threshold": 0.0}),
-            Refusal("threshold must be finite and positive", (ZEROS, ZEROS), {"threshold": -1.0}),
+            Refusal("predictions and targets must have one shape", PAIR),
+            Refusal("delta must be finite and positive", (ZEROS, ZEROS), {"delta": 0.0}),
+            Refusal("delta must be finite and positive", (ZEROS, ZEROS), {"delta": -1.0}),
         ],
     ),
     Row(
@@ -136,20 +139,20 @@ ROWS = [
         oracle=pinball_by_cases,
         laws=[levels_mirror, both_levels_make_the_distance],
         edges=[
-            Edge((ZEROS, ZEROS), {"level": 0.5}),
-            Edge((FAR, -FAR), {"level": 0.25}),
-            Edge((np.zeros(0), np.zeros(0)), {"level": 0.5}),
+            Edge((ZEROS, ZEROS), {"quantile": 0.5}),
+            Edge((FAR, -FAR), {"quantile": 0.25}),
+            Edge((np.zeros(0), np.zeros(0)), {"quantile": 0.5}),
         ],
         refuses=[
-            Refusal("target and prediction must have one shape", PAIR, {"level": 0.5}),
-            Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 1.0}),
-            Refusal("level must be in (0, 1)", (ZEROS, ZEROS), {"level": 0.0}),
+            Refusal("predictions and targets must have one shape", PAIR, {"quantile": 0.5}),
+            Refusal("quantile must be in (0, 1)", (ZEROS, ZEROS), {"quantile": 1.0}),
+            Refusal("quantile must be in (0, 1)", (ZEROS, ZEROS), {"quantile": 0.0}),
             *(
                 Refusal(
-                    f"level must broadcast against the shape (7,) of target, got shape {shape}; "
-                    "give one number, or one for each element",
+                    f"quantile must broadcast against the shape (7,) of targets, got shape {shape}"
+                    "; give one number, or one for each element",
                     (ZEROS, ZEROS),
-                    {"level": jnp.full(shape, 0.5)},
+                    {"quantile": jnp.full(shape, 0.5)},
                 )
                 for shape in ((3,), (7, 1))
             ),
@@ -157,27 +160,27 @@ ROWS = [
     ),
     Row(
         quantile_huber_loss,
-        sample=st.tuples(rows(7), rows(5), rows(5, elements=LEVEL)),
+        sample=st.tuples(rows(5), rows(7), rows(5, elements=LEVEL)),
         options=HUBER,
         oracle=quantile_huber_by_loops,
         laws=[order_of_samples_is_free, scales_with_its_units],
         edges=[
-            Edge((ZEROS, np.zeros(5), np.full(5, 0.5)), {"threshold": 1.0}),
-            Edge((FAR, np.zeros(5), np.full(5, 0.5)), {"threshold": 1.0}),
-            Edge((np.zeros(0), np.zeros(5), np.full(5, 0.5)), {"threshold": 1.0}),
-            Edge((ZEROS, np.zeros(0), np.zeros(0)), {"threshold": 1.0}),
+            Edge((np.zeros(5), ZEROS, np.full(5, 0.5)), {"delta": 1.0}),
+            Edge((np.zeros(5), FAR, np.full(5, 0.5)), {"delta": 1.0}),
+            Edge((np.zeros(5), np.zeros(0), np.full(5, 0.5)), {"delta": 1.0}),
+            Edge((np.zeros(0), ZEROS, np.zeros(0)), {"delta": 1.0}),
         ],
         refuses=[
             Refusal(
-                "prediction and level must have one shape",
-                (jnp.ones(3), jnp.ones(2), jnp.full(3, 0.5)),
+                "predictions and quantile must have one shape",
+                (jnp.ones(2), jnp.ones(3), jnp.full(3, 0.5)),
             ),
-            Refusal("one axis each", (jnp.ones((2, 3)), jnp.ones(2), jnp.full(2, 0.5))),
-            Refusal("level must be in (0, 1)", (jnp.ones(3), jnp.ones(2), jnp.ones(2))),
+            Refusal("one axis each", (jnp.ones(2), jnp.ones((2, 3)), jnp.full(2, 0.5))),
+            Refusal("quantile must be in (0, 1)", (jnp.ones(2), jnp.ones(3), jnp.ones(2))),
             Refusal(
-                "threshold must be finite and positive",
-                (jnp.ones(3), jnp.ones(2), jnp.full(2, 0.5)),
-                {"threshold": -1.0},
+                "delta must be finite and positive",
+                (jnp.ones(2), jnp.ones(3), jnp.full(2, 0.5)),
+                {"delta": -1.0},
             ),
         ],
     ),

@@ -86,8 +86,8 @@ def test_a_clipped_gain_is_finite_however_far_the_policies_are_apart(apart):
 
 def test_infinite_advantages_have_the_weight_of_their_limit():
     ends = jnp.asarray([jnp.inf, -jnp.inf, 3.0, jnp.nan])
-    plain = advantage_weights(ends, temperature=0.0)
+    plain = advantage_weights(ends, inverse_temperature=0.0)
     np.testing.assert_array_equal(plain, [1, 1, 1, np.nan])
-    traced = jax.jit(lambda t: advantage_weights(ends, temperature=t))
+    traced = jax.jit(lambda t: advantage_weights(ends, inverse_temperature=t))
     np.testing.assert_array_equal(traced(0.0), plain)
     np.testing.assert_allclose(traced(1.0), [100, 0, np.exp(3), np.nan], rtol=1e-6)

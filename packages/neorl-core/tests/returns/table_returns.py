@@ -28,7 +28,7 @@ from neorl_core.testing import ROWS as ROW_COUNT
 
 SHARE = reals(0, 1)
 DISCOUNT = SHARE.map(lambda discount: {"discount": discount})
-DECAY = st.fixed_dictionaries({"discount": SHARE, "decay": SHARE})
+LAM = st.fixed_dictionaries({"discount": SHARE, "lam": SHARE})
 N_STEP = st.fixed_dictionaries({"discount": SHARE, "n": st.sampled_from([1, 3])})
 
 
@@ -89,7 +89,7 @@ def explicit_discounted(reward, next_value, terminated, truncated, *, discount):
     return explicit_n_step(reward, next_value, terminated, truncated, n=steps, discount=discount)
 
 
-def explicit_lambda(reward, next_value, terminated, truncated, *, discount, decay):
+def explicit_lambda(reward, next_value, terminated, truncated, *, discount, lam):
     """The geometric mixture of all n-step returns of the episode."""
     steps, ends = len(reward), terminated.astype(bool) | truncated.astype(bool)
     n_step = [
@@ -99,19 +99,19 @@ def explicit_lambda(reward, next_value, terminated, truncated, *, discount, deca
     result = []
     for t in range(steps):
         longest = last_of_episode(t, ends) - t + 1
-        mixture = sum((1 - decay) * decay ** (n - 1) * n_step[n - 1][t] for n in range(1, longest))
-        result.append(mixture + decay ** (longest - 1) * n_step[longest - 1][t])
+        mixture = sum((1 - lam) * lam ** (n - 1) * n_step[n - 1][t] for n in range(1, longest))
+        result.append(mixture + lam ** (longest - 1) * n_step[longest - 1][t])
     return np.asarray(result)
 
 
-def explicit_advantages(reward, value, next_value, terminated, truncated, *, discount, decay):
+def explicit_advantages(reward, value, next_value, terminated, truncated, *, discount, lam):
     """The discounted sum of the later temporal differences of the episode."""
     ends = terminated.astype(bool) | truncated.astype(bool)
     difference = reward + discount * np.where(terminated, 0, next_value) - value
     return np.asarray(
         [
             sum(
-                (discount * decay) ** (k - t) * difference[k]
+                (discount * lam) ** (k - t) * difference[k]
                 for k in range(t, last_of_episode(t, ends) + 1)
             )
             for t in range(len(reward))
@@ -169,29 +169,29 @@ def episodes_do_not_touch(function):
     return law
 
 
-def decay_zero_is_one_step(reward, next_value, terminated, *, discount, decay):
+def lambda_zero_is_one_step(reward, next_value, terminated, *, discount, lam):
     assert_close(
-        mapped(td_lambda_returns, reward, next_value, terminated, discount=discount, decay=0.0),
+        mapped(td_lambda_returns, reward, next_value, terminated, discount=discount, lam=0.0),
         reward + np.float32(discount) * np.where(terminated, 0, next_value),
     )
 
 
-def decay_one_is_the_discounted_return(
-    reward, next_value, terminated, truncated, *, discount, decay
+def lambda_one_is_the_discounted_return(
+    reward, next_value, terminated, truncated, *, discount, lam
 ):
     log = reward, next_value, terminated, truncated
     assert_close(
-        mapped(segment_td_lambda_returns, *log, discount=discount, decay=1.0),
+        mapped(segment_td_lambda_returns, *log, discount=discount, lam=1.0),
         mapped(segment_discounted_returns, *log, discount=discount),
     )
 
 
 def advantage_and_value_make_the_lambda_return(
-    reward, value, next_value, terminated, *, discount, decay
+    reward, value, next_value, terminated, *, discount, lam
 ):
     """Where the next value is the value of the next step, GAE plus value is TD(lambda)."""
     consistent = np.concatenate([value[:, 1:], next_value[:, -1:]], axis=1)
-    options = {"discount": discount, "decay": decay}
+    options = {"discount": discount, "lam": lam}
     advantage = mapped(generalised_advantages, reward, value, consistent, terminated, **options)
     assert_close(
         np.asarray(advantage) + value,
@@ -201,11 +201,11 @@ def advantage_and_value_make_the_lambda_return(
 
 
 def a_constant_shift_of_values_shifts_by_the_leak(
-    reward, value, next_value, terminated, truncated, *, discount, decay
+    reward, value, next_value, terminated, truncated, *, discount, lam
 ):
     """With discount 1 and no trip, shifting all values by a constant changes nothing."""
     never = np.zeros_like(terminated)
-    options = {"discount": 1.0, "decay": decay}
+    options = {"discount": 1.0, "lam": lam}
     rest = never, truncated
     assert_close(
         mapped(segment_generalised_advantages, reward, value + 8, next_value + 8, *rest, **options),
@@ -288,51 +288,51 @@ ROWS = [
     Row(
         td_lambda_returns,
         sample=episode(2),
-        options=DECAY,
+        options=LAM,
         oracle=alone(explicit_lambda),
-        laws=[decay_zero_is_one_step],
-        edges=[Edge((BIG, BIG, NEVER), {"discount": 1.0, "decay": 1.0})],
+        laws=[lambda_zero_is_one_step],
+        edges=[Edge((BIG, BIG, NEVER), {"discount": 1.0, "lam": 1.0})],
         refuses=[
-            *refusals("reward", "next_value", "terminated", decay=0.5),
+            *refusals("reward", "next_value", "terminated", lam=0.5),
             Refusal(
-                "decay must be in [0, 1]",
+                "lam must be in [0, 1]",
                 (jnp.ones(2), jnp.ones(2), jnp.zeros(2, bool)),
-                {"discount": 0.5, "decay": -1.0},
+                {"discount": 0.5, "lam": -1.0},
             ),
         ],
     ),
     Row(
         segment_td_lambda_returns,
         sample=log(2),
-        options=DECAY,
+        options=LAM,
         oracle=explicit_lambda,
         laws=[
-            decay_one_is_the_discounted_return,
+            lambda_one_is_the_discounted_return,
             episodes_do_not_touch(segment_td_lambda_returns),
         ],
-        edges=[Edge((BIG, BIG, NEVER, ALWAYS), {"discount": 1.0, "decay": 0.0})],
-        refuses=refusals("reward", "next_value", "terminated", "truncated", decay=0.5),
+        edges=[Edge((BIG, BIG, NEVER, ALWAYS), {"discount": 1.0, "lam": 0.0})],
+        refuses=refusals("reward", "next_value", "terminated", "truncated", lam=0.5),
     ),
     Row(
         generalised_advantages,
         sample=episode(3),
-        options=DECAY,
+        options=LAM,
         oracle=alone(explicit_advantages),
         laws=[advantage_and_value_make_the_lambda_return],
-        edges=[Edge((BIG, BIG, BIG, NEVER), {"discount": 1.0, "decay": 1.0})],
-        refuses=refusals("reward", "value", "next_value", "terminated", decay=0.5),
+        edges=[Edge((BIG, BIG, BIG, NEVER), {"discount": 1.0, "lam": 1.0})],
+        refuses=refusals("reward", "value", "next_value", "terminated", lam=0.5),
     ),
     Row(
         segment_generalised_advantages,
         sample=log(3),
-        options=DECAY,
+        options=LAM,
         oracle=explicit_advantages,
         laws=[
             a_constant_shift_of_values_shifts_by_the_leak,
             episodes_do_not_touch(segment_generalised_advantages),
         ],
-        edges=[Edge((ZEROS, ZEROS, ZEROS, ALWAYS, NEVER), {"discount": 0.0, "decay": 0.0})],
-        refuses=refusals("reward", "value", "next_value", "terminated", "truncated", decay=0.5),
+        edges=[Edge((ZEROS, ZEROS, ZEROS, ALWAYS, NEVER), {"discount": 0.0, "lam": 0.0})],
+        refuses=refusals("reward", "value", "next_value", "terminated", "truncated", lam=0.5),
     ),
     Row(
         n_step_returns,

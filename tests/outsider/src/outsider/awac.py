@@ -31,14 +31,14 @@ class AWAC(eqx.Module):
     """The regression of logged actions, weighted by how much better they are than the actor's.
 
     Attributes:
-        temperature: Inverse temperature of the weights, not negative.
+        inverse_temperature: Inverse temperature of the weights, not negative.
         discount: Discount of the reward per step, in [0, 1].
         learning_rate: Learning rate of the actor and of the critics.
         hidden: Widths of the hidden layers of all networks; static.
         batch_size: Rows of one gradient step; static.
     """
 
-    temperature: float = 1.0
+    inverse_temperature: float = 1.0
     discount: float = 0.99
     learning_rate: float = 3e-4
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
@@ -48,7 +48,7 @@ class AWAC(eqx.Module):
     batches_per_update: ClassVar[int] = 1
 
     def validate(self):
-        require_number(self, "temperature", low=0)
+        require_number(self, "inverse_temperature", low=0)
         require_number(self, "discount", low=0, high=1)
         require_number(self, "learning_rate", low=0, open_low=True)
         require_widths(self, "hidden")
@@ -83,12 +83,12 @@ class AWAC(eqx.Module):
         logged = q_values(critics, rows.obs, rows.action).min(axis=0)
         own = q_values(critics, rows.obs, state.actor(rows.obs)).min(axis=0)
         better = scaled_advantage(logged - own, rows.mask)
-        weights = advantage_weights(better, temperature=self.temperature)
+        weights = advantage_weights(better, inverse_temperature=self.inverse_temperature)
         loss, slope = jax.value_and_grad(_weighted_distance)(state.actor, rows, weights)
         actor, actor_optimiser = descend(
             "adam", state.actor, state.actor_optimiser, slope, self.learning_rate
         )
-        slow = polyak(state.slow, critics, rate=0.005)
+        slow = polyak(state.slow, critics, step_size=0.005)
         state = dataclasses.replace(
             state,
             actor=actor,

@@ -64,8 +64,8 @@ class IQL(eqx.Module):
     With ``q = min_i Q'_i(s, a)`` of the target critics, one update is, in this order,
 
     1. value: ``mean |expectile - 1[q < V(s)]| (q - V(s))^2``;
-    2. actor, with the **new** ``V``: ``-mean min(exp(temperature (q - V(s))), weight_ceiling)
-       log pi(a|s)``, the weight without gradient;
+    2. actor, with the **new** ``V``: ``-mean min(exp(inverse_temperature (q - V(s))),
+       max_weight) log pi(a|s)``, the weight without gradient;
     3. critics, with the new ``V``: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``,
        ``y = r + discount (1 - terminated) V(s')``;
     4. targets: towards the new critics by ``target_rate``.
@@ -82,8 +82,8 @@ class IQL(eqx.Module):
     Attributes:
         expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, towards 1 the
             best action in the data.
-        temperature: Inverse temperature of the actor's weights, not negative.
-        weight_ceiling: Largest weight of the actor's regression.
+        inverse_temperature: The ``beta`` of the actor's weights, not negative.
+        max_weight: Largest weight of the actor's regression.
         discount: Discount of the reward per step, in [0, 1].
         target_rate: Fraction by which the target critics move, in (0, 1].
         value_learning_rate: Learning rate of the value.
@@ -92,8 +92,8 @@ class IQL(eqx.Module):
         decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it.
         variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
-            standard deviation in the batch first, so that a temperature means the same on
-            every plant; static.
+            standard deviation in the batch first, so that an inverse temperature means the
+            same on every plant; static.
         reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static.
         hidden: Widths of the hidden layers of all networks; static.
         batch_size: Rows of one gradient step; static.
@@ -105,8 +105,8 @@ class IQL(eqx.Module):
     """
 
     expectile: float = 0.7
-    temperature: float = 3.0
-    weight_ceiling: float = 100.0
+    inverse_temperature: float = 3.0
+    max_weight: float = 100.0
     discount: float = 0.99
     target_rate: float = 0.005
     value_learning_rate: float = 3e-4
@@ -128,8 +128,8 @@ class IQL(eqx.Module):
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
-        require_number(self, "temperature", low=0)
-        require_number(self, "weight_ceiling", low=0, open_low=True)
+        require_number(self, "inverse_temperature", low=0)
+        require_number(self, "max_weight", low=0, open_low=True)
         require_number(self, "discount", low=0, high=1)
         require_number(self, "target_rate", low=0, high=1, open_low=True)
         rates = ("value_learning_rate", "critic_learning_rate", "actor_learning_rate")
@@ -186,7 +186,9 @@ class IQL(eqx.Module):
         if self.advantage_scale == "std":
             advantage = scaled_advantage(advantage, rows.mask)
         weights = advantage_weights(
-            advantage, temperature=self.temperature, ceiling=self.weight_ceiling
+            advantage,
+            inverse_temperature=self.inverse_temperature,
+            max_weight=self.max_weight,
         )
         loss, gradient = jax.value_and_grad(_actor_loss)(
             state.actor, rows, weights, LOG_STD_RANGE[self.variant]
@@ -211,7 +213,7 @@ class IQL(eqx.Module):
         critics, optimiser = descend(
             self.optimiser, state.critics, state.critic_optimiser, gradient, rate
         )
-        targets = polyak(state.target_critics, critics, rate=self.target_rate)
+        targets = polyak(state.target_critics, critics, step_size=self.target_rate)
         state = replace(state, critics=critics, target_critics=targets, critic_optimiser=optimiser)
         return state, loss, q
 
@@ -262,7 +264,7 @@ def _values(value: MLP, obs: Float[Array, "batch obs"]) -> Float[Array, " batch"
 def _value_loss(
     value: MLP, rows: Transition, q: Float[Array, " batch"], expectile: Float[Array, ""]
 ) -> Float[Array, ""]:
-    return masked_mean(expectile_loss(q, _values(value, rows.obs), expectile=expectile), rows.mask)
+    return masked_mean(expectile_loss(_values(value, rows.obs), q, expectile=expectile), rows.mask)
 
 
 def _actor_loss(

@@ -200,8 +200,8 @@ class TD3BC(eqx.Module):
             state,
             actor=actor,
             actor_optimiser=optimiser,
-            target_actor=polyak(state.target_actor, actor, rate=self.target_rate),
-            target_critics=polyak(state.target_critics, state.critics, rate=self.target_rate),
+            target_actor=polyak(state.target_actor, actor, step_size=self.target_rate),
+            target_critics=polyak(state.target_critics, state.critics, step_size=self.target_rate),
         )
         return state, {"actor_loss": loss, "distance": distance}
 

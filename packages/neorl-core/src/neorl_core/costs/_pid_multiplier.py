@@ -60,17 +60,17 @@ def pid_multiplier_step(
     ki: float | Float[Array, ""],
     kd: float | Float[Array, ""],
     smoothing: float | Float[Array, ""] = 0.95,
-    integral_ceiling: float | Float[Array, ""] = 10.0,
-    ceiling: float | Float[Array, ""] = 100.0,
+    max_integral: float | Float[Array, ""] = 10.0,
+    max_multiplier: float | Float[Array, ""] = 100.0,
 ) -> tuple[MultiplierState, Float[Array, ""]]:
     """One update of the multiplier from one measured cost.
 
     With ``e = cost - limit`` and ``a = smoothing``: ``P = a P + (1 - a) e``,
     ``C = a C + (1 - a) cost``, ``D = max(0, C_t - C_{t - delay})``,
-    ``I = clip(I + ki e, 0, integral_ceiling)``, and the multiplier is
-    ``clip(kp P + I + kd D, 0, ceiling)``.
+    ``I = clip(I + ki e, 0, max_integral)``, and the multiplier is
+    ``clip(kp P + I + kd D, 0, max_multiplier)``.
 
-    The integrator itself is clamped: a ceiling on the multiplier alone leaves it wound up, and
+    The integrator itself is clamped: a limit on the multiplier alone leaves it wound up, and
     after a long violation the multiplier would not fall for as long again.
 
     Args:
@@ -81,16 +81,16 @@ def pid_multiplier_step(
         ki: Integral gain, per step, not negative.
         kd: Gain of the rising trend, not negative.
         smoothing: Weight of the past in the exponential means, in [0, 1].
-        integral_ceiling: Largest integral part, positive.
-        ceiling: Largest multiplier, positive.
+        max_integral: Largest integral part, positive.
+        max_multiplier: Largest multiplier, positive.
 
     Returns:
         The new state and the multiplier, scalar; a NaN multiplier under ``jit`` where a gain, a
-        ceiling or ``smoothing`` is outside its range.
+        largest value or ``smoothing`` is outside its range.
 
     Raises:
         ValueError: If an argument or a field of the state has another rank than stated, a
-            concrete gain is negative, a ceiling not positive or ``smoothing`` outside [0, 1].
+            concrete gain is negative, a largest value not positive or ``smoothing`` outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -117,8 +117,8 @@ def pid_multiplier_step(
     kp = require_positive("kp", kp, or_zero=True)
     ki = require_positive("ki", ki, or_zero=True)
     kd = require_positive("kd", kd, or_zero=True)
-    integral_ceiling = require_positive("integral_ceiling", integral_ceiling)
-    ceiling = require_positive("ceiling", ceiling)
+    max_integral = require_positive("max_integral", max_integral)
+    max_multiplier = require_positive("max_multiplier", max_multiplier)
     smoothing = require_probability("smoothing", smoothing, closed=True)
     cost = floats(cost)
     excess = cost - floats(limit)
@@ -127,7 +127,7 @@ def pid_multiplier_step(
     newest = keep * state.cost[-1] + (1 - keep) * cost
     history = jnp.concatenate([state.cost[1:], newest[None]])
     rise = jnp.maximum(newest - history[0], 0)
-    integral = jnp.clip(state.integral + like(ki, cost) * excess, 0, like(integral_ceiling, cost))
+    integral = jnp.clip(state.integral + like(ki, cost) * excess, 0, like(max_integral, cost))
     unclipped = like(kp, cost) * error + integral + like(kd, cost) * rise
-    multiplier = jnp.clip(unclipped, 0, like(ceiling, cost))
+    multiplier = jnp.clip(unclipped, 0, like(max_multiplier, cost))
     return MultiplierState(error, history, integral), multiplier

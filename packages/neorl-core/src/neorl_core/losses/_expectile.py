@@ -7,21 +7,21 @@ from neorl_core._internal.checks import floats, require_probability, require_sam
 
 
 def expectile_loss(
-    target: Float[Array, "*batch"],
-    prediction: Float[Array, "*batch"],
+    predictions: Float[Array, "*batch"],
+    targets: Float[Array, "*batch"],
     *,
     expectile: float | Float[Array, ""],
 ) -> Float[Array, "*batch"]:
     """Asymmetric squared error, elementwise and not reduced.
 
-    ``w (target - prediction)^2`` with ``w = expectile`` where ``target > prediction`` and
+    ``w (targets - predictions)^2`` with ``w = expectile`` where ``targets > predictions`` and
     ``1 - expectile`` elsewhere. Its minimiser over one prediction is the expectile of the
     targets: the mean for 0.5, towards the maximum as ``expectile`` goes to one. At 0.5 it is half
     the squared error.
 
     Args:
-        target: What is regressed on, any shape.
-        prediction: Same shape.
+        predictions: Any shape.
+        targets: What is regressed on, same shape.
         expectile: Expectile level in (0, 1); NaN results under ``jit`` where it is outside.
 
     Returns:
@@ -32,14 +32,14 @@ def expectile_loss(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> expectile_loss(jnp.array([1.0, -1.0]), jnp.zeros(2), expectile=0.75).tolist()
+        >>> expectile_loss(jnp.zeros(2), jnp.array([1.0, -1.0]), expectile=0.75).tolist()
         [0.75, 0.25]
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
     arXiv 2110.06169, equation 5.
     """
-    require_same_shape("target", target, "prediction", prediction)
+    require_same_shape("predictions", predictions, "targets", targets)
     expectile = require_probability("expectile", expectile)
-    difference = floats(target) - floats(prediction)
+    difference = floats(targets) - floats(predictions)
     weight = jnp.where(difference > 0, expectile, 1 - expectile).astype(difference.dtype)
     return weight * jnp.square(difference)

@@ -63,22 +63,22 @@ def soft_clamp(
 
 
 def gaussian_nll(
-    target: Float[Array, "*batch"],
     mean: Float[Array, "*batch"],
     log_variance: Float[Array, "*batch"],
+    targets: Float[Array, "*batch"],
     *,
     low: float | Float[Array, "*#batch"] = -10.0,
     high: float | Float[Array, "*#batch"] = 0.5,
 ) -> Float[Array, "*batch"]:
     """Negative log-likelihood of independent Gaussians with bounded variance, elementwise.
 
-    ``((target - mean)^2 exp(-v) + v + log(2 pi)) / 2`` with ``v = soft_clamp(log_variance, low,
+    ``((targets - mean)^2 exp(-v) + v + log(2 pi)) / 2`` with ``v = soft_clamp(log_variance, low,
     high)``. Not reduced over channels, members or batch.
 
     Args:
-        target: Any shape.
-        mean: Same shape.
-        log_variance: Same shape, unbounded.
+        mean: Predicted means, any shape.
+        log_variance: Their log-variances, same shape, unbounded.
+        targets: Same shape.
         low: Least log-variance; may be learned.
         high: Largest log-variance; may be learned.
 
@@ -97,10 +97,10 @@ def gaussian_nll(
 
     Source: as :func:`soft_clamp`.
     """
-    require_same_shape("target", target, "mean", mean)
-    require_same_shape("target", target, "log_variance", log_variance)
-    require_broadcast("low", low, "target", jnp.shape(target))
-    require_broadcast("high", high, "target", jnp.shape(target))
+    require_same_shape("mean", mean, "log_variance", log_variance)
+    require_same_shape("mean", mean, "targets", targets)
+    require_broadcast("low", low, "targets", jnp.shape(targets))
+    require_broadcast("high", high, "targets", jnp.shape(targets))
     bounded = soft_clamp(log_variance, low, high)
-    error = jnp.square(floats(target) - floats(mean))
+    error = jnp.square(floats(targets) - floats(mean))
     return (error * jnp.exp(-bounded) + bounded + LOG_TWO_PI) / 2

@@ -10,27 +10,27 @@ FLOOR = -1.0
 
 
 def gumbel_loss(
-    target: Float[Array, " batch"],
-    prediction: Float[Array, " batch"],
+    predictions: Float[Array, " batch"],
+    targets: Float[Array, " batch"],
     mask: Bool[Array, " batch"] | None = None,
     *,
     temperature: float | Float[Array, ""],
-    ceiling: float | Float[Array, ""] = 7.0,
+    max_exponent: float | Float[Array, ""] = 7.0,
 ) -> Float[Array, " batch"]:
     """The linear-exponential loss, rescaled by its largest exponent in the batch; not reduced.
 
-    With ``z = min((target - prediction) / temperature, ceiling)`` and ``m = max(max(z), -1)``,
-    which carries no gradient: ``(exp(z) - z - 1) exp(-m)``. Its minimiser over one prediction is
-    ``temperature log mean exp(target / temperature)``, a soft maximum.
+    With ``z = min((targets - predictions) / temperature, max_exponent)`` and
+    ``m = max(max(z), -1)``, which carries no gradient: ``(exp(z) - z - 1) exp(-m)``. Its minimiser
+    over one prediction is ``temperature log mean exp(targets / temperature)``, a soft maximum.
 
     Args:
-        target: One batch.
-        prediction: Same shape.
+        predictions: One batch.
+        targets: Same shape.
         mask: Rows that count; all where ``None``. The others do not enter ``m`` and have loss
             zero.
-        temperature: Temperature in units of the target, positive; the smaller, the nearer to the
+        temperature: Temperature in units of the targets, positive; the smaller, the nearer to the
             maximum. NaN results under ``jit`` where it is not positive.
-        ceiling: Largest exponent, positive; beyond it a row has no gradient. NaN results under
+        max_exponent: Largest exponent, positive; beyond it a row has no gradient. NaN results under
             ``jit`` where it is not.
 
     Returns:
@@ -38,8 +38,8 @@ def gumbel_loss(
         size that adapts, and losses of two batches do not compare.
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``temperature`` or ``ceiling`` is not
-            positive.
+        ValueError: If the shapes differ, or a concrete ``temperature`` or ``max_exponent`` is
+            not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,14 +49,15 @@ def gumbel_loss(
     Source: Garg et al., Extreme Q-learning, arXiv 2301.02328, equation 8 and appendix C, rescaled
     as in the authors' code.
     """
-    require_same_shape("target", target, "prediction", prediction)
+    require_same_shape("predictions", predictions, "targets", targets)
     temperature = require_positive("temperature", temperature)
-    ceiling = require_positive("ceiling", ceiling)
-    difference = floats(target) - floats(prediction)
+    max_exponent = require_positive("max_exponent", max_exponent)
+    difference = floats(targets) - floats(predictions)
     if mask is not None:
-        require_same_shape("target", target, "mask", mask)
+        require_same_shape("targets", targets, "mask", mask)
         difference = jnp.where(booleans(mask), difference, jnp.zeros_like(difference))
-    exponent = jnp.minimum(difference / like(temperature, difference), like(ceiling, difference))
+    exponent = difference / like(temperature, difference)
+    exponent = jnp.minimum(exponent, like(max_exponent, difference))
     counted = exponent if mask is None else jnp.where(booleans(mask), exponent, FLOOR)
     largest = jax.lax.stop_gradient(jnp.max(counted, initial=FLOOR))
     # Grouped so that nothing overflows where z is near its maximum.

@@ -50,11 +50,11 @@ def ppo_clipped_loss(
     old_log_prob: Float[Array, "*batch"],
     advantage: Float[Array, "*batch"],
     *,
-    clip: float | Float[Array, ""] = 0.2,
+    epsilon: float | Float[Array, ""] = 0.2,
 ) -> Float[Array, "*batch"]:
     """The clipped surrogate of PPO as a loss, elementwise.
 
-    ``-min(ratio A, clamp(ratio, 1 - clip, 1 + clip) A)`` with
+    ``-min(ratio A, clamp(ratio, 1 - epsilon, 1 + epsilon) A)`` with
     ``ratio = exp(log_prob - old_log_prob)``.
 
     Args:
@@ -62,8 +62,8 @@ def ppo_clipped_loss(
         old_log_prob: Log-probability of each action under the policy that acted; no gradient
             passes through it.
         advantage: ``A``; no gradient passes through it.
-        clip: Half-width of the trusted interval of ratios, positive; NaN results under ``jit``
-            where it is not.
+        epsilon: Half-width of the trusted interval of ratios, positive; NaN results under
+            ``jit`` where it is not.
 
     Returns:
         The loss of every element. Where the advantage is not negative it is finite however far
@@ -71,24 +71,24 @@ def ppo_clipped_loss(
         bound, and overflows where the ratio does (log-probabilities 88 apart in float32).
 
     Raises:
-        ValueError: If the shapes differ, or a concrete ``clip`` is not positive.
+        ValueError: If the shapes differ, or a concrete ``epsilon`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
         >>> old, gain = jnp.zeros(2), jnp.array([1.0, -1.0])
         >>> new = jnp.log(jnp.array([2.0, 2.0]))
-        >>> [round(loss, 3) for loss in ppo_clipped_loss(new, old, gain, clip=0.25).tolist()]
+        >>> [round(loss, 3) for loss in ppo_clipped_loss(new, old, gain, epsilon=0.25).tolist()]
         [-1.25, 2.0]
 
     Source: Schulman et al., Proximal policy optimization algorithms, arXiv 1707.06347, equation 7.
     """
     require_same_shape("log_prob", log_prob, "old_log_prob", old_log_prob)
     require_same_shape("log_prob", log_prob, "advantage", advantage)
-    clip = require_positive("clip", clip)
+    epsilon = require_positive("epsilon", epsilon)
     log_prob = floats(log_prob)
     gain = jax.lax.stop_gradient(floats(advantage))
     log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
-    width = like(clip, log_prob)
+    width = like(epsilon, log_prob)
     # Where a gain is clipped anyway the exponential is not taken: it may overflow.
     clipped = (gain >= 0) & (log_ratio > jnp.log1p(width))
     ratio = jnp.where(clipped, 1 + width, jnp.exp(jnp.where(clipped, 0, log_ratio)))

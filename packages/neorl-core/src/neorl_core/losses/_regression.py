@@ -14,13 +14,13 @@ from neorl_core._internal.checks import (
 
 
 def squared_loss(
-    target: Float[Array, "*batch"], prediction: Float[Array, "*batch"]
+    predictions: Float[Array, "*batch"], targets: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """``(target - prediction)^2``, elementwise and not reduced.
+    """``(predictions - targets)^2``, elementwise and not reduced.
 
     Args:
-        target: Any shape.
-        prediction: Same shape: ``(n,)`` against ``(n, 1)`` is refused, not broadcast.
+        predictions: Any shape.
+        targets: Same shape: ``(n,)`` against ``(n, 1)`` is refused, not broadcast.
 
     Returns:
         The loss of every element.
@@ -30,142 +30,142 @@ def squared_loss(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> squared_loss(jnp.array([1.0, 3.0]), jnp.zeros(2)).tolist()
+        >>> squared_loss(jnp.zeros(2), jnp.array([1.0, 3.0])).tolist()
         [1.0, 9.0]
     """
-    require_same_shape("target", target, "prediction", prediction)
-    return jnp.square(floats(target) - floats(prediction))
+    require_same_shape("predictions", predictions, "targets", targets)
+    return jnp.square(floats(targets) - floats(predictions))
 
 
 def huber_loss(
-    target: Float[Array, "*batch"],
-    prediction: Float[Array, "*batch"],
+    predictions: Float[Array, "*batch"],
+    targets: Float[Array, "*batch"],
     *,
-    threshold: float | Float[Array, ""] = 1.0,
+    delta: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "*batch"]:
-    """Half the squared error near zero, linear beyond ``threshold``; elementwise.
+    """Half the squared error near zero, linear beyond ``delta``; elementwise.
 
-    ``d^2 / 2`` where ``|d| <= threshold``, ``threshold (|d| - threshold / 2)`` elsewhere, with
-    ``d = target - prediction``.
+    ``d^2 / 2`` where ``|d| <= delta``, ``delta (|d| - delta / 2)`` elsewhere, with
+    ``d = targets - predictions``.
 
     Args:
-        target: Any shape.
-        prediction: Same shape.
-        threshold: Error at which the quadratic becomes linear, in units of the target, positive;
+        predictions: Any shape.
+        targets: Same shape.
+        delta: Error at which the quadratic becomes linear, in units of the targets, positive;
             NaN results under ``jit`` where it is not.
 
     Returns:
         The loss of every element.
 
     Raises:
-        ValueError: If the shapes differ, or ``threshold`` is not a scalar or, where concrete,
+        ValueError: If the shapes differ, or ``delta`` is not a scalar or, where concrete,
             not positive.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> huber_loss(jnp.array([0.5, 3.0]), jnp.zeros(2)).tolist()
+        >>> huber_loss(jnp.zeros(2), jnp.array([0.5, 3.0])).tolist()
         [0.125, 2.5]
 
     Source: Huber, Robust estimation of a location parameter, 1964.
     """
-    require_same_shape("target", target, "prediction", prediction)
-    threshold = require_positive("threshold", threshold)
-    return _huber(floats(target) - floats(prediction), threshold)
+    require_same_shape("predictions", predictions, "targets", targets)
+    delta = require_positive("delta", delta)
+    return _huber(floats(targets) - floats(predictions), delta)
 
 
 def pinball_loss(
-    target: Float[Array, "*batch"],
-    prediction: Float[Array, "*batch"],
+    predictions: Float[Array, "*batch"],
+    targets: Float[Array, "*batch"],
     *,
-    level: float | Float[Array, "*#batch"],
+    quantile: float | Float[Array, "*#batch"],
 ) -> Float[Array, "*batch"]:
     """The quantile regression loss, elementwise.
 
-    ``level d`` where ``d = target - prediction`` is positive, ``(level - 1) d`` elsewhere. Its
-    minimiser over one prediction is the quantile of the targets at ``level``.
+    ``quantile d`` where ``d = targets - predictions`` is positive, ``(quantile - 1) d`` elsewhere.
+    Its minimiser over one prediction is that quantile of the targets.
 
     Args:
-        target: Any shape.
-        prediction: Same shape.
-        level: Quantile level in (0, 1), broadcast against the target: one for all elements, or one
-            for each; NaN results under ``jit`` where it is outside.
+        predictions: Any shape.
+        targets: Same shape.
+        quantile: Level in (0, 1), broadcast against the targets: one for all elements, or one for
+            each; NaN results under ``jit`` where it is outside.
 
     Returns:
         The loss of every element. At a tie its gradient is one of the two one-sided ones.
 
     Raises:
-        ValueError: If the shapes differ, ``level`` does not broadcast to them, or a concrete one
+        ValueError: If the shapes differ, ``quantile`` does not broadcast to them, or a concrete one
             is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> pinball_loss(jnp.array([2.0, -2.0]), jnp.zeros(2), level=0.75).tolist()
+        >>> pinball_loss(jnp.zeros(2), jnp.array([2.0, -2.0]), quantile=0.75).tolist()
         [1.5, 0.5]
 
     Source: Koenker and Bassett, Regression quantiles, 1978.
     """
-    require_same_shape("target", target, "prediction", prediction)
-    require_broadcast("level", level, "target", jnp.shape(target))
-    level = require_probability("level", level, many=True)
-    difference = floats(target) - floats(prediction)
-    quantile_level = like(level, difference)
-    return jnp.where(difference > 0, quantile_level * difference, (quantile_level - 1) * difference)
+    require_same_shape("predictions", predictions, "targets", targets)
+    require_broadcast("quantile", quantile, "targets", jnp.shape(targets))
+    quantile = require_probability("quantile", quantile, many=True)
+    difference = floats(targets) - floats(predictions)
+    level = like(quantile, difference)
+    return jnp.where(difference > 0, level * difference, (level - 1) * difference)
 
 
 def quantile_huber_loss(
-    target: Float[Array, " sample"],
-    prediction: Float[Array, " quantile"],
-    level: Float[Array, " quantile"],
+    predictions: Float[Array, " quantile"],
+    targets: Float[Array, " sample"],
+    quantile: Float[Array, " quantile"],
     *,
-    threshold: float | Float[Array, ""] = 1.0,
+    delta: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, ""]:
     """The loss of implicit quantile networks for one state.
 
-    ``sum_i mean_j |level_i - 1[d_ij < 0]| huber(d_ij) / threshold`` with
-    ``d_ij = target_j - prediction_i``: the sum over the predicted quantiles, the mean over the
+    ``sum_i mean_j |quantile_i - 1[d_ij < 0]| huber(d_ij) / delta`` with
+    ``d_ij = targets_j - predictions_i``: the sum over the predicted quantiles, the mean over the
     target samples.
 
     Args:
-        target: Samples of the return that follows, usually without gradient.
-        prediction: The predicted quantiles.
-        level: Their levels, in (0, 1); a NaN result under ``jit`` where one is outside.
-        threshold: Error at which the quadratic becomes linear, in units of the target, positive; a
+        predictions: The predicted quantiles.
+        targets: Samples of the return that follows, usually without gradient.
+        quantile: The levels of the predictions, in (0, 1); a NaN result under ``jit`` where
+            one is outside.
+        delta: Error at which the quadratic becomes linear, in units of the targets, positive; a
             NaN result under ``jit`` where it is not.
 
     Returns:
         Scalar; zero where there is no sample or no quantile.
 
     Raises:
-        ValueError: If ``prediction`` and ``level`` differ in shape, an argument is not of rank
-            one, a concrete level is outside (0, 1), or ``threshold`` is not a scalar or, where
+        ValueError: If ``predictions`` and ``quantile`` differ in shape, an argument is not of rank
+            one, a concrete level is outside (0, 1), or ``delta`` is not a scalar or, where
             concrete, not positive.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(quantile_huber_loss(jnp.array([1.0, -1.0]), jnp.zeros(1), jnp.array([0.75])))
+        >>> float(quantile_huber_loss(jnp.zeros(1), jnp.array([1.0, -1.0]), jnp.array([0.75])))
         0.25
 
     Source: Dabney et al., Implicit quantile networks for distributional reinforcement learning,
     arXiv 1806.06923, equation 3.
     """
-    require_same_shape("prediction", prediction, "level", level)
-    if jnp.ndim(target) != 1 or jnp.ndim(prediction) != 1:
+    require_same_shape("predictions", predictions, "quantile", quantile)
+    if jnp.ndim(targets) != 1 or jnp.ndim(predictions) != 1:
         raise ValueError(
-            "target and prediction must have one axis each, got shapes "
-            f"{jnp.shape(target)} and {jnp.shape(prediction)}; for a batch use jax.vmap"
+            "predictions and targets must have one axis each, got shapes "
+            f"{jnp.shape(predictions)} and {jnp.shape(targets)}; for a batch use jax.vmap"
         )
-    level = require_probability("level", level, many=True)
-    threshold = require_positive("threshold", threshold)
-    target = floats(target)
-    difference = target[None, :] - floats(prediction)[:, None]
-    quantile_level = like(level, difference)[:, None]
-    weight = jnp.where(difference < 0, 1 - quantile_level, quantile_level)
-    loss = weight * _huber(difference, threshold) / like(threshold, difference)
-    return jnp.sum(loss) / max(target.shape[0], 1)
+    quantile = require_probability("quantile", quantile, many=True)
+    delta = require_positive("delta", delta)
+    difference = floats(targets)[None, :] - floats(predictions)[:, None]
+    level = like(quantile, difference)[:, None]
+    weight = jnp.where(difference < 0, 1 - level, level)
+    loss = weight * _huber(difference, delta) / like(delta, difference)
+    return jnp.sum(loss) / max(loss.shape[1], 1)
 
 
-def _huber(difference: Array, threshold: float | Array) -> Array:
-    bound = like(threshold, difference)
+def _huber(difference: Array, delta: float | Array) -> Array:
+    bound = like(delta, difference)
     size = jnp.abs(difference)
     # Sanitised before squaring: the unused branch must not overflow.
     near = jnp.minimum(size, bound)

@@ -14,11 +14,11 @@ def td_lambda_returns(
     terminated: Bool[Array, " time"],
     *,
     discount: float | Float[Array, ""],
-    decay: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
     """The TD(lambda) return of every step of one episode.
 
-    ``G_t = r_t + discount (1 - terminated_t) ((1 - decay) next_value_t + decay G_{t+1})``; after
+    ``G_t = r_t + discount (1 - terminated_t) ((1 - lam) next_value_t + lam G_{t+1})``; after
     the last step the return is ``next_value``, unless it terminated.
 
     Args:
@@ -26,7 +26,7 @@ def td_lambda_returns(
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
+        lam: The lambda of TD(lambda), in [0, 1]: 0 gives one-step targets, 1 the discounted
             return. NaN results under ``jit`` where it is outside.
 
     Returns:
@@ -34,20 +34,20 @@ def td_lambda_returns(
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
-            ``decay`` is outside [0, 1].
+            ``lam`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
         >>> ended = jnp.array([False, True])
         >>> value = jnp.array([4.0, 0.0])
-        >>> td_lambda_returns(jnp.ones(2), value, ended, discount=0.5, decay=0.5).tolist()
+        >>> td_lambda_returns(jnp.ones(2), value, ended, discount=0.5, lam=0.5).tolist()
         [2.25, 1.0]
 
     Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 12.20.
     """
     stopped = jnp.zeros_like(terminated)
     return segment_td_lambda_returns(
-        reward, next_value, terminated, stopped, discount=discount, decay=decay
+        reward, next_value, terminated, stopped, discount=discount, lam=lam
     )
 
 
@@ -58,7 +58,7 @@ def segment_td_lambda_returns(
     truncated: Bool[Array, " time"],
     *,
     discount: float | Float[Array, ""],
-    decay: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
     """:func:`td_lambda_returns` of every episode of a flat log.
 
@@ -71,7 +71,7 @@ def segment_td_lambda_returns(
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: Trace decay in [0, 1]; NaN results under ``jit`` where it is outside.
+        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The returns, one per row.
@@ -80,12 +80,12 @@ def segment_td_lambda_returns(
         ValueError: As :func:`td_lambda_returns`.
     """
     dtype = jnp.result_type(floats(reward), floats(next_value))
-    reward, next_value, terminated, ends, factor, trace_decay = _checked(
-        reward, next_value, terminated, truncated, discount, decay
+    reward, next_value, terminated, ends, factor, trace = _checked(
+        reward, next_value, terminated, truncated, discount, lam
     )
-    weight = jnp.where(ends, jnp.ones_like(reward), 1 - trace_decay)
+    weight = jnp.where(ends, jnp.ones_like(reward), 1 - trace)
     offset = reward + factor * weight * bootstrap(next_value, terminated)
-    return narrowed(backward_recurrence(offset, factor * trace_decay, ends), dtype)
+    return narrowed(backward_recurrence(offset, factor * trace, ends), dtype)
 
 
 def generalised_advantages(
@@ -95,11 +95,11 @@ def generalised_advantages(
     terminated: Bool[Array, " time"],
     *,
     discount: float | Float[Array, ""],
-    decay: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
     """The generalised advantage estimate (GAE) of every step of one episode.
 
-    ``A_t = d_t + discount decay A_{t+1}`` with the temporal difference
+    ``A_t = d_t + discount lam A_{t+1}`` with the temporal difference
     ``d_t = r_t + discount (1 - terminated_t) next_value_t - value_t``.
 
     Args:
@@ -108,21 +108,21 @@ def generalised_advantages(
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
+        lam: The lambda of GAE, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The advantages, one per step. No gradient is stopped here.
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
-            ``decay`` is outside [0, 1].
+            ``lam`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
         >>> value, ended = jnp.array([1.0, 2.0]), jnp.array([False, True])
         >>> next_value = jnp.array([2.0, 0.0])
         >>> generalised_advantages(
-        ...     jnp.ones(2), value, next_value, ended, discount=0.5, decay=0.5
+        ...     jnp.ones(2), value, next_value, ended, discount=0.5, lam=0.5
         ... ).tolist()
         [0.75, -1.0]
 
@@ -131,7 +131,7 @@ def generalised_advantages(
     """
     stopped = jnp.zeros_like(terminated)
     return segment_generalised_advantages(
-        reward, value, next_value, terminated, stopped, discount=discount, decay=decay
+        reward, value, next_value, terminated, stopped, discount=discount, lam=lam
     )
 
 
@@ -143,7 +143,7 @@ def segment_generalised_advantages(
     truncated: Bool[Array, " time"],
     *,
     discount: float | Float[Array, ""],
-    decay: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
 ) -> Float[Array, " time"]:
     """:func:`generalised_advantages` of every episode of a flat log.
 
@@ -155,7 +155,7 @@ def segment_generalised_advantages(
         truncated: Flags of the rows where the record ended: the temporal difference
             bootstraps, the sum stops.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        decay: Trace decay in [0, 1]; NaN results under ``jit`` where it is outside.
+        lam: The lambda of the mixture, in [0, 1]; NaN results under ``jit`` where it is outside.
 
     Returns:
         The advantages, one per row.
@@ -165,11 +165,11 @@ def segment_generalised_advantages(
     """
     require_series(reward=reward, value=value)
     dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
-    reward, next_value, terminated, ends, factor, trace_decay = _checked(
-        reward, next_value, terminated, truncated, discount, decay
+    reward, next_value, terminated, ends, factor, trace = _checked(
+        reward, next_value, terminated, truncated, discount, lam
     )
     difference = reward + factor * bootstrap(next_value, terminated) - widened(value)
-    return narrowed(backward_recurrence(difference, factor * trace_decay, ends), dtype)
+    return narrowed(backward_recurrence(difference, factor * trace, ends), dtype)
 
 
 def _checked(
@@ -178,13 +178,13 @@ def _checked(
     terminated: Array,
     truncated: Array,
     discount: float | Array,
-    decay: float | Array,
+    lam: float | Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = require_probability("discount", discount, closed=True)
-    decay = require_probability("decay", decay, closed=True)
+    lam = require_probability("lam", lam, closed=True)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     reward = widened(reward)
-    factor, trace_decay = like(discount, reward), like(decay, reward)
-    return reward, widened(next_value), terminated, ends, factor, trace_decay
+    factor, trace = like(discount, reward), like(lam, reward)
+    return reward, widened(next_value), terminated, ends, factor, trace

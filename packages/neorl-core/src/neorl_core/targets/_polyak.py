@@ -6,38 +6,36 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import is_concrete, require_probability, require_same_shape
+from neorl_core._internal.checks import require_probability, require_same_shape
 
 Tree = TypeVar("Tree")
 
 
-def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tree:
-    """The convex step ``(1 - rate) target + rate online``, leaf by leaf.
+def polyak(target: Tree, online: Tree, *, step_size: float | Float[Array, ""]) -> Tree:
+    """The convex step ``(1 - step_size) target + step_size online``, leaf by leaf.
 
     Args:
         target: A PyTree of floating-point arrays.
         online: Same structure and shapes.
-        rate: Step size in [0, 1]; 1 copies ``online``, 0 keeps ``target``; NaN results under
-            ``jit`` where it is outside.
+        step_size: The ``tau`` of target networks, in [0, 1]; 1 copies ``online``, 0 keeps
+            ``target``; NaN results under ``jit`` where it is outside.
 
     Returns:
         The new target; dtypes are those of ``target``.
 
     Raises:
         ValueError: If structures or shapes differ, a leaf of ``target`` is not floating, or a
-            concrete ``rate`` is outside [0, 1].
+            concrete ``step_size`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
-        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, rate=0.25)["w"].tolist()
+        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, step_size=0.25)["w"].tolist()
         [0.25, 0.25]
 
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
-    # The step is made with the rate as it came, and judged when it is done: with the checked rate
-    # the arithmetic would round otherwise in a loop of one turn than in a longer one.
-    checked = require_probability("rate", rate, closed=True)
+    step_size = require_probability("step_size", step_size, closed=True)
 
     def towards(old: Array, new: Array) -> Array:
         if not jnp.issubdtype(old.dtype, jnp.floating):
@@ -45,7 +43,6 @@ def polyak(target: Tree, online: Tree, *, rate: float | Float[Array, ""]) -> Tre
                 f"target must be of floats, got a leaf of {old.dtype}; leave counters and keys out"
             )
         require_same_shape("a leaf of target", old, "its leaf of online", new)
-        step = ((1 - rate) * old + rate * new).astype(old.dtype)
-        return step if is_concrete(rate) else jnp.where(jnp.isnan(checked), jnp.nan, step)
+        return ((1 - step_size) * old + step_size * new).astype(old.dtype)
 
     return jax.tree.map(towards, target, online)
