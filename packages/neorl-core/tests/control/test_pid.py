@@ -1,4 +1,4 @@
-"""Laws of the PID that need more than one sequence: hand-over, start, lost measurements."""
+"""Laws of the PID that need more than one sequence: hand-over, windup, lost measurements."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from neorl_core.control import PID, PIDCarry
+from neorl_core.control import PID, PIDCarry, follow
 from neorl_core.testing import no_recompile, reals, state_keeps_form
 
 
@@ -66,12 +66,12 @@ def test_the_derivative_filter_is_the_exact_first_order_lag_of_a_ramp():
 
 @given(reals(-50, 50), reals(-8, 8))
 def test_hand_over_has_no_bump(manual, reading):
-    """While another controller acts, the loop tracks it and takes over with one integral step."""
+    """While another controller acts, the loop follows and takes over with one integral step."""
     pid = loop()
     carry, _ = run(pid, [0.0, 4.0])
     for _ in range(3):
         carry, _ = step(pid, carry, jnp.float32(reading))
-        carry = pid.sent(carry, jnp.asarray([manual], jnp.float32))
+        carry = follow(pid, carry, jnp.asarray([manual], jnp.float32))
     _, output = step(pid, carry, jnp.float32(reading))
     assert float(output) == pytest.approx(manual + 0.5 * (10 - reading) * 0.5, abs=1e-3)
 
@@ -92,12 +92,102 @@ def test_a_start_from_an_unknown_action_is_the_start_from_nothing():
     )
 
 
-def test_loops_without_integral_do_not_track():
+@pytest.mark.parametrize("told", [PID.sent, PID.follow])
+def test_loops_without_integral_do_not_track(told):
     pid = loop(ki=0.0)
-    carry = pid.sent(pid.initial_carry(), jnp.asarray([42.0]))
+    carry = told(pid, pid.initial_carry(), jnp.asarray([42.0]))
     carry, first = step(pid, carry, jnp.float32(4.0))
-    carry = pid.sent(carry, jnp.asarray([42.0]))
+    carry = told(pid, carry, jnp.asarray([42.0]))
     assert float(first) == float(step(pid, carry, jnp.float32(4.0))[1]) == 17.0
+
+
+def held_at_a_limit(kp, ki, tracking_time, conditional, noise):
+    """Mean level of ``100 dy/dt = u - y`` under a PI loop with noise and ``0 <= u <= 100``.
+
+    In float64 and the textbook's order, with the set-point 10 and a period of one second.
+    """
+    level, integral, levels = 10.0, 10.0, []
+    for error in 10.0 + noise:
+        raised = integral + ki * (error - level)
+        v = kp * (error - level) + raised
+        u = min(max(v, 0.0), 100.0)
+        if conditional:
+            integral = integral if (v - u) * (error - level) > 0 else raised
+        else:
+            integral = raised + (u - v) / tracking_time
+        level += (u - level) / 100
+        levels.append(level)
+    return np.mean(levels[len(levels) // 2 :])
+
+
+SATURATED = {
+    "conditional": (None, True, 10.4),
+    "Ti": (100.0, False, 10.1),
+    "dt": (1.0, False, 15.0),
+}
+
+
+@pytest.mark.parametrize("name", SATURATED)
+def test_noise_that_touches_a_limit_does_not_ratchet_the_integral(name):
+    """With all of the difference taken back in one period the level settled half as high again."""
+    seconds, conditional, settled = SATURATED[name]
+    noise = np.random.default_rng(0).normal(size=20_000)
+    expected = held_at_a_limit(10.0, 0.1, seconds, conditional, noise)
+    assert expected == pytest.approx(settled, abs=0.3)
+    pid = dataclasses.replace(
+        loop(kp=10.0, ki=0.1, low=0.0, dt=1.0),
+        bias=jnp.zeros(1),
+        tracking_time=None if name == "Ti" else jnp.full(1, seconds or 1.0),
+        anti_windup="conditional" if conditional else "tracking",
+    )
+
+    def hold(state, error):
+        carry, level = state
+        carry, output = pid(carry, level - error[None])
+        level = level + (output - level) / 100
+        return (pid.sent(carry, output), level), level[0]
+
+    at_rest = pid.sent(pid.initial_carry(), jnp.full(1, 10.0))
+    start = at_rest, jnp.full(1, 10.0)
+    levels = jax.lax.scan(hold, start, jnp.asarray(noise, jnp.float32))[1]
+    assert float(levels[len(noise) // 2 :].mean()) == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize("anti_windup", ["tracking", "conditional"])
+def test_a_filter_behind_the_loop_does_not_wind_it_up(anti_windup):
+    """The loop would give 100; what it is told is 20, and the error changes sign after an hour."""
+    pid = dataclasses.replace(loop(kp=2.0, ki=0.5), anti_windup=anti_windup)
+    carry = pid.initial_carry()
+    for reading in [0.0] * 100 + [10.5]:
+        carry, output = step(pid, carry, jnp.float32(reading))
+        carry = pid.sent(carry, jnp.minimum(output, 20.0)[None])
+    assert float(output) < 20.0
+
+
+def test_what_a_change_of_units_rounds_is_no_limit():
+    """Told in other units and back, the proposal has another last digit; it was carried out."""
+    pid = dataclasses.replace(loop(kp=0.1), anti_windup="conditional")
+    carry, outputs = run(pid, [0.3])
+    for sign in (-1, 1):
+        rounded = pid.sent(carry, jnp.asarray(outputs * (1 + sign * 2**-22), jnp.float32))
+        assert rounded.integral.tolist() == carry.integral.tolist()
+    assert pid.sent(carry, jnp.asarray(outputs - 0.1, jnp.float32)).integral.tolist() == [0.0]
+
+
+def test_the_dtype_of_the_gains_stays_under_float64():
+    """Observations of float64 made the carry wider, and a scan refused it."""
+    with jax.enable_x64(True):
+        pid = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), loop(kd=1.0))
+        mixed = dataclasses.replace(pid, bias=jnp.asarray([5.0], jnp.float64))
+        for bank in (pid, mixed):
+            carry = bank.sent(bank.initial_carry(), jnp.ones(1, jnp.float64))
+            readings = jnp.linspace(0.0, 1.0, 5, dtype=jnp.float64)[:, None]
+            carry, outputs = jax.lax.scan(bank, carry, readings)
+            assert {leaf.dtype.name for leaf in (outputs, *carry)} == {"float32"}
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), pid)
+        _, exact = jax.lax.scan(wide, wide.sent(wide.initial_carry(), jnp.ones(1)), readings)
+        assert exact.dtype == jnp.float64
+        np.testing.assert_allclose(outputs, exact, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lost", [np.nan, np.inf, -np.inf])
@@ -114,8 +204,9 @@ def test_a_lost_measurement_is_nan_now_and_forgotten_later(lost):
     np.testing.assert_allclose(carry.derivative, expected, rtol=1e-6)
 
 
-def test_while_the_measurement_is_lost_the_loop_tracks_what_is_sent():
-    pid = loop()
+@pytest.mark.parametrize("anti_windup", ["tracking", "conditional"])
+def test_while_the_measurement_is_lost_the_loop_follows_what_is_sent(anti_windup):
+    pid = dataclasses.replace(loop(), anti_windup=anti_windup)
     carry, _ = run(pid, [2.0, 3.0, np.nan])
     carry = pid.sent(carry, jnp.asarray([20.0]))
     _, output = step(pid, carry, jnp.float32(3.0))
@@ -162,6 +253,7 @@ def test_form():
     reading = jnp.ones(1)
     state_keeps_form(lambda carry, obs: pid(carry, obs, None), carry, reading)
     state_keeps_form(lambda carry, action: pid.sent(carry, action), carry, reading)
+    state_keeps_form(lambda carry, action: pid.follow(carry, action), carry, reading)
     other = loop(kp=9.0, setpoint=-3.0)
     no_recompile(PID.__call__, (pid, carry, reading), (other, other.initial_carry(), reading + 1))
 
@@ -192,7 +284,7 @@ TWO = jnp.ones(2)
 MISFITS = [
     *(
         ({name: TWO}, each(name, "loops in measured"))
-        for name in ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
+        for name in ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high", "tracking_time")
     ),
     *(
         ({name: TWO}, each(name, "overrides in override_output"))
@@ -208,6 +300,10 @@ MISFITS = [
     ({"override_measured": (1,)}, indices("override_measured", (1,), "observations")),
     ({"override_output": (1,)}, indices("override_output", (1,), "loops")),
     (
+        {"anti_windup": "none"},
+        "anti_windup must be one of tracking, conditional, got 'none'; spell it as listed",
+    ),
+    (
         {"measured": (0.5,)},
         "an index of measured must be a whole number that is known before tracing, got 0.5; "
         "give an int",
@@ -220,9 +316,12 @@ OUT_OF_RANGE = [
     ),
     ({"dt": jnp.asarray(-1.0)}, "dt must be finite and positive, got -1.0; check sign and unit"),
     ({"dt": jnp.asarray(0.0)}, "dt must be finite and positive, got 0.0; check sign and unit"),
-    (
-        {"tau": jnp.asarray([-1.0])},
-        "tau must be finite and not negative, got [-1.]; check sign and unit",
+    *(
+        (
+            {name: jnp.asarray([-1.0])},
+            f"{name} must be finite and not negative, got [-1.]; check sign and unit",
+        )
+        for name in ("tau", "tracking_time")
     ),
     (
         {"override_cap": jnp.asarray([-101.0])},
@@ -268,6 +367,8 @@ def test_what_is_given_to_a_bank_has_its_loops():
         pid(carry, jnp.ones((2, 1)), None)
     with pytest.raises(ValueError, match=f"^{re.escape(each('action', 'loops'))}$"):
         pid.sent(carry, TWO)
+    with pytest.raises(ValueError, match=f"^{re.escape(each('action', 'loops'))}$"):
+        pid.follow(carry, TWO)
     for name in PIDCarry._fields:
         with pytest.raises(ValueError, match=f"^{re.escape(each(f'carry.{name}', 'loops'))}$"):
             pid(carry._replace(**{name: TWO}), jnp.ones(1))

@@ -60,6 +60,8 @@ def test_it_does_what_operators_and_controller_do_step_by_step(env):
         control, proposed = controller(control, obs[t])
         expected = jnp.where(manual, position, proposed + signal)
         np.testing.assert_allclose(actions[t], expected, rtol=1e-5)
-        control, position = controller.sent(control, told[t] - signal), told[t]
+        received, position = told[t] - signal, told[t]
+        sent, followed = (tell(control, received) for tell in (tuning.sent, tuning.follow))
+        control = jax.tree.map(lambda a, b, m=manual: jnp.where(m, a, b), followed, sent)
         held += int(manual.sum())
     assert held > 0

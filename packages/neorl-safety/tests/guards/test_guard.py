@@ -184,14 +184,23 @@ def test_a_proposal_within_the_limits_passes_to_the_bit(guarded, network):
     np.testing.assert_array_equal(np.asarray(report.intervention)[untouched], 0)
 
 
-def test_policy_and_fallback_are_both_told_what_was_sent(spec, pid):
+@pytest.mark.parametrize("reading", [1.1, np.nan])
+def test_who_acted_is_told_what_was_sent_and_the_other_follows(spec, pid, reading):
+    """The policy acts, or the fallback, where an observation is lost."""
     safe = guard(pid, action_constraints(spec), pid, spec.dt)
     carry, _ = safe(safe.initial_carry(), jnp.array([1.1, 331.0]))
-    told = safe.sent(carry, jnp.array([20.0, 290.0]))
-    expected = pid.sent(carry.policy, jnp.array([20.0, 290.0]))
-    for part in (told.policy, told.fallback):
-        jax.tree.map(np.testing.assert_array_equal, part, expected)
-    assert not np.allclose(told.policy.integral, carry.policy.integral)
+    carry, _ = safe(carry, jnp.array([reading, 331.0]))
+    action = jnp.array([20.0, 290.0])
+    told = safe.sent(carry, action)
+    parts = (told.policy, told.fallback)
+    acted, other = parts if np.isfinite(reading) else reversed(parts)
+    jax.tree.map(np.testing.assert_array_equal, acted, pid.sent(carry.policy, action))
+    jax.tree.map(np.testing.assert_array_equal, other, pid.follow(carry.policy, action))
+    assert not np.allclose(acted.integral, other.integral)
+    followed = safe.follow(carry, action)
+    for part in (followed.policy, followed.fallback):
+        jax.tree.map(np.testing.assert_array_equal, part, other)
+    np.testing.assert_array_equal(followed.previous, action)
 
 
 def test_where_nothing_is_reported_the_last_action_counts_as_sent(guarded):

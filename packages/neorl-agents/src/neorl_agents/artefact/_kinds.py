@@ -83,6 +83,8 @@ def _pid_static(policy: PID) -> dict[str, Any]:
         "measured": list(policy.measured),
         "override_output": list(policy.override_output),
         "override_measured": list(policy.override_measured),
+        "tracking_time": policy.tracking_time is not None,
+        "anti_windup": policy.anti_windup,
     }
 
 
@@ -107,6 +109,8 @@ def _pid_template(spec: Spec, static: dict[str, Any]) -> PID:
         measured=measured,
         override_output=output,
         override_measured=below,
+        tracking_time=loop if static["tracking_time"] else None,
+        anti_windup=static["anti_windup"],
     )
 
 

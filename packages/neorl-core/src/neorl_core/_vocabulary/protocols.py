@@ -18,8 +18,10 @@ class Policy(Protocol):
 
     Observations and actions are in physical units and of rank one; batches are ``vmap``s
     outside. Once a step the caller reports with :meth:`sent` the action that the plant really
-    received, so that a PID can track it (anti-windup, bumpless hand-over), a history policy can
-    store it, and a guard can take its previous action from it.
+    received, so that a PID does not wind up at a limit, a history policy can store it, and a
+    guard can take its previous action from it. Where another controller chose that action, the
+    caller reports it with :func:`neorl_core.control.follow` instead: a policy may have a fourth
+    function ``follow(carry, action)``, as the PID has for a hand-over without a bump.
     """
 
     def initial_carry(self) -> Any:

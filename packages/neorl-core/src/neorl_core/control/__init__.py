@@ -2,6 +2,7 @@
 
 from neorl_core.control._feedback_policies import BaseStock as BaseStock
 from neorl_core.control._feedback_policies import StateFeedback as StateFeedback
+from neorl_core.control._following import follow as follow
 from neorl_core.control._history import DelayLine as DelayLine
 from neorl_core.control._history import HistoryWindow as HistoryWindow
 from neorl_core.control._history import delay_line as delay_line
@@ -24,6 +25,7 @@ __all__ = [
     "UniformPolicy",
     "delay_line",
     "delay_step",
+    "follow",
     "history_step",
     "history_window",
 ]

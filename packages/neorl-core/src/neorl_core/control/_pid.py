@@ -1,7 +1,7 @@
 """A bank of PID loops with overrides, as one pure policy."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core._internal.checks import (
     floats,
     is_concrete,
+    like,
+    require_choice,
     require_each,
     require_order,
     require_positive,
@@ -20,6 +22,7 @@ from neorl_core._internal.checks import (
 )
 
 LOOP_FIELDS = ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
+AntiWindup = Literal["tracking", "conditional"]
 
 
 class PIDCarry(NamedTuple):
@@ -30,8 +33,9 @@ class PIDCarry(NamedTuple):
         derivative: Filtered derivative of every measurement, per second, shape ``(loop,)``.
         measurement: Last finite measurement, shape ``(loop,)``; NaN before the first.
         age: Seconds since that measurement, as of the last step, shape ``(loop,)``.
-        held: The integral that the last step would keep if its output were sent unchanged, less
-            that output: ``sent`` adds the action really sent and so back-calculates the integral.
+        fast: The unclipped output of the last step without its integral part, shape ``(loop,)``.
+        summed: The integral part of that unclipped output, shape ``(loop,)``.
+        increment: What the last step added to the integral, shape ``(loop,)``.
         output: Last proposed output, shape ``(loop,)``. Before the first measurement: the action
             that the plant received, NaN where unknown.
     """
@@ -40,35 +44,46 @@ class PIDCarry(NamedTuple):
     derivative: Float[Array, " loop"]
     measurement: Float[Array, " loop"]
     age: Float[Array, " loop"]
-    held: Float[Array, " loop"]
+    fast: Float[Array, " loop"]
+    summed: Float[Array, " loop"]
+    increment: Float[Array, " loop"]
     output: Float[Array, " loop"]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PID:
-    """One PID loop per action channel, in parallel form, with back-calculation.
+    """One PID loop per action channel, in parallel form, with anti-windup and bumpless hand-over.
 
     Loop ``i`` reads ``y = obs[measured[i]]`` and computes, with the error ``e = setpoint[i] - y``,
 
-    ``u = bias + kp e + I - kd dy/dt``, ``I += ki e dt``, clipped to ``[low, high]``.
+    ``v = bias + kp e + I - kd dy/dt``, ``I += ki e dt``, ``u = clip(v, low, high)``.
 
     The derivative acts on the measurement, so a set-point step gives no kick. Where a larger
-    output lowers the measurement, the gains are negative. When the plant receives another action
-    than the proposed one (saturation, a filter, another controller in charge), :meth:`sent` moves
-    the integral so that the loop would have proposed just that action: no windup, no bump at
-    hand-over. Reported before the first step, it is where the loop starts from. Loops with
-    ``ki = 0`` have no integral and do not track.
+    output lowers the measurement, the gains are negative.
+
+    *Saturation.* Where the plant receives less or more than ``v``, by the loop's own limits or,
+    as :meth:`sent` reports, by a filter or an actuator behind it, the integral does not wind up.
+    With ``anti_windup="tracking"`` it moves by ``(u - v) dt / tracking_time``, at most by all of
+    ``u - v``. With ``"conditional"`` it stands still while the error would drive it further into
+    the limit. A tracking time that is short beside ``kp / ki`` lets noise that touches a limit
+    push the integral away from it, step by step.
+
+    *Hand-over.* While another controller acts, :meth:`follow` moves the integral so that the loop
+    would have proposed just the action of the other: no bump when it takes over. Reported by
+    either before the first step, an action is where the loop starts from. Loops with ``ki = 0``
+    have no integral and do neither.
 
     While a measurement is not finite its loop proposes NaN, which a guard catches, and remembers:
-    the integral stands still (and tracks what is sent), and the derivative goes on from the last
+    the integral follows what is sent, else stands still, and the derivative goes on from the last
     finite measurement over the time that has passed since.
 
     An override ``j`` caps output ``override_output[j]`` at ``override_cap[j]`` while
     ``obs[override_measured[j]] < override_below[j]``: the low-select interlock of batch recipes.
 
     Shapes and indices are checked when the bank is called; of the numbers, those that are known
-    then. What is being traced is used as it comes: the loops run inside a simulator.
+    then. What is being traced is used as it comes: the loops run inside a simulator. A bank
+    computes in the dtype of ``kp``, whatever the dtypes of its other numbers and observations.
 
     Attributes:
         kp: Proportional gains, output units per measured unit, shape ``(loop,)``.
@@ -85,6 +100,12 @@ class PID:
         measured: Index of the observation that each loop controls.
         override_output: Index of the output that each override caps.
         override_measured: Index of the observation that each override reads.
+        tracking_time: Seconds in which the integral gives way to saturation, not negative, shape
+            ``(loop,)``. ``None`` for the integral time ``kp / ki``: an output then leaves its
+            limit when the error changes sign, neither before nor long after.
+        anti_windup: ``"tracking"`` or ``"conditional"``.
+
+    Source: Astrom and Hagglund, PID controllers: theory, design, and tuning, 1995, section 3.5.
     """
 
     kp: Float[Array, " loop"]
@@ -101,12 +122,14 @@ class PID:
     measured: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     override_output: tuple[int, ...] = dataclasses.field(metadata={"static": True}, default=())
     override_measured: tuple[int, ...] = dataclasses.field(metadata={"static": True}, default=())
+    tracking_time: Float[Array, " loop"] | None = None
+    anti_windup: AntiWindup = dataclasses.field(metadata={"static": True}, default="tracking")
 
     def initial_carry(self) -> PIDCarry:
         """No integral, no history."""
         zero = jnp.zeros_like(floats(self.kp))
         unknown = jnp.full_like(zero, jnp.nan)
-        return PIDCarry(zero, zero, unknown, zero, zero, unknown)
+        return PIDCarry(zero, zero, unknown, zero, zero, zero, zero, unknown)
 
     def __call__(
         self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
@@ -114,7 +137,7 @@ class PID:
         """One step of every loop.
 
         Args:
-            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            carry: From :meth:`initial_carry`, the last step, :meth:`sent` or :meth:`follow`.
             obs: One observation in physical units.
             key: Ignored.
 
@@ -124,48 +147,106 @@ class PID:
 
         Raises:
             ValueError: If ``obs`` is not of rank one, a field or the carry has another shape than
-                stated, an index names no observation or output, or known numbers are out of
-                range: ``low`` above ``high``, a cap below ``low``, a negative ``tau``, a ``dt``
-                that is not positive.
+                stated, an index names no observation or output, ``anti_windup`` is unknown, or
+                known numbers are out of range: ``low`` above ``high``, a cap below ``low``, a
+                negative ``tau`` or ``tracking_time``, a ``dt`` that is not positive.
         """
         require_rank("obs", obs, 1, "obs")
         self._require_form(carry, obs.shape[0])
         self._require_range()
-        reading = obs[jnp.asarray(self.measured)]
+        bank, obs = self._of_one_dtype(), like(obs, floats(self.kp))
+        reading = obs[jnp.asarray(bank.measured)]
         finite, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(finite, reading, carry.measurement)
-        error = jnp.where(finite | seen, self.setpoint - measurement, 0)
-        derivative, age = self._slope(carry, measurement, finite, seen)
-        fast = self.bias + self.kp * error - self.kd * derivative
+        error = jnp.where(finite | seen, bank.setpoint - measurement, 0)
+        derivative, age = bank._slope(carry, measurement, finite, seen)
+        fast = bank.bias + bank.kp * error - bank.kd * derivative
         # A loop that starts while another action is in force starts from that action.
-        starts = finite & ~seen & (self.ki != 0) & jnp.isfinite(carry.output)
+        starts = finite & ~seen & (bank.ki != 0) & jnp.isfinite(carry.output)
         integral = jnp.where(starts, carry.output - fast, carry.integral)
-        integral = integral + jnp.where(finite, self.ki * error * self.dt, 0)
-        unclipped = fast + integral
-        output = jnp.clip(unclipped, self.low, self._caps(obs))
+        increment = jnp.where(finite, bank.ki * error * bank.dt, 0)
+        summed = integral + increment
+        output = jnp.clip(fast + summed, bank.low, bank._caps(obs))
         output = jnp.where(finite, output, jnp.nan)
-        new = PIDCarry(integral, derivative, measurement, age, integral - unclipped, output)
-        return self.sent(new, output), output
+        new = PIDCarry(summed, derivative, measurement, age, fast, summed, increment, output)
+        return bank.sent(new, output), output
 
     def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
-        """Back-calculates the integral from the action that the plant received, NaN if unknown.
+        """Keeps the integral from winding up, once the loops' own proposal was carried out.
+
+        Where the action differs from the proposal, limits made it so. A loop whose measurement
+        is lost has proposed nothing, and follows.
+
+        Args:
+            carry: From the last step.
+            action: What the plant received, NaN where that is not known.
+
+        Returns:
+            The carry for the next step.
 
         Raises:
             ValueError: If ``action`` has not one number for each loop.
         """
         require_each("action", action, len(self.measured), "loops")
+        action = like(action, carry.integral)
+        short = action - (carry.fast + carry.summed)
+        if self.anti_windup == "conditional":
+            # Not what a change of units on the way to the plant and back has rounded.
+            slack = 16 * jnp.finfo(action.dtype).eps * (jnp.abs(carry.fast) + jnp.abs(action))
+            limited = jnp.abs(short) > slack
+            further = limited & (short * carry.increment < 0)
+            kept = jnp.where(further, carry.summed - carry.increment, carry.summed)
+        else:
+            kept = carry.summed + self._of_one_dtype()._tracking_share() * short
+        return self._reported(carry, action, jnp.where(carry.age > 0, action - carry.fast, kept))
+
+    def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
+        """Makes the integral such that the last step would have proposed what another sent.
+
+        Args:
+            carry: From the last step.
+            action: What the plant received from another controller, NaN where that is not known,
+                or where the loop itself acted.
+
+        Returns:
+            The carry for the next step, which goes on from that action without a bump.
+
+        Raises:
+            ValueError: If ``action`` has not one number for each loop.
+        """
+        require_each("action", action, len(self.measured), "loops")
+        action = like(action, carry.integral)
+        return self._reported(carry, action, action - carry.fast)
+
+    def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
+        """The carry with a new integral where the action is known and there is an integral."""
         told, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
-        tracks = told & seen & (self.ki != 0)
         return carry._replace(
-            integral=jnp.where(tracks, carry.held + action, carry.integral),
+            integral=jnp.where(told & seen & (self.ki != 0), integral, carry.integral),
             output=jnp.where(told & ~seen, action, carry.output),
         )
+
+    def _tracking_share(self) -> Float[Array, " loop"]:
+        """The part of a difference that the integral gives way by in one period."""
+        seconds = self.tracking_time
+        if seconds is None:
+            integrates = self.ki != 0
+            seconds = jnp.abs(jnp.where(integrates, self.kp / jnp.where(integrates, self.ki, 1), 0))
+        return self.dt / jnp.maximum(seconds, self.dt)
+
+    def _of_one_dtype(self) -> "PID":
+        """The bank with all its numbers in the dtype of ``kp``."""
+        one = floats(self.kp)
+        return jax.tree.map(lambda leaf: like(leaf, one), self)
 
     def _require_form(self, carry: PIDCarry, observations: int) -> None:
         """Refuses shapes and indices that do not fit together; they are known while tracing."""
         loops, overrides = len(self.measured), len(self.override_output)
         for name in LOOP_FIELDS:
             require_each(name, getattr(self, name), loops, "loops in measured")
+        if self.tracking_time is not None:
+            require_each("tracking_time", self.tracking_time, loops, "loops in measured")
+        require_choice("anti_windup", self.anti_windup, get_args(AntiWindup))
         require_scalar("dt", self.dt)
         for name in ("override_below", "override_cap"):
             require_each(name, getattr(self, name), overrides, "overrides in override_output")
@@ -179,9 +260,10 @@ class PID:
     def _require_range(self) -> None:
         """Refuses known numbers out of range; what is traced passes, and no operation is added."""
         require_order(self.low, self.high)
-        for name, number, or_zero in (("tau", self.tau, True), ("dt", self.dt, False)):
-            if is_concrete(number):
-                require_positive(name, number, or_zero=or_zero, many=True)
+        for name in ("tau", "tracking_time", "dt"):
+            number = getattr(self, name)
+            if number is not None and is_concrete(number):
+                require_positive(name, number, or_zero=name != "dt", many=True)
         if is_concrete((self.low, self.override_cap)) and self.override_output:
             least = np.asarray(self.low)[list(self.override_output)]
             if not np.all(np.asarray(self.override_cap) >= least):

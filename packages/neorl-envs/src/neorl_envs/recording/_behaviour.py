@@ -13,6 +13,7 @@ from neorl_core.control import PID, PIDCarry
 from neorl_envs.recording._operators import (
     OperatorPlan,
     OperatorState,
+    in_manual,
     init_operators,
     moved_setpoint,
     operator_step,
@@ -94,8 +95,10 @@ class BehaviourPolicy(eqx.Module):
         return BehaviourCarry(control, operators, started, carry.position, signal), action
 
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
-        """The controller tracks what the plant received, less the test signal."""
-        control = self.tuning.sent(carry.control, action - carry.signal)
+        """What the plant received, less the test signal; the loops in manual follow it."""
+        manual, received = in_manual(self.plan, carry.operators), action - carry.signal
+        control = self.tuning.sent(carry.control, jnp.where(manual, jnp.nan, received))
+        control = self.tuning.follow(control, jnp.where(manual, received, jnp.nan))
         return carry._replace(control=control, position=action)
 
 

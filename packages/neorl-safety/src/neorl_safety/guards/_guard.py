@@ -7,13 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Policy
+from neorl_core.control import follow
 from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
 from neorl_safety.filters._context import Context
 from neorl_safety.filters._filter import filter_action
-from neorl_safety.filters._report import SafetyReport, empty_report
+from neorl_safety.filters._report import Flag, SafetyReport, empty_report
 
 Tree = TypeVar("Tree")
 
@@ -95,12 +96,25 @@ class GuardedPolicy(eqx.Module):
         )
 
     def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
-        """Tells policy and fallback what the plant received; NaN where that is not known."""
-        return GuardCarry(
-            policy=_keep_finite(self.policy.sent(carry.policy, action), carry.policy),
-            fallback=_keep_finite(self.fallback.sent(carry.fallback, action), carry.fallback),
+        """Tells policy and fallback what the plant received; NaN where that is not known.
+
+        The one of them that acted in the last step hears of what became of its proposal, the
+        other one follows.
+        """
+        taken_over = (carry.report.flags & Flag.FALLBACK_USED) != 0
+        return carry._replace(
+            policy=_told(self.policy, carry.policy, action, ~taken_over),
+            fallback=_told(self.fallback, carry.fallback, action, taken_over),
             previous=action.astype(carry.previous.dtype),
-            report=carry.report,
+        )
+
+    def follow(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
+        """Tells policy and fallback what the plant received from somebody else."""
+        nobody = jnp.zeros((), jnp.bool_)
+        return carry._replace(
+            policy=_told(self.policy, carry.policy, action, nobody),
+            fallback=_told(self.fallback, carry.fallback, action, nobody),
+            previous=action.astype(carry.previous.dtype),
         )
 
 
@@ -111,8 +125,8 @@ def guard(
 
     Every step runs both policies and filters the proposal; :func:`filter_action` states what
     holds of the result. A non-finite observation or proposal hands over to the fallback in the
-    same step. Because ``sent`` reaches the fallback in every step, a PID has tracked what was
-    really sent and goes on from there. No entry of either carry ever turns from a finite number
+    same step. While the policy acts the fallback follows what was really sent, so a PID goes on
+    from there when it takes over. No entry of either carry ever turns from a finite number
     into a non-finite one: such an entry keeps its last value, so one bad observation does not
     poison an integrator or a recurrent state.
 
@@ -147,6 +161,11 @@ def guard(
         raise ValueError(f"dt must be a positive number of seconds, got {dt}")
     every = as_constraints(constraints)
     return GuardedPolicy(policy, every, fallback, jnp.asarray(dt, every.dtype))
+
+
+def _told(policy: Policy, carry: Tree, action: Array, acted: Bool[Array, ""]) -> Tree:
+    own, other = policy.sent(carry, action), follow(policy, carry, action)
+    return _keep_finite(jax.tree.map(lambda a, b: jnp.where(acted, a, b), own, other), carry)
 
 
 def _keep_finite(new: Tree, old: Tree) -> Tree:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy, as_arrays
+from neorl_core.control import follow
 from neorl_envs import Dataset
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.results._results import ActionFit
@@ -26,8 +27,8 @@ def action_fits(
 ) -> tuple[ActionFit, ...]:
     """Runs every policy in shadow on the first episodes of a log.
 
-    In each step the policy proposes an action for the logged observation and is told by ``sent``
-    the logged action, as it would be beside a running plant.
+    In each step the policy proposes an action for the logged observation and follows the logged
+    one, as it would beside a running plant.
 
     Args:
         policies: Policies by name.
@@ -64,7 +65,7 @@ def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, Array]:
     obs, logged = row
     key, used = jax.random.split(now.key)
     carry, proposed = now.policy(now.carry, obs, used)
-    return now._replace(carry=now.policy.sent(carry, logged), key=key), proposed
+    return now._replace(carry=follow(now.policy, carry, logged), key=key), proposed
 
 
 def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
