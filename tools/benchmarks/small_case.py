@@ -189,12 +189,9 @@ def _random_log() -> tuple[Any, Any, Any]:
         obs=normal(ROWS, 12),
         action=jnp.clip(normal(ROWS, 3) / 2, -1, 1),
         reward=normal(ROWS),
-        cost=None,
         next_obs=normal(ROWS, 12),
-        next_action=None,
         terminated=jnp.asarray(rng.uniform(size=ROWS) < 0.01),
         truncated=jnp.zeros(ROWS, bool),
-        mask=None,
     )
     channels = tuple(Channel(f"x{i}", "1", -1.0, 1.0) for i in range(12))
     spec = Spec(obs=channels, action=channels[:3], cost=(), dt=1.0, horizon=100)

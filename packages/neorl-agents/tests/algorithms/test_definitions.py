@@ -316,12 +316,9 @@ def chain(ends: str) -> tuple[Spec, Transition, DataStatistics, np.ndarray]:
         obs=states[index],
         action=action,
         reward=reward[index],
-        cost=None,
         next_obs=states[np.minimum(index + 1, 2)],
-        next_action=None,
         terminated=last if ends == "terminated" else np.zeros(rows, bool),
         truncated=last if ends == "truncated" else np.zeros(rows, bool),
-        mask=None,
     )
     channels = tuple(Channel(f"s{i}", "1", 0.0, 1.0) for i in range(3))
     spec = Spec(obs=channels, action=(Channel("u", "1", -1.0, 1.0),), cost=(), dt=1.0, horizon=3)

@@ -106,9 +106,7 @@ def test_updates_equal_those_of_torch(name, stored, monkeypatch):
             field: jnp.asarray(arrays[field][i])
             for field in ("obs", "action", "reward", "next_obs", "terminated")
         }
-        batch = Transition(
-            **columns, cost=None, next_action=None, truncated=columns["terminated"], mask=None
-        )
+        batch = Transition(**columns)
         state, metrics = compiled(as_arrays(algorithm), state, batch, jnp.asarray(noise[i]))
         losses.append(metrics)
     for field, expected in filled(state, part(arrays, "after")).items():

@@ -122,8 +122,14 @@ def test_containers_are_trees_of_their_fields(container):
 
 def test_a_trajectory_is_a_transition_and_optional_fields_may_be_none():
     assert Trajectory is Transition
-    bare = Transition(ONE, ONE, ONE, None, None, None, ONE > 2, ONE > 2, None)
-    assert len(jax.tree.leaves(bare)) == 5
+    bare = Transition(ONE, ONE, ONE)
+    assert len(jax.tree.leaves(bare)) == 3
+    assert bare[3:] == (None,) * 6
+    ends = Transition(ONE, ONE, ONE, next_obs=ONE, terminated=ONE > 2)
+    doubled = jax.jit(lambda rows: jax.tree.map(lambda leaf: leaf[None], rows))(ends)
+    assert doubled.next_obs.shape == (1, 1)
+    assert doubled.terminated.dtype == bool
+    assert doubled.truncated is None
     assert Transition._fields == (
         "obs", "action", "reward", "cost", "next_obs", "next_action",
         "terminated", "truncated", "mask",

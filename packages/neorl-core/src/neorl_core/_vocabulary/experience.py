@@ -10,7 +10,8 @@ class Transition(NamedTuple):
 
     Bootstrapping multiplies by ``1 - terminated`` only: a truncated step bootstraps from its own
     ``next_obs``. The last row of every contiguous piece of a log is marked truncated. A field
-    that a learner does not need may be ``None``.
+    that a learner does not need may be ``None``, which is no leaf of the tree; all but the first
+    three are ``None`` by default.
 
     Attributes:
         obs: Observation before the action, shape ``(..., obs)``.
@@ -22,18 +23,26 @@ class Transition(NamedTuple):
             ``terminated | truncated``.
         terminated: The plant ended the episode (trip or success): nothing follows.
         truncated: The record ended here; the plant went on.
-        mask: Row mask; where false, the row reaches no loss and no statistic.
+        mask: Row mask; where false, the row reaches no loss and no statistic. ``None`` for none
+            false.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> row = Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), next_obs=jnp.ones(2))
+        >>> len(jax.tree.leaves(row)), row.mask
+        (4, None)
     """
 
     obs: Float[Array, "*batch obs"]
     action: Float[Array, "*batch act"]
     reward: Float[Array, " *batch"]
-    cost: Float[Array, "*batch cost"] | None
-    next_obs: Float[Array, "*batch obs"] | None
-    next_action: Float[Array, "*batch act"] | None
-    terminated: Bool[Array, " *batch"]
-    truncated: Bool[Array, " *batch"]
-    mask: Bool[Array, " *batch"] | None
+    cost: Float[Array, "*batch cost"] | None = None
+    next_obs: Float[Array, "*batch obs"] | None = None
+    next_action: Float[Array, "*batch act"] | None = None
+    terminated: Bool[Array, " *batch"] | None = None
+    truncated: Bool[Array, " *batch"] | None = None
+    mask: Bool[Array, " *batch"] | None = None
 
 
 Trajectory: TypeAlias = Transition
