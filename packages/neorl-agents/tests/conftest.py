@@ -68,14 +68,13 @@ def make_problem(n_cost: int = 1, seed: int = 0) -> Problem:
         reward=f32(rng.normal(size=ROWS)),
         cost=f32(rng.uniform(size=(ROWS, n_cost))),
         next_obs=f32(offset + size * rng.normal(size=(ROWS, OBS))),
-        next_action=None,
         terminated=jnp.asarray(rng.uniform(size=ROWS) < 0.1),
         truncated=jnp.asarray(rng.uniform(size=ROWS) < 0.1),
-        mask=None,
     )
     spec = Spec(
         obs=tuple(
-            Channel(f"x{i}", "K", float(o) - 1e5, float(o) + 1e5) for i, o in enumerate(offset)
+            Channel(f"x{i}", "K", float(o - 5 * s - 1), float(o + 5 * s + 1))
+            for i, (o, s) in enumerate(zip(offset, size, strict=True))
         ),
         action=tuple(
             Channel(f"u{i}", "K", float(a), float(b))

@@ -214,7 +214,7 @@ def at_an_end(*, weight):
 
 
 def scaled(**options):
-    return standardiser(SERIES, **{"std": SERIES, **options}).scale
+    return standardiser(SERIES, **{"std": SERIES, "span": SERIES, **options}).scale
 
 
 def of_clients(*, weight):
@@ -256,6 +256,7 @@ POSITIVE = {
     "priority_weights": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.5}),
     "priority_weights, exponent 0": (replay.priority_weights, "size", (SHARES,), {"exponent": 0.0}),
     "standardiser": (scaled, "epsilon", (), {}),
+    "standardiser, span": (scaled, "span", (), {}),
     "hcope_lower_bound": (statistics.hcope_lower_bound, "threshold", (SERIES,), {}),
     "beta_quantile": (statistics.beta_quantile, "a", (SHARES,), {"b": 2 * SHARES}),
     "beta_quantile, b": (statistics.beta_quantile, "b", (SHARES,), {"a": 2 * SHARES}),

@@ -57,7 +57,11 @@ def spec() -> Spec:
 @pytest.fixture(scope="session")
 def network() -> NetworkPolicy:
     return NetworkPolicy(
-        obs=standardiser(jnp.array([1.0, 330.0, 3.0]), jnp.array([0.2, 10.0, 0.5])),
+        obs=standardiser(
+            jnp.array([1.0, 330.0, 3.0]),
+            jnp.array([0.2, 10.0, 0.5]),
+            span=jnp.array(highs(SPEC.obs)) - jnp.array(lows(SPEC.obs)),
+        ),
         network=init_mlp((3, 32, 32, 2), jax.random.key(5), output=tanh),
         action=unit_interval(SPEC.action),
         low=jnp.array(lows(SPEC.action)),

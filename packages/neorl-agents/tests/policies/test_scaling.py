@@ -1,10 +1,13 @@
 """Between physical units and those of a learner."""
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
 
 from neorl_agents.policies import init_scaling, scaled
-from neorl_core import FieldStatistics
+from neorl_core import Channel, FieldStatistics
 
 
 class TestScaling:
@@ -13,11 +16,42 @@ class TestScaling:
         rows = scaled(scaling, problem.log)
         np.testing.assert_allclose(rows.obs.mean(0), 0, atol=2e-3)
         spread = rows.obs.std(0)
-        assert np.all((spread[:3] > 0.85) & (spread[:3] <= 1.0))
+        np.testing.assert_allclose(spread[:3], 1, rtol=1e-4)
         np.testing.assert_allclose(spread[3], 0, atol=1e-6)
         assert np.abs(rows.action).max() == np.float32(1 - 1e-5)
         np.testing.assert_array_equal(rows.reward, problem.log.reward)
         np.testing.assert_array_equal(rows.terminated, problem.log.terminated)
+
+    def test_a_change_of_units_changes_nothing(self, problem):
+        """Kelvin as degrees Celsius, metres as millimetres: a learner sees the same numbers."""
+        factor, offset = np.array([1.8, 1e3, 1e-6, 1.0]), np.array([-459.67, 0.0, 0.0, 273.15])
+
+        def convert(x):
+            return np.asarray(x, np.float64) * factor + offset
+
+        channels = tuple(
+            dataclasses.replace(channel, low=c * channel.low + o, high=c * channel.high + o)
+            for channel, c, o in zip(problem.spec.obs, factor, offset, strict=True)
+        )
+        spec = dataclasses.replace(problem.spec, obs=channels)
+        obs = problem.statistics.obs
+        moved = obs._replace(mean=convert(obs.mean), std=obs.std * factor)
+        statistics = problem.statistics._replace(
+            obs=jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), moved)
+        )
+        plain = init_scaling(problem.spec, problem.statistics, "none").obs
+        other = init_scaling(spec, statistics, "none").obs
+        np.testing.assert_allclose(other.scale, plain.scale * factor, rtol=1e-5)
+        np.testing.assert_allclose(other.offset, convert(plain.offset), rtol=1e-6)
+
+    def test_a_tightly_held_channel_stays_visible_and_a_constant_one_bounded(self, problem):
+        """300 +- 0.1 K in a range of 200 K, and a level that never moved."""
+        channels = (Channel("T", "K", 200.0, 400.0), Channel("level", "m", 0.0, 2.0))
+        spec = dataclasses.replace(problem.spec, obs=channels)
+        mean, std = np.array([300.0, 1.0], np.float32), np.array([0.1, 0.0], np.float32)
+        obs = problem.statistics.obs._replace(mean=mean, std=std)
+        scaling = init_scaling(spec, problem.statistics._replace(obs=obs), "none")
+        np.testing.assert_allclose(scaling.obs.scale, [0.2, 0.002], rtol=1e-6)
 
     def test_reward_factors(self, problem):
         statistics, reward = problem.statistics, problem.statistics.reward

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
@@ -67,17 +68,33 @@ def twice_is_once(x, count):
     assert not once["share"].weak_type
 
 
-def standardised(mean, std, x, *, epsilon):
-    return standardiser(mean, std, epsilon=epsilon).to_scaled(x)
+def standardised(mean, std, span, x, *, epsilon):
+    return standardiser(mean, std, span=span, epsilon=epsilon).to_scaled(x)
 
 
-def standardised_by_hand(mean, std, x, *, epsilon):
-    return (x - mean) / (std + epsilon * np.maximum(1, np.abs(mean)))
+def standardised_by_hand(mean, std, span, x, *, epsilon):
+    return np.where(
+        std > epsilon * span, (x - mean) / np.where(std, std, 1), (x - mean) / epsilon / span
+    )
 
 
-def one_std_is_at_most_one(mean, std, x, *, epsilon):
-    moved = np.asarray(mapped(standardised, mean, std, (mean + std)[:, None], epsilon=epsilon))
+def one_std_is_at_most_one(mean, std, span, x, *, epsilon):
+    moved = mapped(standardised, mean, std, span, (mean + std)[:, None], epsilon=epsilon)
     assert np.all(np.abs(moved) <= 1 + 1e-3)
+
+
+def the_unit_does_not_matter(mean, std, span, x, *, epsilon):
+    """Kelvin or degrees Celsius, bar or pascal, milli or mega."""
+    plain = mapped(standardised, mean, std, span, x, epsilon=epsilon)
+    for factor in (2.0**-20, 2.0**20):
+        scale = np.float32(factor)
+        other = (array * scale for array in (mean, std, span, x))
+        assert_close(mapped(standardised, *other, epsilon=epsilon), plain)
+    with jax.enable_x64(True):
+        wide = [array.astype(np.float64) for array in (mean, std, span, x)]
+        plain = mapped(standardised, *wide, epsilon=epsilon)
+        shifted = wide[0] + 273.15, *wide[1:3], wide[3] + 273.15
+        assert_close(mapped(standardised, *shifted, epsilon=epsilon), plain, rtol=1e-6, atol=1e-6)
 
 
 SAME = "; index or reshape one of them, nothing is broadcast here"
@@ -146,28 +163,27 @@ ROWS = [
     Row(
         standardised,
         name="standardiser",
-        sample=st.tuples(rows(OBS), rows(OBS, elements=reals(0, 50)), rows(4, OBS)),
+        sample=st.tuples(
+            rows(OBS),
+            rows(OBS, elements=st.one_of(st.just(0.0), reals(0.0009765625, 50))),
+            rows(OBS, elements=reals(0.0625, 500)),
+            rows(4, OBS),
+        ),
         options={"epsilon": 1e-3},
         oracle=standardised_by_hand,
-        laws=[one_std_is_at_most_one],
+        laws=[one_std_is_at_most_one, the_unit_does_not_matter],
         refuses=[
-            Refusal(
-                "mean and std must have one shape",
-                (jnp.ones(2), jnp.ones(3), jnp.ones(2)),
-                {"epsilon": 1e-3},
-            ),
-            Refusal(
-                "std must be finite and not negative",
-                (jnp.ones(2), -jnp.ones(2), jnp.ones(2)),
-                {"epsilon": 1e-3},
-            ),
-            Refusal(
-                "epsilon must be finite and positive",
-                (jnp.ones(2), jnp.ones(2), jnp.ones(2)),
-                {"epsilon": 0.0},
-            ),
+            Refusal(match, (jnp.ones(2), *rest, jnp.ones(2)), {"epsilon": epsilon})
+            for match, rest, epsilon in (
+                ("mean and std must have one shape", (jnp.ones(3), jnp.ones(2)), 1e-3),
+                ("mean and span must have one shape", (jnp.ones(2), jnp.ones(3)), 1e-3),
+                ("std must be finite and not negative", (-jnp.ones(2), jnp.ones(2)), 1e-3),
+                ("span must be finite and positive", (jnp.ones(2), jnp.zeros(2)), 1e-3),
+                ("span must be finite and positive", (jnp.ones(2), jnp.full(2, jnp.inf)), 1e-3),
+                ("epsilon must be finite and positive", (jnp.ones(2), jnp.ones(2)), 0.0),
+            )
         ],
-        edges=[Edge((np.zeros(3), np.zeros(3), np.ones((4, 3))), {"epsilon": 1e-3})],
+        edges=[Edge((np.zeros(3), np.zeros(3), np.ones(3), np.ones((4, 3))), {"epsilon": 1e-3})],
         rtol=1e-4,
     ),
 ]

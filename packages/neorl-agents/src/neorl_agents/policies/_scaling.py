@@ -4,6 +4,7 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_agents.networks._mlp import MLP
@@ -49,11 +50,11 @@ def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardSca
 
     The factor on the reward is 1 for ``"none"``, ``1 / std(reward)`` for ``"std"`` and
     ``1000 / (max - min)`` of the returns of the episodes for ``"return_range"`` (as implicit
-    Q-learning was published with); it is 1 where that would divide by zero. A channel that is
-    constant in the data gets a bounded scale.
+    Q-learning was published with); it is 1 where that would divide by zero. A channel that hardly
+    moves in the data is scaled by a thousandth of its measuring range.
 
     Args:
-        spec: Specification, which gives the action box.
+        spec: Specification, which gives the measuring ranges and the action box.
         statistics: Statistics of the training split, with the reward that the learner will see.
         reward_scale: Name of the factor.
 
@@ -62,6 +63,8 @@ def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardSca
     """
     f32 = jnp.float32
     mean, std = statistics.obs.mean.astype(f32), statistics.obs.std.astype(f32)
+    # In float64: a narrow range far from zero has a width of zero in float32.
+    span = np.subtract(highs(spec.obs), lows(spec.obs))
     returns = statistics.episode_return
     one = jnp.ones((), f32)
     factor = {
@@ -70,7 +73,7 @@ def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardSca
         "return_range": _inverse((returns.max - returns.min).astype(f32) / 1000),
     }[reward_scale]
     return Scaling(
-        obs=standardiser(mean, std),
+        obs=standardiser(mean, std, span=jnp.asarray(span, f32)),
         action=unit_interval(spec.action),
         low=jnp.asarray(lows(spec.action), f32),
         high=jnp.asarray(highs(spec.action), f32),

@@ -79,36 +79,49 @@ def unit_interval(channels: Sequence[Channel]) -> Affine:
 
 
 def standardiser(
-    mean: Float[Array, " channel"], std: Float[Array, " channel"], *, epsilon: float = 1e-3
+    mean: Float[Array, " channel"],
+    std: Float[Array, " channel"],
+    *,
+    span: Float[ArrayLike, " channel"],
+    epsilon: float = 1e-3,
 ) -> Affine:
-    """The map ``(x - mean) / (std + epsilon * max(1, |mean|))``, safe for constant channels.
+    """The map ``(x - mean) / max(std, epsilon * span)``, safe for constant channels.
 
-    A channel that never moves in the data has ``std = 0``; the floor keeps its scaled value
-    bounded when it does move later, in proportion to its magnitude.
+    A channel that hardly moves in the data is scaled by a thousandth of its measuring range, as
+    fine as most instruments resolve: where it does move later, its scaled value stays within
+    ``1 / epsilon``. Mean, deviation and range change with the unit together, so the scaled value
+    does not depend on it. A range stated much too wide makes such a channel disappear.
 
     Args:
         mean: Per channel, physical units.
         std: Per channel, physical units, not negative; a NaN scale under ``jit`` where it is
             negative.
-        epsilon: Relative floor of the scale, positive; NaN results under ``jit`` where it is not.
+        span: Length of the measuring range, ``high - low``, per channel, positive; a NaN scale
+            under ``jit`` where it is not.
+        epsilon: Least scale as a fraction of ``span``, positive; NaN results under ``jit`` where
+            it is not.
 
     Returns:
         The map.
 
     Raises:
-        ValueError: If the shapes differ, a concrete ``std`` is negative or not finite, or
-            ``epsilon`` is not a scalar or, where concrete, not positive.
+        ValueError: If the shapes differ, a concrete ``std`` is negative or not finite, a concrete
+            ``span`` not positive or not finite, or ``epsilon`` is not a scalar or, where concrete,
+            not positive.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> scaling = standardiser(jnp.array([10.0]), jnp.array([0.99]))
-        >>> scaling.to_scaled(jnp.array([11.0])).round(4).tolist()
-        [1.0]
+        >>> mean, std = jnp.array([300.0, 5.0]), jnp.array([0.5, 0.0])
+        >>> scaling = standardiser(mean, std, span=jnp.array([200.0, 4.0]))
+        >>> scaling.to_scaled(jnp.array([301.0, 5.0])).round(4).tolist()
+        [2.0, 0.0]
     """
     require_same_shape("mean", mean, "std", std)
+    require_same_shape("mean", mean, "span", span)
     std = require_positive("std", std, or_zero=True, many=True)
+    span = require_positive("span", span, many=True)
     epsilon = require_positive("epsilon", epsilon)
-    return Affine(offset=mean, scale=std + epsilon * jnp.maximum(1.0, jnp.abs(mean)))
+    return Affine(offset=mean, scale=jnp.maximum(std, epsilon * jnp.asarray(span)))
 
 
 def _beside(batch: Array, channels: Float[Array, " channel"]) -> Array:
