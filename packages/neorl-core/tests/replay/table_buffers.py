@@ -296,6 +296,7 @@ ROWS = [
         refuses=[
             Refusal("(batch)", (jnp.asarray(0), jnp.asarray(1.0))),
             Refusal("must agree", (jnp.zeros(2, int), jnp.ones(3))),
+            Refusal("items must be integers, got float32", (jnp.zeros(2), jnp.ones(2))),
         ],
         differentiable=False,
         exempt={"dtype": "the tree keeps its own dtype"},

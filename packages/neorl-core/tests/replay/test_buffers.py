@@ -46,6 +46,7 @@ def test_containers_start_empty():
     tree = priority_tree(5)
     assert isinstance(tree, PriorityTree)
     assert tree.sums.tolist() == [0.0] * 16
+    assert int(tree.capacity) == 5
     assert priority_tree(4, jnp.bfloat16).sums.shape == (8,)
 
 
@@ -72,6 +73,9 @@ def test_items_out_of_range_change_nothing():
     tree = set_priorities(priority_tree(4), jnp.arange(4), jnp.ones(4))
     same = set_priorities(tree, jnp.asarray([-1, 4, 100]), jnp.full(3, 9.0))
     np.testing.assert_array_equal(tree.sums, same.sums)
+    # Of five items the tree has eight leaves; the last three were drawn.
+    beyond = set_priorities(priority_tree(5), jnp.asarray([4, 5, 6, 7]), jnp.ones(4))
+    assert set(sample_priorities(beyond, KEY, batch=8).items.tolist()) == {4}
 
 
 def test_a_tree_of_one_item_draws_it():

@@ -9,9 +9,9 @@ from neorl_core._internal.checks import (
     like,
     require_positive,
     require_probability,
+    require_same_shape,
     require_whole,
 )
-from neorl_core._internal.checks import require_same_shape as same_shape
 from neorl_core.targets._td import require_members, td_target
 
 
@@ -45,7 +45,7 @@ def discounted_cost_target(
         >>> float(discounted_cost_target(jnp.array(1.0), values, jnp.array(False), discount=0.5))
         3.0
     """
-    same_shape("cost", cost, "terminated", terminated)
+    require_same_shape("cost", cost, "terminated", terminated)
     require_members("next_values", next_values, "cost", cost)
     worst = jnp.max(floats(next_values), axis=0)
     return td_target(floats(cost), worst, booleans(terminated), discount=discount)
@@ -85,8 +85,8 @@ def reachability_target(
     2019; Zheng et al., Safe offline reinforcement learning with feasibility-guided diffusion
     model, arXiv 2401.10700, equation 6.
     """
-    same_shape("constraint", constraint, "next_value", next_value)
-    same_shape("constraint", constraint, "terminated", terminated)
+    require_same_shape("constraint", constraint, "next_value", next_value)
+    require_same_shape("constraint", constraint, "terminated", terminated)
     discount = require_probability("discount", discount, closed=True)
     here, gamma = floats(constraint), like(discount, floats(constraint))
     following = jnp.where(booleans(terminated), here, floats(next_value))

@@ -9,6 +9,8 @@ from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, UInt32
 from neorl_core._internal.checks import require_integers, require_whole
 
 _ROUNDS = 8
+_SORTED = 256
+"""So many positions are shuffled by sorting: the network's permutations of a few are uneven."""
 
 
 def shuffled_position(
@@ -18,7 +20,9 @@ def shuffled_position(
 
     A Feistel network of eight rounds on the smallest even number of bits that holds ``n``; while
     the image is ``n`` or more it is mapped again (cycle walking), which makes the map an exact
-    bijection for every ``n``. Any part of a shuffle is so had without memory for the whole.
+    bijection for every ``n``. Any part of a shuffle is so had without memory for the whole. Up to
+    256 positions are shuffled by sorting random numbers instead: there every permutation is
+    equally likely, where the network would prefer some.
 
     Args:
         key: Random key of the permutation.
@@ -44,17 +48,28 @@ def shuffled_position(
         raise ValueError(f"n must be from 1 to 2^31 - 1, got {n}; split larger ranges")
     require_integers("position", position)
     position = jnp.asarray(position)
+    if jnp.iinfo(position.dtype).bits < 32:
+        position = position.astype(jnp.int32)  # In which n and the images fit.
     inside = (position >= 0) & (position < n)
+    start = jnp.where(inside, position, 0).astype(jnp.uint32)
+    image = _sorted_image(key, start, n) if n <= _SORTED else _walked_image(key, start, n)
+    return jnp.where(inside, image.astype(jnp.int32), -1)
+
+
+def _sorted_image(key: PRNGKeyArray, start: Array, n: int) -> Array:
+    return jnp.argsort(jax.random.bits(key, (n,), jnp.uint32))[start]
+
+
+def _walked_image(key: PRNGKeyArray, start: Array, n: int) -> Array:
     half = max(1, ((n - 1).bit_length() + 1) // 2)
     cipher = _Cipher(
         jax.random.bits(key, (_ROUNDS,), jnp.uint32),
         jnp.asarray(half, jnp.uint32),
         jnp.asarray(n, jnp.uint32),
     )
-    start = jnp.where(inside, position, 0).astype(jnp.uint32)
     walk = (_encrypt(start, cipher), cipher)
     image, _ = jax.lax.while_loop(_some_outside, _walk, walk)
-    return jnp.where(inside, image.astype(jnp.int32), -1)
+    return image
 
 
 class _Cipher(NamedTuple):

@@ -8,6 +8,7 @@ from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import (
     floats,
+    require_integers,
     require_positive,
     require_probability,
     require_rank,
@@ -22,9 +23,11 @@ class PriorityTree(NamedTuple):
         sums: Node ``i`` holds the sum of nodes ``2 i`` and ``2 i + 1``; node 1 is the total, the
             second half are the priorities of the items. Node 0 is unused. Shape ``(2 leaves,)``
             with the number of leaves a power of two.
+        capacity: How many of the leaves are items, scalar int32.
     """
 
     sums: Float[Array, " node"]
+    capacity: Int[Array, ""]
 
 
 class PrioritySample(NamedTuple):
@@ -44,7 +47,7 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
     """A tree in which every priority is zero.
 
     Args:
-        capacity: Number of items; rounded up to a power of two.
+        capacity: Number of items.
         dtype: Dtype of the priorities.
 
     Returns:
@@ -58,7 +61,8 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         (8,)
     """
     capacity = require_whole("capacity", capacity, 1, "give the number of items that it holds")
-    return PriorityTree(jnp.zeros(2 << (capacity - 1).bit_length(), dtype))
+    sums = jnp.zeros(2 << (capacity - 1).bit_length(), dtype)
+    return PriorityTree(sums, jnp.asarray(capacity, jnp.int32))
 
 
 def set_priorities(
@@ -70,15 +74,15 @@ def set_priorities(
 
     Args:
         tree: Priorities before the change.
-        items: Indices from 0 to ``n - 1``; others change nothing. Of an item that comes twice the
-            larger priority stays.
+        items: Indices from 0 to ``capacity - 1``; others change nothing. Of an item that comes
+            twice the larger priority stays.
         priorities: Not negative. A negative one becomes NaN, and sampling reports it.
 
     Returns:
         The new tree, whose sums are exact sums of their two parts: no drift.
 
     Raises:
-        ValueError: If the two have not one axis of one length.
+        ValueError: If the two have not one axis of one length, or an item is no whole number.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,7 +92,9 @@ def set_priorities(
 
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
-    items, priorities = jnp.asarray(items), jnp.asarray(priorities, tree.sums.dtype)
+    require_integers("items", items)
+    items = jnp.asarray(items).astype(jnp.int32)
+    priorities = jnp.asarray(priorities, tree.sums.dtype)
     require_rank("items", items, 1, "batch")
     if items.shape != priorities.shape:
         raise ValueError(
@@ -96,7 +102,7 @@ def set_priorities(
             "give one priority an item"
         )
     nodes, leaves = tree.sums.shape[0], tree.sums.shape[0] // 2
-    inside = (items >= 0) & (items < leaves)
+    inside = (items >= 0) & (items < tree.capacity)
     node = jnp.where(inside, items + leaves, nodes)
     priorities = jnp.where(priorities >= 0, priorities, jnp.nan)
     sums = tree.sums.at[node].set(0, mode="drop").at[node].max(priorities, mode="drop")
@@ -104,7 +110,7 @@ def set_priorities(
         node = jnp.where(inside, node // 2, nodes)
         both = jnp.take(sums, 2 * node, mode="clip") + jnp.take(sums, 2 * node + 1, mode="clip")
         sums = sums.at[node].set(both, mode="drop")
-    return PriorityTree(sums)
+    return tree._replace(sums=sums)
 
 
 def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> PrioritySample:

@@ -80,8 +80,8 @@ def epoch_indices(
             "sample with batch_indices for larger ones"
         )
     steps = n // batch
-    step = jnp.asarray(step)
-    position = (step % steps) * batch + jnp.arange(batch, dtype=step.dtype)
+    step = jnp.asarray(step).astype(jnp.int32)  # In which every position fits.
+    position = (step % steps) * batch + jnp.arange(batch, dtype=jnp.int32)
     rows = shuffled_position(jax.random.fold_in(key, step // steps), position, n=n)
     return rows if inside is True else jnp.where(inside, rows, -1)
 
