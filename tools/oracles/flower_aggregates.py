@@ -40,7 +40,7 @@ def main() -> None:
     }
     record = {
         "made_with": {"flwr": importlib.metadata.version("flwr")},
-        "faulty": FAULTY,
+        "num_byzantine": FAULTY,
         "selected": SELECTED,
         "weight": weight.tolist(),
         "bias": bias.tolist(),

@@ -140,9 +140,9 @@ LOSSES = {
     "penalised_reward": lambda d: costs.penalised_reward(d["few"], d["table"], d["few"][:3] ** 2),
     "project_box": lambda d: projections.project_box(d["few"], -d["small"], d["small"]),
     "limit_rate": lambda d: projections.limit_rate(d["few"], d["other"], d["small"], dt=0.5),
-    "clip_update": lambda d: federated.clip_update(d["series"], limit=2.0),
+    "clip_update": lambda d: federated.clip_update(d["series"], clip_norm=2.0),
     "weighted_mean": lambda d: federated.weighted_mean(d["table"], d["small"]).value,
-    "trimmed_mean": lambda d: federated.trimmed_mean(d["table"], faulty=1).value,
+    "trimmed_mean": lambda d: federated.trimmed_mean(d["table"], num_byzantine=1).value,
     "gossip_step": lambda d: federated.gossip_step(d["table"], np.full((8, 8), 0.125)).value,
 }
 DISTRIBUTIONS = {

@@ -117,14 +117,14 @@ def test_scope_rl_intervals():
 def test_flower():
     record = stored("flower")
     updates = {name: np.asarray(record[name]) for name in ("weight", "bias")}
-    faulty, selected = record["faulty"], record["selected"]
+    byzantine, selected = record["num_byzantine"], record["selected"]
     ours = {
         "weighted_mean": weighted_mean(updates, np.asarray(record["rows"], float)),
         "coordinate_median": coordinate_median(updates),
-        "trimmed_mean": trimmed_mean(updates, faulty=faulty),
-        "krum": krum(updates, faulty=faulty),
-        "multi_krum": multi_krum(updates, faulty=faulty, selected=selected),
-        "bulyan": bulyan(updates, faulty=faulty),
+        "trimmed_mean": trimmed_mean(updates, num_byzantine=byzantine),
+        "krum": krum(updates, num_byzantine=byzantine),
+        "multi_krum": multi_krum(updates, num_byzantine=byzantine, selected=selected),
+        "bulyan": bulyan(updates, num_byzantine=byzantine),
     }
     assert ours.keys() == record["results"].keys()
     for name, result in ours.items():

@@ -58,7 +58,6 @@ ELSEWHERE = {
     },
     "graphs/test_graphs.py": {
         "test_a_graph_of_nothing_has_outputs_of_zero": "PaddedGraph",
-        "test_buckets": "smallest_bucket",
     },
     "linear_systems/test_known_systems.py": {
         "test_the_kalman_filter_has_the_error_it_states": "KalmanFilter",

@@ -195,7 +195,9 @@ def state_of_multiplier(*, ki):
 
 
 def mean(updates, **options):
-    return federated.private_mean(updates, KEY, **{"limit": 1.0, "noise": 1.0, **options}).value
+    return federated.private_mean(
+        updates, KEY, **{"clip_norm": 1.0, "noise_multiplier": 1.0, **options}
+    ).value
 
 
 def centre(*, radius):
@@ -263,9 +265,10 @@ POSITIVE = {
     "student_quantile": (statistics.student_quantile, "degrees", (SHARES,), {}),
     "limit_rate": (projections.limit_rate, "dt", (SERIES, SERIES, SERIES), {}),
     "zero_order_hold": (linear_systems.zero_order_hold, "dt", (-jnp.eye(2), jnp.ones((2, 1))), {}),
-    "clip_update, short": (federated.clip_update, "limit", (FIRST,), {}),
-    "clip_update, long": (federated.clip_update, "limit", (SERIES,), {}),
-    "private_mean": (mean, "limit", (PAIR,), {}),
+    "clip_update, short": (federated.clip_update, "clip_norm", (FIRST,), {}),
+    "clip_update, long": (federated.clip_update, "clip_norm", (SERIES,), {}),
+    "private_mean": (mean, "clip_norm", (PAIR,), {}),
+    "private_mean, expected_clients": (mean, "expected_clients", (PAIR,), {}),
     "centred_clipping": (centre, "radius", (), {}),
 }  # fmt: skip
 OR_ZERO = {
@@ -281,7 +284,7 @@ OR_ZERO = {
     "td3_bc_policy_loss of zeros": (
         losses.td3_bc_policy_loss, "alpha", (0 * SERIES, ACTIONS, ACTIONS), {},
     ),
-    "private_mean": (mean, "noise", (PAIR,), {}),
+    "private_mean": (mean, "noise_multiplier", (PAIR,), {}),
     "step_cost_limit": (costs.step_cost_limit, "limit", (), {"horizon": 9}),
     "discounted_cost_limit": (
         costs.discounted_cost_limit, "limit", (), {"horizon": 9, "discount": 0.5},

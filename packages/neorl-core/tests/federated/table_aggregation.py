@@ -28,6 +28,7 @@ CLIENTS, FAULTY = 7, 1
 # Whole numbers have exact distances and medians: what ties does so in every precision.
 WHOLE = st.integers(-9, 9).map(float)
 KEY = jax.random.key(0)
+PRIVATE = {"clip_norm": 1.0, "noise_multiplier": 1.0}
 
 
 def stack(matrix):
@@ -72,7 +73,7 @@ def median_by_numpy(updates):
     return aggregate(matrix_of(updates), lambda kept, _: np.median(kept, axis=0))
 
 
-def trimmed_by_numpy(updates, *, faulty):
+def trimmed_by_numpy(updates, *, num_byzantine):
     def rule(kept, bad):
         return np.sort(kept, axis=0)[bad : len(kept) - bad].mean(axis=0)
 
@@ -86,7 +87,7 @@ def krum_scores(clients, bad):
     return np.asarray([near.sum() for near in others])
 
 
-def krum_by_numpy(updates, *, faulty, selected=1):
+def krum_by_numpy(updates, *, num_byzantine, selected=1):
     def rule(kept, bad):
         best = np.argsort(krum_scores(kept, bad), kind="stable")[:selected]
         return kept[best].mean(axis=0)
@@ -94,7 +95,7 @@ def krum_by_numpy(updates, *, faulty, selected=1):
     return aggregate(matrix_of(updates), rule)
 
 
-def bulyan_by_numpy(updates, *, faulty):
+def bulyan_by_numpy(updates, *, num_byzantine):
     def rule(kept, bad):
         left, chosen = list(range(len(kept))), []
         while len(chosen) < len(kept) - 2 * bad:
@@ -152,26 +153,28 @@ def no_step_is_longer_than_the_radius(updates, centre, *, radius, iterations):
     assert np.all(np.linalg.norm(step, axis=1) <= radius * (1 + 1e-4))
 
 
-def clipped_by_norm(update, *, limit):
+def clipped_by_norm(update, *, clip_norm):
     vector = matrix_of(update)
-    return stack(vector * min(1, limit / max(np.linalg.norm(vector), 1e-30)))
+    return stack(vector * min(1, clip_norm / max(np.linalg.norm(vector), 1e-30)))
 
 
-def clipping_twice_changes_nothing(update, *, limit):
-    once = mapped(clip_update, update, limit=limit)
-    assert_close(mapped(clip_update, once, limit=limit), once, atol=1e-5)
+def clipping_twice_changes_nothing(update, *, clip_norm):
+    once = mapped(clip_update, update, clip_norm=clip_norm)
+    assert_close(mapped(clip_update, once, clip_norm=clip_norm), once, atol=1e-5)
 
 
-def private_without_noise(updates, key, *, limit, noise):
+def private_without_noise(updates, key, *, clip_norm, noise_multiplier):
     matrix = matrix_of(updates)
     kept = kept_of(matrix)
-    cut = [matrix_of(clipped_by_norm(stack(one), limit=limit)) for one in matrix[kept]]
-    return Aggregate(stack(np.mean(cut, axis=0)), kept)
+    cut = [matrix_of(clipped_by_norm(stack(one), clip_norm=clip_norm)) for one in matrix[kept]]
+    return Aggregate(stack(np.sum(cut, axis=0) / CLIENTS), kept)
 
 
-def noise_grows_with_its_multiplier(updates, key, *, limit, noise):
+def noise_grows_with_its_multiplier(updates, key, *, clip_norm, noise_multiplier):
     plain, single, double = (
-        matrix_of(mapped(private_mean, updates, key, limit=limit, noise=level).value)
+        matrix_of(
+            mapped(private_mean, updates, key, clip_norm=clip_norm, noise_multiplier=level).value
+        )
         for level in (0.0, 0.5, 1.0)
     )
     assert_close(double - plain, 2 * (single - plain), atol=1e-4)
@@ -238,8 +241,8 @@ def refusals(least, *rest, **options):
         Refusal("of floats", (jnp.ones(least, int), *rest), options),
         Refusal(f"{least} clients or more", (few, *rest), options),
     ]
-    if "faulty" in options:
-        bad.append(Refusal("faulty", (jnp.ones(9), *rest), {**options, "faulty": -1}))
+    if "num_byzantine" in options:
+        bad.append(Refusal("num_byzantine", (jnp.ones(9), *rest), {**options, "num_byzantine": -1}))
     return bad
 
 
@@ -290,43 +293,43 @@ ROWS = [
     Row(
         trimmed_mean,
         sample=st.tuples(UPDATES),
-        options={"faulty": FAULTY},
+        options={"num_byzantine": FAULTY},
         oracle=trimmed_by_numpy,
         laws=[moves_with_the_clients(trimmed_mean), ignores_the_order_of_the_clients(trimmed_mean)],
-        edges=[Edge((SAME,), {"faulty": FAULTY})],
-        refuses=refusals(3, faulty=1),
+        edges=[Edge((SAME,), {"num_byzantine": FAULTY})],
+        refuses=refusals(3, num_byzantine=1),
     ),
     Row(
         krum,
         sample=st.tuples(UPDATES),
-        options={"faulty": FAULTY},
+        options={"num_byzantine": FAULTY},
         oracle=krum_by_numpy,
         laws=[moves_with_the_clients(krum)],
-        edges=[Edge((SAME,), {"faulty": FAULTY})],
-        refuses=refusals(5, faulty=1),
+        edges=[Edge((SAME,), {"num_byzantine": FAULTY})],
+        refuses=refusals(5, num_byzantine=1),
         differentiable=False,
     ),
     Row(
         multi_krum,
         sample=st.tuples(UPDATES),
-        options={"faulty": FAULTY, "selected": 4},
+        options={"num_byzantine": FAULTY, "selected": 4},
         oracle=krum_by_numpy,
         laws=[moves_with_the_clients(multi_krum)],
         refuses=[
-            *refusals(5, faulty=1, selected=1),
-            Refusal("selected", (jnp.ones(5),), {"faulty": 1, "selected": 0}),
-            Refusal("selected", (jnp.ones(5),), {"faulty": 1, "selected": 6}),
+            *refusals(5, num_byzantine=1, selected=1),
+            Refusal("selected", (jnp.ones(5),), {"num_byzantine": 1, "selected": 0}),
+            Refusal("selected", (jnp.ones(5),), {"num_byzantine": 1, "selected": 6}),
         ],
         differentiable=False,
     ),
     Row(
         bulyan,
         sample=st.tuples(UPDATES),
-        options={"faulty": FAULTY},
+        options={"num_byzantine": FAULTY},
         oracle=bulyan_by_numpy,
         laws=[moves_with_the_clients(bulyan)],
-        edges=[Edge((SAME,), {"faulty": FAULTY})],
-        refuses=refusals(7, faulty=1),
+        edges=[Edge((SAME,), {"num_byzantine": FAULTY})],
+        refuses=refusals(7, num_byzantine=1),
         differentiable=False,
         atol=1e-5,
     ),
@@ -362,17 +365,17 @@ ROWS = [
     Row(
         clip_update,
         sample=st.tuples(rows(3).map(stack)),
-        options=reals(0.5, 100).map(lambda limit: {"limit": float(limit)}),
+        options=reals(0.5, 100).map(lambda norm: {"clip_norm": float(norm)}),
         oracle=clipped_by_norm,
         laws=[clipping_twice_changes_nothing],
         edges=[
-            Edge((stack(np.zeros(3)),), {"limit": 1.0}),
-            Edge((stack(np.full(3, 1e30)),), {"limit": 1.0}),
+            Edge((stack(np.zeros(3)),), {"clip_norm": 1.0}),
+            Edge((stack(np.full(3, 1e30)),), {"clip_norm": 1.0}),
         ],
         refuses=[
-            Refusal("no array", ((),), {"limit": 1.0}),
-            Refusal("of floats", (jnp.ones(2, int),), {"limit": 1.0}),
-            Refusal("limit", (jnp.ones(2),), {"limit": 0.0}),
+            Refusal("no array", ((),), {"clip_norm": 1.0}),
+            Refusal("of floats", (jnp.ones(2, int),), {"clip_norm": 1.0}),
+            Refusal("clip_norm", (jnp.ones(2),), {"clip_norm": 0.0}),
         ],
         rtol=1e-4,
         atol=1e-5,
@@ -380,17 +383,19 @@ ROWS = [
     Row(
         private_mean,
         sample=st.tuples(UPDATES, keys()),
-        options={"limit": 4.0, "noise": 0.0},
+        options={"clip_norm": 4.0, "noise_multiplier": 0.0},
         oracle=private_without_noise,
         laws=[noise_grows_with_its_multiplier],
         edges=[
-            Edge((NOTHING, np.zeros(2, np.uint32)), {"limit": 4.0, "noise": 0.0}),
-            Edge((SAME, np.zeros(2, np.uint32)), {"limit": 12**0.5, "noise": 0.0}),
+            Edge((NOTHING, np.zeros(2, np.uint32)), {"clip_norm": 4.0, "noise_multiplier": 0.0}),
+            Edge((SAME, np.zeros(2, np.uint32)), {"clip_norm": 12**0.5, "noise_multiplier": 0.0}),
         ],
         refuses=[
-            *refusals(1, KEY, limit=1.0, noise=1.0),
-            Refusal("limit", (jnp.ones(2), KEY), {"limit": -1.0, "noise": 1.0}),
-            Refusal("noise", (jnp.ones(2), KEY), {"limit": 1.0, "noise": -1.0}),
+            *refusals(1, KEY, **PRIVATE),
+            Refusal("clip_norm", (jnp.ones(2), KEY), {"clip_norm": -1.0, "noise_multiplier": 1.0}),
+            Refusal(
+                "noise_multiplier", (jnp.ones(2), KEY), {"clip_norm": 1.0, "noise_multiplier": -1.0}
+            ),
         ],
         rtol=1e-4,
         atol=1e-5,

@@ -27,6 +27,7 @@ from neorl_core.federated import (
 )
 
 CLIENTS, COORDINATES = 15, 40
+PRIVATE = {"clip_norm": 1.0, "noise_multiplier": 1.0}
 RNG = np.random.default_rng(3)
 HONEST = (1.0 + 0.3 * RNG.normal(size=(CLIENTS, COORDINATES))).astype(np.float32)
 
@@ -42,10 +43,10 @@ ATTACKS = {
 # Rule, clients it may lose of fifteen, and the multiple of the spread that it stays within.
 RULES = {
     "median": (coordinate_median, 7, 2.0),
-    "trimmed": (functools.partial(trimmed_mean, faulty=7), 7, 2.0),
-    "krum": (functools.partial(krum, faulty=6), 6, 1.0),
-    "multi-krum": (functools.partial(multi_krum, faulty=6, selected=9), 6, 0.7),
-    "bulyan": (functools.partial(bulyan, faulty=3), 3, 0.7),
+    "trimmed": (functools.partial(trimmed_mean, num_byzantine=7), 7, 2.0),
+    "krum": (functools.partial(krum, num_byzantine=6), 6, 1.0),
+    "multi-krum": (functools.partial(multi_krum, num_byzantine=6, selected=9), 6, 0.7),
+    "bulyan": (functools.partial(bulyan, num_byzantine=3), 3, 0.7),
     "geometric": (geometric_median, 7, 2.0),
 }
 
@@ -177,10 +178,10 @@ def test_clipping_leaves_out_what_is_not_finite():
 
 def test_no_faulty_client_and_no_caution_is_the_mean():
     mean = weighted_mean(HONEST).value
-    np.testing.assert_allclose(trimmed_mean(HONEST, faulty=0).value, mean, rtol=1e-5)
-    everyone = multi_krum(HONEST, faulty=0, selected=CLIENTS).value
+    np.testing.assert_allclose(trimmed_mean(HONEST, num_byzantine=0).value, mean, rtol=1e-5)
+    everyone = multi_krum(HONEST, num_byzantine=0, selected=CLIENTS).value
     np.testing.assert_allclose(everyone, mean, rtol=1e-5)
-    np.testing.assert_allclose(bulyan(HONEST, faulty=0).value, mean, rtol=1e-5)
+    np.testing.assert_allclose(bulyan(HONEST, num_byzantine=0).value, mean, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -246,7 +247,7 @@ def test_distances_late_in_training_do_not_cancel():
     exact = updates.astype(np.float64)
     squared = ((exact[:, None] - exact[None]) ** 2).sum(axis=-1)
     scores = np.sort(squared, axis=1)[:, 1:6].sum(axis=1)
-    np.testing.assert_array_equal(krum(updates, faulty=2).value, updates[scores.argmin()])
+    np.testing.assert_array_equal(krum(updates, num_byzantine=2).value, updates[scores.argmin()])
 
 
 def test_when_no_client_is_usable_the_result_says_so():
@@ -255,38 +256,43 @@ def test_when_no_client_is_usable_the_result_says_so():
     rules = (
         weighted_mean,
         coordinate_median,
-        functools.partial(trimmed_mean, faulty=1),
-        functools.partial(krum, faulty=1),
-        functools.partial(bulyan, faulty=1),
+        functools.partial(trimmed_mean, num_byzantine=1),
+        functools.partial(krum, num_byzantine=1),
+        functools.partial(bulyan, num_byzantine=1),
         geometric_median,
-        functools.partial(private_mean, key=jax.random.key(0), limit=1.0, noise=1.0),
     )
     for rule in rules:
         result = rule(nothing)
         assert np.isnan(result.value).all(), rule
         assert not np.any(result.kept)
     assert centred_clipping(nothing, centre, radius=1.0).value.tolist() == [1, 1]
+    # What the noise protects does not say so; it is noise alone.
+    private = functools.partial(private_mean, key=jax.random.key(0), **PRIVATE)
+    np.testing.assert_array_equal(private(nothing).value, private(jnp.zeros((7, 2))).value)
 
 
 def test_the_noise_of_the_private_mean_has_the_stated_size():
     updates = jnp.zeros((10, 20_000)).at[3, 0].set(jnp.inf)
-    result = private_mean(updates, jax.random.key(1), limit=2.0, noise=1.5)
-    assert np.std(result.value) == pytest.approx(1.5 * 2 / 9, rel=0.03)
+    result = private_mean(updates, jax.random.key(1), clip_norm=2.0, noise_multiplier=1.5)
+    assert np.std(result.value) == pytest.approx(1.5 * 2 / 10, rel=0.03)
     assert abs(np.mean(result.value)) < 0.01
-    other = private_mean(updates, jax.random.key(2), limit=2.0, noise=1.5)
+    other = private_mean(updates, jax.random.key(2), clip_norm=2.0, noise_multiplier=1.5)
     assert abs(np.corrcoef(result.value, other.value)[0, 1]) < 0.05
     tree = private_mean(
-        {"a": jnp.zeros((3, 50)), "b": jnp.zeros((3, 50))}, jax.random.key(1), limit=1.0, noise=1.0
+        {"a": jnp.zeros((3, 50)), "b": jnp.zeros((3, 50))},
+        jax.random.key(1),
+        clip_norm=1.0,
+        noise_multiplier=1.0,
     )
     assert not np.array_equal(tree.value["a"], tree.value["b"])
 
 
 def test_clipping_keeps_the_direction():
     update = {"a": jnp.asarray([3.0, 0.0]), "b": jnp.asarray(4.0)}
-    cut = clip_update(update, limit=2.5)
+    cut = clip_update(update, clip_norm=2.5)
     np.testing.assert_allclose(cut["a"], [1.5, 0], rtol=1e-6)
     np.testing.assert_allclose(cut["b"], 2.0, rtol=1e-6)
-    assert np.isnan(clip_update(jnp.asarray([jnp.nan, 1.0]), limit=1.0)).any()
+    assert np.isnan(clip_update(jnp.asarray([jnp.nan, 1.0]), clip_norm=1.0)).any()
 
 
 def test_leaves_keep_their_own_dtype():
@@ -294,7 +300,7 @@ def test_leaves_keep_their_own_dtype():
     for rule in (
         weighted_mean,
         coordinate_median,
-        functools.partial(bulyan, faulty=1),
+        functools.partial(bulyan, num_byzantine=1),
         geometric_median,
     ):
         value = rule(updates).value
@@ -306,8 +312,11 @@ def test_an_update_without_a_length_cannot_be_clipped(value):
     """Beside an infinity, a number of any size came back as it was."""
     update = {"a": jnp.asarray([value, 1e30]), "b": jnp.ones(2)}
     for clip in (clip_update, jax.jit(clip_update)):
-        assert all(np.isnan(leaf).all() for leaf in clip(update, limit=1.0).values())
+        assert all(np.isnan(leaf).all() for leaf in clip(update, clip_norm=1.0).values())
     rest = private_mean(
-        jnp.asarray([[value, 1.0], [3.0, 4.0]]), jax.random.key(0), limit=1.0, noise=0.0
+        jnp.asarray([[value, 1.0], [3.0, 4.0]]),
+        jax.random.key(0),
+        clip_norm=1.0,
+        noise_multiplier=0.0,
     )
     np.testing.assert_allclose(rest.value, [0.6, 0.8], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Padded graphs: buckets, bits, compilations and gradients."""
+"""Padded graphs: padded sizes, bits, compilations and gradients."""
 
 import chex
 import jax
@@ -14,7 +14,6 @@ from neorl_core.graphs import (
     pad_graph,
     pool_edges,
     pool_nodes,
-    smallest_bucket,
 )
 
 
@@ -35,7 +34,7 @@ def attend(graph, projection):
     return after.nodes, pool_nodes(after), pool_nodes(after, reduction="mean")
 
 
-def test_every_bucket_gives_the_same_bits_and_compiles_once():
+def test_every_padded_size_gives_the_same_bits_and_compiles_once():
     rng = np.random.default_rng(0)
     projection = jnp.asarray(rng.normal(size=(3, 3)), jnp.float32)
 
@@ -93,14 +92,6 @@ def test_pooling_edges_by_maximum_sees_negative_numbers():
     assert pool_edges(-jnp.arange(1.0, 5.0), graph, reduction="max").tolist() == [0, -1, 0]
     minus = graph._replace(nodes=-graph.nodes)
     assert pool_nodes(minus, reduction="max").tolist() == [-1]
-
-
-def test_buckets():
-    assert smallest_bucket(64, (128, 64, 256)) == 64
-    assert smallest_bucket(0, (8,)) == 8
-    for buckets in ((16, 32), ()):
-        with pytest.raises(ValueError, match="no bucket holds 33"):
-            smallest_bucket(33, buckets)
 
 
 def pair(senders, receivers):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from neorl_core._internal.checks import require_whole
+from neorl_core._internal.float_widths import widened
 
 
 class Aggregate(NamedTuple):
@@ -48,9 +49,9 @@ def require_updates(updates: Any, least: int, reason: str) -> int:
     return clients
 
 
-def require_faulty(faulty: int) -> int:
+def require_byzantine(num_byzantine: int) -> int:
     """The number of faulty clients; refuses what is no whole number, or negative."""
-    return require_whole("faulty", faulty, 0, "give 0 for none")
+    return require_whole("num_byzantine", num_byzantine, 0, "give 0 for none")
 
 
 def usable(updates: Any) -> Bool[Array, " client"]:
@@ -87,20 +88,25 @@ def per_client(values: Array, leaf: Array) -> Array:
     return values.reshape(values.shape + (1,) * (jnp.ndim(leaf) - 1))
 
 
+def summed(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
+    """``sum_i w_i u_i`` of one leaf, in float32 where the leaf is of half precision."""
+    wide = widened(leaf)
+    return jnp.sum(per_client(weights.astype(wide.dtype), wide) * wide, axis=0)
+
+
 def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
     """``sum_i w_i u_i / sum_i w_i``; NaN where the weights sum to zero."""
 
     def mean(leaf: Array) -> Array:
-        client_weights = weights.astype(leaf.dtype)
-        total = jnp.sum(per_client(client_weights, leaf) * leaf, axis=0)
-        return total / jnp.sum(client_weights)
+        total = summed(leaf, weights)
+        return (total / jnp.sum(weights.astype(total.dtype))).astype(leaf.dtype)
 
     return jax.tree.map(mean, updates)
 
 
 def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
     """Euclidean distance of every client from one point, without overflow of the squares."""
-    apart = jax.tree.map(lambda leaf, middle: leaf - middle[None], updates, centre)
+    apart = jax.tree.map(lambda leaf, at: widened(leaf) - widened(at)[None], updates, centre)
     joined = _joined(apart)
     largest = jnp.max(jnp.abs(joined), axis=1, initial=0)
     scale = jnp.where(largest > 0, largest, 1)
@@ -115,8 +121,8 @@ def squared_distances(updates: Any) -> Float[Array, "client client"]:
 
 
 def _joined(updates: Any) -> Float[Array, "client coordinate"]:
-    """Every client as one row, in the widest dtype of the leaves."""
-    leaves = jax.tree.leaves(updates)
+    """Every client as one row, in the widest dtype of the leaves, float32 at least."""
+    leaves = [widened(leaf) for leaf in jax.tree.leaves(updates)]
     widest = max((leaf.dtype for leaf in leaves), key=lambda dtype: jnp.finfo(dtype).bits)
     flat = [leaf.astype(widest).reshape(leaf.shape[0], -1) for leaf in leaves]
     return jnp.concatenate(flat, axis=1)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._internal.checks import floats, require_positive
+from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
@@ -14,7 +15,7 @@ from neorl_core.federated._client_updates import (
     how_many,
     numbers,
     per_client,
-    require_faulty,
+    require_byzantine,
     require_updates,
     still_faulty,
     usable,
@@ -84,29 +85,29 @@ def coordinate_median(updates: Any) -> Aggregate:
     return Aggregate(middle, kept)
 
 
-def trimmed_mean(updates: Any, *, faulty: int) -> Aggregate:
-    """The mean of every coordinate without its ``faulty`` largest and smallest values.
+def trimmed_mean(updates: Any, *, num_byzantine: int) -> Aggregate:
+    """The mean of every coordinate without its ``num_byzantine`` largest and smallest.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        faulty: How many clients may be faulty; more than twice as many are needed. Clients left
-            out for their NaNs count among them.
+        num_byzantine: How many clients may be faulty, in any way; more than twice as many are
+            needed. Clients left out for their NaNs count among them.
 
     Returns:
         The trimmed mean over the clients with finite numbers.
 
     Raises:
-        ValueError: If there are not more than ``2 faulty`` clients, leaves disagree about their
-            number, or ``faulty`` is no whole number from zero on.
+        ValueError: If there are not more than ``2 num_byzantine`` clients, leaves disagree about
+            their number, or ``num_byzantine`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(trimmed_mean(jnp.array([1.0, 2.0, 3.0, -1e30]), faulty=1).value)
+        >>> float(trimmed_mean(jnp.array([1.0, 2.0, 3.0, -1e30]), num_byzantine=1).value)
         1.5
 
     Source: Yin et al., Byzantine-robust distributed learning, arXiv 1803.01498.
     """
-    faulty = require_faulty(faulty)
+    faulty = require_byzantine(num_byzantine)
     require_updates(updates, 2 * faulty + 1, f"trimming {faulty} at each end needs")
     kept = usable(updates)
     trim, count = still_faulty(kept, faulty), how_many(kept)
@@ -145,6 +146,7 @@ def sorted_kept(leaf: Array, kept: Bool[Array, " client"]) -> Array:
 
 
 def _mean_where(values: Array, chosen: Bool[Array, "client *one"]) -> Array:
-    chosen = jnp.broadcast_to(chosen, values.shape)
-    count = jnp.sum(chosen, axis=0).astype(values.dtype)
-    return jnp.sum(jnp.where(chosen, values, 0), axis=0) / count
+    chosen, wide = jnp.broadcast_to(chosen, values.shape), widened(values)
+    count = jnp.sum(chosen, axis=0).astype(wide.dtype)
+    mean = jnp.sum(jnp.where(chosen, wide, 0), axis=0) / count
+    return mean.astype(values.dtype)

@@ -12,7 +12,7 @@ from neorl_core.federated._client_updates import (
     averaged,
     cleaned,
     how_many,
-    require_faulty,
+    require_byzantine,
     require_updates,
     squared_distances,
     still_faulty,
@@ -21,59 +21,59 @@ from neorl_core.federated._client_updates import (
 from neorl_core.federated._coordinate_rules import mean_near_median
 
 
-def krum(updates: Any, *, faulty: int) -> Aggregate:
-    """The client that is nearest to its ``n - faulty - 2`` nearest clients.
+def krum(updates: Any, *, num_byzantine: int) -> Aggregate:
+    """The client that is nearest to its ``n - f - 2`` nearest clients, with ``f = num_byzantine``.
 
     The score of a client is the sum of its squared distances to those; the least score wins, the
     earlier client of two equal ones.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        faulty: How many clients may be faulty; ``2 faulty + 3`` are needed. Clients left out for
-            their NaNs count among them.
+        num_byzantine: How many clients may be faulty, in any way; ``2 f + 3`` are needed. Clients
+            left out for their NaNs count among them.
 
     Returns:
         That client's update.
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``faulty`` is no whole number from zero on.
+            ``num_byzantine`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(krum(jnp.array([0.0, 1.0, 1.1, 1.2, 99.0]), faulty=1).value)
+        >>> float(krum(jnp.array([0.0, 1.0, 1.1, 1.2, 99.0]), num_byzantine=1).value)
         1.100000023841858
 
     Source: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
     """
-    return multi_krum(updates, faulty=faulty, selected=1)
+    return multi_krum(updates, num_byzantine=num_byzantine, selected=1)
 
 
-def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
+def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
     """The mean of the ``selected`` clients of the least Krum scores.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        faulty: How many clients may be faulty; ``2 faulty + 3`` are needed.
-        selected: How many are averaged, from 1 to the number of clients; at most ``n - faulty``
-            of them are sure to be honest.
+        num_byzantine: How many clients may be faulty, in any way; ``2 f + 3`` are needed.
+        selected: How many are averaged, from 1 to the number of clients; at most ``n - f`` of
+            them are sure to be honest.
 
     Returns:
         The mean of the chosen clients; of all kept ones where fewer than ``selected`` are.
 
     Raises:
-        ValueError: If there are too few clients, leaves disagree about their number, ``faulty``
-            is no whole number from zero on or ``selected`` none in range.
+        ValueError: If there are too few clients, leaves disagree about their number,
+            ``num_byzantine`` is no whole number from zero on or ``selected`` none in range.
 
     Example:
         >>> import jax.numpy as jnp
         >>> updates = jnp.array([1.0, 2.0, 3.0, 2.0, 1e30])
-        >>> float(multi_krum(updates, faulty=1, selected=4).value)
+        >>> float(multi_krum(updates, num_byzantine=1, selected=4).value)
         2.0
 
     Source: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
     """
-    faulty = require_faulty(faulty)
+    faulty = require_byzantine(num_byzantine)
     clients = require_updates(updates, 2 * faulty + 3, f"Krum against {faulty} faulty needs")
     selected = require_whole("selected", selected)
     if not 1 <= selected <= clients:
@@ -89,35 +89,35 @@ def multi_krum(updates: Any, *, faulty: int, selected: int) -> Aggregate:
     return Aggregate(averaged(updates, chosen), kept)
 
 
-def bulyan(updates: Any, *, faulty: int) -> Aggregate:
+def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
     """Krum and trimming in turn, which leaves no coordinate to a faulty client.
 
-    ``n - 2 faulty`` clients are chosen by Krum one after the other, each without those chosen
-    before; then every coordinate is the mean of the ``n - 4 faulty`` chosen values nearest to
-    their median.
+    With ``f = num_byzantine``, ``n - 2 f`` clients are chosen by Krum one after the other, each
+    without those chosen before; then every coordinate is the mean of the ``n - 4 f`` chosen
+    values nearest to their median.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
-        faulty: How many clients may be faulty; ``4 faulty + 3`` are needed. Clients left out for
-            their NaNs count among them.
+        num_byzantine: How many clients may be faulty, in any way; ``4 f + 3`` are needed. Clients
+            left out for their NaNs count among them.
 
     Returns:
         The aggregate.
 
     Raises:
         ValueError: If there are too few clients, leaves disagree about their number, or
-            ``faulty`` is no whole number from zero on.
+            ``num_byzantine`` is no whole number from zero on.
 
     Example:
         >>> import jax.numpy as jnp
         >>> updates = jnp.array([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 1e30])
-        >>> float(bulyan(updates, faulty=1).value)
+        >>> float(bulyan(updates, num_byzantine=1).value)
         1.6666666269302368
 
     Source: El Mhamdi, Guerraoui and Rouault, The hidden vulnerability of distributed learning in
     Byzantium, arXiv 1802.07927.
     """
-    faulty = require_faulty(faulty)
+    faulty = require_byzantine(num_byzantine)
     clients = require_updates(updates, 4 * faulty + 3, f"Bulyan against {faulty} faulty needs")
     kept = usable(updates)
     updates = cleaned(updates, kept)

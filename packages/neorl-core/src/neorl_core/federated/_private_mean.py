@@ -7,66 +7,74 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import require_positive
+from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
-    averaged,
     cleaned,
     distances,
-    how_many,
+    per_client,
     require_updates,
+    summed,
     usable,
 )
 
 
-def clip_update(update: Any, *, limit: float | Float[Array, ""]) -> Any:
-    """Scales a whole update down to a Euclidean length of at most ``limit``.
+def clip_update(update: Any, *, clip_norm: float | Float[Array, ""]) -> Any:
+    """Scales a whole update down to a Euclidean length of at most ``clip_norm``.
 
     Args:
         update: A PyTree of one client.
-        limit: Largest length, positive; NaN results under ``jit`` where it is not.
+        clip_norm: Largest length, positive; NaN results under ``jit`` where it is not.
 
     Returns:
         The update, unchanged where it is short enough; all NaN where it holds a NaN or an infinity,
         since no scale would bound it.
 
     Raises:
-        ValueError: If there is no array or a known ``limit`` is not positive.
+        ValueError: If there is no array or a known ``clip_norm`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> clip_update(jnp.array([3.0, 4.0]), limit=10.0).tolist()
+        >>> clip_update(jnp.array([3.0, 4.0]), clip_norm=10.0).tolist()
         [3.0, 4.0]
-        >>> clip_update(jnp.array([8.0, 0.0]), limit=2.0).tolist()
+        >>> clip_update(jnp.array([8.0, 0.0]), clip_norm=2.0).tolist()
         [2.0, 0.0]
     """
-    limit = require_positive("limit", limit)
+    clip_norm = require_positive("clip_norm", clip_norm)
     stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], update)
     require_updates(stacked, 1, "clipping needs")
-    return jax.tree.map(lambda leaf: leaf[0], _clipped(stacked, limit))
+    return jax.tree.map(lambda leaf: leaf[0], _clipped(stacked, clip_norm))
 
 
 def private_mean(
     updates: Any,
     key: PRNGKeyArray,
     *,
-    limit: float | Float[Array, ""],
-    noise: float | Float[Array, ""],
+    clip_norm: float | Float[Array, ""],
+    noise_multiplier: float | Float[Array, ""],
+    expected_clients: float | Float[Array, ""] | None = None,
 ) -> Aggregate:
     """The mean of clipped updates plus Gaussian noise: the Gaussian mechanism.
 
-    ``(sum_i clip(u_i, limit) + N(0, (noise limit)^2)) / n``. What a client sends moves the sum by
-    at most ``limit``, so ``noise`` is the multiplier that privacy accountants ask for.
+    ``(sum_i clip(u_i, clip_norm) + N(0, (noise_multiplier clip_norm)^2)) / n``. What a client
+    sends moves the sum by at most ``clip_norm``, and ``n`` not at all: it is ``expected_clients``,
+    or the number of clients in ``updates``, whatever they hold. A client with a NaN or an infinity
+    adds nothing, and nothing is made up for it. Which clients these were (``kept``) is not
+    protected by the noise.
 
     Args:
         updates: A PyTree with the clients along the first axis of every leaf.
         key: Random key.
-        limit: Largest Euclidean length of an update, positive; NaN results under ``jit``
+        clip_norm: Largest Euclidean length of an update, positive; NaN results under ``jit``
             where it is not.
-        noise: Deviation of the noise in multiples of ``limit``, not negative; NaN results under
-            ``jit`` where it is negative.
+        noise_multiplier: Deviation of the noise in multiples of ``clip_norm``, as accountants ask
+            for, not negative; NaN results under ``jit`` where it is negative.
+        expected_clients: How many clients are expected in a round, positive, fixed beforehand:
+            chance times population where clients are drawn at random. NaN results under ``jit``
+            where it is not positive. The number of clients in ``updates`` if ``None``.
 
     Returns:
-        The noisy mean over the clients with finite numbers.
+        The noisy mean; noise alone where no client is usable.
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number, or a known
@@ -75,39 +83,42 @@ def private_mean(
     Example:
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> updates = jnp.array([[3.0, 0.0], [1.0, 0.0]])
-        >>> private_mean(updates, jax.random.key(0), limit=1.0, noise=0.0).value.tolist()
+        >>> updates, key = jnp.array([[3.0, 0.0], [1.0, 0.0]]), jax.random.key(0)
+        >>> private_mean(updates, key, clip_norm=1.0, noise_multiplier=0.0).value.tolist()
         [1.0, 0.0]
 
     Source: McMahan et al., Learning differentially private recurrent language models, arXiv
-    1710.06963, algorithm 1 with a fixed number of clients.
+    1710.06963, algorithm 1 with the estimator of a fixed denominator.
     """
-    require_updates(updates, 1, "a mean needs")
-    limit = require_positive("limit", limit)
-    noise = require_positive("noise", noise, or_zero=True)
+    clients = require_updates(updates, 1, "a mean needs")
+    clip_norm = require_positive("clip_norm", clip_norm)
+    noise_multiplier = require_positive("noise_multiplier", noise_multiplier, or_zero=True)
+    if expected_clients is not None:
+        clients = require_positive("expected_clients", expected_clients)
     kept = usable(updates)
-    mean = averaged(_clipped(cleaned(updates, kept), limit), kept)
-    leaves, structure = jax.tree.flatten(mean)
+    clipped = _clipped(cleaned(updates, kept), clip_norm)
+    leaves, structure = jax.tree.flatten(clipped)
     keys = jax.random.split(key, len(leaves))
-    noisy = [
-        leaf + _noise(one, leaf, limit, noise) / how_many(kept).astype(leaf.dtype)
-        for leaf, one in zip(leaves, keys, strict=True)
-    ]
-    return Aggregate(jax.tree.unflatten(structure, noisy), kept)
+
+    def noisy(leaf: Array, key: Array) -> Array:
+        total = summed(leaf, kept)
+        scale = (jnp.asarray(clip_norm) * jnp.asarray(noise_multiplier)).astype(total.dtype)
+        total = total + scale * jax.random.normal(key, total.shape, total.dtype)
+        return (total / jnp.asarray(clients, total.dtype)).astype(leaf.dtype)
+
+    means = [noisy(leaf, one) for leaf, one in zip(leaves, keys, strict=True)]
+    return Aggregate(jax.tree.unflatten(structure, means), kept)
 
 
-def _clipped(updates: Any, limit: float | Array) -> Any:
+def _clipped(updates: Any, clip_norm: float | Array) -> Any:
     nothing = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), updates)
     length = distances(updates, nothing)
-    limit = jnp.asarray(limit).astype(length.dtype)
-    factor = jnp.where(length > limit, limit / jnp.where(length > limit, length, 1), 1)
-    factor = jnp.where(jnp.isnan(limit) | ~usable(updates), jnp.nan, factor)
-    return jax.tree.map(
-        lambda leaf: leaf * factor.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1)),
-        updates,
-    )
+    longest = jnp.asarray(clip_norm).astype(length.dtype)
+    factor = jnp.where(length > longest, longest / jnp.where(length > longest, length, 1), 1)
+    factor = jnp.where(jnp.isnan(longest) | ~usable(updates), jnp.nan, factor)
 
+    def shortened(leaf: Array) -> Array:
+        wide = widened(leaf)
+        return (wide * per_client(factor.astype(wide.dtype), leaf)).astype(leaf.dtype)
 
-def _noise(key: Array, leaf: Array, limit: float | Array, noise: float | Array) -> Array:
-    scale = (jnp.asarray(limit) * jnp.asarray(noise)).astype(leaf.dtype)
-    return scale * jax.random.normal(key, leaf.shape, leaf.dtype)
+    return jax.tree.map(shortened, updates)

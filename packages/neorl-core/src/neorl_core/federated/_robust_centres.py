@@ -7,14 +7,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import require_positive, require_same_shape, require_whole
+from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
     averaged,
     cleaned,
     distances,
     how_many,
-    per_client,
     require_updates,
+    summed,
     usable,
 )
 from neorl_core.federated._coordinate_rules import masked_median
@@ -136,8 +137,7 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
 
 
 def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:
-    step_size = step_size.astype(leaf.dtype)
-    return jnp.sum(per_client(step_size, leaf) * (leaf - centre[None]), axis=0)
+    return summed(widened(leaf) - widened(centre)[None], step_size).astype(leaf.dtype)
 
 
 def _require_centre(updates: Any, centre: Any) -> None:

@@ -7,7 +7,6 @@ from neorl_core.graphs._message_passing import pool_edges as pool_edges
 from neorl_core.graphs._message_passing import pool_nodes as pool_nodes
 from neorl_core.graphs._padded_graph import PaddedGraph as PaddedGraph
 from neorl_core.graphs._padded_graph import pad_graph as pad_graph
-from neorl_core.graphs._padded_graph import smallest_bucket as smallest_bucket
 
 __all__ = [
     "PaddedGraph",
@@ -17,5 +16,4 @@ __all__ = [
     "pad_graph",
     "pool_edges",
     "pool_nodes",
-    "smallest_bucket",
 ]

@@ -1,6 +1,5 @@
 """Graphs padded to a few sizes, so that a changing topology does not recompile."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -35,35 +34,6 @@ class PaddedGraph(NamedTuple):
     receivers: Int[Array, " edge"]
     node_mask: Bool[Array, " node"]
     edge_mask: Bool[Array, " edge"]
-
-
-def smallest_bucket(size: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds ``size``.
-
-    Args:
-        size: Number of nodes or edges.
-        buckets: Sizes that programs are compiled for, for example powers of two.
-
-    Returns:
-        One of the buckets.
-
-    Raises:
-        ValueError: If none is large enough, or a number is no whole one from zero on.
-
-    Example:
-        >>> smallest_bucket(100, (64, 128, 256))
-        128
-    """
-    size = require_whole("size", size, 0, "give the number of nodes or edges")
-    advice = "give the numbers of nodes or edges that programs are compiled for"
-    sizes = [require_whole("every bucket", bucket, 0, advice) for bucket in buckets]
-    fitting = [bucket for bucket in sizes if bucket >= size]
-    if not fitting:
-        raise ValueError(
-            f"no bucket holds {size}, the largest of {len(sizes)} is {max(sizes, default=0)}; "
-            "add a larger one"
-        )
-    return min(fitting)
 
 
 def pad_graph(
@@ -113,7 +83,7 @@ def pad_graph(
     if real_nodes > node_count or real_edges > edge_count:
         raise ValueError(
             f"a graph of {real_nodes} nodes and {real_edges} edges does not fit into "
-            f"{node_count} and {edge_count}; choose a larger bucket"
+            f"{node_count} and {edge_count}; choose a larger padded size"
         )
     more_edges = edge_count - real_edges
     return PaddedGraph(

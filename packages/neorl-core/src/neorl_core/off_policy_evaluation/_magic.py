@@ -14,7 +14,7 @@ from neorl_core.off_policy_evaluation._importance_sampling import (
     checked,
     discounts,
 )
-from neorl_core.projections._simplex import simplex_quadratic
+from neorl_core.off_policy_evaluation._simplex_quadratic import simplex_quadratic
 
 
 class Magic(NamedTuple):

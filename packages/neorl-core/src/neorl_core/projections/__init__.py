@@ -3,11 +3,9 @@
 from neorl_core.projections._box_and_rate import limit_rate as limit_rate
 from neorl_core.projections._box_and_rate import project_box as project_box
 from neorl_core.projections._simplex import project_simplex as project_simplex
-from neorl_core.projections._simplex import simplex_quadratic as simplex_quadratic
 
 __all__ = [
     "limit_rate",
     "project_box",
     "project_simplex",
-    "simplex_quadratic",
 ]

@@ -1,0 +1,45 @@
+"""Least squares over the simplex, as the weights of MAGIC need it."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.matrix_products import product
+from neorl_core.projections._simplex import project_simplex
+
+
+def simplex_quadratic(
+    matrix: Float[Array, "item item"], *, iterations: int = 400
+) -> Float[Array, " item"]:
+    """The ``x`` on the simplex of nearly least ``x^T A x``, for a positive semidefinite ``A``.
+
+    Accelerated projected gradient, started anew where a step goes against the last one: exact to
+    3e-5 for condition numbers to 1e3. Beyond, where weights hardly matter to what is minimised,
+    the weights found do so within a few per cent at 1e6, and by three times or more at 1e8.
+
+    Args:
+        matrix: ``A``, symmetric and positive semidefinite, one item or more.
+        iterations: Fixed number of gradient steps.
+
+    Returns:
+        The weights; NaN if an entry is not finite.
+
+    Source: O'Donoghue and Candes, Adaptive restart for accelerated gradient schemes, 2015.
+    """
+    n = matrix.shape[0]
+    scale = jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
+    scaled = matrix / jnp.where(scale > 0, scale, 1)
+    start = jnp.full(n, 1 / n, matrix.dtype)
+    state = (start, start, jnp.ones((), matrix.dtype), scaled)
+    point, *_ = jax.lax.fori_loop(0, iterations, _descend, state)
+    return jnp.where(jnp.all(jnp.isfinite(matrix)), point, jnp.nan)
+
+
+def _descend(_, state):
+    point, ahead, momentum, matrix = state
+    following = project_simplex(ahead - product(matrix, ahead))
+    uphill = jnp.sum((ahead - following) * (following - point)) > 0
+    larger = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+    push = jnp.where(uphill, 0, (momentum - 1) / larger)
+    ahead = following + push * (following - point)
+    return following, ahead, jnp.where(uphill, 1, larger), matrix
