@@ -75,7 +75,8 @@ def filled(state: Any, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
 def started(algorithm: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A state with PyTorch's initial weights and the scaling of its rows."""
     box = tuple(Channel(f"u{i}", "1", -1.0, 1.0) for i in range(2))
-    channels = tuple(Channel(f"x{i}", "1", -50.0, 50.0) for i in range(5))
+    ranges = [float(span) / 2 for span in arrays["span"]]
+    channels = tuple(Channel(f"x{i}", "1", -half, half) for i, half in enumerate(ranges))
     spec = Spec(obs=channels, action=box, cost=(), dt=1.0, horizon=10)
     one = np.float32(1)
     scalar = FieldStatistics(one, one, one, one, one)

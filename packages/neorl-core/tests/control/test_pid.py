@@ -182,10 +182,11 @@ def test_the_dtype_of_the_gains_stays_under_float64():
         for bank in (pid, mixed):
             carry = bank.sent(bank.initial_carry(), jnp.ones(1, jnp.float64))
             readings = jnp.linspace(0.0, 1.0, 5, dtype=jnp.float64)[:, None]
-            carry, outputs = jax.lax.scan(bank, carry, readings)
+            carry, outputs = jax.lax.scan(lambda c, y, b=bank: b(c, y), carry, readings)
             assert {leaf.dtype.name for leaf in (outputs, *carry)} == {"float32"}
         wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), pid)
-        _, exact = jax.lax.scan(wide, wide.sent(wide.initial_carry(), jnp.ones(1)), readings)
+        start = wide.sent(wide.initial_carry(), jnp.ones(1))
+        _, exact = jax.lax.scan(lambda c, y: wide(c, y), start, readings)
         assert exact.dtype == jnp.float64
         np.testing.assert_allclose(outputs, exact, rtol=1e-5)
 

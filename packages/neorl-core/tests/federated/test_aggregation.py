@@ -278,12 +278,8 @@ def test_the_noise_of_the_private_mean_has_the_stated_size():
     assert abs(np.mean(result.value)) < 0.01
     other = private_mean(updates, jax.random.key(2), clip_norm=2.0, noise_multiplier=1.5)
     assert abs(np.corrcoef(result.value, other.value)[0, 1]) < 0.05
-    tree = private_mean(
-        {"a": jnp.zeros((3, 50)), "b": jnp.zeros((3, 50))},
-        jax.random.key(1),
-        clip_norm=1.0,
-        noise_multiplier=1.0,
-    )
+    both = {"a": jnp.zeros((3, 50)), "b": jnp.zeros((3, 50))}
+    tree = private_mean(both, jax.random.key(1), **PRIVATE)
     assert not np.array_equal(tree.value["a"], tree.value["b"])
 
 
@@ -313,10 +309,46 @@ def test_an_update_without_a_length_cannot_be_clipped(value):
     update = {"a": jnp.asarray([value, 1e30]), "b": jnp.ones(2)}
     for clip in (clip_update, jax.jit(clip_update)):
         assert all(np.isnan(leaf).all() for leaf in clip(update, clip_norm=1.0).values())
-    rest = private_mean(
-        jnp.asarray([[value, 1.0], [3.0, 4.0]]),
-        jax.random.key(0),
-        clip_norm=1.0,
-        noise_multiplier=0.0,
-    )
-    np.testing.assert_allclose(rest.value, [0.6, 0.8], rtol=1e-6)
+    pair = jnp.asarray([[value, 1.0], [3.0, 4.0]])
+    rest = private_mean(pair, jax.random.key(0), clip_norm=1.0, noise_multiplier=0.0)
+    np.testing.assert_allclose(rest.value, [0.3, 0.4], rtol=1e-6)
+
+
+def test_no_client_moves_a_private_mean_by_more_than_its_share():
+    """One whose numbers were not finite changed what the others were divided by."""
+    updates = jnp.asarray([[0.0, 6.0], [8.0, 0.0], [0.0, 2.0]])
+    mean = functools.partial(private_mean, key=jax.random.key(3), clip_norm=2.0)
+    for options, n in (({}, 3), ({"expected_clients": 10.0}, 10)):
+        nothing = mean(updates.at[1].set(0.0), noise_multiplier=0.5, **options).value
+        for sent in ([jnp.nan, 1.0], [jnp.inf, -jnp.inf], [1e30, 0.0], [0.0, -3.0]):
+            other = mean(updates.at[1].set(jnp.asarray(sent)), noise_multiplier=0.5, **options)
+            assert np.linalg.norm(other.value - nothing) <= 2 / n * 1.0001
+        exact = mean(updates, noise_multiplier=0.0, **options).value
+        np.testing.assert_allclose(exact, np.asarray([2.0, 4.0]) / n, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_short_floats_are_taken_in_float32(dtype):
+    """Weights of 3e4 and updates of 6e4 are float16, their sums are not."""
+    updates = jnp.asarray([[6e4, 1.0], [5e4, 2.0], [4e4, 3.0]], dtype)
+    exact = np.asarray(updates, np.float64)
+    weights = np.asarray([3e4, 3e4, 2e4], np.float32)
+    near = {"rtol": 2 * float(jnp.finfo(dtype).eps)}
+    for given in (jnp.asarray(weights), jnp.asarray(weights, dtype)):
+        mean = weighted_mean(updates, given).value
+        expected = np.average(exact, axis=0, weights=np.asarray(given, np.float64))
+        np.testing.assert_allclose(np.asarray(mean, np.float64), expected, **near)
+    many = jnp.concatenate([updates] * 3)
+    plain = np.asarray(many, np.float64).mean(axis=0)
+    for rule in (
+        functools.partial(trimmed_mean, num_byzantine=0),
+        functools.partial(multi_krum, num_byzantine=1, selected=9),
+        functools.partial(bulyan, num_byzantine=0),
+        functools.partial(private_mean, key=jax.random.key(0), clip_norm=1e9, noise_multiplier=0.0),
+        lambda x: centred_clipping(x, x[0], radius=1e9, iterations=1),
+    ):
+        value = rule(many).value
+        assert value.dtype == dtype
+        np.testing.assert_allclose(np.asarray(value, np.float64), plain, **near)
+    one = krum(jnp.asarray([[0.0], [600.0], [610.0], [620.0], [5e4]], dtype), num_byzantine=1)
+    assert float(one.value[0]) == float(jnp.asarray(610.0, dtype))

@@ -49,10 +49,9 @@ def test_one_step_is_enough_for_the_unit_matrix() -> None:
     np.testing.assert_allclose(simplex_quadratic(jnp.eye(2), iterations=1), [0.5, 0.5])
 
 
-@pytest.mark.parametrize("condition", [1e4, 1e6])
-def test_of_an_ill_conditioned_matrix_the_value_is_nearly_least(condition: float) -> None:
+def test_of_an_ill_conditioned_matrix_the_value_is_nearly_least() -> None:
     """What MAGIC minimises is an estimated error; a few per cent of it do not matter."""
-    given = matrices(condition)
+    given = matrices(1e4)
     found = np.asarray(jax.jit(jax.vmap(simplex_quadratic))(jnp.asarray(given, jnp.float32)))
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
     for matrix, x in zip(given, found.astype(np.float64), strict=True):
