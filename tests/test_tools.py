@@ -16,7 +16,7 @@ import release
 import sizes
 import skipped
 import time_budget
-from neorl_core.testing import NO_SHARED_DATA
+from machine import NO_SHARED_DATA
 
 TOOLS = sorted(Path(bounds.__file__).parent.glob("*.py"))
 CHANGELOG = """# Changelog of neorl-core

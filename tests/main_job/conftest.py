@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
+import network
+
 SMALL = (
     "--training.updates=400",
     "--training.chunk=100",
@@ -24,7 +26,6 @@ SMALL = (
 )
 """Everything of the demo, little of it."""
 
-REFUSING = "from neorl_core.testing import refuse_connections\nrefuse_connections()\n"
 Command: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -41,7 +42,8 @@ def _without_network() -> tuple[str, ...]:
 def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """Runs an installed command that can reach no other machine."""
     site = tmp_path_factory.mktemp("site")
-    (site / "sitecustomize.py").write_text(REFUSING)
+    guard = Path(network.__file__).read_text(encoding="utf-8")
+    (site / "sitecustomize.py").write_text(f"{guard}\n\nrefuse_connections()\n")
 
     def run(
         name: str, *arguments: object, cwd: Path, code: int = 0, installed: Path | None = None

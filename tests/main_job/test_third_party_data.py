@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from neorl_core.testing import shared_data
-
 pytestmark = pytest.mark.slow
 
 ONE = ("--training.algorithms", "td3_bc", "--evaluation.candidate", "td3_bc")
@@ -29,7 +27,7 @@ OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
     "name",
     ["DMSD", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("DMSD, all", "Simglucose"))],
 )
-def test_neorl2(name: str, command, tmp_path: Path, small: tuple[str, ...]) -> None:
+def test_neorl2(name: str, command, tmp_path: Path, small, shared_data) -> None:
     file, size, options = FILES[name]
     log = shared_data("neorl2", file)
     words = ("run", f"--data.source={log}", *small, *options)

@@ -6,7 +6,6 @@ import h5py
 import numpy as np
 import pytest
 
-from neorl_core.testing import shared_data
 from neorl_deploy import DeployError
 from neorl_deploy.shadow import read_log
 
@@ -162,7 +161,7 @@ def test_a_neorl2_archive_is_read_by_the_stated_rules(tmp_path):
         ("Simglucose-high-100000-train.npz", 100_257, 280, (31, 1)),
     ],
 )
-def test_third_party_logs_have_their_published_size(name, rows, episodes, widths):
+def test_third_party_logs_have_their_published_size(name, rows, episodes, widths, shared_data):
     log = read_log(shared_data("neorl2", name))
     assert log.obs.shape == (rows, widths[0])
     assert log.action.shape == (rows, widths[1])

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_envs.inspection import dataset_report
 
@@ -19,7 +18,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_facts_of_the_shared_data(name: str, tmp_path: Path) -> None:
+def test_facts_of_the_shared_data(name: str, tmp_path: Path, shared_data) -> None:
     rows, episodes, shortest, longest, terminated, truncated, mean = FACTS[name]
     dataset = read_dataset(shared_data("neorl2", f"{name}.npz"))
     report = dataset_report(dataset)
@@ -36,14 +35,14 @@ def test_facts_of_the_shared_data(name: str, tmp_path: Path) -> None:
     assert converted.attributes["attribution"] == dataset.attributes["attribution"]
 
 
-def test_the_report_of_dmsd_says_that_nothing_terminated() -> None:
+def test_the_report_of_dmsd_says_that_nothing_terminated(shared_data) -> None:
     report = dataset_report(read_dataset(shared_data("neorl2", "DMSD-high-100000-train.npz")))
     assert (len(report["obs"]), len(report["action"])) == (6, 2)
     assert "no row is terminated: a log without a single trip is valid" in report["notes"]
     assert report["duplicate_rows"] == 0
 
 
-def test_the_report_of_simglucose_finds_what_is_known_of_it() -> None:
+def test_the_report_of_simglucose_finds_what_is_known_of_it(shared_data) -> None:
     dataset = read_dataset(shared_data("neorl2", "Simglucose-high-100000-train.npz"))
     report = dataset_report(dataset)
     assert report["duplicate_rows"] == 145

@@ -4,7 +4,6 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_core.control import ConstantPolicy
-from neorl_core.testing import shared_data
 from neorl_envs import read_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import evaluate_offline, verdict
@@ -91,7 +90,9 @@ def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path)
     ("name", "episodes", "mean_return", "low", "high"),
     [("DMSD", 1000, 494.45, 30.60, 849.51), ("Simglucose", 280, None, 9.75, 475.0)],
 )
-def test_third_party_logs_are_scored_by_their_own_formula(name, episodes, mean_return, low, high):
+def test_third_party_logs_are_scored_by_their_own_formula(
+    name, episodes, mean_return, low, high, shared_data
+):
     train = read_dataset(shared_data("neorl2", f"{name}-high-100000-train.npz"))
     held_out = read_dataset(shared_data("neorl2", f"{name}-high-20000-val.npz"))
     policy = ConstantPolicy(jnp.zeros(train.spec.n_action))

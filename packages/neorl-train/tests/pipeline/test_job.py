@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_core.testing import shared_data
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train import InterruptedRunError
@@ -122,22 +121,21 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
 
 
 @pytest.fixture
-def foreign():
+def foreign(shared_data):
     return shared_data("neorl2", "DMSD-high-20000-val.npz")
 
 
 @pytest.mark.slow
 def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
-    path = foreign  # found from the checkout, so before ``here`` leaves it
-    assert main(["run", *QUICK, "--data.source", str(path)]) == 0
+    assert main(["run", *QUICK, "--data.source", str(foreign)]) == 0
     run = here / "runs" / "0001"
     _check_files(run, environment=False)
     verdict = _read(run, "verdict.json")
     assert verdict["answer"] == "cannot tell"
     assert "simulator" in verdict["reason"]
     record = _read(run, "run.json")["dataset"]
-    assert record["file"] == str(path)
-    assert record["rows"] == read_dataset(path).n_rows
+    assert record["file"] == str(foreign)
+    assert record["rows"] == read_dataset(foreign).n_rows
     said = capsys.readouterr().out
     assert "CANNOT TELL" in said
     assert "data: NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0" in said

@@ -13,7 +13,6 @@ import pytest
 from neorl_core import Channel, InputError
 from neorl_core.boundary import head
 from neorl_core.control import ConstantPolicy
-from neorl_core.testing import browser
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
@@ -288,19 +287,20 @@ FLAGS = (
 )
 
 
-def visit(path, tmp_path, *flags):
-    command = [browser(), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags]
+def visit(browser, path, tmp_path, *flags):
+    command = [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *flags]
     return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, check=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_it(run, page, tmp_path, scheme):
+def test_a_browser_shows_it(run, page, tmp_path, scheme, browser):
     from matplotlib.image import imread
 
     shot = tmp_path / "shot.png"
     dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
     seen = visit(
+        browser,
         run / "report.html",
         tmp_path,
         f"--screenshot={shot}",
@@ -317,8 +317,8 @@ def test_a_browser_shows_it(run, page, tmp_path, scheme):
 
 
 @pytest.mark.slow
-def test_a_browser_understands_it(run, page, tmp_path):
-    seen = visit(run / "report.html", tmp_path, "--dump-dom")
+def test_a_browser_understands_it(run, page, tmp_path, browser):
+    seen = visit(browser, run / "report.html", tmp_path, "--dump-dom")
     shown = Page(seen.stdout[seen.stdout.index("<html") :])
     assert [h for h in shown.headings if h.strip()] == [h for h in page.headings if h.strip()]
     assert shown.pictures == page.pictures

@@ -32,9 +32,8 @@ Every argument holds ``ROWS`` samples along its first axis. :func:`everywhere` (
 so pass functions defined at module level. Keyword arguments are shared by all rows: floats and
 arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **settings** - :func:`configure_tests`: rank promotion raises, no connection leaves the machine
-  (:func:`refuse_connections`), Hypothesis profiles (50 repeatable examples; ``nightly``).
-* **machine** - :func:`shared_data` and :func:`browser` give a path or skip, with a fixed reason.
+* **settings** - :func:`configure_tests`: rank promotion raises, Hypothesis profiles (50 repeatable
+  examples; ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
@@ -63,16 +62,10 @@ from neorl_core.testing._laws import no_recompile as no_recompile
 from neorl_core.testing._laws import oracle as oracle
 from neorl_core.testing._laws import pure as pure
 from neorl_core.testing._laws import state_keeps_form as state_keeps_form
-from neorl_core.testing._machine import NO_BROWSER as NO_BROWSER
-from neorl_core.testing._machine import NO_SHARED_DATA as NO_SHARED_DATA
-from neorl_core.testing._machine import browser as browser
-from neorl_core.testing._machine import shared_data as shared_data
 from neorl_core.testing._namespaces import exports as exports
 from neorl_core.testing._namespaces import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
 from neorl_core.testing._settings import configure_tests as configure_tests
-from neorl_core.testing._sockets import OutboundConnectionError as OutboundConnectionError
-from neorl_core.testing._sockets import refuse_connections as refuse_connections
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
 from neorl_core.testing._strategies import arrays as arrays
 from neorl_core.testing._strategies import flags as flags
@@ -105,18 +98,14 @@ from neorl_core.testing._transforms import finite_grad as finite_grad
 
 __all__ = [
     "LENGTHS",
-    "NO_BROWSER",
-    "NO_SHARED_DATA",
     "ROWS",
     "Edge",
     "GraphDraw",
-    "OutboundConnectionError",
     "Refusal",
     "Row",
     "arrays",
     "assert_close",
     "batch_independent",
-    "browser",
     "check_edges",
     "check_form",
     "check_refusals",
@@ -143,12 +132,10 @@ __all__ = [
     "pure",
     "pytrees",
     "reals",
-    "refuse_connections",
     "rows",
     "salted",
     "seeds",
     "series",
-    "shared_data",
     "simplex",
     "state_keeps_form",
     "table_gaps",

@@ -1,5 +1,6 @@
-"""Closeness of PyTrees, with a tolerance that follows the size of the numbers at hand."""
+"""Closeness of PyTrees: each leaf by its own size, and by what its function can owe to rounding."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,6 +9,8 @@ import numpy as np
 
 RTOL = 2e-5
 ATOL = 2e-6
+DRAWS = 3
+STEP = 8.0
 
 
 def to_numpy(tree: Any) -> Any:
@@ -19,8 +22,7 @@ def _leaf_to_numpy(leaf: Any) -> np.ndarray:
     if is_key(leaf):
         return np.asarray(jax.random.key_data(leaf))
     array = np.asarray(leaf)
-    # ml_dtypes' bfloat16 is not a NumPy floating type, hence JAX's own test.
-    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+    return array.astype(np.float64) if is_float(array) else array
 
 
 def is_key(leaf: Any) -> bool:
@@ -28,13 +30,10 @@ def is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def magnitude(*trees: Any) -> float:
-    """Largest absolute finite number in the trees, at least one."""
-    largest = 1.0
-    for leaf in jax.tree.leaves(to_numpy(trees)):
-        if leaf.size and jnp.issubdtype(leaf.dtype, jnp.floating):
-            largest = max(largest, float(np.max(np.abs(leaf), where=np.isfinite(leaf), initial=0)))
-    return largest
+def is_float(leaf: Any) -> bool:
+    """Whether the leaf is of floats; ml_dtypes' bfloat16 is, to JAX alone."""
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    return bool(jnp.issubdtype(dtype, jnp.floating))
 
 
 def assert_close(
@@ -56,25 +55,129 @@ def assert_close(
         rtol: Relative tolerance.
         atol: Absolute tolerance for numbers of size one.
         scale: Size of the numbers that went into the result, since cancellation leaves errors of
-            that size; by default that of the two trees.
+            that size; by default that of each leaf itself, its largest finite number.
         message: Said first when the comparison fails.
 
     Raises:
         AssertionError: If they differ; the path of the first differing leaf is named.
     """
+    _compare(actual, expected, rtol, atol, scale, message)
+
+
+def assert_stable(
+    actual: Any,
+    expected: Any,
+    sensitivity: Callable[[], Any],
+    *,
+    rtol: float,
+    atol: float,
+    message: str,
+) -> None:
+    """:func:`assert_close`, or as near as rounding the arguments would leave it.
+
+    Args:
+        actual: A PyTree.
+        expected: A PyTree of the same structure and shapes.
+        sensitivity: Gives what rounding can change, in the structure of ``expected``; it is asked
+            only where the two differ by more than the tolerances.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance for numbers of size one.
+        message: Said first when the comparison fails.
+    """
+    try:
+        _compare(actual, expected, rtol, atol, None, message)
+    except AssertionError:
+        _compare(actual, expected, rtol, atol, None, message, sensitivity())
+
+
+def _compare(
+    actual: Any,
+    expected: Any,
+    rtol: float,
+    atol: float,
+    scale: float | None,
+    message: str,
+    slack: Any = None,
+) -> None:
     left, right = to_numpy(actual), to_numpy(expected)
     structures = jax.tree.structure(left), jax.tree.structure(right)
     assert structures[0] == structures[1], f"{message}: {structures[0]} is not {structures[1]}"
-    scale = magnitude(left, right) if scale is None else scale
-    paths = jax.tree_util.tree_leaves_with_path(left)
-    for (path, got), want in zip(paths, jax.tree.leaves(right), strict=True):
+    paths, wants = jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right)
+    spreads = [0.0] * len(wants) if slack is None else jax.tree.leaves(slack)
+    for (path, got), want, spread in zip(paths, wants, spreads, strict=True):
         where = f"{message} at {jax.tree_util.keystr(path) or 'the result'}"
         assert got.shape == want.shape, f"{where}: shape {got.shape}, expected {want.shape}"
-        exact = not jnp.issubdtype(want.dtype, jnp.floating)
-        np.testing.assert_allclose(
-            got,
-            want,
-            rtol=0 if exact else rtol,
-            atol=0 if exact else atol * scale,
-            err_msg=where,
+        if not is_float(want):
+            np.testing.assert_array_equal(got, want, err_msg=where)
+            continue
+        size = _size(got, want) if scale is None else scale
+        with np.errstate(invalid="ignore"):
+            near = np.abs(got - want) <= atol * size + spread
+        np.testing.assert_allclose(np.where(near, want, got), want, rtol=rtol, err_msg=where)
+
+
+def _size(*arrays: np.ndarray) -> float:
+    """The largest finite number of some arrays."""
+    sizes = [np.max(np.abs(a), where=np.isfinite(a), initial=0) for a in arrays if a.size]
+    return float(max(sizes, default=0.0))
+
+
+def rounding(function: Callable[..., Any], args: Any, options: Any, size: float) -> Any:
+    """How far a result moves when every floating argument moves by a share ``size`` of itself.
+
+    This is what a right program in floats of that precision can owe to rounding: it gives the
+    exact result of arguments near those that it got. Where the result jumps instead of moving,
+    ties and rounding to whole numbers say, nothing is owed.
+
+    Args:
+        function: Of numbers, called with the arguments and options as they are and moved.
+        args: Its positional arguments.
+        options: Its keyword arguments.
+        size: Relative change.
+
+    Returns:
+        The largest change of each number of the result, in its structure.
+    """
+    middle = to_numpy(function(*args, **options))
+    total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), middle)
+    for seed in range(DRAWS):
+        near, far = (
+            _change(function, _moved((args, options), seed, by), middle)
+            for by in (size, STEP * size)
         )
+        # Of a jump, the larger step is no larger.
+        moves = jax.tree.map(lambda a, b: np.where(b >= 3 * a, a, 0), near, far)
+        total = jax.tree.map(np.maximum, total, moves)
+    return total
+
+
+def _change(function: Callable[..., Any], moved: tuple, middle: Any) -> Any:
+    args, options = moved
+    try:
+        with np.errstate(all="ignore"):
+            result = to_numpy(function(*args, **options))
+    except Exception:  # Moved out of its range: nothing is known.
+        result = middle
+
+    def change(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if not is_float(a) or a.shape != b.shape:
+            return np.zeros(b.shape)
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(np.abs(a - b), nan=0, posinf=0)
+
+    return jax.tree.map(change, result, middle)
+
+
+def _moved(tree: Any, seed: int, size: float) -> Any:
+    """Each floating number a share ``size`` greater or less, the same ones for equal seeds."""
+    rng = np.random.default_rng(seed)
+
+    def move(leaf: Any) -> Any:
+        if not isinstance(leaf, float | np.ndarray | jax.Array) or not is_float(leaf):
+            return leaf
+        array = np.asarray(leaf)
+        signs = rng.choice(np.asarray([-1.0, 1.0]), array.shape)
+        moved = (array * (1 + size * signs)).astype(array.dtype)
+        return float(moved) if isinstance(leaf, float) else moved
+
+    return jax.tree.map(move, tree)

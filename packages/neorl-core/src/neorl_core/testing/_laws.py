@@ -1,5 +1,6 @@
 """Laws of form that every pure function keeps, whatever it computes."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_core.testing._compare import ATOL, RTOL, assert_close, magnitude, to_numpy
+from neorl_core.testing._compare import ATOL, RTOL, assert_stable, rounding, to_numpy
 from neorl_core.testing._transforms import (
     as_rows,
     everywhere,
@@ -28,12 +29,16 @@ def oracle(
 ) -> Any:
     """:func:`everywhere`, and every row equal to an independent reference.
 
+    Each leaf of each row is judged by its own size, or by how far the reference itself moves with
+    arguments that are off by ``atol`` of themselves: so a difference of large numbers may carry
+    their rounding, and a small probability beside large arguments may not.
+
     Args:
         fn: The function under test.
         reference: The same mathematics in NumPy, given one row at a time with float64 leaves.
         *rows: As for :func:`everywhere`.
         rtol: Relative tolerance of the float32 result.
-        atol: Absolute tolerance, for numbers of size one.
+        atol: Absolute tolerance, as a share of the largest number of a leaf.
         **options: Keyword arguments of both.
 
     Returns:
@@ -57,16 +62,15 @@ def rows_match(
     atol: float,
 ) -> None:
     """Every row of a stacked result equals the reference of that row."""
-    exact = to_numpy(as_rows(rows))
-    scale = magnitude(exact, result)
+    exact, results = to_numpy(as_rows(rows)), to_numpy(result)
     for index in range(row_count(result)):
-        expected = reference(*take(exact, index), **options)
-        assert_close(
-            take(to_numpy(result), index),
-            expected,
+        row = take(exact, index)
+        assert_stable(
+            take(results, index),
+            reference(*row, **options),
+            functools.partial(rounding, reference, row, options, atol),
             rtol=rtol,
             atol=atol,
-            scale=scale,
             message=f"row {index} differs from the oracle",
         )
 

@@ -1,14 +1,9 @@
 """The strict settings that the tests of every package run with."""
 
-import gc
 import os
 
 import hypothesis
 import jax
-
-from neorl_core.boundary import keep_compiled_programs
-from neorl_core.boundary._compiled_programs import VARIABLE as CACHE_VARIABLE
-from neorl_core.testing._sockets import refuse_connections
 
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 
@@ -16,21 +11,16 @@ PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 def configure_tests(*, strict_dtypes: bool = False) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
-    Implicit rank promotion raises, and so does a connection to another machine. Hypothesis has no
-    deadline (compilation lands in a first example) and three profiles, chosen by the environment
-    variable ``NEORL_HYPOTHESIS_PROFILE``: ``default`` (50 examples, the same in every run),
-    ``nightly`` (2,000 random ones) and ``mutation`` (25, the same in every run, without
-    shrinking). Garbage is collected seldom: a process full of traced programs is mostly none, and
-    looking through it took an eighth of the time of core's table. Compiled programs are kept where
-    the environment names a folder (:func:`neorl_core.boundary.keep_compiled_programs`).
+    Implicit rank promotion raises. Hypothesis has no deadline (compilation lands in a first
+    example) and three profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
+    ``default`` (50 examples, the same in every run), ``nightly`` (2,000 random ones) and
+    ``mutation`` (25, the same in every run, without shrinking). Settings of JAX and Hypothesis are
+    all that it changes in the process.
 
     Args:
         strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
             calls optax needs the standard promotion.
     """
-    refuse_connections()
-    _keep_programs()
-    gc.set_threshold(100_000, 50, 1000)
     jax.config.update("jax_numpy_rank_promotion", "raise")
     if strict_dtypes:
         jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -53,11 +43,3 @@ def configure_tests(*, strict_dtypes: bool = False) -> None:
         "mutation", fixed, max_examples=25, phases=without_shrinking
     )
     hypothesis.settings.load_profile(os.environ.get(PROFILE_VARIABLE, "default"))
-
-
-def _keep_programs() -> None:
-    """Our commands, started by a test, share this process's folder; plain JAX writes nowhere."""
-    programs = keep_compiled_programs()
-    os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
-    if programs is not None:
-        os.environ[CACHE_VARIABLE] = str(programs.shared)

@@ -90,7 +90,7 @@ class Row:
         exempt: Check to reason, for the checks that do not apply.
         name: The export that this row stands for; the function's name by default.
         rtol: Relative tolerance in float32.
-        atol: Absolute tolerance in float32, for numbers of size one.
+        atol: Absolute tolerance in float32, as a share of the largest number of a leaf.
         dtypes: Floating dtypes that must be kept.
     """
 

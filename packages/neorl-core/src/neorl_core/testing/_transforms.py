@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_core.testing._compare import ATOL, RTOL, assert_close, is_key, magnitude
+from neorl_core.testing._compare import ATOL, RTOL, assert_stable, is_float, is_key, rounding
 
 ROWS = 3
 """Number of draws that one example holds: the length of the leading axis of every argument."""
@@ -71,7 +71,7 @@ def everywhere(
         *rows: Its positional arguments: arrays or PyTrees with ``ROWS`` samples along their first
             axis.
         rtol: Relative tolerance of the agreement.
-        atol: Absolute tolerance, for numbers of size one (see :func:`assert_close`).
+        atol: Absolute tolerance, as a share of the largest number of a leaf (see :func:`oracle`).
         **options: Keyword arguments shared by all rows; floats and arrays are traced, everything
             else is static.
 
@@ -84,15 +84,22 @@ def everywhere(
     traced, static = split_options(options)
     calls = variants(fn, static)
     rows = as_rows(rows)
-    scale = magnitude(rows, traced)
     stacked = calls.batch_jit(rows, traced)
-    close = functools.partial(assert_close, rtol=rtol, atol=atol)
-    scale = max(scale, magnitude(stacked))
-    close(calls.batch(rows, traced), stacked, scale=scale, message="vmap and jit of vmap differ")
+
+    @functools.cache
+    def spread() -> Any:
+        return rounding(lambda *rows, **some: calls.batch_jit(rows, some), rows, traced, atol)
+
+    close = functools.partial(assert_stable, rtol=rtol, atol=atol)
+    close(calls.batch(rows, traced), stacked, spread, message="vmap and jit of vmap differ")
     row, want = take(rows, 0), take(stacked, 0)
-    close(calls.single_jit(row, traced), want, scale=scale, message="jit and vmap differ")
+
+    def alone() -> Any:
+        return take(spread(), 0)
+
+    close(calls.single_jit(row, traced), want, alone, message="jit and vmap differ")
     eager = calls.single(row, traced)
-    close(eager, want, scale=scale, message="eager and vmap differ")
+    close(eager, want, alone, message="eager and vmap differ")
     dtypes = [jnp.asarray(leaf).dtype for leaf in jax.tree.leaves(eager)]
     assert dtypes == [leaf.dtype for leaf in jax.tree.leaves(want)], (
         f"eager and compiled results differ in dtype: {dtypes}"
@@ -119,8 +126,8 @@ def finite_grad(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
     """
     traced, static = split_options(options)
     leaves, structure = jax.tree.flatten(as_rows(rows))
-    floats = [leaf if _is_float(leaf) else None for leaf in leaves]
-    others = [None if _is_float(leaf) else leaf for leaf in leaves]
+    floats = [leaf if is_float(leaf) else None for leaf in leaves]
+    others = [None if is_float(leaf) else leaf for leaf in leaves]
     gradients = variants(fn, static).gradient(floats, others, traced, structure)
     for index, gradient in enumerate(gradients):
         if gradient is not None:
@@ -151,10 +158,6 @@ def take(rows: Any, index: int) -> Any:
     return jax.tree.map(row, rows)
 
 
-def _is_float(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
 def _merge(floats: list, others: list, structure: Any) -> tuple:
     leaves = [other if real is None else real for real, other in zip(floats, others, strict=True)]
     return jax.tree.unflatten(structure, leaves)
@@ -163,7 +166,7 @@ def _merge(floats: list, others: list, structure: Any) -> tuple:
 def _weighted_sum(outputs: Any) -> jax.Array:
     total = jnp.zeros(())
     for leaf in jax.tree.leaves(outputs):
-        if _is_float(leaf):
+        if is_float(leaf):
             weights = 1 + jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32)) / 2
             total = total + jnp.sum(leaf.astype(jnp.float32).ravel() * weights)
     return total

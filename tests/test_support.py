@@ -1,12 +1,16 @@
+"""The repository's own helpers: the guard against connections, reference data, a browser."""
+
 import socket
 from pathlib import Path
 
 import pytest
 
-from neorl_core.testing import OutboundConnectionError, browser, refuse_connections, shared_data
+import machine
+from network import OutboundConnectionError, refuse_connections
 
 
-def test_the_settings_refuse_connections_and_names() -> None:
+def test_no_test_reaches_another_machine() -> None:
+    """``conftest.py`` has seen to it; twice is once."""
     refuse_connections()
     with socket.socket() as stream, pytest.raises(OutboundConnectionError, match=r"192\.0\.2\.1"):
         stream.connect(("192.0.2.1", 80))
@@ -33,20 +37,18 @@ def test_shared_data_is_found_by_the_variable(
 ) -> None:
     (tmp_path / "neorl2").mkdir()
     monkeypatch.setenv("NEORL_SHARED_DATA", str(tmp_path))
-    assert shared_data("neorl2") == tmp_path / "neorl2"
+    assert machine.find_shared_data("neorl2") == tmp_path / "neorl2"
     with pytest.raises(FileNotFoundError, match="no such entry"):
-        shared_data("neorl3")
+        machine.find_shared_data("neorl3")
 
 
 def test_shared_data_is_found_beside_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkout: Path
 ) -> None:
+    assert checkout.parent / "shared" / "data" == machine.BESIDE_CHECKOUT
     monkeypatch.delenv("NEORL_SHARED_DATA", raising=False)
-    inside = tmp_path / "checkout" / "packages" / "neorl-core" / "tests"
-    inside.mkdir(parents=True)
-    (tmp_path / "shared" / "data").mkdir(parents=True)
-    monkeypatch.chdir(inside)
-    assert shared_data() == tmp_path / "shared" / "data"
+    monkeypatch.setattr(machine, "BESIDE_CHECKOUT", tmp_path)
+    assert machine.find_shared_data() == tmp_path
 
 
 def test_what_is_missing_is_skipped_with_the_counted_reason(
@@ -54,7 +56,7 @@ def test_what_is_missing_is_skipped_with_the_counted_reason(
 ) -> None:
     monkeypatch.setenv("NEORL_SHARED_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(pytest.skip.Exception, match="NEORL_SHARED_DATA"):
-        shared_data()
+        machine.find_shared_data()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.skip.Exception, match="no browser"):
-        browser()
+        machine.find_browser()

@@ -1,4 +1,4 @@
-"""A guard that lets no connection leave the machine."""
+"""A guard that lets no connection leave the machine; it imports the standard library alone."""
 
 import ipaddress
 import sys
