@@ -42,10 +42,10 @@ STATUSES = "statuses.jsonl"
 CROSS_CUTTING = [
     "test_matrices_under_jit.py",
     "test_published_results.py",
-    "test_values_under_jit.py",
+    "test_traced_values.py",
     "test_whole_numbers.py",
 ]
-OF_THE_TABLE = ["test_refusal_words.py", "test_table.py"]
+OF_THE_TABLE = ["test_table.py"]
 
 
 def groups() -> dict[str, Path]:

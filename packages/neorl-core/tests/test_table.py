@@ -11,6 +11,7 @@ import pytest
 
 import neorl_core
 from neorl_core.testing import (
+    check_bad_values,
     check_edges,
     check_form,
     check_refusals,
@@ -123,6 +124,11 @@ def test_form(row):
 @pytest.mark.parametrize("row", [row for row in TABLE if row.refuses], ids=str)
 def test_refusals(row):
     check_refusals(row)
+
+
+@every_row
+def test_bad_values(row):
+    check_bad_values(row)
 
 
 def test_the_table_covers_every_export():

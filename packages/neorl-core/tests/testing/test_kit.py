@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy import stats
 
 from neorl_core import Transition
 from neorl_core.testing import (
@@ -198,20 +199,54 @@ def _mix(axis_size, in_batched, x):
     return x - x.mean(axis=0, keepdims=True), True
 
 
-def test_closeness_follows_the_size_of_the_numbers():
+def test_closeness_follows_the_size_of_each_leaf():
     assert_close(1e6 + 1.0, 1e6, rtol=0)
+    assert_close(1e-9 * (1 + 1e-6), 1e-9)
     assert_close({"a": np.nan}, {"a": np.nan})
+    assert_close(np.asarray([0.0, np.inf, 1.0]), np.asarray([1e-6, np.inf, 1.0]))
     for wrong in (
         (1.0 + 1e-4, 1.0),
         (np.inf, -np.inf),
         (np.nan, 0.0),
         (1, 2),
         (np.ones(2), np.ones(3)),
+        (1e-9, 2e-9),
+        ({"large": 1e9, "small": 1e-9}, {"large": 1e9, "small": 0.0}),
     ):
         with pytest.raises(AssertionError):
             assert_close(*wrong)
     with pytest.raises(AssertionError, match=r"\['b'\]"):
         assert_close({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0})
+
+
+def difference(x, y):
+    return x - y
+
+
+def tail_of(x):
+    """The upper tail of the normal law, by what cancels."""
+    return 1 - jax.scipy.stats.norm.cdf(x)
+
+
+def test_a_difference_may_carry_the_rounding_of_what_it_is_of():
+    large = np.float32(1e6) + VALUES
+    oracle(difference, np.subtract, large, large - np.float32(0.1))
+    with pytest.raises(AssertionError, match="differs from the oracle"):
+        oracle(difference, lambda x, y: (x - y) * 1.1 + 0.2, VALUES, VALUES - np.float32(0.1))
+
+
+def test_a_small_result_beside_large_arguments_may_not():
+    """A probability of 1e-7 is not 0, however far out the point."""
+    far = np.full(ROWS, 5.2, np.float32)
+    oracle(jax.scipy.stats.norm.sf, stats.norm.sf, far)
+    with pytest.raises(AssertionError, match="differs from the oracle"):
+        oracle(tail_of, stats.norm.sf, far)
+
+
+def test_where_the_reference_jumps_nothing_is_owed_to_rounding():
+    ties = np.zeros((ROWS, 2), np.float32) + 3
+    with pytest.raises(AssertionError, match="differs from the oracle"):
+        oracle(lambda x: jnp.asarray(x[0] > x[1], x.dtype), lambda x: float(x[0] >= x[1]), ties)
 
 
 @given(series(2), rows(3), simplex(4), keys(), seeds())

@@ -77,11 +77,11 @@ def test_a_record_is_a_file_a_namespace_and_nothing_else(package, tmp_path):
     folder = tmp_path / "public_api"
     folder.mkdir()
     (folder / "example_package.old.txt").touch()
-    (folder / "refusals.json").touch()
+    (folder / "notes.json").touch()
     record(["example_package", str(folder)])
     recorded = {file.name: file.read_text() for file in folder.iterdir()}
     assert recorded == {
-        "refusals.json": "",
+        "notes.json": "",
         "example_package.txt": "LEVEL = 0.95\nnamespace losses\n",
         "example_package.losses.txt": "loss(x: int, *, y: float=1.0) -> int\n",
         "example_package.targets.txt": "target(x: int, *, y: float=1.0) -> int\n",

@@ -43,14 +43,21 @@ arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
-  :func:`table_gaps`: a table of all public functions whose rows are its tests (the how-to is the
-  docstring of :class:`Row`'s module). :func:`public_api` records signatures, :func:`namespaces`
-  and :func:`exports` list the public namespaces of a package and the names in them.
+  :func:`check_bad_values`, :func:`table_gaps`: a table of all public functions whose rows are its
+  tests (the how-to is the docstring of :class:`Row`'s module). :func:`public_api` records
+  signatures, :func:`namespaces` and :func:`exports` list the public namespaces of a package and the
+  names in them.
 
 Traps that the kit avoids, measured: arrays that Hypothesis fills with one value, subnormals, free
 lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
 '''
 
+from neorl_core.testing._checks import check_bad_values as check_bad_values
+from neorl_core.testing._checks import check_edges as check_edges
+from neorl_core.testing._checks import check_form as check_form
+from neorl_core.testing._checks import check_refusals as check_refusals
+from neorl_core.testing._checks import check_values as check_values
+from neorl_core.testing._checks import mapped as mapped
 from neorl_core.testing._compare import assert_close as assert_close
 from neorl_core.testing._experience_strategies import endings as endings
 from neorl_core.testing._experience_strategies import logs as logs
@@ -85,12 +92,7 @@ from neorl_core.testing._structure_strategies import pytrees as pytrees
 from neorl_core.testing._table import Edge as Edge
 from neorl_core.testing._table import Refusal as Refusal
 from neorl_core.testing._table import Row as Row
-from neorl_core.testing._table import check_edges as check_edges
-from neorl_core.testing._table import check_form as check_form
-from neorl_core.testing._table import check_refusals as check_refusals
-from neorl_core.testing._table import check_values as check_values
 from neorl_core.testing._table import load_table as load_table
-from neorl_core.testing._table import mapped as mapped
 from neorl_core.testing._table import table_gaps as table_gaps
 from neorl_core.testing._transforms import ROWS as ROWS
 from neorl_core.testing._transforms import everywhere as everywhere
@@ -106,6 +108,7 @@ __all__ = [
     "arrays",
     "assert_close",
     "batch_independent",
+    "check_bad_values",
     "check_edges",
     "check_form",
     "check_refusals",

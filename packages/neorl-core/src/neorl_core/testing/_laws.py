@@ -1,7 +1,7 @@
 """Laws of form that every pure function keeps, whatever it computes."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core.testing._compare import ATOL, RTOL, assert_stable, rounding, to_numpy
+from neorl_core.testing._input_laws import equations
 from neorl_core.testing._transforms import (
     as_rows,
     everywhere,
@@ -133,7 +134,8 @@ def pure(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
     row = take(as_rows(rows), 0)
     program = jax.make_jaxpr(variants(fn, static).single)(row, traced)
     assert not program.effects, f"{_name(fn)} has effects: {program.effects}"
-    calls = [name for name in _primitives(program.jaxpr) if "callback" in name]
+    names = [equation.primitive.name for equation in equations(program.jaxpr)]
+    calls = [name for name in names if "callback" in name]
     assert not calls, f"{_name(fn)} calls back to the host: {calls}"
 
 
@@ -200,15 +202,3 @@ def _form(leaf: jax.ShapeDtypeStruct) -> tuple:
 
 def _name(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__name__", repr(fn))
-
-
-def _primitives(jaxpr: Any) -> Iterator[str]:
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for leaf in jax.tree.leaves(equation.params, is_leaf=_is_program):
-            if _is_program(leaf):
-                yield from _primitives(getattr(leaf, "jaxpr", leaf))
-
-
-def _is_program(leaf: Any) -> bool:
-    return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")

@@ -1,0 +1,175 @@
+"""The checks that every row of a table passes."""
+
+import functools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core.testing._compare import is_float, is_key, to_numpy
+from neorl_core.testing._input_laws import (
+    hyperparameters_leave_dtypes,
+    integers_are_floats,
+    lists_are_arrays,
+    one_number_is_no_array,
+    one_numbers,
+    sums_are_wide,
+    whole_numbers_are_whole,
+)
+from neorl_core.testing._laws import (
+    batch_independent,
+    dtype_preserved,
+    no_recompile,
+    pure,
+    rows_match,
+)
+from neorl_core.testing._table import Refusal, Row
+from neorl_core.testing._transforms import ROWS as ROW_COUNT
+from neorl_core.testing._transforms import (
+    as_rows,
+    everywhere,
+    finite_grad,
+    split_options,
+    take,
+    variants,
+)
+
+EAGER_EXAMPLES = 2
+INPUT_LAWS = {
+    "integers": integers_are_floats,
+    "lists": lists_are_arrays,
+    "sums": sums_are_wide,
+    "scalars": one_number_is_no_array,
+}
+
+
+def mapped(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
+    """``fn`` over the rows by the compiled ``vmap`` that :func:`everywhere` uses."""
+    traced, static = split_options(options)
+    return variants(fn, static).batch_jit(as_rows(rows), traced)
+
+
+def check_values(row: Row) -> None:
+    """Oracle, laws and gradients on every draw; on some of them all four transformations.
+
+    Eager calls cost a hundred times what compiled ones do, so ``EAGER_EXAMPLES`` draws compare
+    eager, jit, vmap and jit of vmap, and the oracle judges jit of vmap on all.
+    """
+    close = functools.partial(everywhere, rtol=row.rtol, atol=row.atol)
+
+    @hypothesis.settings(max_examples=EAGER_EXAMPLES)
+    @hypothesis.given(row.sample, row.drawn_options())
+    def check_transformations(sample: tuple, options: dict) -> None:
+        _check_formula(row, sample, options, close)
+
+    @hypothesis.given(row.sample, row.drawn_options())
+    def check(sample: tuple, options: dict) -> None:
+        _check_formula(row, sample, options, mapped)
+        for law in row.laws:
+            law(*sample, **options)
+
+    if "everywhere" not in row.exempt:
+        check_transformations()
+    check()
+
+
+def check_edges(row: Row) -> None:
+    """Oracle and finite gradients at the declared edges, compiled only: shapes may be new here."""
+    for edge in row.edges:
+        stacked = jax.tree.map(_repeated, edge.args)
+        _check_formula(row, stacked, dict(edge.options), mapped)
+
+
+def check_form(row: Row) -> None:
+    """Purity, rows that stay apart, one trace for equal shapes, dtypes kept, and what is taken.
+
+    On the simplest draw, and traced only, but for the rows that stay apart.
+    """
+    fn, (sample, options) = row.function, row.simplest
+    pure(fn, *sample, **options)
+    if "batch" not in row.exempt:
+        batch_independent(fn, *sample, **options)
+    if "recompile" not in row.exempt:
+        stacked = as_rows(sample)
+        no_recompile(fn, take(stacked, 0), take(stacked, 1), **options)
+    if "dtype" not in row.exempt:
+        dtype_preserved(fn, *sample, dtypes=row.dtypes, **options)
+        hyperparameters_leave_dtypes(fn, *sample, **options)
+    whole_numbers_are_whole(fn, *sample, **options)
+    for exemption, law in INPUT_LAWS.items():
+        if exemption not in row.exempt:
+            law(fn, *sample, **options)
+
+
+def check_refusals(row: Row) -> None:
+    """Every declared misuse raises the declared error with the declared words.
+
+    Raises:
+        AssertionError: If it does not.
+    """
+    for refusal in row.refuses:
+        with pytest.raises(refusal.error, match=re.escape(refusal.match)):
+            row.function(*refusal.args, **refusal.options)
+
+
+def check_bad_values(row: Row) -> None:
+    """What is refused while it is known gives NaN where it is known only in a compiled program.
+
+    NaN for every one number among the options, and the calls that the row refuses; those that
+    are refused while tracing, for their shapes, pass.
+
+    Raises:
+        AssertionError: If something else comes out.
+    """
+    sample, options = row.simplest
+    if "scalars" not in row.exempt:
+        for name in one_numbers(row.function, options):
+            bad = options | {name: math.nan}
+            with pytest.raises(ValueError, match=name):
+                row.function(*take(as_rows(sample), 0), **bad)
+            result = mapped(row.function, *sample, **bad)
+            assert _has_nan(result), f"{row} with {name}=nan gives {result}"
+    for refusal in row.refuses:
+        if not refusal.traced:
+            _check_traced(row, refusal)
+
+
+def _check_traced(row: Row, refusal: Refusal) -> None:
+    try:
+        rows = jax.tree.map(_repeated, refusal.args)
+        result = mapped(row.function, *rows, **refusal.options)
+    except (ValueError, TypeError):
+        return
+    assert _has_nan(result), f"{row}, {refusal.match}: compiled, it gives {result}"
+
+
+def _has_nan(tree: Any) -> bool:
+    return any(np.isnan(leaf).any() for leaf in jax.tree.leaves(to_numpy(tree)) if is_float(leaf))
+
+
+def _repeated(leaf: Any) -> Any:
+    if is_key(leaf):
+        return jnp.stack([leaf] * ROW_COUNT)
+    return np.stack([_single(leaf)] * ROW_COUNT)
+
+
+def _check_formula(row: Row, sample: tuple, options: dict, call: Callable[..., Any]) -> None:
+    result = call(row.function, *sample, **options)
+    if row.oracle is not None:
+        rows_match(result, row.oracle, sample, options, rtol=row.rtol, atol=row.atol)
+    if "finite" not in row.exempt:
+        for leaf in jax.tree.leaves(to_numpy(result)):
+            assert np.all(np.isfinite(leaf)), f"{row} is not finite: {leaf}"
+    if row.differentiable:
+        finite_grad(row.function, *sample, **options)
+
+
+def _single(leaf: Any) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -1,0 +1,219 @@
+"""Laws of what a function is given, read off its traced programs and annotations: none compiles."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import NoneType
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core.testing._compare import is_float, is_key
+from neorl_core.testing._transforms import as_rows, take
+
+NO_WHOLE_NUMBERS = (1.5, True, None, "2", -1)
+NO_ONE_NUMBER = ((1,), (4, 1))
+PICKS: dict[str, Callable[[int], bool]] = {
+    "all": lambda count: True,
+    "one in two": lambda count: count % 2 == 0,
+    "the others": lambda count: count % 2 == 1,
+}
+SUMS = {
+    *("reduce_sum", "reduce_prod", "cumsum", "cumprod", "cumlogsumexp", "reduce_window_sum"),
+    *("scatter-add", "scatter_add", "dot_general", "conv_general_dilated"),
+}
+LOOPS = {"scan", "while"}
+
+
+def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Every parameter that is annotated as an int takes whole numbers of any type, and no others.
+
+    What is no whole number, negative or being traced is refused by name; NumPy's and JAX's
+    integers give what those of Python give.
+
+    Raises:
+        AssertionError: If not.
+    """
+    row = take(as_rows(rows), 0)
+    for name, good in _annotated(fn, options, _is_whole):
+        for bad in NO_WHOLE_NUMBERS:
+            with pytest.raises(ValueError, match=name):
+                _form(fn, row, options | {name: bad})
+        with pytest.raises(ValueError, match=name):
+            jax.eval_shape(lambda number, name=name: fn(*row, **options | {name: number}), 2)
+        want = _form(fn, row, options)
+        for number in (np.int64(good), jnp.asarray(good)):
+            assert _form(fn, row, options | {name: number}) == want, f"{name} as {type(number)}"
+
+
+def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Every parameter annotated as one float refuses an array, which would enlarge the result.
+
+    Raises:
+        AssertionError: If it does not, by name.
+    """
+    row = take(as_rows(rows), 0)
+    for name, good in _annotated(fn, options, is_one_number):
+        for shape in NO_ONE_NUMBER:
+            with pytest.raises(ValueError, match=f"{name} must be one number"):
+                _form(fn, row, options | {name: jnp.full(shape, good)})
+
+
+def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """A hyperparameter in float64 gives the dtypes that a Python float gives.
+
+    Raises:
+        AssertionError: If it widens a result.
+    """
+    with jax.enable_x64(True):
+        row = take(as_rows(rows), 0)
+        wide = {k: np.float64(v) if isinstance(v, float) else v for k, v in options.items()}
+        got, want = _form(fn, row, wide), _form(fn, row, options)
+    assert got == want, f"hyperparameters in float64 give {got}, Python floats {want}"
+
+
+def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
+    """The names of the given options that are annotated as one float."""
+    return [name for name, _ in _annotated(fn, options, is_one_number) if name in options]
+
+
+def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Python lists are taken like arrays of the same numbers.
+
+    Raises:
+        AssertionError: If the result differs in form.
+    """
+    row = take(as_rows(rows), 0)
+    lists = tuple(_as_list(leaf) for leaf in row)
+    got, want = _form(fn, lists, options), _form(fn, row, options)
+    assert got == want, f"lists give {got}, arrays {want}"
+
+
+def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Integers where floats are due give what floats give, or are refused in one line.
+
+    An answer is cut where its dtype is that of the integers, or where a program of integers turns
+    floats into integers and that of floats does not.
+
+    Raises:
+        AssertionError: If one is cut.
+    """
+    row = take(as_rows(rows), 0)
+    floats = _program(fn, row, options)
+    for words, pick in PICKS.items():
+        try:
+            integers = _program(fn, _whole(row, pick), options)
+        except ValueError as error:
+            if "must be of floats, got" not in str(error):
+                raise
+            continue
+        dtypes = [out.dtype for out in integers.out_avals]
+        assert dtypes == [out.dtype for out in floats.out_avals], f"{words} as integers"
+        assert _cuts(integers.jaxpr) <= _cuts(floats.jaxpr), f"{words} as integers are cut"
+
+
+def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
+    """Nothing adds up in bfloat16, where a sum of ones stops at 256; or bfloat16 is refused.
+
+    Sums, products of matrices and the carries of loops must be of wider floats.
+
+    Raises:
+        AssertionError: If one is not; the primitive is named.
+    """
+
+    def narrow(leaf: Any) -> Any:
+        return leaf.astype(jnp.bfloat16) if is_float(leaf) else leaf
+
+    row = jax.tree.map(narrow, take(as_rows(rows), 0))
+    try:
+        program = _program(fn, row, options)
+    except ValueError as error:
+        if "astype(jnp.float32)" not in str(error):
+            raise
+        return
+    for equation in equations(program.jaxpr):
+        name = equation.primitive.name
+        outs = equation.outvars
+        if name in LOOPS:
+            outs = outs[: equation.params.get("num_carry", len(outs))]
+        elif name not in SUMS:
+            continue
+        short = [out.aval for out in outs if getattr(out.aval, "dtype", None) == jnp.bfloat16]
+        assert not short, f"{name} adds up in bfloat16: {short}"
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a program and of those inside."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for leaf in jax.tree.leaves(equation.params, is_leaf=_is_program):
+            if _is_program(leaf):
+                yield from equations(getattr(leaf, "jaxpr", leaf))
+
+
+def is_one_number(annotation: Any) -> bool:
+    """Whether it is a float, or an array without axes in its place."""
+    parts = [part for part in get_args(annotation) or (annotation,) if part is not NoneType]
+    return float in parts and all(
+        part is float or getattr(part, "dim_str", None) == "" for part in parts
+    )
+
+
+def _is_whole(annotation: Any) -> bool:
+    return annotation in (int, int | tuple[int, ...])
+
+
+def _annotated(
+    fn: Callable[..., Any], options: dict[str, Any], wanted: Callable[[Any], bool]
+) -> list[tuple[str, Any]]:
+    """Name and a good value of the parameters whose annotation is wanted, given or by default."""
+    found = []
+    for name, parameter in inspect.signature(fn).parameters.items():
+        value = options.get(name, parameter.default)
+        if wanted(parameter.annotation) and isinstance(value, int | float | np.number):
+            found.append((name, value))
+    return found
+
+
+def _program(fn: Callable[..., Any], row: tuple, options: dict[str, Any]) -> Any:
+    """As a user traces it, whose dtypes may mix."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jax.make_jaxpr(lambda row: fn(*row, **options))(row)
+
+
+def _form(fn: Callable[..., Any], row: tuple, options: dict[str, Any]) -> list[tuple]:
+    """Shape and dtype of every leaf of the result; the arguments are known, as in eager calls."""
+    with jax.numpy_dtype_promotion("standard"):
+        result = jax.eval_shape(lambda: fn(*row, **options))
+    return [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(result)]
+
+
+def _as_list(leaf: Any) -> Any:
+    if is_key(leaf) or not isinstance(leaf, jax.Array):
+        return leaf
+    return np.asarray(leaf).tolist()
+
+
+def _whole(row: tuple, pick: Callable[[int], bool]) -> tuple:
+    """The row with those of its float arrays as integers that ``pick`` names by their number."""
+    leaves, structure = jax.tree.flatten(row)
+    for count, place in enumerate([i for i, leaf in enumerate(leaves) if is_float(leaf)]):
+        if pick(count):
+            leaves[place] = jnp.zeros(np.shape(leaves[place]), jnp.int32)
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _cuts(jaxpr: Any) -> int:
+    """How often a program turns floats into integers."""
+    return sum(
+        is_float(equation.invars[0].aval)
+        and bool(jnp.issubdtype(equation.params["new_dtype"], jnp.integer))
+        for equation in equations(jaxpr)
+        if equation.primitive.name == "convert_element_type"
+    )
+
+
+def _is_program(leaf: Any) -> bool:
+    return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
