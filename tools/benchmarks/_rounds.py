@@ -1,6 +1,7 @@
 """What the benchmarks of training share: the small case, machine facts, raw rounds as JSON."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -108,7 +109,10 @@ def on_one_core(core: int) -> None:
 
 
 def interleaved(
-    variants: Mapping[str, Callable[[], Any]], steps: int, rounds: int
+    variants: Mapping[str, Callable[[], Any]],
+    steps: int,
+    rounds: int,
+    least: float = LEAST_CPU_SECONDS,
 ) -> dict[str, list[float]]:
     """CPU time of one step of each variant, in turn, so that the machine's moods meet all.
 
@@ -116,7 +120,8 @@ def interleaved(
         variants: Function by name; each call queues ``steps`` steps and returns an array or a
             tree of them.
         steps: Number of steps of one call.
-        rounds: Number of rounds of each variant, each at least half a second of CPU time long.
+        rounds: Number of rounds of each variant.
+        least: Seconds of CPU time that a round lasts at least.
 
     Returns:
         Microseconds a step, one per round.
@@ -130,7 +135,7 @@ def interleaved(
     for _ in range(rounds):
         for name, work in variants.items():
             calls, start = 0, time.process_time()
-            while time.process_time() - start < LEAST_CPU_SECONDS:
+            while not calls or time.process_time() - start < least:
                 jax.block_until_ready(work())
                 calls += 1
             found[name].append(1e6 * (time.process_time() - start) / (calls * steps))
@@ -197,14 +202,20 @@ def summary(rounds: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    packages = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "mlflow-skinny")
+TRAINING = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "mlflow-skinny")
+
+
+def machine(packages: Sequence[str] = TRAINING) -> dict[str, Any]:
+    """What the figures depend on; packages that are not installed are left out."""
+    versions = {}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return {
         "cores": len(os.sched_getaffinity(0)),
         "load_at_end": os.getloadavg()[0],
         "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "versions": versions,
     }
 
 
