@@ -13,10 +13,14 @@ from neorl_core.testing import (
     ROWS,
     assert_close,
     batch_independent,
+    conditioned,
+    counts,
+    decades,
     dtype_preserved,
     endings,
     everywhere,
     finite_grad,
+    in_units,
     keys,
     logs,
     no_recompile,
@@ -264,6 +268,34 @@ def test_arrays_are_finite_float32_rows(pair, row, weights, key, seed):
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
     assert key.shape == (ROWS,)
     assert 0 <= seed < 2**31
+
+
+@given(in_units(series(1)), rows(20, elements=decades()), counts(20), conditioned(4, decades=7))
+def test_what_the_field_meets_is_finite_and_positive(sample, spread, whole, matrices):
+    for array in (*sample, spread, whole, matrices):
+        assert array.dtype == np.float32
+        assert array.shape[0] == ROWS
+        assert np.isfinite(array).all()
+    assert ((spread == 0) | ((np.abs(spread) >= 9e-10) & (np.abs(spread) <= 1.1e9))).all()
+    np.testing.assert_array_equal(whole, np.floor(whole))
+    assert (whole >= 0).all()
+    values = np.linalg.eigvalsh(matrices.astype(np.float64))
+    np.testing.assert_allclose(values[:, -1], 1, rtol=1e-5)
+    assert (values[:, 0] > -1e-6).all()
+
+
+def test_the_decades_are_met_evenly():
+    seen = {"spread": [], "units": [], "whole": []}
+
+    @given(rows(10, elements=decades()), in_units(rows(10)), counts(10))
+    def collect(spread, units, whole):
+        for name, array in (("spread", spread), ("units", units), ("whole", whole)):
+            seen[name].append(array)
+
+    collect()
+    for arrays in seen.values():
+        sizes = np.log10(np.abs(np.concatenate(arrays)[np.concatenate(arrays) != 0]))
+        assert np.ptp(np.quantile(sizes, [0.1, 0.9])) > 5
 
 
 def test_most_entries_of_a_drawn_array_differ():

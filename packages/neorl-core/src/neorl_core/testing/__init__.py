@@ -39,8 +39,9 @@ arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
 * **strategies** - :func:`reals`, :func:`arrays`, :func:`rows`, :func:`series`, :func:`flags`,
   :func:`integers`, :func:`simplex`, :func:`seeds`, :func:`keys`, :func:`salted`, :func:`lengths`
-  with the bucket ``LENGTHS``; :func:`transitions`, :func:`trajectories`, :func:`logs`,
-  :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
+  with the bucket ``LENGTHS``; what the field meets: :func:`decades`, :func:`counts` and
+  :func:`in_units`, matrices :func:`conditioned` badly; :func:`transitions`, :func:`trajectories`,
+  :func:`logs`, :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
   :func:`check_bad_values`, :func:`table_gaps`: a table of all public functions whose rows are its
@@ -75,7 +76,10 @@ from neorl_core.testing._public_api import public_api as public_api
 from neorl_core.testing._settings import configure_tests as configure_tests
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
 from neorl_core.testing._strategies import arrays as arrays
+from neorl_core.testing._strategies import counts as counts
+from neorl_core.testing._strategies import decades as decades
 from neorl_core.testing._strategies import flags as flags
+from neorl_core.testing._strategies import in_units as in_units
 from neorl_core.testing._strategies import integers as integers
 from neorl_core.testing._strategies import keys as keys
 from neorl_core.testing._strategies import lengths as lengths
@@ -86,6 +90,7 @@ from neorl_core.testing._strategies import seeds as seeds
 from neorl_core.testing._strategies import series as series
 from neorl_core.testing._strategies import simplex as simplex
 from neorl_core.testing._structure_strategies import GraphDraw as GraphDraw
+from neorl_core.testing._structure_strategies import conditioned as conditioned
 from neorl_core.testing._structure_strategies import padded_graphs as padded_graphs
 from neorl_core.testing._structure_strategies import positive_definite as positive_definite
 from neorl_core.testing._structure_strategies import pytrees as pytrees
@@ -113,13 +118,17 @@ __all__ = [
     "check_form",
     "check_refusals",
     "check_values",
+    "conditioned",
     "configure_tests",
+    "counts",
+    "decades",
     "dtype_preserved",
     "endings",
     "everywhere",
     "exports",
     "finite_grad",
     "flags",
+    "in_units",
     "integers",
     "keys",
     "lengths",

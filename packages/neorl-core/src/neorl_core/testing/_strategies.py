@@ -1,5 +1,7 @@
 """Hypothesis strategies for numbers and arrays in fixed shape buckets."""
 
+from typing import Any
+
 import hypothesis.extra.numpy as hnp
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,45 @@ def reals(low: float = -100.0, high: float = 100.0) -> st.SearchStrategy[float]:
     """
     low, high = float(np.float32(low)), float(np.float32(high))
     return st.floats(low, high, width=32, allow_nan=False, allow_subnormal=False)
+
+
+def decades(low: float = 1e-9, high: float = 1e9) -> st.SearchStrategy[float]:
+    """Float32 numbers of either sign, and zero, whose sizes are spread evenly over the decades.
+
+    Logs hold pascals beside bar and shares beside tonnes; numbers drawn evenly from an interval are
+    nearly all of its own size.
+    """
+    ends = float(np.log10(low)), float(np.log10(high))
+    sizes = st.floats(*ends, allow_nan=False).map(lambda exponent: float(np.float32(10**exponent)))
+    return st.one_of(st.just(0.0), sizes, sizes.map(lambda size: -size))
+
+
+def counts(*shape: int, high: float = 1e10) -> st.SearchStrategy[np.ndarray]:
+    """``ROWS`` samples of ``shape``: whole float32 numbers from 0, spread evenly over the decades.
+
+    Steps of a plant are counted in millions; a year at one hertz is 3e7 rows.
+    """
+    exponents = st.floats(0, float(np.log10(high + 1)), allow_nan=False)
+    return rows(*shape, elements=exponents.map(lambda e: float(np.float32(np.floor(10**e) - 1))))
+
+
+@st.composite
+def in_units(
+    draw: st.DrawFn, samples: st.SearchStrategy[Any], *, low: int = -9, high: int = 9
+) -> Any:
+    """Samples whose floating arrays are all multiplied by one power of ten, another for each row.
+
+    For functions that keep their form when the unit of all their arguments changes.
+    """
+    exponents = draw(st.tuples(*[st.integers(low, high)] * ROWS))
+    factors = 10.0 ** np.asarray(exponents, np.float64)
+
+    def scaled(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray) or leaf.dtype != np.float32:
+            return leaf
+        return (leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1))).astype(np.float32)
+
+    return jax.tree.map(scaled, draw(samples))
 
 
 def arrays(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.testing._strategies import arrays, flags, integers, reals, rows
+from neorl_core.testing._strategies import arrays, flags, integers, reals, rows, seeds
 from neorl_core.testing._transforms import ROWS
 
 
@@ -41,6 +41,25 @@ def positive_definite(size: int, *, floor: float = 0.5) -> st.SearchStrategy[np.
         return product.astype(np.float32)
 
     return rows(size, size, elements=reals(-3, 3)).map(gram)
+
+
+@st.composite
+def conditioned(
+    draw: st.DrawFn, size: int, *, decades: float = 6.0, rank: int | None = None
+) -> np.ndarray:
+    """``ROWS`` symmetric positive matrices whose eigenvalues are spread over ``decades``.
+
+    The largest eigenvalue is one and the axes are turned at random, so the least direction is seen
+    in no entry alone. Of a ``rank`` below ``size``, the other eigenvalues are zero to rounding.
+    """
+    rank = size if rank is None else rank
+    exponents = draw(arrays(ROWS, size, elements=reals(-decades, 0))).astype(np.float64)
+    values = np.where(np.arange(size) < rank, 10.0 ** np.sort(exponents)[:, ::-1], 0)
+    values[:, 0] = 1
+    normals = np.random.default_rng(draw(seeds())).normal(size=(ROWS, size, size))
+    axes, _ = np.linalg.qr(normals)
+    matrices = (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
+    return ((matrices + matrices.transpose(0, 2, 1)) / 2).astype(np.float32)
 
 
 class GraphDraw(NamedTuple):
