@@ -34,10 +34,13 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import jax
+import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.testing._compare import ATOL, RTOL
 
+FEW = 4
 EXEMPTIONS = (
     *("oracle", "dtype", "batch", "finite", "recompile", "everywhere"),
     *("integers", "lists", "sums", "scalars"),
@@ -122,15 +125,28 @@ class Row:
     @functools.cached_property
     def simplest(self) -> tuple[tuple, dict]:
         """Its simplest draw: sample, with rows stacked, and options."""
+        return self._draws[0]
+
+    @functools.cached_property
+    def typical(self) -> tuple[tuple, dict]:
+        """A random draw, of the largest shapes among a few."""
+
+        def size(draw: tuple[tuple, dict]) -> int:
+            return sum(np.size(leaf) for leaf in jax.tree.leaves(draw[0]))
+
+        return max(reversed(self._draws), key=size)
+
+    @functools.cached_property
+    def _draws(self) -> list[tuple[tuple, dict]]:
         drawn = []
 
-        @hypothesis.settings(max_examples=1)
+        @hypothesis.settings(max_examples=FEW)
         @hypothesis.given(self.sample, self.drawn_options())
         def keep(sample: tuple, options: dict) -> None:
             drawn.append((sample, options))
 
         keep()
-        return drawn[0]
+        return drawn
 
 
 @functools.cache
