@@ -38,6 +38,7 @@ from neorl_core.testing import (
     trajectories,
     transitions,
 )
+from neorl_core.testing._slopes import slopes_agree
 
 VALUES = np.asarray([[1.0, 2.0], [3.0, 4.0], [-5.0, 0.5]], np.float32)
 
@@ -146,6 +147,16 @@ def test_a_gradient_that_is_not_finite_is_noticed():
 def test_finite_grad_sees_outputs_that_cancel_in_a_plain_sum():
     (gradient,) = finite_grad(jax.nn.softmax, VALUES)
     assert np.abs(gradient).max() > 1e-3
+
+
+def test_a_gradient_that_is_wrong_is_noticed():
+    def stopped(x):
+        return jax.lax.stop_gradient(x[0]) * x[1]
+
+    slopes_agree(mean_square, mean_square_in_numpy, VALUES)
+    slopes_agree(lambda x: jnp.abs(x), np.abs, np.zeros_like(VALUES))  # A kink is left out.
+    with pytest.raises(AssertionError, match="the oracle's slope"):
+        slopes_agree(stopped, lambda x: x[0] * x[1], VALUES)
 
 
 def test_finite_grad_leaves_integer_arguments_alone():

@@ -28,6 +28,7 @@ from neorl_core.testing._laws import (
     pure,
     rows_match,
 )
+from neorl_core.testing._slopes import slopes_agree
 from neorl_core.testing._table import Refusal, Row
 from neorl_core.testing._transforms import ROWS as ROW_COUNT
 from neorl_core.testing._transforms import (
@@ -54,7 +55,7 @@ def mapped(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
 
 
 def check_values(row: Row) -> None:
-    """Oracle, laws and gradients on every draw; on one of them all four transformations.
+    """Oracle, laws and finite gradients on every draw; on one all four transformations and slopes.
 
     An eager call compiles every operation by itself, so a single random draw compares eager, jit,
     vmap and jit of vmap, and the oracle judges jit of vmap on all.
@@ -69,6 +70,9 @@ def check_values(row: Row) -> None:
     if "everywhere" not in row.exempt:
         sample, options = row.typical
         everywhere(row.function, *sample, rtol=row.rtol, atol=row.atol, **options)
+    if row.differentiable and row.oracle is not None and "slope" not in row.exempt:
+        sample, options = row.typical
+        slopes_agree(row.function, row.oracle, *sample, **options)
     check()
 
 

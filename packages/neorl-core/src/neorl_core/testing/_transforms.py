@@ -167,6 +167,10 @@ def _weighted_sum(outputs: Any) -> jax.Array:
     total = jnp.zeros(())
     for leaf in jax.tree.leaves(outputs):
         if is_float(leaf):
-            weights = 1 + jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32)) / 2
-            total = total + jnp.sum(leaf.astype(jnp.float32).ravel() * weights)
+            total = total + jnp.sum(leaf.astype(jnp.float32).ravel() * weights_of(leaf))
     return total
+
+
+def weights_of(leaf: Any) -> np.ndarray:
+    """What the numbers of an output are added up with: unequal weights."""
+    return (1 + np.cos(np.arange(leaf.size)) / 2).astype(np.float32)
