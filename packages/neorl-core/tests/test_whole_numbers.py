@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import neorl_core
-from neorl_core import Channel, federated, graphs, linear_systems
+from neorl_core import Channel, federated, graphs, linear_systems, replay, statistics
 from neorl_core.testing import exports, load_table
 
+KEY = jax.random.key(0)
 WHOLE = (int, int | tuple[int, ...])
 IN_TABLE = {row.function.__name__ for row in load_table(Path(__file__).parent)}
 # Formulas: the version of a document is no argument of one.
@@ -37,6 +38,28 @@ CALLS = {
         "give the number of values that it holds",
     ),
     "priority_tree": ({"capacity": 1}, "give the number of items that it holds"),
+    "ring_mixing": ({"clients": 1}, "leave mixing out where there is none"),
+    "ring_sample": (
+        {
+            "buffer": replay.ring_push(replay.ring_buffer(0.0, capacity=3), jnp.ones(2)),
+            "key": KEY,
+            "batch": 0,
+        },
+        "give the number of draws",
+    ),
+    "sample_priorities": (
+        {"tree": replay.priority_tree(3), "key": KEY, "batch": 1},
+        "give the number of draws",
+    ),
+    "star_mixing": ({"clients": 1}, "leave mixing out where there is none"),
+    "variance": (
+        {"moments": statistics.sample_moments(jnp.arange(3.0)), "ddof": 0},
+        "0 divides by the count, 1 by one less",
+    ),
+    "window_rows": (
+        {"row": 2, "first_row": 0, "length": 1},
+        "give the number of rows of a window",
+    ),
     "ring_buffer": ({"example": 0.0, "capacity": 1}, "give the number of rows that it holds"),
     "smallest_bucket": ({"size": 0, "buckets": (2, 4)}, "give the number of nodes or edges"),
 }
@@ -51,7 +74,7 @@ def whole_parameter(name):
 def test_every_whole_number_of_an_export_is_tested():
     callable_exports = [name for name, value in EXPORTS.items() if inspect.isfunction(value)]
     found = {name for name in callable_exports if whole_parameter(name)} | {"Spec"}
-    assert found <= IN_TABLE | set(CALLS)
+    assert found <= IN_TABLE | set(CALLS) | {"pad_graph"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -72,6 +95,13 @@ def test_whole_numbers_of_what_has_no_row(name):
             call(bad)
     with pytest.raises(ValueError, match=f"^{parameter} must be a whole number"):
         jax.jit(lambda number: jnp.zeros(()) * bool(call(number)))(2)
+
+
+@pytest.mark.parametrize("bad", [1.5, True, None])
+def test_a_graph_is_padded_to_whole_numbers(bad):
+    for sizes in ({"node_count": bad, "edge_count": 2}, {"node_count": 8, "edge_count": bad}):
+        with pytest.raises(ValueError, match="must be a whole number that is known before"):
+            graphs.pad_graph(jnp.ones((3, 1)), [0], [1], **sizes)
 
 
 @pytest.mark.parametrize("bad", [1.5, True, None])

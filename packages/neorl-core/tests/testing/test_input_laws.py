@@ -7,7 +7,13 @@ import pytest
 from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, require_positive, require_scalar, require_whole
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_positive,
+    require_scalar,
+    require_whole,
+)
 from neorl_core.testing import Refusal, Row, check_bad_values, check_form
 from neorl_core.testing._input_laws import (
     hyperparameters_leave_dtypes,
@@ -27,7 +33,7 @@ def tails(x, *, n: int, scale: float | Float[Array, ""] = 1.0):
     n = require_whole("n", n, 0, "give 0 for none")
     scale = require_positive("scale", scale)
     x = floats(x)
-    return scale * jnp.sum(x[n:], dtype=jnp.float32).astype(x.dtype)
+    return like(scale, x) * jnp.sum(x[n:], dtype=jnp.float32).astype(x.dtype)
 
 
 def checks_nothing(x, *, n: int = 1, scale: float = 1.0):

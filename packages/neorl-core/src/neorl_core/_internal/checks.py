@@ -133,27 +133,27 @@ def require_order(low: ArrayLike, high: ArrayLike) -> None:
 
 def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> None:
     """Refuses two arrays of different shapes."""
-    if jnp.shape(a) != jnp.shape(b):
+    if np.shape(a) != np.shape(b):
         raise ValueError(
-            f"{first} and {second} must have one shape, got {jnp.shape(a)} and {jnp.shape(b)}; "
+            f"{first} and {second} must have one shape, got {np.shape(a)} and {np.shape(b)}; "
             "index or reshape one of them, nothing is broadcast here"
         )
 
 
 def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
     """Refuses an array that has not ``rank`` axes, which the message calls ``axes``."""
-    if jnp.ndim(value) != rank:
+    if np.ndim(value) != rank:
         raise ValueError(
-            f"{name} must have the axes ({axes}), got shape {jnp.shape(value)}; "
+            f"{name} must have the axes ({axes}), got shape {np.shape(value)}; "
             "for a batch of them use jax.vmap"
         )
 
 
 def require_length(name: str, value: ArrayLike, least: int) -> None:
     """Refuses an array whose first axis is missing or shorter than ``least``."""
-    if jnp.ndim(value) < 1 or jnp.shape(value)[0] < least:
+    if np.ndim(value) < 1 or np.shape(value)[0] < least:
         raise ValueError(
-            f"{name} needs a first axis of length {least} or more, got shape {jnp.shape(value)}; "
+            f"{name} needs a first axis of length {least} or more, got shape {np.shape(value)}; "
             "check how it was sliced"
         )
 

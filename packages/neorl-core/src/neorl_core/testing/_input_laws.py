@@ -1,6 +1,7 @@
 """Laws of what a function is given, read off its traced programs and annotations: none compiles."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, get_args
@@ -80,13 +81,17 @@ def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
 
 
 def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Python lists are taken like arrays of the same numbers.
+    """Python lists are taken like arrays of the same numbers, where an array is annotated.
 
     Raises:
         AssertionError: If the result differs in form.
     """
     row = take(as_rows(rows), 0)
-    lists = tuple(_as_list(leaf) for leaf in row)
+    annotations = [str(p.annotation) for p in inspect.signature(fn).parameters.values()]
+    lists = tuple(
+        _as_list(leaf) if "Array" in annotation else leaf
+        for leaf, annotation in itertools.zip_longest(row, annotations[: len(row)], fillvalue="")
+    )
     got, want = _form(fn, lists, options), _form(fn, row, options)
     assert got == want, f"lists give {got}, arrays {want}"
 
