@@ -61,7 +61,6 @@ CALLS = {
         "give the number of rows of a window",
     ),
     "ring_buffer": ({"example": 0.0, "capacity": 1}, "give the number of rows that it holds"),
-    "smallest_bucket": ({"size": 0, "buckets": (2, 4)}, "give the number of nodes or edges"),
 }
 LOG = (*(jnp.arange(7.0)[:, None] + i for i in range(3)), *jnp.zeros((2, 7), bool))
 
@@ -109,7 +108,6 @@ def test_every_one_of_several_is_whole(bad):
     words = "{} must be a whole number that is known before tracing, got {!r}"
     for what, function, args in (
         ("every one of sizes", federated.hierarchical_mixing, ((2, bad),)),
-        ("every bucket", graphs.smallest_bucket, (1, (2, bad))),
         ("delay", lambda *log: linear_systems.identify_linear(*log, delay=(bad,)), LOG),
     ):
         with pytest.raises(ValueError, match=re.escape(words.format(what, bad))):
