@@ -23,6 +23,7 @@ SETTINGS: Mapping[str, tuple[float, float]] = {
 """Set point of the adiabatic temperature in degC and gain of the feed in kg/h per K."""
 
 REFERENCE = "106/1500"
+TRACKING_TIME = 100.0  # s
 
 
 def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
@@ -31,7 +32,9 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
     Feed from the soft sensor of the adiabatic temperature (proportional, bias 8000 kg/h), jacket
     inlet from the reactor temperature (6 K/K, 600 s), exchanger inlet from the reactor
     temperature (12 K/K, bias 353.15 K). While the reactor is colder than 88 degC the feed is
-    capped at 5000 kg/h, so that monomer does not pile up.
+    capped at 5000 kg/h, so that monomer does not pile up. The jacket's slew limit holds its loop
+    back in both directions alike, so a tracking time of two periods is safe, and the integral
+    gives way before the temperature overshoots.
 
     Args:
         adiabatic_celsius: Set point of the adiabatic temperature, degC.
@@ -56,4 +59,5 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
         measured=(INDEX["T_adiab_hat"], INDEX["T_R"], INDEX["T_R"]),
         override_output=(0,),
         override_measured=(INDEX["T_R"],),
+        tracking_time=jnp.full(3, TRACKING_TIME),
     )
