@@ -134,6 +134,7 @@ PID_SAMPLE = st.tuples(
 )
 CALM = tuple(np.zeros(2) for _ in range(6))
 TRACKING = {"anti_windup": "tracking"}
+SUMS_UP = "an integral of bfloat16 would stand still: a bank computes in float32 at least"
 
 
 SLOW = tuple(np.full(2, value, np.float32) for value in (2.0, 0.25, 1.0, 1.0, 1.0, 8.0))
@@ -194,6 +195,7 @@ ROWS = [
         sample=PID_SAMPLE,
         oracle=pid_by_hand,
         laws=[saturation_is_left_at_once, inside_the_limits],
+        exempt={"dtype": SUMS_UP},
         options=st.sampled_from([TRACKING, {"anti_windup": "conditional"}]),
         edges=[
             Edge((CALM, np.full((STEPS, OBS), size), np.zeros((STEPS, 2)), report), TRACKING)
@@ -209,6 +211,7 @@ ROWS = [
         sample=st.tuples(rows(OBS, elements=reals(-40, 40)), rows(2, elements=reals(-20, 15))),
         oracle=one_step_of_the_integral,
         laws=[a_policy_without_it_is_told_by_sent],
+        exempt={"dtype": SUMS_UP},
         rtol=1e-4,
         atol=1e-4,
     ),

@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    floats,
     is_concrete,
+    like,
     require_positive,
     require_rank,
     require_same_shape,
@@ -118,10 +120,10 @@ def standardiser(
     """
     require_same_shape("mean", mean, "std", std)
     require_same_shape("mean", mean, "span", span)
-    std = require_positive("std", std, or_zero=True, many=True)
+    std = floats(require_positive("std", std, or_zero=True, many=True))
     span = require_positive("span", span, many=True)
     epsilon = require_positive("epsilon", epsilon)
-    return Affine(offset=mean, scale=jnp.maximum(std, epsilon * jnp.asarray(span)))
+    return Affine(offset=mean, scale=jnp.maximum(std, like(epsilon, std) * like(span, std)))
 
 
 def _beside(batch: Array, channels: Float[Array, " channel"]) -> Array:

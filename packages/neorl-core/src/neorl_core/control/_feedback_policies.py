@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import floats, require_each, require_order, require_rank
+from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.matrix_products import product
 
 
@@ -55,7 +56,9 @@ class StateFeedback:
         require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
         require_each("obs", obs, self.gain.shape[1], "columns of gain")
         require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
-        action = self.bias - product(self.gain, obs - self.setpoint)
+        away = widened(obs) - widened(self.setpoint)
+        action = widened(self.bias) - product(widened(self.gain), away)
+        action = narrowed(action, floats(self.gain).dtype)
         return carry, _between(action, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
@@ -109,7 +112,9 @@ class BaseStock:
         require_rank("position", self.position, 2, "act, obs")
         require_each("obs", obs, self.position.shape[1], "columns of position")
         require_each("level", self.level, self.position.shape[0], "rows of position")
-        return carry, _between(self.level - product(self.position, obs), self.low, self.high)
+        missing = widened(self.level) - product(widened(self.position), widened(obs))
+        missing = narrowed(missing, floats(self.level).dtype)
+        return carry, _between(missing, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""

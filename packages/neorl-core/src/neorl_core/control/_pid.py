@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
-    floats,
     is_concrete,
     like,
     require_choice,
@@ -20,6 +19,7 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_whole,
 )
+from neorl_core._internal.float_widths import widened
 
 LOOP_FIELDS = ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
 AntiWindup = Literal["tracking", "conditional"]
@@ -83,7 +83,8 @@ class PID:
 
     Shapes and indices are checked when the bank is called; of the numbers, those that are known
     then. What is being traced is used as it comes: the loops run inside a simulator. A bank
-    computes in the dtype of ``kp``, whatever the dtypes of its other numbers and observations.
+    computes in the dtype of ``kp``, float32 at least, whatever the dtypes of its other numbers and
+    of observations.
 
     Attributes:
         kp: Proportional gains, output units per measured unit, shape ``(loop,)``.
@@ -127,7 +128,7 @@ class PID:
 
     def initial_carry(self) -> PIDCarry:
         """No integral, no history."""
-        zero = jnp.zeros_like(floats(self.kp))
+        zero = jnp.zeros_like(widened(self.kp))
         unknown = jnp.full_like(zero, jnp.nan)
         return PIDCarry(zero, zero, unknown, zero, zero, zero, zero, unknown)
 
@@ -154,7 +155,7 @@ class PID:
         require_rank("obs", obs, 1, "obs")
         self._require_form(carry, obs.shape[0])
         self._require_range()
-        bank, obs = self._of_one_dtype(), like(obs, floats(self.kp))
+        bank, obs = self._of_one_dtype(), like(obs, widened(self.kp))
         reading = obs[jnp.asarray(bank.measured)]
         finite, seen = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(finite, reading, carry.measurement)
@@ -235,8 +236,8 @@ class PID:
         return self.dt / jnp.maximum(seconds, self.dt)
 
     def _of_one_dtype(self) -> "PID":
-        """The bank with all its numbers in the dtype of ``kp``."""
-        one = floats(self.kp)
+        """The bank with all its numbers in the dtype that it computes in."""
+        one = widened(self.kp)
         return jax.tree.map(lambda leaf: like(leaf, one), self)
 
     def _require_form(self, carry: PIDCarry, observations: int) -> None:

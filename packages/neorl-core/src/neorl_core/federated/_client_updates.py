@@ -114,6 +114,12 @@ def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
     return jnp.where(largest > 0, scale * jnp.sqrt(jnp.where(largest > 0, squares, 1)), 0)
 
 
+def widest(updates: Any) -> jnp.dtype:
+    """The widest dtype of the leaves, float32 at least."""
+    dtypes = [widened(leaf).dtype for leaf in jax.tree.leaves(updates)]
+    return max(dtypes, key=lambda dtype: jnp.finfo(dtype).bits)
+
+
 def squared_distances(updates: Any) -> Float[Array, "client client"]:
     """All squared distances by direct differences; the expanded square cancels late in training."""
     joined = _joined(updates)
@@ -122,9 +128,9 @@ def squared_distances(updates: Any) -> Float[Array, "client client"]:
 
 def _joined(updates: Any) -> Float[Array, "client coordinate"]:
     """Every client as one row, in the widest dtype of the leaves, float32 at least."""
-    leaves = [widened(leaf) for leaf in jax.tree.leaves(updates)]
-    widest = max((leaf.dtype for leaf in leaves), key=lambda dtype: jnp.finfo(dtype).bits)
-    flat = [leaf.astype(widest).reshape(leaf.shape[0], -1) for leaf in leaves]
+    flat = [
+        leaf.astype(widest(updates)).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(updates)
+    ]
     return jnp.concatenate(flat, axis=1)
 
 

@@ -240,7 +240,8 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
     deaf = ~kept & (total[:, 0] <= 0)
 
     def mixed(leaf: Array, old: Array) -> Array:
-        flat = product(weights.astype(leaf.dtype), leaf.reshape(clients, -1)).reshape(leaf.shape)
+        wide = widened(leaf).reshape(clients, -1)
+        flat = product(weights.astype(wide.dtype), wide).reshape(leaf.shape).astype(leaf.dtype)
         kept_apart = deaf.reshape((-1,) + (1,) * (leaf.ndim - 1))
         return jnp.where(stochastic, jnp.where(kept_apart, old, flat), jnp.nan)
 
@@ -254,9 +255,9 @@ def _at_least_one(clients: int) -> int:
 def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
     """The matrix as floats, and whether its rows and columns sum to one; a known one must."""
     require_rank("mixing", mixing, 2, "client, client")
-    if jnp.shape(mixing)[0] != jnp.shape(mixing)[1]:
+    if np.shape(mixing)[0] != np.shape(mixing)[1]:
         raise ValueError(
-            f"mixing must be square, got shape {jnp.shape(mixing)}; "
+            f"mixing must be square, got shape {np.shape(mixing)}; "
             "give one row and one column for each client"
         )
     if not is_concrete(mixing):

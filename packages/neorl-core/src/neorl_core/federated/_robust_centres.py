@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_positive, require_same_shape, require_whole
+from neorl_core._internal.checks import like, require_positive, require_same_shape, require_whole
 from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
@@ -17,6 +17,7 @@ from neorl_core.federated._client_updates import (
     require_updates,
     summed,
     usable,
+    widest,
 )
 from neorl_core.federated._coordinate_rules import masked_median
 
@@ -50,12 +51,12 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
     require_updates(updates, 1, "a geometric median needs")
     iterations = require_whole("iterations", iterations, 1, "give the number of steps")
     kept = usable(updates)
-    updates = cleaned(updates, kept)
+    wide = jax.tree.map(widened, cleaned(updates, kept))
     count = how_many(kept)
-    centre = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), updates)
-    start = (centre, updates, kept)
+    centre = jax.tree.map(lambda leaf: masked_median(leaf, kept, count), wide)
+    start = (centre, wide, kept)
     (centre, _, _), _ = jax.lax.scan(_towards_median, start, None, length=iterations)
-    return Aggregate(centre, kept)
+    return Aggregate(jax.tree.map(like, centre, updates), kept)
 
 
 def _towards_median(state: tuple, _: None) -> tuple[tuple, None]:
@@ -119,16 +120,16 @@ def centred_clipping(
     iterations = require_whole("iterations", iterations, 1, "give the number of steps")
     _require_centre(updates, centre)
     kept = usable(updates)
-    updates = cleaned(updates, kept)
-    start = (jax.tree.map(jnp.asarray, centre), updates, kept, jnp.asarray(radius))
-    (centre, *_), _ = jax.lax.scan(_clipped_step, start, None, length=iterations)
-    return Aggregate(centre, kept)
+    wide = jax.tree.map(widened, cleaned(updates, kept))
+    radius = jnp.asarray(radius).astype(widest(updates))
+    start = (jax.tree.map(like, centre, wide), wide, kept, radius)
+    (last, *_), _ = jax.lax.scan(_clipped_step, start, None, length=iterations)
+    return Aggregate(jax.tree.map(like, last, updates), kept)
 
 
 def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
     centre, updates, kept, radius = state
     away = distances(updates, centre)
-    radius = radius.astype(away.dtype)
     step_size = jnp.where(away > radius, radius / jnp.where(away > radius, away, 1), 1)
     step_size = step_size / jnp.maximum(how_many(kept), 1).astype(step_size.dtype)
     step_size = jnp.where(jnp.isnan(radius), radius, jnp.where(kept, step_size, 0))
@@ -137,7 +138,7 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
 
 
 def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:
-    return summed(widened(leaf) - widened(centre)[None], step_size).astype(leaf.dtype)
+    return summed(leaf - centre[None], step_size)
 
 
 def _require_centre(updates: Any, centre: Any) -> None:

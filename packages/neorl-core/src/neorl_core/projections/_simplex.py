@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import floats, require_length, require_rank
+from neorl_core._internal.float_widths import narrowed, widened
 
 
 def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
@@ -29,7 +30,7 @@ def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
     """
     require_rank("values", values, 1, "item")
     require_length("values", values, 1)
-    values = floats(values)
+    dtype, values = floats(values).dtype, widened(values)
     # The answer knows only differences: taken first, they lose nothing to a common offset.
     shifted = values - jnp.max(values)
     largest_first = -jnp.sort(-shifted)
@@ -38,4 +39,4 @@ def project_simplex(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
     support = jnp.sum(largest_first * count > excess)
     tau = excess[support - 1] / support.astype(values.dtype)
     point = jnp.maximum(shifted - tau, 0)
-    return jnp.where(jnp.all(jnp.isfinite(values)), point, jnp.nan)
+    return narrowed(jnp.where(jnp.all(jnp.isfinite(values)), point, jnp.nan), dtype)
