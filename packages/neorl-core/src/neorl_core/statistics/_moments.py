@@ -7,22 +7,27 @@ from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
 from neorl_core._internal.checks import require_length, require_scalar, require_whole
 from neorl_core._internal.float_widths import is_half_precision, widened
+from neorl_core._internal.two_part_sums import add_two_parts
 
 
 class Moments(NamedTuple):
     """Count, mean and centred second moment of what was seen so far.
 
-    Never in a float shorter than float32, which could not count beyond 256.
+    In float32 or wider. Each of the three is kept in two parts, so that single updates go on
+    counting where a float32 stops (at 2^24: half a year of seconds) and the mean still follows.
 
     Attributes:
         count: Number of samples, per component, shape ``(*shape)``.
         mean: Mean, in the units of the samples; zero before the first one.
         m2: Sum of squared deviations from the mean, in squared units.
+        rest: What rounding left out of the three, in their order, shape ``(3, *shape)``; the next
+            update takes it up. Nobody else needs it.
     """
 
     count: Float[Array, "*shape"]
     mean: Float[Array, "*shape"]
     m2: Float[Array, "*shape"]
+    rest: Float[Array, "3 *shape"]
 
 
 def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -> Moments:
@@ -43,7 +48,7 @@ def empty_moments(shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32) -
         0.0
     """
     zero = jnp.zeros(shape, dtype)
-    return _require_counting(Moments(zero, zero, zero))
+    return _require_counting(Moments(zero, zero, zero, jnp.zeros((3, *shape), dtype)))
 
 
 def sample_moments(
@@ -79,9 +84,13 @@ def sample_moments(
     keep = jnp.broadcast_to(keep.reshape(rows + (1,) * (samples.ndim - 1)), samples.shape)
     count = jnp.sum(keep, axis=0).astype(samples.dtype)
     seen = jnp.maximum(count, 1)
-    mean = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
-    deviations = jnp.where(keep, samples - jnp.expand_dims(mean, 0), 0)
-    return Moments(count, mean, jnp.sum(deviations**2, axis=0))
+    rough = jnp.sum(jnp.where(keep, samples, 0), axis=0) / seen
+    deviations = jnp.where(keep, samples - jnp.expand_dims(rough, 0), 0)
+    # The deviations from the true mean sum to zero: what they sum to is the error of the mean.
+    error = jnp.sum(deviations, axis=0) / seen
+    m2 = jnp.sum((deviations - jnp.where(keep, jnp.expand_dims(error, 0), 0)) ** 2, axis=0)
+    rest = jnp.zeros((3, *count.shape), samples.dtype)
+    return Moments(count, rough + error, m2, rest)
 
 
 def update_moments(
@@ -120,11 +129,14 @@ def update_moments(
         )
     require_scalar("mask", mask)
     keep = jnp.asarray(mask, bool)
-    count = moments.count + keep.astype(moments.count.dtype)
-    delta = jnp.where(keep, sample - moments.mean, 0)
-    mean = moments.mean + delta / jnp.maximum(count, 1)
-    spread = jnp.where(keep, delta * (sample - mean), 0)
-    return Moments(count, mean, moments.m2 + spread)
+    one = keep.astype(moments.count.dtype)
+    count, count_rest = add_two_parts(moments.count, one, moments.rest[0])
+    delta = jnp.where(keep, (sample - moments.mean) - moments.rest[1], 0)
+    step = delta / jnp.maximum(count, 1)
+    mean, mean_rest = add_two_parts(moments.mean, step, moments.rest[1])
+    spread = jnp.where(keep, delta * ((sample - mean) - mean_rest), 0)
+    m2, m2_rest = add_two_parts(moments.m2, spread, moments.rest[2])
+    return Moments(count, mean, m2, jnp.stack([count_rest, mean_rest, m2_rest]))
 
 
 def merge_moments(first: Moments, second: Moments) -> Moments:
@@ -160,11 +172,15 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
         )
     for moments in (first, second):
         _require_counting(moments)
-    count = first.count + second.count
+    rest = first.rest + second.rest
+    count, count_rest = add_two_parts(first.count, second.count, rest[0])
     fraction = second.count / jnp.maximum(count, 1)
-    delta = second.mean - first.mean
-    mean = first.mean + delta * fraction
-    return Moments(count, mean, first.m2 + second.m2 + delta**2 * first.count * fraction)
+    delta = (second.mean - first.mean) + (second.rest[1] - first.rest[1])
+    mean, mean_rest = add_two_parts(first.mean, delta * fraction, first.rest[1])
+    # In this order no square overflows that is then multiplied by zero.
+    between = delta * (delta * (first.count * fraction))
+    m2, m2_rest = add_two_parts(first.m2, second.m2 + between, rest[2])
+    return Moments(count, mean, m2, jnp.stack([count_rest, mean_rest, m2_rest]))
 
 
 def variance(moments: Moments, *, ddof: int = 0) -> Float[Array, "*shape"]:
