@@ -343,3 +343,59 @@ def test_a_return_of_zero_is_zero_under_any_weight():
         slope = jax.grad(functools.partial(estimate, discount=1.0))(usual)
         expected = [6, 6] if estimate is tis_return else [2, 6]
         np.testing.assert_allclose(slope.reward, expected, rtol=1e-6)
+
+
+def test_estimates_of_short_floats_are_computed_in_float32():
+    """200 steps of the very numbers: the rest is one rounding of the result."""
+    rng = np.random.default_rng(11)
+    columns = [0.05 * rng.normal(size=(6, 200)), *rng.uniform(size=(3, 6, 200))]
+    short = [jnp.asarray(column, jnp.bfloat16) for column in columns]
+
+    def log(dtype):
+        ratio, reward, q_value, value = (column.astype(dtype) for column in short)
+        return LoggedTrajectories(ratio, reward, None, q_value, value)
+
+    def first(log):
+        return jax.tree.map(lambda leaf: leaf[0], log)
+
+    for estimate in (tis_return, pdis_return, doubly_robust_return):
+        got, want = (estimate(first(log(d)), discount=0.99) for d in (jnp.bfloat16, jnp.float64))
+        assert got.dtype == jnp.bfloat16
+        np.testing.assert_allclose(float(got), float(want), rtol=2**-8, err_msg=str(estimate))
+    for estimate in (wis, wpdis, weighted_doubly_robust):
+        got, want = (estimate(log(d), discount=0.99) for d in (jnp.bfloat16, jnp.float64))
+        assert got.dtype == jnp.bfloat16
+        np.testing.assert_allclose(float(got), float(want), rtol=2**-8, err_msg=str(estimate))
+    key = jax.random.key(0)
+    got, want = (magic(log(d), key, discount=0.99) for d in (jnp.bfloat16, jnp.float32))
+    assert {leaf.dtype for leaf in got} == {jnp.dtype(jnp.bfloat16)}
+    np.testing.assert_allclose(float(got.estimate), float(want.estimate), rtol=2**-8)
+
+
+def test_lists_are_taken_as_arrays_are():
+    log = LoggedTrajectories([[0.1, 0.2], [0.3, 0.1]], [[1.0, 2.0], [3.0, 4.0]], [[1, 1], [1, 0]])
+    log = log._replace(q_value=[[1.0, 1.0]] * 2, value=[[0.5, 0.5]] * 2)
+    arrays = LoggedTrajectories(*(np.asarray(column) for column in log))
+    for estimate in (wis, wpdis, weighted_doubly_robust):
+        assert float(estimate(log, discount=0.9)) == float(estimate(arrays, discount=0.9))
+    key = jax.random.key(0)
+    ours, theirs = (magic(given, key, discount=0.9, resamples=9) for given in (log, arrays))
+    assert float(ours.estimate) == float(theirs.estimate)
+    single = LoggedTrajectories(*(column[0] for column in log))
+    for estimate in (tis_return, pdis_return, doubly_robust_return):
+        assert np.isfinite(estimate(single, discount=0.9))
+    rows = [0.5, 2.0], [1.0, 3.0]
+    assert float(marginalised_return(*rows, discount=0.5)) == 6.5
+    double = marginalised_doubly_robust([1.0], *rows, *rows, [False, True], discount=0.5)
+    assert np.isfinite(double)
+    assert float(effective_sample_size([0.0, 0.0])) == 2
+
+
+def test_magic_needs_little_more_memory_than_its_log():
+    """Of 200 drawn copies of the log only a few are there at once."""
+    n, time = 1000, 250
+    column = jnp.ones((n, time), jnp.float32)
+    log = LoggedTrajectories(0 * column, column, None, column, column)
+    blend = jax.jit(functools.partial(magic, discount=0.5, resamples=200))
+    memory = blend.lower(log, jax.random.key(0)).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 200 * column.nbytes / 2

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import like, require_same_shape
+from neorl_core._internal.checks import require_same_shape
 from neorl_core.off_policy_evaluation._importance_sampling import (
     LoggedTrajectories,
     checked,
-    checked_discount,
     discounts,
+    like_reward,
     masked,
     weighted,
 )
@@ -48,12 +48,11 @@ def doubly_robust_return(
     Source: Jiang and Li, Doubly robust off-policy value evaluation for reinforcement learning,
     arXiv 1511.03722, equation 10.
     """
-    log_ratio, reward = checked(trajectory, 1, discount)
+    log_ratio, reward, discount = checked(trajectory, 1, discount)
     q_value, value = model(trajectory)
-    discount = jnp.broadcast_to(like(checked_discount(discount), reward), reward.shape)
-    steps = (log_ratio, reward, q_value, value, discount)
+    steps = (log_ratio, reward, q_value, value, jnp.broadcast_to(discount, reward.shape))
     result, _ = jax.lax.scan(_correct, jnp.zeros((), reward.dtype), steps, reverse=True)
-    return result
+    return like_reward(result, trajectory)
 
 
 def _correct(following: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
@@ -91,25 +90,30 @@ def weighted_doubly_robust(
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 5.
     """
-    return jnp.sum(weighted_terms(trajectories, discount))
+    log_ratio, reward, discount = checked(trajectories, 2, discount)
+    q_value, value = model(trajectories)
+    weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
+    terms = discounts(discount, reward) * weighted_terms(weights, reward - q_value, value)
+    return like_reward(jnp.sum(terms), trajectories)
 
 
 def weighted_terms(
-    trajectories: LoggedTrajectories, discount: float | Array
+    weights: Float[Array, "trajectory time"],
+    error: Float[Array, "trajectory time"],
+    value: Float[Array, "trajectory time"],
+    first: Float[Array, "trajectory #one"] | None = None,
 ) -> Float[Array, "trajectory time"]:
-    """What every step of every trajectory adds to the weighted doubly robust estimate."""
-    log_ratio, reward = checked(trajectories, 2, discount)
-    q_value, value = model(trajectories)
-    weights = step_weights(log_ratio)
-    before = jnp.concatenate(
-        [jnp.full_like(weights[:, :1], 1 / weights.shape[0]), weights], axis=1
-    )[:, : weights.shape[1]]
-    return discounts(discount, reward) * (weights * (reward - q_value) + before * value)
+    """What every step of every trajectory adds to the weighted doubly robust estimate, at its time.
 
-
-def step_weights(log_ratio: Float[Array, "trajectory time"]) -> Float[Array, "trajectory time"]:
-    """``rho_{i,t} / sum_i rho_{i,t}``, normalised in the logarithm."""
-    return jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
+    Args:
+        weights: ``W_{i,t}``.
+        error: ``r_{i,t} - Q_{i,t}``.
+        value: ``V_{i,t}``.
+        first: ``W_{i,-1}``; equal ones if ``None``.
+    """
+    first = jnp.full_like(weights[:, :1], 1 / weights.shape[0]) if first is None else first
+    before = jnp.concatenate([first, weights[:, :-1]], axis=1)
+    return weights * error + before * value
 
 
 def model(data: LoggedTrajectories) -> tuple[Array, Array]:

@@ -1,10 +1,11 @@
 """Importance sampling: what a policy would have earned, from the log of another."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
@@ -14,6 +15,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
+from neorl_core._internal.float_widths import narrowed, widened
 
 
 class LoggedTrajectories(NamedTuple):
@@ -22,6 +24,9 @@ class LoggedTrajectories(NamedTuple):
     Functions named ``…_return`` take one trajectory and are batched by ``vmap``; their mean over
     trajectories is the estimate. The weighted estimators take all of them, with the trajectory as
     first axis.
+
+    Fields are arrays or what NumPy makes arrays of. Estimates are computed in float32 or wider and
+    have the dtype of the rewards.
 
     Attributes:
         log_ratio: ``log pi_e(a_t | s_t) - log pi_b(a_t | s_t)`` of the evaluated policy over the
@@ -34,11 +39,11 @@ class LoggedTrajectories(NamedTuple):
         value: ``V(s_t) = E Q(s_t, a)`` over the evaluated policy, of the same model.
     """
 
-    log_ratio: Float[Array, "*trajectory time"]
-    reward: Float[Array, "*trajectory time"]
-    mask: Bool[Array, "*trajectory time"] | None = None
-    q_value: Float[Array, "*trajectory time"] | None = None
-    value: Float[Array, "*trajectory time"] | None = None
+    log_ratio: Float[ArrayLike, "*trajectory time"]
+    reward: Float[ArrayLike, "*trajectory time"]
+    mask: Bool[ArrayLike, "*trajectory time"] | None = None
+    q_value: Float[ArrayLike, "*trajectory time"] | None = None
+    value: Float[ArrayLike, "*trajectory time"] | None = None
 
 
 def tis_return(
@@ -71,9 +76,9 @@ def tis_return(
 
     Source: Precup, Sutton and Singh, Eligibility traces for off-policy policy evaluation, 2000.
     """
-    log_ratio, reward = checked(trajectory, 1, discount)
-    powers = discounts(discount, reward)
-    return weighted(jnp.sum(log_ratio), jnp.sum(powers * reward))
+    log_ratio, reward, discount = checked(trajectory, 1, discount)
+    total = jnp.sum(discounts(discount, reward) * reward)
+    return like_reward(weighted(jnp.sum(log_ratio), total), trajectory)
 
 
 def pdis_return(
@@ -102,9 +107,9 @@ def pdis_return(
 
     Source: Precup, Sutton and Singh, 2000.
     """
-    log_ratio, reward = checked(trajectory, 1, discount)
-    powers = discounts(discount, reward)
-    return jnp.sum(weighted(jnp.cumsum(log_ratio), powers * reward))
+    log_ratio, reward, discount = checked(trajectory, 1, discount)
+    terms = weighted(jnp.cumsum(log_ratio), discounts(discount, reward) * reward)
+    return like_reward(jnp.sum(terms), trajectory)
 
 
 def wis(
@@ -134,9 +139,10 @@ def wis(
 
     Source: Precup, Sutton and Singh, 2000.
     """
-    log_ratio, reward = checked(trajectories, 2, discount)
+    log_ratio, reward, discount = checked(trajectories, 2, discount)
     returns = jnp.sum(discounts(discount, reward) * reward, axis=1)
-    return jnp.sum(jax.nn.softmax(jnp.sum(log_ratio, axis=1)) * returns)
+    value = jnp.sum(jax.nn.softmax(jnp.sum(log_ratio, axis=1)) * returns)
+    return like_reward(value, trajectories)
 
 
 def wpdis(
@@ -162,13 +168,13 @@ def wpdis(
 
     Source: Thomas, Safe reinforcement learning, 2015, section 3.10.
     """
-    log_ratio, reward = checked(trajectories, 2, discount)
+    log_ratio, reward, discount = checked(trajectories, 2, discount)
     weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
-    return jnp.sum(discounts(discount, reward) * weights * reward)
+    return like_reward(jnp.sum(discounts(discount, reward) * weights * reward), trajectories)
 
 
 def effective_sample_size(
-    log_weights: Float[Array, "sample *shape"],
+    log_weights: Float[ArrayLike, "sample *shape"],
 ) -> Float[Array, "*shape"]:
     """How many equally weighted samples are worth these: ``(sum w)^2 / sum w^2``.
 
@@ -189,39 +195,44 @@ def effective_sample_size(
 
     Source: Kong, A note on importance sampling using standardized weights, 1992.
     """
-    if jnp.ndim(log_weights) < 1:
+    if np.ndim(log_weights) < 1:
         raise ValueError(
             "log_weights needs the samples along its first axis, got a scalar; "
             "put one log-weight a trajectory into an array"
         )
-    logs = floats(log_weights)
+    logs = widened(log_weights)
     largest = jnp.max(logs, axis=0, keepdims=True, initial=-jnp.inf)
     weights = jnp.exp(logs - jnp.where(jnp.isneginf(largest), 0, largest))
     total, squares = jnp.sum(weights, axis=0), jnp.sum(weights**2, axis=0)
-    return total**2 / jnp.where(squares == 0, 1, squares)
+    size = total**2 / jnp.where(squares == 0, 1, squares)
+    return narrowed(size, floats(log_weights).dtype)
 
 
 def checked(
     data: LoggedTrajectories, rank: int, discount: float | Array
-) -> tuple[Float[Array, "*trajectory time"], Float[Array, "*trajectory time"]]:
-    """The log ratios and rewards of a valid log, zero where masked."""
-    checked_discount(discount)
+) -> tuple[Float[Array, "*trajectory time"], Float[Array, "*trajectory time"], Float[Array, ""]]:
+    """The log ratios and rewards of a valid log, zero where masked, and the discount.
+
+    In float32 or wider; the discount is NaN where it is traced and outside [0, 1].
+    """
+    discount = require_probability("discount", discount, closed=True)
     axes = "time" if rank == 1 else "trajectory, time"
     require_rank("log_ratio", data.log_ratio, rank, axes)
     require_same_shape("log_ratio", data.log_ratio, "reward", data.reward)
     if data.mask is not None:
         require_same_shape("log_ratio", data.log_ratio, "mask", data.mask)
-    if rank > 1 and jnp.shape(data.log_ratio)[0] < 1:
+    if rank > 1 and np.shape(data.log_ratio)[0] < 1:
         raise ValueError(
             "a weighted estimate needs one trajectory or more, got none; "
             "check how the log was cut into episodes"
         )
-    if jnp.shape(data.log_ratio)[-1] < 1:
+    if np.shape(data.log_ratio)[-1] < 1:
         raise ValueError(
-            f"a trajectory needs one step or more, got shape {jnp.shape(data.log_ratio)}; "
+            f"a trajectory needs one step or more, got shape {np.shape(data.log_ratio)}; "
             "leave out the trajectories that never began"
         )
-    return masked(data.log_ratio, data.mask), masked(data.reward, data.mask)
+    reward = masked(data.reward, data.mask)
+    return masked(data.log_ratio, data.mask), reward, like(discount, reward)
 
 
 def weighted(log_weight: Array, amount: Array) -> Array:
@@ -232,20 +243,20 @@ def weighted(log_weight: Array, amount: Array) -> Array:
     return jnp.exp(log_weight) * amount
 
 
-def masked(values: Array, mask: Array | None) -> Array:
-    """The values as floats, zero where the mask is false."""
-    return floats(values) if mask is None else jnp.where(booleans(mask), floats(values), 0)
+def masked(values: ArrayLike, mask: ArrayLike | None) -> Array:
+    """The values as floats, float32 or wider, zero where the mask is false."""
+    values = widened(values)
+    return values if mask is None else jnp.where(booleans(mask), values, 0)
 
 
-def checked_discount(discount: float | Array) -> float | Array:
-    """The discount; NaN where it is traced and outside [0, 1]."""
-    return require_probability("discount", discount, closed=True)
+def like_reward(estimate: Any, data: LoggedTrajectories) -> Any:
+    """The estimate in the dtype of the rewards, which may be of half precision."""
+    return narrowed(estimate, floats(data.reward).dtype)
 
 
-def discounts(discount: float | Array, reward: Array) -> Array:
+def discounts(discount: Float[Array, ""], reward: Array) -> Array:
     """``discount^t``, with as many axes as the rewards; ``0^0`` is 1."""
-    factor = like(checked_discount(discount), reward)
-    powers = jnp.cumprod(jnp.full(reward.shape[-1:], factor))
-    first = jnp.where(jnp.isnan(factor), factor, 1)
+    powers = jnp.cumprod(jnp.full(reward.shape[-1:], discount))
+    first = jnp.where(jnp.isnan(discount), discount, 1)
     powers = jnp.concatenate([first[None], powers])[: reward.shape[-1]]
     return powers.reshape((1,) * (reward.ndim - 1) + powers.shape)

@@ -8,11 +8,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import require_probability, require_whole
 from neorl_core._internal.matrix_products import product
-from neorl_core.off_policy_evaluation._doubly_robust import model, step_weights, weighted_terms
+from neorl_core._internal.resampling import in_blocks, random_rows
+from neorl_core.off_policy_evaluation._doubly_robust import model, weighted_terms
 from neorl_core.off_policy_evaluation._importance_sampling import (
     LoggedTrajectories,
     checked,
     discounts,
+    like_reward,
 )
 from neorl_core.off_policy_evaluation._simplex_quadratic import simplex_quadratic
 
@@ -46,7 +48,7 @@ def magic(
     follows, for ``j = -1 .. T - 1``. The estimate is ``x^T g`` with the weights on the simplex
     that minimise ``x^T (Omega + b b^T) x``: ``Omega`` is ``n`` times the covariance of the terms
     of the trajectories, and ``b_j`` the distance of ``g_j`` from a percentile bootstrap interval
-    of the weighted doubly robust estimate.
+    of the weighted doubly robust estimate. The bootstrap runs in blocks of bounded memory.
 
     Args:
         trajectories: Shape ``(trajectory, time)``, two or more, with ``q_value`` and ``value``.
@@ -76,51 +78,63 @@ def magic(
     """
     level = require_probability("level", level)
     resamples = require_whole("resamples", resamples, 1, "give the number of draws")
-    terms = _partial_terms(trajectories, discount)
-    n = terms.shape[0]
-    blended = jnp.sum(terms, axis=0)
-    centred = terms - jnp.mean(terms, axis=0, keepdims=True)
-    spread = product(centred.T, centred) * (n / (n - 1))
-    low, high = _interval(trajectories, key, discount, level, resamples)
-    bias = jnp.maximum(blended - high, 0) + jnp.minimum(blended - low, 0)
-    weights = simplex_quadratic(spread + bias[:, None] * bias[None, :])
-    return Magic(jnp.sum(weights * blended), weights, blended)
-
-
-def _partial_terms(
-    trajectories: LoggedTrajectories, discount: float | Array
-) -> Float[Array, "trajectory length"]:
-    """What each trajectory adds to each ``g_j``."""
-    log_ratio, reward = checked(trajectories, 2, discount)
+    log_ratio, reward, discount = checked(trajectories, 2, discount)
     n, time = reward.shape
-    if n < 2 or time < 1:
+    if n < 2:
         raise ValueError(
             f"MAGIC needs two trajectories of one step or more, got shape {reward.shape}; "
             "give more trajectories"
         )
-    _, value = model(trajectories)
-    corrected = jnp.cumsum(weighted_terms(trajectories, discount), axis=1)
+    q_value, value = model(trajectories)
+    log = _Log(
+        jnp.cumsum(log_ratio, axis=1),
+        reward - q_value,
+        value,
+        discounts(discount, jnp.zeros((1, time + 1), reward.dtype)),
+    )
+    terms = _partial_terms(log)
+    blended = jnp.sum(terms, axis=0)
+    centred = terms - jnp.mean(terms, axis=0, keepdims=True)
+    spread = product(centred.T, centred) * (n / (n - 1))
+    low, high = _interval(log, key, level, resamples)
+    bias = jnp.maximum(blended - high, 0) + jnp.minimum(blended - low, 0)
+    weights = simplex_quadratic(spread + bias[:, None] * bias[None, :])
+    return like_reward(Magic(jnp.sum(weights * blended), weights, blended), trajectories)
+
+
+class _Log(NamedTuple):
+    """The log of the weights, ``r - Q``, ``V``, and the powers of the discount up to the end."""
+
+    log_weight: Float[Array, "trajectory time"]
+    error: Float[Array, "trajectory time"]
+    value: Float[Array, "trajectory time"]
+    powers: Float[Array, "one length"]
+
+
+def _partial_terms(log: _Log) -> Float[Array, "trajectory length"]:
+    """What each trajectory adds to each ``g_j``."""
+    n, value = log.value.shape[0], log.value
+    weights = jax.nn.softmax(log.log_weight, axis=0)
+    terms = log.powers[:, :-1] * weighted_terms(weights, log.error, value)
     following = jnp.concatenate([value[:, 1:], jnp.zeros_like(value[:, :1])], axis=1)
-    powers = discounts(discount, jnp.zeros((1, time + 1), reward.dtype))[:, 1:]
-    tail = powers * step_weights(log_ratio) * following
-    return jnp.concatenate([value[:, :1] / n, corrected + tail], axis=1)
+    tail = log.powers[:, 1:] * weights * following
+    return jnp.concatenate([value[:, :1] / n, jnp.cumsum(terms, axis=1) + tail], axis=1)
 
 
-def _interval(
-    trajectories: LoggedTrajectories,
-    key: Array,
-    discount: float | Array,
-    level: float | Array,
-    resamples: int,
-) -> tuple[Array, Array]:
-    n = trajectories.reward.shape[0]
+def _interval(log: _Log, key: Array, level: float | Array, resamples: int) -> tuple[Array, Array]:
+    """Percentile limits of the weighted doubly robust estimate over drawn trajectories.
+
+    A trajectory that was drawn ``c`` times has ``c`` times its weight: nothing is copied.
+    """
+    n = log.value.shape[0]
 
     def one(key: Array) -> Array:
-        rows = jax.random.randint(key, (n,), 0, n)
-        drawn = jax.tree.map(lambda leaf: leaf[rows], trajectories)
-        return jnp.sum(weighted_terms(drawn, discount))
+        drawn = jnp.zeros(n, log.value.dtype).at[random_rows(key, (n,), n)].add(1)[:, None]
+        weights = jax.nn.softmax(log.log_weight + jnp.log(drawn), axis=0)
+        terms = weighted_terms(weights, log.error, log.value, drawn / n)
+        return jnp.sum(log.powers[:, :-1] * terms)
 
-    replicates = jax.vmap(one)(jax.random.split(key, resamples))
+    replicates = in_blocks(one, jax.random.split(key, resamples), log.value.size)
     tail = (1 - jnp.asarray(level, replicates.dtype)) / 2
     ends = jnp.quantile(replicates, jnp.stack([tail, 1 - tail]))
     return ends[0], ends[1]

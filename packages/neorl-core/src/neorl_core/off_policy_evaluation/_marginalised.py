@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
@@ -15,11 +15,12 @@ from neorl_core._internal.checks import (
     require_rank,
     require_series,
 )
+from neorl_core._internal.float_widths import narrowed, widened
 
 
 def marginalised_return(
-    density_ratio: Float[Array, " sample"],
-    reward: Float[Array, " sample"],
+    density_ratio: Float[ArrayLike, " sample"],
+    reward: Float[ArrayLike, " sample"],
     *,
     discount: float | Float[Array, ""],
     normalise: bool = False,
@@ -52,20 +53,20 @@ def marginalised_return(
     Source: Liu et al., Breaking the curse of horizon, arXiv 1810.12429.
     """
     require_series(density_ratio=density_ratio, reward=reward)
+    dtype, reward = floats(reward).dtype, widened(reward)
     density_ratio = _ratio(density_ratio)
-    reward = floats(reward)
-    rest = _rest(discount, reward)
+    _, rest = _discount_and_rest(discount, reward)
     scale = jnp.mean(density_ratio) if normalise else 1
-    return jnp.mean(density_ratio * reward) / (scale * rest)
+    return narrowed(jnp.mean(density_ratio * reward) / (scale * rest), dtype)
 
 
 def marginalised_doubly_robust(
-    initial_value: Float[Array, " start"],
-    density_ratio: Float[Array, " sample"],
-    reward: Float[Array, " sample"],
-    q_value: Float[Array, " sample"],
-    next_value: Float[Array, " sample"],
-    terminated: Bool[Array, " sample"],
+    initial_value: Float[ArrayLike, " start"],
+    density_ratio: Float[ArrayLike, " sample"],
+    reward: Float[ArrayLike, " sample"],
+    q_value: Float[ArrayLike, " sample"],
+    next_value: Float[ArrayLike, " sample"],
+    terminated: Bool[ArrayLike, " sample"],
     *,
     discount: float | Float[Array, ""],
 ) -> Float[Array, ""]:
@@ -112,24 +113,27 @@ def marginalised_doubly_robust(
         next_value=next_value,
         terminated=terminated,
     )
+    dtype, reward = floats(reward).dtype, widened(reward)
     density_ratio = _ratio(density_ratio)
-    reward, next_value = floats(reward), floats(next_value)
-    rest = _rest(discount, reward)
-    following = jnp.where(booleans(terminated), 0, next_value)
-    error = reward + like(discount, reward) * following - floats(q_value)
-    return jnp.mean(floats(initial_value)) + jnp.mean(density_ratio * error) / rest
+    discount, rest = _discount_and_rest(discount, reward)
+    following = jnp.where(booleans(terminated), 0, widened(next_value))
+    error = reward + discount * following - widened(q_value)
+    correction = jnp.mean(density_ratio * error) / rest
+    return narrowed(jnp.mean(widened(initial_value)) + correction, dtype)
 
 
-def _ratio(density_ratio: Array) -> Array:
-    return floats(require_positive("density_ratio", density_ratio, or_zero=True, many=True))
+def _ratio(density_ratio: ArrayLike) -> Array:
+    return widened(require_positive("density_ratio", density_ratio, or_zero=True, many=True))
 
 
-def _rest(discount: float | Array, data: Array) -> Array:
+def _discount_and_rest(discount: float | Array, data: Array) -> tuple[Array, Array]:
+    """The discount and one less it, NaN where it is traced and outside [0, 1)."""
     discount = require_probability("discount", discount, closed=True)
     if is_concrete(discount) and np.any(np.asarray(discount) >= 1):
         raise ValueError(
             f"discount must be in [0, 1) for a discounted occupancy, got {discount}; "
             "for discount 1 use an estimate along trajectories"
         )
-    rest = 1 - like(discount, data)
-    return jnp.where(rest > 0, rest, jnp.nan)
+    discount = like(discount, data)
+    rest = 1 - discount
+    return discount, jnp.where(rest > 0, rest, jnp.nan)
