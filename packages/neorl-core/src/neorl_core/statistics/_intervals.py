@@ -14,7 +14,7 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._quantile_functions import student_quantile
+from neorl_core.statistics._student import student_quantile
 
 
 class Interval(NamedTuple):

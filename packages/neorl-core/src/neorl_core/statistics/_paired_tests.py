@@ -15,8 +15,10 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.resampling import in_blocks
 from neorl_core.statistics._intervals import standard_deviation
-from neorl_core.statistics._ranks import midranks
+from neorl_core.statistics._ranks import ranks_in_order
+from neorl_core.statistics._student import student_upper_tail
 
 Alternative = Literal["two-sided", "greater", "less"]
 _EXACT_PAIRS = 60
@@ -68,11 +70,9 @@ def paired_t_test(
     n = difference.shape[0]
     t = jnp.mean(difference) * n**0.5 / standard_deviation(difference)
     degrees = jnp.asarray(n - 1, t.dtype)
-    ratio = jnp.where(jnp.isinf(t), 0, degrees / (degrees + t**2))
-    both = jax.scipy.special.betainc(degrees / 2, jnp.asarray(0.5, t.dtype), ratio)
-    upper = jnp.where(t >= 0, both / 2, 1 - both / 2)
-    p_value = {"two-sided": both, "greater": upper, "less": 1 - upper}[alternative]
-    return narrowed(PairedTest(t, jnp.where(jnp.isnan(t), jnp.nan, p_value)), dtype)
+    # Each side from its own tail: one less the other has lost the digits of a small one.
+    upper, lower = student_upper_tail(t, degrees), student_upper_tail(-t, degrees)
+    return narrowed(PairedTest(t, _choose(alternative, upper, lower)), dtype)
 
 
 def wilcoxon_test(
@@ -108,12 +108,17 @@ def wilcoxon_test(
     Source: Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945) 80.
     """
     difference, dtype = _differences(first, second, alternative)
-    size = jnp.abs(difference)
+    # Sums do not ask for the order that was given: the signs are sorted along with the sizes.
+    size, sign = jax.lax.sort((jnp.abs(difference), jnp.sign(difference)), num_keys=1)
     zeros = jnp.sum(size == 0).astype(size.dtype)
-    ranks = jnp.where(size > 0, midranks(size) - zeros, 0)
-    statistic = jnp.sum(jnp.where(difference > 0, ranks, 0))
-    exact = difference.shape[0] <= _EXACT_PAIRS
-    upper, lower = (_exact_tails if exact else _normal_tails)(ranks, statistic)
+    ranks = jnp.where(size > 0, ranks_in_order(size) - zeros, 0)
+    # Half the sum of signed ranks is how far W is from its mean; W less the mean would cancel.
+    away = jnp.sum(sign * ranks) / 2
+    statistic = jnp.sum(ranks) / 2 + away
+    if difference.shape[0] <= _EXACT_PAIRS:
+        upper, lower = _exact_tails(ranks, statistic)
+    else:
+        upper, lower = _normal_tails(ranks, away)
     p_value = _choose(alternative, upper, lower)
     p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
     return narrowed(PairedTest(statistic, p_value), dtype)
@@ -161,23 +166,42 @@ def sign_flip_test(
     difference, dtype = _differences(first, second, alternative)
     resamples = require_whole("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
-    every = 2.0**n <= resamples
-    if every:
-        place = jnp.arange(n, dtype=jnp.uint32)[None, :]
-        bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> place
-        positive = (bits & 1).astype(bool)
-    else:
-        positive = jax.random.bernoulli(key, 0.5, (resamples, n))
-    flipped = jnp.sum(jnp.where(positive, difference[None, :], -difference[None, :]), axis=1)
+    every = n < resamples.bit_length()  # 2^n patterns are no more
     observed = jnp.sum(difference)
-    slack = 8 * jnp.finfo(difference.dtype).eps * jnp.sum(jnp.abs(difference))
+    # A pattern's sum is the observed one less twice what it turns round.
+    flipped = _every_flip(difference) if every else _drawn_flips(difference, key, resamples)
+    slack = 4 * jnp.finfo(difference.dtype).eps * jnp.sum(jnp.abs(difference))
     extra = 0 if every else 1
     total = flipped.shape[0] + extra
-    upper = (jnp.sum(flipped >= observed - slack) + extra).astype(difference.dtype) / total
-    lower = (jnp.sum(flipped <= observed + slack) + extra).astype(difference.dtype) / total
+    upper = (jnp.sum(flipped <= slack) + extra).astype(difference.dtype) / total
+    lower = (jnp.sum(flipped >= -slack) + extra).astype(difference.dtype) / total
     p_value = _choose(alternative, upper, lower)
-    p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
-    return narrowed(PairedTest(jnp.mean(difference), p_value), dtype)
+    p_value = jnp.where(jnp.isnan(observed), jnp.nan, p_value)
+    return narrowed(PairedTest(observed / n, p_value), dtype)
+
+
+def _every_flip(difference: Float[Array, " pair"]) -> Float[Array, " pattern"]:
+    """The sum of the differences that each pattern turns round, over all patterns."""
+    n = difference.shape[0]
+    places = jnp.arange(n, dtype=jnp.uint32)[None, :]
+    bits = jnp.arange(2**n, dtype=jnp.uint32)[:, None] >> places
+    return jnp.sum(jnp.where((bits & 1) == 1, difference[None, :], 0), axis=1)
+
+
+def _drawn_flips(
+    difference: Float[Array, " pair"], key: Array, resamples: int
+) -> Float[Array, " pattern"]:
+    """The same over drawn patterns: every random word holds the signs of 32 pairs."""
+    n = difference.shape[0]
+    words = -(-n // 32)
+    padded = jnp.pad(difference, (0, 32 * words - n)).reshape(words, 32)
+    places = jnp.arange(32, dtype=jnp.uint32)[None, :]
+
+    def one(key: Array) -> Array:
+        bits = jax.random.bits(key, (words, 1), jnp.uint32) >> places
+        return jnp.sum(jnp.where((bits & 1) == 1, padded, 0))
+
+    return in_blocks(one, jax.random.split(key, resamples), 32 * words)
 
 
 def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple[Array, DTypeLike]:
@@ -210,10 +234,9 @@ def _add_pair(chances: Array, doubled_rank: Array) -> tuple[Array, None]:
     return (chances + jnp.roll(chances, doubled_rank)) / 2, None
 
 
-def _normal_tails(ranks: Float[Array, " pair"], statistic: Array) -> tuple[Array, Array]:
+def _normal_tails(ranks: Float[Array, " pair"], away: Array) -> tuple[Array, Array]:
     scale = jnp.sqrt(jnp.sum(ranks**2)) / 2
     scale = jnp.where(scale > 0, scale, 1)
-    away = statistic - jnp.sum(ranks) / 2
     upper = jax.scipy.special.ndtr(-(away - 0.5) / scale)
     lower = jax.scipy.special.ndtr((away + 0.5) / scale)
     return upper, lower

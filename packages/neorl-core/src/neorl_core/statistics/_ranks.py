@@ -14,29 +14,28 @@ from neorl_core._internal.checks import (
 from neorl_core._internal.float_widths import narrowed, widened
 
 
-def midranks(values: Float[ArrayLike, " item"]) -> Float[Array, " item"]:
+def ranks_in_order(ordered: Float[Array, " item"]) -> Float[Array, " item"]:
+    """Ranks from one upwards of values that are sorted; ties share the mean of their ranks."""
+    place = jnp.arange(ordered.shape[0], dtype=jnp.int32)
+    new = ordered[1:] != ordered[:-1]
+    ends = jnp.ones(min(ordered.shape[0], 1), bool)
+    first = jax.lax.cummax(jnp.where(jnp.concatenate([ends, new]), place, 0))
+    last = jnp.where(jnp.concatenate([new, ends]), place, jnp.iinfo(place.dtype).max)
+    last = jax.lax.cummin(last, reverse=True)
+    return (first + last).astype(ordered.dtype) / 2 + 1
+
+
+def midranks(values: Float[Array, " item"]) -> Float[Array, " item"]:
     """Ranks from one upwards, smallest first; ties share the mean of their ranks.
 
-    Args:
-        values: One axis. NaN has no rank.
-
-    Returns:
-        The ranks; NaN everywhere if a value is NaN.
-
-    Raises:
-        ValueError: If ``values`` has not one axis.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> midranks(jnp.array([10.0, 30.0, 10.0])).tolist()
-        [1.5, 3.0, 1.5]
+    NaN everywhere if a value is NaN, which has no rank.
     """
-    require_rank("values", values, 1, "item")
-    values = floats(values)
-    order = jnp.sort(values)
-    below = jnp.searchsorted(order, values, side="left")
-    upto = jnp.searchsorted(order, values, side="right")
-    ranks = (below + upto + 1).astype(values.dtype) / 2
+    order = jnp.argsort(values)
+    ranks = (
+        jnp.zeros_like(values)
+        .at[order]
+        .set(ranks_in_order(values[order]), unique_indices=True, mode="promise_in_bounds")
+    )
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, ranks)
 
 
@@ -64,6 +63,7 @@ def rank_correlation(
     of Psychology 15 (1904) 72.
     """
     require_same_shape("first", first, "second", second)
+    require_rank("first", first, 1, "item")
     require_length("first", first, 2)
     dtype = jnp.result_type(floats(first))
     x, y = midranks(widened(first)), midranks(widened(second))
