@@ -1,6 +1,8 @@
 """Conformal limits cover one more outcome; tails of a return distribution."""
 
+import fractions
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +34,15 @@ def test_the_number_of_scores_that_a_level_needs(alpha, least):
     assert np.isfinite(conformal_quantile(jnp.zeros(least), alpha=alpha))
 
 
+@pytest.mark.parametrize(
+    ("n", "alpha"), [(10**7 - 2, "0.05"), (10**6 - 1, "0.3"), (10**6, "0.001"), (10**6 - 2, "0.7")]
+)
+def test_the_rank_among_many_scores_is_the_exact_one(n, alpha):
+    above = math.floor((n + 1) * fractions.Fraction(alpha))
+    limit = conformal_quantile(jnp.arange(n, dtype=jnp.float32), alpha=float(alpha))
+    assert float(limit) == n - above
+
+
 def test_weights_cover_a_shifted_population():
     """Scores of Exp(1); the case to come is of density ``2 x exp(-x^2)``, known as a ratio."""
     n, alpha, draws = 200, 0.2, 3000
@@ -59,8 +70,8 @@ def test_bad_scores_and_weights_are_flagged_under_jit():
     assert np.isnan(weighted(scores, jnp.ones(30), -1.0))
     assert np.isinf(weighted(scores, jnp.zeros(30), 0.0))
     for function, option in (
-        (weighted_quantile, "probability"),
-        (conditional_value_at_risk, "fraction"),
+        (weighted_quantile, "quantile"),
+        (conditional_value_at_risk, "alpha"),
     ):
         for bad in (jnp.zeros(30), -jnp.ones(30), nan):
             assert np.isnan(function(scores, bad, **{option: 0.5}))
@@ -71,9 +82,9 @@ def test_weights_carry_quantiles_to_another_policy():
     """Draws from U(0, 1), weighted by ``2 x``, have the distribution function ``x^2``."""
     samples = jax.random.uniform(KEY, (20_000,))
     for p in (0.1, 0.5, 0.9):
-        quantile = weighted_quantile(samples, 2 * samples, probability=p)
+        quantile = weighted_quantile(samples, 2 * samples, quantile=p)
         np.testing.assert_allclose(quantile, np.sqrt(p), atol=0.02)
-        tail = conditional_value_at_risk(samples, 2 * samples, fraction=p)
+        tail = conditional_value_at_risk(samples, 2 * samples, alpha=p)
         np.testing.assert_allclose(tail, np.sqrt(p) * 2 / 3, atol=0.02)
 
 

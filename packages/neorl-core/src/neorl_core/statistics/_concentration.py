@@ -14,6 +14,7 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_whole,
 )
+from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
 
@@ -52,9 +53,10 @@ def hoeffding_interval(
 
     Source: Hoeffding, Probability inequalities for sums of bounded random variables, 1963.
     """
+    dtype = floats(samples).dtype
     samples, width, delta = _bounded(samples, low, high, level, 1)
-    n = samples.shape[0]
-    return _around(jnp.mean(samples), width * jnp.sqrt(-jnp.log(delta) / (2 * n)))
+    half_width = width * jnp.sqrt(-jnp.log(delta) / (2 * samples.shape[0]))
+    return narrowed(_around(jnp.mean(samples), half_width), dtype)
 
 
 def empirical_bernstein_interval(
@@ -90,8 +92,9 @@ def empirical_bernstein_interval(
     Source: Maurer and Pontil, Empirical Bernstein bounds and sample variance penalization, arXiv
     0907.3740, theorem 4.
     """
+    dtype = floats(samples).dtype
     samples, width, delta = _bounded(samples, low, high, level, 2)
-    return _around(jnp.mean(samples), _bernstein(samples, width, delta))
+    return narrowed(_around(jnp.mean(samples), _bernstein(samples, width, delta)), dtype)
 
 
 def hcope_lower_bound(
@@ -128,13 +131,13 @@ def hcope_lower_bound(
     Source: Thomas, Theocharous and Ghavamzadeh, High-confidence off-policy evaluation, AAAI 2015,
     theorem 1 with one threshold.
     """
-    samples = _not_negative(samples)
+    dtype, samples = floats(samples).dtype, _not_negative(samples)
     threshold = require_positive("threshold", threshold)
     delta = require_probability("delta", delta)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
     width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
     bound = jnp.mean(cut) - _bernstein(cut, width, chance)
-    return jnp.where(jnp.all(samples >= 0), bound, jnp.nan)
+    return narrowed(jnp.where(jnp.all(samples >= 0), bound, jnp.nan), dtype)
 
 
 def hcope_threshold(
@@ -165,16 +168,34 @@ def hcope_threshold(
 
     Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
     """
-    samples = _not_negative(samples)
+    dtype, samples = floats(samples).dtype, _not_negative(samples)
     delta = require_probability("delta", delta)
     size = require_whole("size", size, 2, "hold fewer samples out")
-    cut = jnp.minimum(samples[None, :], samples[:, None])
+    tried = jnp.sort(samples)
+    mean, variance = _moments_cut_at_each(tried)
     log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
-    spread = jnp.sqrt(2 * jnp.var(cut, axis=1, ddof=1) * log_term / size)
-    promised = jnp.mean(cut, axis=1) - spread - 7 * samples * log_term / (3 * (size - 1))
-    promised = jnp.where(samples > 0, promised, -jnp.inf)
-    best = jnp.maximum(samples[jnp.argmax(promised)], jnp.finfo(samples.dtype).tiny)
-    return jnp.where(jnp.all(samples >= 0) & ~jnp.isnan(log_term), best, jnp.nan)
+    spread = jnp.sqrt(2 * variance * log_term / size)
+    promised = mean - spread - 7 * tried * log_term / (3 * (size - 1))
+    promised = jnp.where(tried > 0, promised, -jnp.inf)
+    best = jnp.maximum(tried[jnp.argmax(promised)], jnp.finfo(samples.dtype).tiny)
+    best = jnp.where(jnp.all(samples >= 0) & ~jnp.isnan(log_term), best, jnp.nan)
+    return narrowed(best, dtype)
+
+
+def _moments_cut_at_each(ordered: Float[Array, " sample"]) -> tuple[Array, Array]:
+    """Mean and unbiased variance of ``min(X, c)`` for every ``c`` among the samples, in one pass.
+
+    The samples up to ``c`` have running moments (Welford); the rest are ``c``, a second group.
+    """
+    n = ordered.shape[0]
+    count = jnp.arange(1, n + 1).astype(ordered.dtype)
+    total = jnp.cumsum(ordered)
+    mean = total / count
+    before = jnp.roll(mean, 1)
+    within = jnp.cumsum((ordered - before) ** 2 * ((count - 1) / count))
+    left = n - count
+    between = (ordered - mean) ** 2 * (count * (left / n))
+    return (total + left * ordered) / n, (within + between) / (n - 1)
 
 
 def _bounded(
@@ -192,7 +213,7 @@ def _bounded(
                 f"samples must lie in [{low}, {high}], got {values.min()} to {values.max()}; "
                 "widen the range or scale the samples"
             )
-    samples = floats(samples)
+    samples = widened(samples)
     low, high = jnp.asarray(low, samples.dtype), jnp.asarray(high, samples.dtype)
     inside = jnp.all((samples >= low) & (samples <= high))
     width = jnp.where(inside, high - low, jnp.nan)
@@ -220,4 +241,4 @@ def _not_negative(samples: ArrayLike) -> Array:
             f"samples must not be negative, got {np.min(np.asarray(samples))}; "
             "shift the rewards so that every return starts at zero"
         )
-    return floats(samples)
+    return widened(samples)

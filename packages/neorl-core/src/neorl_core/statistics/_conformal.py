@@ -12,6 +12,7 @@ from neorl_core._internal.checks import (
     require_same_shape,
     require_scalar,
 )
+from neorl_core._internal.float_widths import narrowed, widened
 
 
 def conformal_quantile(
@@ -22,10 +23,11 @@ def conformal_quantile(
     If the scores and one more are exchangeable, that one is no larger with a chance of at least
     ``1 - alpha``: over the draw of the scores, not for a given sample. Scores of whole episodes
     are; those of the steps of one episode are not. The limit is for one outcome, not for a mean.
+    The rank is exact for up to 10^7 scores in float32.
 
     Args:
         scores: Scores of calibration episodes; may be of length zero.
-        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
+        alpha: Miscoverage, the chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The quantile; infinite where ``n < 1 / alpha - 1``, NaN if a score is NaN.
@@ -43,11 +45,12 @@ def conformal_quantile(
     require_rank("scores", scores, 1, "sample")
     alpha = require_probability("alpha", alpha)
     scores = floats(scores)
+    dtype = widened(scores).dtype
     n = scores.shape[0]
-    # Rounding may put (n + 1) alpha just below the whole number it stands for.
-    slack = 1 + 4 * jnp.finfo(scores.dtype).eps
-    above = (n + 1) * jnp.asarray(alpha, scores.dtype) * slack
-    left_above = jnp.floor(above).astype(jnp.int32)
+    above = (n + 1) * jnp.asarray(alpha, dtype)
+    # Rounding may put it just below the whole number it stands for.
+    slack = jnp.minimum(4 * jnp.finfo(dtype).eps * above, 1e-3)
+    left_above = jnp.floor(above + slack).astype(jnp.int32)
     padded = jnp.append(jnp.sort(scores), jnp.asarray(jnp.inf, scores.dtype))
     undefined = jnp.any(jnp.isnan(scores)) | jnp.isnan(above)
     return jnp.where(undefined, jnp.nan, padded[n - jnp.clip(left_above, 0, n)])
@@ -71,7 +74,7 @@ def weighted_conformal_quantile(
         scores: Scores of calibration episodes; may be of length zero.
         weights: Likelihood ratio of every one, not negative, up to a common factor.
         weight: Likelihood ratio of the case to come, a scalar.
-        alpha: Chance of error, in (0, 1); NaN under ``jit`` outside.
+        alpha: Miscoverage, the chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The quantile; infinite where too little weight was seen, NaN under ``jit`` if a score is
@@ -100,7 +103,7 @@ def weighted_conformal_quantile(
             raise ValueError(
                 f"weights must not be negative, got {both.min()}; check the likelihood ratios"
             )
-    scores, weights = floats(scores), floats(weights)
+    dtype, scores, weights = floats(scores).dtype, widened(scores), widened(weights)
     weight = jnp.asarray(weight, weights.dtype)
     order = jnp.argsort(scores)
     ordered, mass = scores[order], weights[order]
@@ -112,4 +115,4 @@ def weighted_conformal_quantile(
     enough = beyond <= allowed
     quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
     valid = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
-    return jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan)
+    return narrowed(jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan), dtype)
