@@ -78,6 +78,7 @@ ELSEWHERE = {
     },
     "statistics/test_statistics.py": {
         "test_welford_over_a_scan_is_the_moments_at_once": "Moments",
+        "test_the_running_sum_of_rewards_begins_anew_with_an_episode": "RewardNormaliser",
         "test_a_test_of_nan_is_nan": "PairedTest",
         "test_what_is_left_out_is_as_documented": "DEFAULT_LEVEL",
     },

@@ -21,13 +21,15 @@ KEY, RAW_KEY = jax.random.key(0), np.zeros(2, np.uint32)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def draws(key_data, shape, count):
+def bits(key_data, shape, count):
     keys = jax.random.split(jax.random.wrap_key_data(key_data), count)
-    return jax.vmap(lambda key: jax.random.randint(key, shape, 0, shape[0]))(keys)
+    return jax.vmap(lambda key: jax.random.bits(key, shape, jnp.uint32))(keys)
 
 
 def drawn_rows(key_data, shape, count):
-    return list(np.asarray(draws(key_data, shape, count)))
+    """The upper word of 32 random bits times the number of rows."""
+    words = np.asarray(bits(key_data, shape, count)).astype(np.uint64)
+    return list((words * np.uint64(shape[0])) >> np.uint64(32))
 
 
 def replicates_one_by_one(samples, key, *, resamples):

@@ -3,20 +3,18 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_core.statistics import holm, midranks, rank_correlation, regret_at_k
+from neorl_core.statistics import (
+    benjamini_hochberg,
+    benjamini_yekutieli,
+    holm,
+    rank_correlation,
+    regret_at_k,
+)
 from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
 
 # Few values, so that ties are common.
 COARSE = rows(7, elements=st.integers(-3, 3).map(float))
 PAIR = st.tuples(COARSE, rows(7))
-
-
-def survive_a_monotone_map(values):
-    assert_close(mapped(midranks, values), mapped(midranks, 5 * values + 2))
-
-
-def mirror(values):
-    assert_close(mapped(midranks, -values), 8 - mapped(midranks, values))
 
 
 def spearman_by_scipy(first, second):
@@ -61,21 +59,46 @@ def between_the_plain_and_bonferroni(p_values):
     assert np.all(adjusted <= np.minimum(1, 7 * p_values) + 1e-6)
 
 
-def follows_the_order_given(p_values):
-    assert_close(mapped(holm, p_values[:, ::-1]), mapped(holm, p_values)[:, ::-1])
+def between_the_plain_and_holms(p_values):
+    adjusted = mapped(benjamini_hochberg, p_values)
+    assert np.all(adjusted >= p_values - 1e-6)
+    assert np.all(adjusted <= mapped(holm, p_values) + 1e-6)
+
+
+def no_easier_than_under_independence(p_values):
+    easier = mapped(benjamini_hochberg, p_values)
+    harmonic = sum(1 / j for j in range(1, 8))
+    assert_close(mapped(benjamini_yekutieli, p_values), np.minimum(1, harmonic * easier), atol=1e-5)
+
+
+def follows_the_order_given(function):
+    def law(p_values):
+        assert_close(mapped(function, p_values[:, ::-1]), mapped(function, p_values)[:, ::-1])
+
+    return law
+
+
+def by_scipy(method):
+    return lambda p_values: stats.false_discovery_control(p_values, method=method)
+
+
+def correction_row(function, oracle, law):
+    return Row(
+        function,
+        sample=st.tuples(rows(7, elements=reals(0, 1))),
+        oracle=oracle,
+        laws=[law, follows_the_order_given(function)],
+        edges=[Edge((np.zeros(0),)), Edge((np.full(3, 0.25),)), Edge((np.array([0.0, 1.0]),))],
+        refuses=[
+            Refusal("(test)", (jnp.ones((2, 2)),)),
+            Refusal("[0, 1]", (jnp.array([0.5, 1.5]),)),
+            Refusal("[0, 1]", (jnp.array([0.5, jnp.nan]),)),
+        ],
+        differentiable=False,
+    )
 
 
 ROWS = [
-    Row(
-        midranks,
-        sample=st.tuples(COARSE),
-        oracle=stats.rankdata,
-        laws=[survive_a_monotone_map, mirror],
-        edges=[Edge((np.zeros(0),)), Edge((np.full(4, 2.0),)), Edge((np.array([1.0, np.nan]),))],
-        refuses=[Refusal("(item)", (jnp.ones((2, 2)),))],
-        differentiable=False,
-        exempt={"finite": "NaN has no rank"},
-    ),
     Row(
         rank_correlation,
         sample=PAIR,
@@ -85,6 +108,7 @@ ROWS = [
         refuses=[
             Refusal("one shape", (jnp.ones(2), jnp.ones(3))),
             Refusal("length 2", (jnp.ones(1), jnp.ones(1))),
+            Refusal("(item)", (jnp.ones((2, 2)), jnp.ones((2, 2)))),
         ],
         differentiable=False,
         exempt={"finite": "NaN where one side does not vary"},
@@ -103,17 +127,7 @@ ROWS = [
         ],
         differentiable=False,
     ),
-    Row(
-        holm,
-        sample=st.tuples(rows(7, elements=reals(0, 1))),
-        oracle=holm_by_rejecting,
-        laws=[between_the_plain_and_bonferroni, follows_the_order_given],
-        edges=[Edge((np.zeros(0),)), Edge((np.full(3, 0.25),)), Edge((np.array([0.0, 1.0]),))],
-        refuses=[
-            Refusal("(test)", (jnp.ones((2, 2)),)),
-            Refusal("[0, 1]", (jnp.array([0.5, 1.5]),)),
-            Refusal("[0, 1]", (jnp.array([0.5, jnp.nan]),)),
-        ],
-        differentiable=False,
-    ),
+    correction_row(holm, holm_by_rejecting, between_the_plain_and_bonferroni),
+    correction_row(benjamini_hochberg, by_scipy("bh"), between_the_plain_and_holms),
+    correction_row(benjamini_yekutieli, by_scipy("by"), no_easier_than_under_independence),
 ]

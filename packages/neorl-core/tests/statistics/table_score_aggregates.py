@@ -34,14 +34,14 @@ def one_wild_run_does_not_matter(scores):
     )
 
 
-def gap_by_mask(scores, *, target):
-    return np.mean(np.where(scores < target, target - scores, 0.0))
+def gap_by_mask(scores, *, gamma):
+    return np.mean(np.where(scores < gamma, gamma - scores, 0.0))
 
 
-def beyond_the_target_nothing_counts(scores, *, target):
+def beyond_gamma_nothing_counts(scores, *, gamma):
     assert_close(
-        mapped(optimality_gap, np.minimum(scores, np.float32(target)), target=target),
-        mapped(optimality_gap, scores, target=target),
+        mapped(optimality_gap, np.minimum(scores, np.float32(gamma)), gamma=gamma),
+        mapped(optimality_gap, scores, gamma=gamma),
     )
 
 
@@ -101,10 +101,10 @@ ROWS = [
     Row(
         optimality_gap,
         sample=st.tuples(SCORES),
-        options=reals(-50, 50).map(lambda target: {"target": float(target)}),
+        options=reals(-50, 50).map(lambda gamma: {"gamma": float(gamma)}),
         oracle=gap_by_mask,
-        laws=[beyond_the_target_nothing_counts],
-        edges=[Edge((np.ones(3),), {"target": 1.0}), Edge((np.asarray(2.0),), {"target": 3.0})],
+        laws=[beyond_gamma_nothing_counts],
+        edges=[Edge((np.ones(3),), {"gamma": 1.0}), Edge((np.asarray(2.0),), {"gamma": 3.0})],
         refuses=[Refusal("length 1", (jnp.ones(0),))],
     ),
     Row(

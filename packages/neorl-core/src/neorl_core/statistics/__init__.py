@@ -1,5 +1,11 @@
 """Intervals, tests, ranks, moments, tails and scores."""
 
+from neorl_core.statistics._block_bootstrap import (
+    block_bootstrap_interval as block_bootstrap_interval,
+)
+from neorl_core.statistics._block_bootstrap import (
+    block_bootstrap_replicates as block_bootstrap_replicates,
+)
 from neorl_core.statistics._bootstrap import bootstrap_interval as bootstrap_interval
 from neorl_core.statistics._bootstrap import bootstrap_replicates as bootstrap_replicates
 from neorl_core.statistics._concentration import (
@@ -25,6 +31,8 @@ from neorl_core.statistics._moments import merge_moments as merge_moments
 from neorl_core.statistics._moments import sample_moments as sample_moments
 from neorl_core.statistics._moments import update_moments as update_moments
 from neorl_core.statistics._moments import variance as variance
+from neorl_core.statistics._multiple_tests import benjamini_hochberg as benjamini_hochberg
+from neorl_core.statistics._multiple_tests import benjamini_yekutieli as benjamini_yekutieli
 from neorl_core.statistics._multiple_tests import holm as holm
 from neorl_core.statistics._normalised_score import normalised_score as normalised_score
 from neorl_core.statistics._paired_tests import PairedTest as PairedTest
@@ -33,11 +41,11 @@ from neorl_core.statistics._paired_tests import sign_flip_test as sign_flip_test
 from neorl_core.statistics._paired_tests import wilcoxon_test as wilcoxon_test
 from neorl_core.statistics._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core.statistics._proportions import wilson_interval as wilson_interval
-from neorl_core.statistics._quantile_functions import beta_quantile as beta_quantile
-from neorl_core.statistics._quantile_functions import student_quantile as student_quantile
-from neorl_core.statistics._ranks import midranks as midranks
 from neorl_core.statistics._ranks import rank_correlation as rank_correlation
 from neorl_core.statistics._ranks import regret_at_k as regret_at_k
+from neorl_core.statistics._reward_normaliser import RewardNormaliser as RewardNormaliser
+from neorl_core.statistics._reward_normaliser import normalise_reward as normalise_reward
+from neorl_core.statistics._reward_normaliser import reward_normaliser as reward_normaliser
 from neorl_core.statistics._score_aggregates import interquartile_mean as interquartile_mean
 from neorl_core.statistics._score_aggregates import median_task_mean as median_task_mean
 from neorl_core.statistics._score_aggregates import optimality_gap as optimality_gap
@@ -56,7 +64,11 @@ __all__ = [
     "Interval",
     "Moments",
     "PairedTest",
-    "beta_quantile",
+    "RewardNormaliser",
+    "benjamini_hochberg",
+    "benjamini_yekutieli",
+    "block_bootstrap_interval",
+    "block_bootstrap_replicates",
     "bootstrap_interval",
     "bootstrap_replicates",
     "clopper_pearson_interval",
@@ -72,7 +84,7 @@ __all__ = [
     "interquartile_mean",
     "median_task_mean",
     "merge_moments",
-    "midranks",
+    "normalise_reward",
     "normalised_score",
     "optimality_gap",
     "paired_difference_interval",
@@ -81,11 +93,11 @@ __all__ = [
     "probability_of_improvement",
     "rank_correlation",
     "regret_at_k",
+    "reward_normaliser",
     "sample_moments",
     "sign_flip_test",
     "stratified_bootstrap_interval",
     "student_interval",
-    "student_quantile",
     "update_moments",
     "variance",
     "weighted_conformal_quantile",

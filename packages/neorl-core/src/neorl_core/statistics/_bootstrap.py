@@ -17,10 +17,9 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
+from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
-
-_ELEMENTS_AT_ONCE = 2**20
 
 
 def sample_mean(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
@@ -61,9 +60,9 @@ def bootstrap_replicates(
     Source: Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 7 (1979)
     1.
     """
-    samples = _checked(samples, 1)
+    samples = checked_samples(samples, 1)
     resamples = require_whole("resamples", resamples, 1, "give the number of draws")
-    dtype, samples = _result_type(statistic, samples), _widened(samples)
+    dtype, samples = result_type(statistic, samples), widened_samples(samples)
     replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
     return narrowed(replicates, dtype)
 
@@ -84,7 +83,13 @@ def bootstrap_interval(
     the fraction of replicates below the estimate (ties count half; the fraction is kept half a
     replicate away from 0 and 1) and the acceleration ``a`` from the jackknife (zero where nothing
     varies).
-    Neither has a guarantee; both approach ``level`` as the samples grow (Efron 1987).
+    Neither has a guarantee; both approach ``level`` as the samples grow (Efron 1987). They take
+    independent samples: for a time series see :func:`block_bootstrap_interval`.
+
+    The resamples are drawn in blocks of bounded memory, at a cost of ``resamples`` times ``n``. The
+    jackknife of ``bca`` takes ``n`` statistics of ``n - 1`` samples, a cost of ``n^2``, for every
+    statistic but the mean, which has it in closed form: from some thousand samples on choose
+    ``percentile`` for the others.
 
     Args:
         samples: An array or PyTree of arrays with independent samples along the first axis.
@@ -112,11 +117,11 @@ def bootstrap_interval(
     Source: Efron, Better bootstrap confidence intervals, Journal of the American Statistical
     Association 82 (1987) 171.
     """
-    samples = _checked(samples, 2)
+    samples = checked_samples(samples, 2)
     level = require_probability("level", level)
     resamples = require_whole("resamples", resamples, 1, "give the number of draws")
     require_choice("method", method, ("percentile", "bca"))
-    dtype, samples = _result_type(statistic, samples), _widened(samples)
+    dtype, samples = result_type(statistic, samples), widened_samples(samples)
     interval = _interval(
         samples, key, level, statistic=statistic, resamples=resamples, bca=method == "bca"
     )
@@ -132,7 +137,7 @@ def percentile_interval(
     return Interval(estimate, ends[0], ends[1])
 
 
-def _checked(samples: Any, least: int) -> Any:
+def checked_samples(samples: Any, least: int) -> Any:
     samples = jax.tree.map(jnp.asarray, samples)
     leaves = jax.tree.leaves(samples)
     if not leaves:
@@ -148,13 +153,13 @@ def _checked(samples: Any, least: int) -> Any:
     return samples
 
 
-def _widened(samples: Any) -> Any:
+def widened_samples(samples: Any) -> Any:
     return jax.tree.map(
         lambda leaf: widened(leaf) if is_half_precision(leaf.dtype) else leaf, samples
     )
 
 
-def _result_type(statistic: Callable, samples: Any) -> DTypeLike:
+def result_type(statistic: Callable, samples: Any) -> DTypeLike:
     """What the statistic gives of these samples; float32 stands for any wider dtype."""
     if not any(is_half_precision(leaf.dtype) for leaf in jax.tree.leaves(samples)):
         return jnp.float32
@@ -167,10 +172,9 @@ def _replicates(samples: Any, key: Array, *, statistic: Callable, resamples: int
     n, size = leaves[0].shape[0], sum(math.prod(leaf.shape) for leaf in leaves)
 
     def one(key: Array) -> Array:
-        rows = jax.random.randint(key, (n,), 0, n)
-        return statistic(jax.tree.map(lambda leaf: leaf[rows], samples))
+        return statistic(take_rows(samples, random_rows(key, (n,), n)))
 
-    return _in_blocks(one, jax.random.split(key, resamples), size)
+    return in_blocks(one, jax.random.split(key, resamples), size)
 
 
 @functools.partial(jax.jit, static_argnames=("statistic", "resamples", "bca"))
@@ -182,12 +186,21 @@ def _interval(
     if not bca:
         return percentile_interval(replicates, estimate, level)
     tail = (1 - jnp.asarray(level, replicates.dtype)) / 2
-    acceleration = _acceleration(_leave_one_out(samples, statistic))
+    acceleration = _acceleration(_influence(samples, statistic))
     low, high = (
         _quantile_at(replicates, _corrected(p, replicates, estimate, acceleration))
         for p in (tail, 1 - tail)
     )
     return Interval(estimate, low, high)
+
+
+def _influence(samples: Any, statistic: Callable) -> Float[Array, "sample *shape"]:
+    """The mean of the statistics without one sample, less each: up to a factor for the mean."""
+    if statistic is sample_mean:
+        samples = floats(samples)
+        return samples - jnp.mean(samples, axis=0, keepdims=True)
+    left_out = _leave_one_out(samples, statistic)
+    return jnp.mean(left_out, axis=0, keepdims=True) - left_out
 
 
 def _leave_one_out(samples: Any, statistic: Callable) -> Array:
@@ -196,22 +209,17 @@ def _leave_one_out(samples: Any, statistic: Callable) -> Array:
 
     def one(left_out: Array) -> Array:
         rows = jnp.arange(n - 1)
-        rows = jnp.where(rows >= left_out, rows + 1, rows)
-        return statistic(jax.tree.map(lambda leaf: leaf[rows], samples))
+        return statistic(take_rows(samples, jnp.where(rows >= left_out, rows + 1, rows)))
 
-    return _in_blocks(one, jnp.arange(n), size)
-
-
-def _in_blocks(one: Callable, items: Array, size: int) -> Array:
-    """``one`` of every item, as many at once as hold about ``_ELEMENTS_AT_ONCE`` numbers."""
-    if size == 0:  # lax.map cannot join blocks of nothing.
-        return jax.vmap(one)(items)
-    together = max(1, min(len(items), _ELEMENTS_AT_ONCE // size))
-    return jax.lax.map(one, items, batch_size=together)
+    return in_blocks(one, jnp.arange(n), size)
 
 
-def _acceleration(left_out: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
-    influence = jnp.mean(left_out, axis=0, keepdims=True) - left_out
+def take_rows(samples: Any, rows: Array) -> Any:
+    """The rows, which exist, of every leaf."""
+    return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds"), samples)
+
+
+def _acceleration(influence: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:
     scale = jnp.max(jnp.abs(influence), axis=0, keepdims=True)
     influence = influence / jnp.where(scale > 0, scale, 1)
     squares = jnp.sum(influence**2, axis=0)

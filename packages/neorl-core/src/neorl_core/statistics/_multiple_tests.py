@@ -1,4 +1,4 @@
-"""Correction for testing many hypotheses at once."""
+"""Corrections for testing many hypotheses at once."""
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,85 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979) 65.
     """
+    p = _checked(p_values)
+    order = jnp.argsort(p)
+    left = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
+    stepped = jnp.minimum(jax.lax.cummax(p[order] * left), 1)
+    return _as_given(stepped, order, p)
+
+
+def benjamini_hochberg(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
+    """Adjustment for the false discovery rate: reject where the result is at most ``alpha``.
+
+    With the ``m`` values in increasing order, the ``i``-th becomes the least of
+    ``min(1, m p_j / j)`` over ``j >= i`` (from one). The expected fraction of false ones among the
+    rejections is then at most ``alpha`` if the tests are independent or positively dependent;
+    :func:`benjamini_yekutieli` holds for any dependence. Many tests keep more power than under
+    :func:`holm`, which bounds the chance of any false rejection.
+
+    Args:
+        p_values: One a test; may be of length zero.
+
+    Returns:
+        Adjusted values in the order given. Under ``jit`` a value that is NaN or outside [0, 1]
+        makes all of them NaN.
+
+    Raises:
+        ValueError: If there is not one axis or a known value is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(p), 3) for p in benjamini_hochberg(jnp.array([0.01, 0.04, 0.03]))]
+        [0.03, 0.04, 0.04]
+
+    Source: Benjamini and Hochberg, Controlling the false discovery rate, Journal of the Royal
+    Statistical Society B 57 (1995) 289.
+    """
+    return _step_up(_checked(p_values), 1.0)
+
+
+def benjamini_yekutieli(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
+    """Adjustment for the false discovery rate under any dependence of the tests.
+
+    :func:`benjamini_hochberg` with every ``m p_j / j`` multiplied by ``sum_{i=1}^m 1 / i``.
+
+    Args:
+        p_values: One a test; may be of length zero.
+
+    Returns:
+        Adjusted values in the order given. Under ``jit`` a value that is NaN or outside [0, 1]
+        makes all of them NaN.
+
+    Raises:
+        ValueError: If there is not one axis or a known value is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(p), 3) for p in benjamini_yekutieli(jnp.array([0.01, 0.04, 0.03]))]
+        [0.055, 0.073, 0.073]
+
+    Source: Benjamini and Yekutieli, The control of the false discovery rate in multiple testing
+    under dependency, Annals of Statistics 29 (2001) 1165, theorem 1.3.
+    """
+    p = _checked(p_values)
+    return _step_up(p, float(np.sum(1 / np.arange(1, p.shape[0] + 1))))
+
+
+def _step_up(p: Float[Array, " test"], factor: float) -> Float[Array, " test"]:
+    m = p.shape[0]
+    order = jnp.argsort(p)
+    scale = factor * m / np.arange(1, m + 1)
+    scaled = p[order] * jnp.asarray(scale, p.dtype)
+    stepped = jnp.minimum(jax.lax.cummin(scaled, reverse=True), 1)
+    return _as_given(stepped, order, p)
+
+
+def _as_given(adjusted: Array, order: Array, p: Array) -> Float[Array, " test"]:
+    adjusted = jnp.zeros_like(p).at[order].set(adjusted)
+    return jnp.where(jnp.all((p >= 0) & (p <= 1)), adjusted, jnp.nan)
+
+
+def _checked(p_values: ArrayLike) -> Float[Array, " test"]:
     require_rank("p_values", p_values, 1, "test")
     if is_concrete(p_values):
         values = np.asarray(p_values)
@@ -41,9 +120,4 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
                 f"p_values must be in [0, 1], got {values}; "
                 "give probabilities, not per cent or statistics"
             )
-    p = floats(p_values)
-    order = jnp.argsort(p)
-    left = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
-    stepped = jnp.minimum(jax.lax.cummax(p[order] * left), 1)
-    adjusted = jnp.zeros_like(p).at[order].set(stepped)
-    return jnp.where(jnp.all((p >= 0) & (p <= 1)), adjusted, jnp.nan)
+    return floats(p_values)

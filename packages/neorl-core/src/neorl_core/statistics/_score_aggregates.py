@@ -15,6 +15,8 @@ from neorl_core._internal.checks import (
     require_rank,
     require_whole,
 )
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.statistics._bootstrap import percentile_interval
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
@@ -71,12 +73,12 @@ def median_task_mean(scores: Float[ArrayLike, "run task"]) -> Float[Array, ""]:
     return jnp.median(jnp.mean(scores, axis=0))
 
 
-def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -> Float[Array, ""]:
-    """How far the scores fall short of ``target`` on average: ``target - mean(min(x, target))``.
+def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) -> Float[Array, ""]:
+    """How far the scores fall short of ``gamma`` on average: ``gamma - mean(min(x, gamma))``.
 
     Args:
         scores: Scores of any shape, not empty.
-        target: The score beyond which more is worth nothing.
+        gamma: The score beyond which more is worth nothing.
 
     Returns:
         Not negative, in the units and the dtype of ``scores``.
@@ -92,10 +94,10 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, target: float = 1.0) -
     Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice".
     """
-    scores = floats(scores).reshape(-1)
+    dtype, scores = floats(scores).dtype, widened(scores).reshape(-1)
     require_length("scores", scores, 1)
-    enough = like(target, scores)
-    return jnp.mean(enough - jnp.minimum(scores, enough))
+    enough = like(gamma, scores)
+    return narrowed(jnp.mean(enough - jnp.minimum(scores, enough)), dtype)
 
 
 def probability_of_improvement(
@@ -129,8 +131,17 @@ def probability_of_improvement(
             f"both need the same tasks along axis 1, got {first.shape[1]} and {second.shape[1]}; "
             "compare on the same tasks"
         )
-    difference = first[:, None, :] - second[None, :, :]
-    return jnp.mean((jnp.sign(difference) + 1) / 2)
+    # Counted in the sorted runs, not pair by pair: the pairs of many runs do not fit into memory.
+    beaten = jax.vmap(_beaten, in_axes=1)(first, second)
+    undefined = jnp.any(jnp.isnan(first)) | jnp.any(jnp.isnan(second))
+    return jnp.where(undefined, jnp.nan, jnp.mean(beaten)).astype(first.dtype)
+
+
+def _beaten(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> Array:
+    """The share of ``second`` below every run of ``first``; ties count half."""
+    ordered = jnp.sort(second)
+    below, upto = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
+    return widened(below + upto) / (2 * second.shape[0])
 
 
 def performance_profile(
@@ -209,12 +220,13 @@ def stratified_bootstrap_interval(
 def _stratified(
     scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
 ) -> Interval:
-    def one(key: Array) -> Array:
-        rows = jax.random.randint(key, scores.shape, 0, scores.shape[0])
-        return statistic(jnp.take_along_axis(scores, rows, axis=0))
+    columns = jnp.arange(scores.shape[1], dtype=jnp.int32)[None, :]
 
-    together = max(1, min(resamples, 2**20 // scores.size))
-    replicates = jax.lax.map(one, jax.random.split(key, resamples), batch_size=together)
+    def one(key: Array) -> Array:
+        rows = random_rows(key, scores.shape, scores.shape[0])
+        return statistic(scores.at[rows, columns].get(mode="promise_in_bounds"))
+
+    replicates = in_blocks(one, jax.random.split(key, resamples), scores.size)
     return percentile_interval(replicates, statistic(scores), level)
 
 

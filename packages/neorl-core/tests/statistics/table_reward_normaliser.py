@@ -1,0 +1,85 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from neorl_core.statistics import normalise_reward, reward_normaliser
+from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
+
+TIME, ENVS = 6, 2
+OPTIONS = st.fixed_dictionaries(
+    {"discount": reals(0, 1).map(float), "clip": reals(0.5, 20).map(float)}
+)
+
+
+def over_a_log(rewards, ended, *, discount, clip):
+    start = reward_normaliser(rewards.shape[1:], (0.0 * rewards).dtype)
+
+    def step(normaliser, at):
+        return normalise_reward(normaliser, *at, discount=discount, clip=clip)
+
+    final, scaled = jax.lax.scan(step, start, (rewards, ended))
+    return scaled, final.discounted
+
+
+def by_loops(rewards, ended, *, discount, clip):
+    running, seen, scaled = np.zeros(rewards.shape[1]), [], np.empty(rewards.shape)
+    for t, reward in enumerate(rewards):
+        running = discount * running + reward
+        seen.extend(running)
+        spread = np.sqrt(np.var(seen) + 1e-8) if len(seen) > 1 else 1.0
+        scaled[t] = np.clip(reward / spread, -clip, clip)
+        running = np.where(ended[t], 0.0, running)
+    return scaled, running
+
+
+def the_unit_of_the_reward_cancels(rewards, ended, *, discount, clip):
+    """Powers of two, where the spread is far above epsilon."""
+    plain, _ = mapped(over_a_log, rewards, ended, discount=discount, clip=clip)
+    scaled, _ = mapped(over_a_log, 4 * rewards, ended, discount=discount, clip=clip)
+    large = np.abs(rewards).max(axis=2).min(axis=1) > 1
+    varied = np.ptp(rewards[:, 0], axis=1) > 1
+    assert_close(scaled[large & varied], plain[large & varied], atol=1e-3)
+
+
+def one_step(rewards, ended, *, discount):
+    return normalise_reward(reward_normaliser(rewards.shape), rewards, ended, discount=discount)
+
+
+SPREAD = rows(TIME, ENVS, elements=st.integers(-40, 40).map(lambda number: number / 4))
+
+ROWS = [
+    Row(
+        over_a_log,
+        name="normalise_reward",
+        sample=st.tuples(SPREAD, flags(TIME, ENVS)),
+        options=OPTIONS,
+        oracle=by_loops,
+        laws=[the_unit_of_the_reward_cancels],
+        edges=[Edge((np.zeros((3, 1)), np.ones((3, 1), bool)), {"discount": 1.0, "clip": 10.0})],
+        rtol=1e-3,
+        atol=1e-3,
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        one_step,
+        name="reward_normaliser",
+        sample=st.tuples(rows(ENVS), flags(ENVS)),
+        options={"discount": 0.9},
+        oracle=None,
+        laws=[
+            lambda rewards, ended, **_: assert_close(
+                reward_normaliser((2,)).discounted, jnp.zeros(2)
+            )
+        ],
+        refuses=[
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3, bool)), {"discount": 0.9}),
+            Refusal("discount", (jnp.ones(2), jnp.ones(2, bool)), {"discount": 1.5}),
+        ],
+        differentiable=False,
+        exempt={
+            "oracle": "normalise_reward has it",
+            "dtype": "what it carries has a dtype of its own",
+        },
+    ),
+]
