@@ -355,6 +355,7 @@ def without_weights_it_is_the_model(start, zeta, *rest, discount):
 
 WEIGHTS = st.tuples(rows(7, elements=reals(0.0625, 8)), rows(7))
 KEY = jax.random.key(0)
+MODELLED = LoggedTrajectories(*[jnp.ones((2, 2))] * 2, None, *[jnp.ones((2, 2))] * 2)
 RATIO = "density_ratio must be finite and not negative, got [-1.]; check sign and unit"
 
 ROWS = [
@@ -399,8 +400,8 @@ ROWS = [
                 (LoggedTrajectories(*[jnp.ones((2, 2))] * 2), KEY),
                 {"discount": 1.0},
             ),
-            Refusal("level must", (None, KEY), {"discount": 1.0, "level": 0.0}),
-            Refusal("resamples must", (None, KEY), {"discount": 1.0, "resamples": 0}),
+            Refusal("level must", (MODELLED, KEY), {"discount": 1.0, "level": 0.0}),
+            Refusal("resamples must", (MODELLED, KEY), {"discount": 1.0, "resamples": 0}),
         ],
         differentiable=False,
         exempt={

@@ -84,7 +84,7 @@ REFUSES = [
 ROWS = [
     Row(
         block_bootstrap_replicates,
-        sample=st.tuples(rows(LENGTH), keys()),
+        sample=st.tuples(rows(LENGTH, elements=st.integers(-50, 50).map(float)), keys()),
         options=KINDS.map(
             lambda blocks: {"block_length": 3, "blocks": blocks, "resamples": RESAMPLES}
         ),
@@ -99,7 +99,7 @@ ROWS = [
     ),
     Row(
         block_bootstrap_interval,
-        sample=st.tuples(rows(LENGTH), keys()),
+        sample=st.tuples(rows(LENGTH, elements=st.integers(-50, 50).map(float)), keys()),
         options=st.fixed_dictionaries(
             {
                 "block_length": st.just(3),

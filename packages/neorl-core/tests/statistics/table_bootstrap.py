@@ -114,7 +114,7 @@ LEVELS = reals(0.5, 0.9375).map(float)
 ROWS = [
     Row(
         bootstrap_replicates,
-        sample=st.tuples(rows(7), keys()),
+        sample=st.tuples(rows(7, elements=WHOLE), keys()),
         options={"resamples": RESAMPLES},
         oracle=replicates_one_by_one,
         laws=[means_stay_inside_the_samples, rows_of_a_tree_stay_together],

@@ -13,7 +13,8 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def over_a_log(rewards, ended, *, discount, clip):
-    start = reward_normaliser(rewards.shape[1:], (0.0 * rewards).dtype)
+    wide = rewards.dtype in (jnp.float64, np.float64)
+    start = reward_normaliser(rewards.shape[1:], jnp.float64 if wide else jnp.float32)
 
     def step(normaliser, at):
         return normalise_reward(normaliser, *at, discount=discount, clip=clip)

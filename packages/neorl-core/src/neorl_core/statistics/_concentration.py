@@ -8,6 +8,7 @@ from neorl_core._internal.checks import (
     floats,
     is_concrete,
     require_length,
+    require_order,
     require_positive,
     require_probability,
     require_rank,
@@ -205,6 +206,7 @@ def _bounded(
     require_length("samples", samples, least)
     require_scalar("low", low)
     require_scalar("high", high)
+    require_order(low, high)
     level = require_probability("level", level)
     if is_concrete((samples, low, high)):
         values = np.asarray(samples)

@@ -5,14 +5,17 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
     floats,
+    is_concrete,
     like,
     require_length,
     require_probability,
     require_rank,
+    require_scalar,
     require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
@@ -84,7 +87,7 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
         Not negative, in the units and the dtype of ``scores``.
 
     Raises:
-        ValueError: If there is no score.
+        ValueError: If there is no score, or a known ``gamma`` is not one finite number.
 
     Example:
         >>> import jax.numpy as jnp
@@ -96,6 +99,9 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
     """
     dtype, scores = floats(scores).dtype, widened(scores).reshape(-1)
     require_length("scores", scores, 1)
+    require_scalar("gamma", gamma)
+    if is_concrete(gamma) and not np.isfinite(np.asarray(gamma)):
+        raise ValueError(f"gamma must be finite, got {gamma}; give the score that is enough")
     enough = like(gamma, scores)
     return narrowed(jnp.mean(enough - jnp.minimum(scores, enough)), dtype)
 

@@ -104,7 +104,10 @@ def conditional_value_at_risk(
     reached = _reached(mass, weights is None)
     before = jnp.roll(reached, 1).at[0].set(0)
     aim = jnp.asarray(alpha).astype(mass.dtype) * reached[-1]
-    inside = jnp.clip(aim - before, 0, mass)
+    # Not a clip: its gradient asks whether the result equals an argument, which XLA may compute
+    # twice with other roundings.
+    room = aim - before
+    inside = jnp.where(room < mass, jnp.where(room > 0, room, 0), mass)
     part = inside / jnp.sum(inside)
     tail = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
     return jnp.sum(part * tail).astype(ordered.dtype)
