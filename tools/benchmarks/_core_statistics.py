@@ -200,7 +200,7 @@ def _trimmed(coordinates: int) -> Variants:
     from neorl_core.federated import trimmed_mean
 
     return _aggregation(
-        lambda u: trimmed_mean(u, faulty=3),
+        lambda u: trimmed_mean(u, num_byzantine=3),
         lambda rules, c: rules.aggregate_trimmed_avg(c, 0.2),
         coordinates,
     )
@@ -210,7 +210,9 @@ def _krum(coordinates: int) -> Variants:
     from neorl_core.federated import krum
 
     return _aggregation(
-        lambda u: krum(u, faulty=3), lambda rules, c: rules.aggregate_krum(c, 3, 0), coordinates
+        lambda u: krum(u, num_byzantine=3),
+        lambda rules, c: rules.aggregate_krum(c, 3, 0),
+        coordinates,
     )
 
 
@@ -218,7 +220,7 @@ def _bulyan(coordinates: int) -> Variants:
     from neorl_core.federated import bulyan
 
     return _aggregation(
-        lambda u: bulyan(u, faulty=3),
+        lambda u: bulyan(u, num_byzantine=3),
         lambda rules, c: rules.aggregate_bulyan(c, 3, rules.aggregate_krum, to_keep=0),
         coordinates,
     )
