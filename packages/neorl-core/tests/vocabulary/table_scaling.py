@@ -118,7 +118,10 @@ ROWS = [
         oracle=the_same_in_numpy,
         laws=[twice_is_once],
         edges=[Edge((np.zeros(0), np.int32(0)))],
-        exempt={"dtype": "a number becomes float32 whatever the arrays beside it are"},
+        exempt={
+            "dtype": "a number becomes float32 whatever the arrays beside it are",
+            "integers": "what it is given comes back as it is",
+        },
         refuses=[
             Refusal("'x'", ("relu", 1), error=TypeError),
             Refusal("does not fit in int32", (1.0, 2**31)),

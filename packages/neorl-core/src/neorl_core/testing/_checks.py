@@ -159,7 +159,8 @@ def _repeated(leaf: Any) -> Any:
 def _check_formula(row: Row, sample: tuple, options: dict) -> None:
     result = mapped(row.function, *sample, **options)
     if row.oracle is not None:
-        rows_match(result, row.oracle, sample, options, rtol=row.rtol, atol=row.atol)
+        least = 1.0 if "size" in row.exempt else 0.0
+        rows_match(result, row.oracle, sample, options, rtol=row.rtol, atol=row.atol, least=least)
     if "finite" not in row.exempt:
         for leaf in jax.tree.leaves(to_numpy(result)):
             assert np.all(np.isfinite(leaf)), f"{row} is not finite: {leaf}"

@@ -23,7 +23,7 @@ PICKS: dict[str, Callable[[int], bool]] = {
 }
 SUMS = {
     *("reduce_sum", "reduce_prod", "cumsum", "cumprod", "cumlogsumexp", "reduce_window_sum"),
-    *("scatter-add", "scatter_add", "dot_general", "conv_general_dilated"),
+    *("scatter-add", "scatter_add"),
 }
 LOOPS = {"scan", "while"}
 
@@ -122,7 +122,8 @@ def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
 def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
     """Nothing adds up in bfloat16, where a sum of ones stops at 256; or bfloat16 is refused.
 
-    Sums, products of matrices and the carries of loops must be of wider floats.
+    Sums and the carries of loops must be of wider floats. Products of matrices add up wider by
+    themselves, and round once.
 
     Raises:
         AssertionError: If one is not; the primitive is named.
@@ -147,6 +148,12 @@ def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
             continue
         short = [out.aval for out in outs if getattr(out.aval, "dtype", None) == jnp.bfloat16]
         assert not short, f"{name} adds up in bfloat16: {short}"
+
+
+def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
+    """Whether the program of ``fn`` holds a gradient back."""
+    program = _program(fn, take(as_rows(rows), 0), options)
+    return any(each.primitive.name == "stop_gradient" for each in equations(program.jaxpr))
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

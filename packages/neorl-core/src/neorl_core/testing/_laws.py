@@ -61,6 +61,7 @@ def rows_match(
     *,
     rtol: float,
     atol: float,
+    least: float = 0.0,
 ) -> None:
     """Every row of a stacked result equals the reference of that row."""
     exact, results = to_numpy(as_rows(rows)), to_numpy(result)
@@ -73,6 +74,7 @@ def rows_match(
             rtol=rtol,
             atol=atol,
             message=f"row {index} differs from the oracle",
+            least=least,
         )
 
 
