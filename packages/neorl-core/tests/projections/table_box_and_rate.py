@@ -65,6 +65,7 @@ ROWS = [
         name="project_box",
         sample=st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50))),
         oracle=boxed_by_hand,
+        exempt={"slope": "the oracle rounds the upper end to float32"},
         laws=[box_law],
         edges=[Edge((np.zeros(2), np.zeros(2), np.zeros(2))), Edge((np.zeros(0),) * 3)],
     ),

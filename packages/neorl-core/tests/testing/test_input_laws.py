@@ -40,7 +40,7 @@ def checks_nothing(x, *, n: int = 1, scale: float = 1.0):
     return jnp.asarray(x)[: int(n)] * jnp.asarray(scale)
 
 
-def needs_an_array(x):
+def needs_an_array(x: Float[Array, " item"]):
     return x * 2.0
 
 

@@ -124,7 +124,7 @@ ROWS = [
         },
         refuses=[
             Refusal("'x'", ("relu", 1), error=TypeError),
-            Refusal("does not fit in int32", (1.0, 2**31)),
+            Refusal("does not fit in int32", (1.0, 2**31), traced="an int of Python is known"),
         ],
     ),
     Row(
@@ -156,6 +156,7 @@ ROWS = [
                 Refusal(
                     f"scale must be finite and positive, got [{text}]; check sign and unit",
                     (jnp.ones(1), jnp.asarray([scale]), jnp.ones(1)),
+                    traced="a map is made before the program that uses it",
                 )
                 for scale, text in ((0.0, "0."), (-2.0, "-2."), (jnp.nan, "nan"))
             ),

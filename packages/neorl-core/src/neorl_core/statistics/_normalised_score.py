@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from neorl_core._internal.checks import floats, is_concrete, require_scalar
+from neorl_core._internal.checks import floats, is_concrete, nan_unless, require_scalar
 
 
 def normalised_score(
@@ -41,4 +41,4 @@ def normalised_score(
         raise ValueError(f"low and high must differ, got {low} and {high}; measure both references")
     returns = floats(returns)
     low, high = jnp.asarray(low, returns.dtype), jnp.asarray(high, returns.dtype)
-    return 100 * (returns - low) / (high - low)
+    return 100 * (returns - low) / nan_unless(high != low, high - low)

@@ -96,7 +96,7 @@ def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options:
 
     def counted(args: tuple, options: dict) -> Any:
         traces.append(1)
-        return fn(*args, **options, **dict(static))
+        return fn(*args, **options, **{name: value for name, value, _ in static})
 
     compiled = jax.jit(counted)
     compiled.eval_shape(first, traced)

@@ -24,19 +24,26 @@ class _Variants(NamedTuple):
     gradient: Callable[..., Any]
 
 
-def split_options(options: Options) -> tuple[Options, tuple[tuple[str, Hashable], ...]]:
-    """Floats and arrays are traced, everything else is static and must be hashable."""
+Static = tuple[tuple[str, Hashable, type], ...]
+
+
+def split_options(options: Options) -> tuple[Options, Static]:
+    """Floats and arrays are traced, everything else is static and must be hashable.
+
+    With the type of each, since True is 1 to a dictionary.
+    """
     traced = {
         name: v for name, v in options.items() if isinstance(v, float | np.ndarray | jax.Array)
     }
-    static = tuple(sorted((name, v) for name, v in options.items() if name not in traced))
+    rest = sorted(name for name in options if name not in traced)
+    static = tuple((name, options[name], type(options[name])) for name in rest)
     return traced, static
 
 
 @functools.lru_cache(maxsize=4096)
-def variants(fn: Callable[..., Any], static: tuple[tuple[str, Hashable], ...]) -> _Variants:
+def variants(fn: Callable[..., Any], static: Static) -> _Variants:
     """The transformed callables of ``fn``, cached by its identity and its static options."""
-    fixed = dict(static)
+    fixed = {name: value for name, value, _ in static}
 
     def single(rows: tuple, options: Options) -> Any:
         return fn(*rows, **options, **fixed)
