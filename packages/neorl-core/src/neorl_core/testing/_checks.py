@@ -82,7 +82,7 @@ def check_edges(row: Row) -> None:
     """Oracle and finite gradients at the declared edges, compiled only: shapes may be new here."""
     for edge in row.edges:
         stacked = jax.tree.map(_repeated, edge.args)
-        _check_formula(row, stacked, dict(edge.options), mapped)
+        _check_formula(row, stacked, dict(edge.options))
 
 
 def check_form(row: Row) -> None:
