@@ -1,6 +1,7 @@
 """Reward less the weighted costs."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import floats, require_positive
@@ -32,10 +33,10 @@ def penalised_reward(
         >>> float(penalised_reward(jnp.array(1.0), jnp.array([2.0, 0.0]), jnp.array([0.25, 9.0])))
         0.5
     """
-    if jnp.shape(cost) != (*jnp.shape(reward), *jnp.shape(penalty)) or jnp.ndim(penalty) != 1:
+    if np.shape(cost) != (*np.shape(reward), *np.shape(penalty)) or np.ndim(penalty) != 1:
         raise ValueError(
             "cost must have the shape of reward and one last axis as long as penalty, got "
-            f"reward {jnp.shape(reward)}, cost {jnp.shape(cost)}, penalty {jnp.shape(penalty)}; "
+            f"reward {np.shape(reward)}, cost {np.shape(cost)}, penalty {np.shape(penalty)}; "
             "give one penalty weight for each cost channel"
         )
     penalty = require_positive("penalty", penalty, or_zero=True, many=True)

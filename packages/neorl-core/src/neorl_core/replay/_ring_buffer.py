@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import require_whole
@@ -148,12 +149,12 @@ def _check_rows(held: Any, rows: Any) -> None:
             f"got {jax.tree.structure(rows)}; push rows like the example"
         )
     leaves = jax.tree_util.tree_leaves_with_path(rows)
-    counts = {jnp.shape(new)[:1] for _, new in leaves}
+    counts = {np.shape(new)[:1] for _, new in leaves}
     for (path, new), old in zip(leaves, jax.tree.leaves(held), strict=True):
-        expected, actual = (old.shape[1:], old.dtype), (jnp.shape(new)[1:], jnp.result_type(new))
-        if expected != actual or jnp.ndim(new) != old.ndim or len(counts) > 1:
+        expected, actual = (old.shape[1:], old.dtype), (np.shape(new)[1:], jnp.result_type(new))
+        if expected != actual or np.ndim(new) != old.ndim or len(counts) > 1:
             raise ValueError(
                 f"rows{jax.tree_util.keystr(path)} must be (row, *{expected[0]}) of {expected[1]} "
-                f"with as many rows in every leaf, got shape {jnp.shape(new)} of {actual[1]}; "
+                f"with as many rows in every leaf, got shape {np.shape(new)} of {actual[1]}; "
                 "push rows like the example"
             )

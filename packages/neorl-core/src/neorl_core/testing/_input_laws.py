@@ -38,7 +38,7 @@ def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) 
         AssertionError: If not.
     """
     row = take(as_rows(rows), 0)
-    for name, good in _annotated(fn, options, _is_whole):
+    for name, good in _annotated(fn, len(row), options, _is_whole):
         for bad in NO_WHOLE_NUMBERS:
             with pytest.raises(ValueError, match=name):
                 _form(fn, row, options | {name: bad})
@@ -56,7 +56,7 @@ def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -
         AssertionError: If it does not, by name.
     """
     row = take(as_rows(rows), 0)
-    for name, good in _annotated(fn, options, is_one_number):
+    for name, good in _annotated(fn, len(row), options, is_one_number):
         for shape in NO_ONE_NUMBER:
             with pytest.raises(ValueError, match=f"{name} must be one number"):
                 _form(fn, row, options | {name: jnp.full(shape, good)})
@@ -77,7 +77,7 @@ def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: 
 
 def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
     """The names of the given options that are annotated as one float."""
-    return [name for name, _ in _annotated(fn, options, is_one_number) if name in options]
+    return [name for name, _ in _annotated(fn, 0, options, is_one_number) if name in options]
 
 
 def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -178,11 +178,14 @@ def _is_whole(annotation: Any) -> bool:
 
 
 def _annotated(
-    fn: Callable[..., Any], options: dict[str, Any], wanted: Callable[[Any], bool]
+    fn: Callable[..., Any], given: int, options: dict[str, Any], wanted: Callable[[Any], bool]
 ) -> list[tuple[str, Any]]:
-    """Name and a good value of the parameters whose annotation is wanted, given or by default."""
+    """Name and a good value of the parameters whose annotation is wanted, option or default.
+
+    The first ``given`` are positional arguments.
+    """
     found = []
-    for name, parameter in inspect.signature(fn).parameters.items():
+    for name, parameter in list(inspect.signature(fn).parameters.items())[given:]:
         value = options.get(name, parameter.default)
         if wanted(parameter.annotation) and isinstance(value, int | float | np.number):
             found.append((name, value))
