@@ -60,10 +60,18 @@ ELSEWHERE = {
     "graphs/test_graphs.py": {
         "test_a_graph_of_nothing_has_outputs_of_zero": "PaddedGraph",
     },
+    "linear_systems/test_identified_models.py": {
+        "test_lags_are_found_in_their_log": "ArxModel",
+        "test_the_masses_are_found_in_their_positions": "SubspaceModel",
+    },
     "linear_systems/test_known_systems.py": {
+        "test_an_integral_for_nothing_is_emptied_in_two_periods": "IntegralRegulator",
         "test_the_kalman_filter_has_the_error_it_states": "KalmanFilter",
         "test_the_masses_are_found_in_their_log": "LinearModel",
         "test_the_regulator_of_the_masses_pays_what_it_says": "Regulator",
+    },
+    "linear_systems/test_running_filter.py": {
+        "test_it_becomes_the_stationary_filter": "StateEstimate",
     },
     "off_policy_evaluation/test_off_policy.py": {
         "test_weights_of_nothing_are_reported": "LoggedTrajectories",

@@ -7,6 +7,7 @@ import pytest
 from scipy import linalg
 
 from neorl_core.linear_systems import (
+    IntegralRegulator,
     KalmanFilter,
     LinearModel,
     Regulator,
@@ -16,6 +17,8 @@ from neorl_core.linear_systems import (
     discrete_riccati,
     finite_horizon_regulator,
     identify_linear,
+    integral_regulator,
+    is_stable,
     kalman_filter,
     lq_regulator,
     observable,
@@ -29,6 +32,7 @@ MASSES = np.asarray(
     [[1, 0, 0.2, 0], [0, 1, 0, 0.2], [-0.04, 0.02, 0.92, 0.04], [0.02, -0.04, 0.04, 0.92]]
 )
 FORCES = np.asarray([[0, 0], [0, 0], [0.3, 0], [0, 0.3]])
+ONE = np.ones((1, 1))
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +86,18 @@ def test_a_long_horizon_is_an_endless_one():
     np.testing.assert_array_equal(nothing.cost_to_go, 3 * q[None])
 
 
+def test_an_integral_for_nothing_is_emptied_in_two_periods():
+    """``z_{k+2} = z_k + dt (x_k + a x_k + b u_k) = 0`` where the input costs nothing."""
+    a, b, dt = 0.7 * ONE, 3.0 * ONE, 0.25
+    regulator = integral_regulator(a, b, ONE, np.diag([0.0, 1.0]), 0 * ONE, dt=dt)
+    assert isinstance(regulator, IntegralRegulator)
+    np.testing.assert_allclose(regulator.gain, [[1.7 / 3]], rtol=1e-12)
+    np.testing.assert_allclose(regulator.integral_gain, [[1 / (3 * dt)]], rtol=1e-12)
+    # More outputs than inputs cannot all be kept.
+    two = np.ones((2, 1))
+    assert np.isnan(integral_regulator(a, b, two, np.eye(3), ONE).gain).all()
+
+
 def test_no_other_gain_is_cheaper():
     """The gradient of the true cost over the gain vanishes at the regulator's."""
     q, r = jnp.eye(4), jnp.eye(2)
@@ -133,13 +149,35 @@ def test_intervals_cover_the_value_of_a_linear_quadratic_task():
     assert abs(covered - 0.9) <= 3 * np.sqrt(0.09 / datasets)
 
 
-def test_under_jit_what_has_no_solution_is_nan():
-    q, r = jnp.eye(2), jnp.eye(1)
-    alone = jnp.asarray([[1.0], [0.0]])
-    assert np.isnan(jax.jit(discrete_riccati)(2 * jnp.eye(2), alone, q, r)).all()
-    assert np.isnan(jax.jit(discrete_riccati)(2 * jnp.eye(2), jnp.eye(2), 0 * q, q)).all()
-    assert np.isnan(jax.jit(discrete_lyapunov)(2 * jnp.eye(2), q)).all()
+NO_SOLUTION = {
+    "a mode that nothing reaches": (2 * np.eye(2), np.asarray([[1.0], [0.0]]), np.eye(2), ONE),
+    "a mode that stays and costs nothing": (np.eye(2), np.eye(2), np.zeros((2, 2)), np.eye(2)),
+    "an input for nothing that does nothing": (ONE, 0 * ONE, ONE, 0 * ONE),
+    "a cost below zero": (ONE / 2, ONE, -9e-6 * ONE, ONE),
+    "a number that is none": (np.nan * ONE, ONE, ONE, ONE),
+}
+
+
+@pytest.mark.parametrize("why", NO_SOLUTION)
+def test_what_has_no_solution_is_nan_eager_and_compiled(why):
+    for call in (lq_regulator, jax.jit(lq_regulator)):
+        assert all(np.isnan(part).all() for part in call(*NO_SOLUTION[why]))
+
+
+def test_a_loop_that_does_not_decay_has_no_stationary_covariance():
+    for call in (discrete_lyapunov, jax.jit(discrete_lyapunov)):
+        for a in (2 * np.eye(2), np.eye(2), np.asarray([[1.5, -0.5], [0.5, 0.5]])):
+            assert np.isnan(call(a, np.eye(2))).all()
     assert np.isnan(spectral_radius(jnp.asarray([[jnp.nan]])))
+    assert not is_stable(jnp.asarray([[jnp.nan]]))
+
+
+def test_a_defective_mode_on_the_circle_is_not_lost_in_rounding():
+    """Its powers grow until nothing but rounding is left of their squares."""
+    double = np.asarray([[1.5, -0.5], [0.5, 0.5]], np.float32)
+    np.testing.assert_allclose(spectral_radius(double), 1.0, rtol=1e-3)
+    assert not is_stable(double)
+    assert float(spectral_radius(np.asarray([[1.0, 1.0], [-1.0, -1.0]], np.float32))) == 0
 
 
 def test_a_step_of_the_hold_is_the_solution_of_the_differential_equation():
@@ -209,22 +247,18 @@ def test_a_log_without_excitation_is_reported():
     assert all(np.isnan(part).all() for part in short[:4])
 
 
-def test_a_broken_row_is_refused_and_under_jit_nothing_is_told():
+def test_of_a_log_with_a_broken_row_nothing_is_told():
     """A NaN made its column a constant, and the model a zero that looked like a fit."""
     log = simulated((1, 4))
     clean = identify_linear(*log, delay=(1, 4))
+    compiled = jax.jit(lambda *log: identify_linear(*log, delay=(1, 4)))
     for column, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
         spoilt = [np.array(part) for part in log]
         spoilt[column][40, 0] = value
-        row = 41 if column == 1 else 40
-        with pytest.raises(ValueError, match=f"first is row {row}; drop such rows"):
-            identify_linear(*spoilt, delay=(1, 4))
-        with pytest.raises(ValueError, match="in 1 of the rows"):
-            delay_residuals(*spoilt, longest=5)
-        model = jax.jit(lambda *log: identify_linear(*log, delay=(1, 4)))(*spoilt)
-        assert all(np.isnan(part).all() for part in model[:4])
-        assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
-        assert np.isnan(jax.jit(lambda *log: delay_residuals(*log, longest=5))(*spoilt)).all()
+        for model in (compiled(*spoilt), identify_linear(*spoilt, delay=(1, 4))):
+            assert all(np.isnan(part).all() for part in model[:4])
+            assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
+        assert np.isnan(delay_residuals(*spoilt, longest=5)).all()
         # Rows without their delayed inputs stay out, whatever they hold.
         spoilt = [np.array(part) for part in log]
         spoilt[column][1, 1] = value

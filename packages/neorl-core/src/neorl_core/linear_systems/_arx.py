@@ -1,0 +1,105 @@
+"""Autoregressive models with inputs: a plant from the log of its outputs."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core._internal.checks import require_positive, require_whole
+from neorl_core.linear_systems._regression import (
+    columns_of_log,
+    delays_of,
+    fit,
+    late_inputs,
+    require_rows,
+)
+from neorl_core.replay._episode_rows import episode_first_rows
+
+
+class ArxModel(NamedTuple):
+    """``y_{t+1} = sum_i A_i y_{t-i} + sum_j B_j u_{t-delay-j} + offset + residual``.
+
+    Attributes:
+        a: ``A_0`` first, shape ``(lag, output, output)``.
+        b: ``B_0`` first, shape ``(lag, output, act)``; every input from its own delay on.
+        offset: Shape ``(output,)``.
+        residual: Root mean square of what the model leaves, shape ``(output,)``.
+        rank: Rank of the regression, scalar int32; below the number of parameters an output the log
+            does not tell them apart. Zero where the rows hold a NaN or an infinity.
+        rows: Number of rows that entered, scalar int32.
+    """
+
+    a: Float[Array, "outputs output output"]
+    b: Float[Array, "inputs output act"]
+    offset: Float[Array, " output"]
+    residual: Float[Array, " output"]
+    rank: Int[Array, ""]
+    rows: Int[Array, ""]
+
+
+def identify_arx(
+    obs: Float[Array, "time output"],
+    action: Float[Array, "time act"],
+    next_obs: Float[Array, "time output"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    output_lags: int,
+    input_lags: int,
+    delay: int | tuple[int, ...] = 0,
+    ridge: float | Float[Array, ""] = 0.0,
+) -> ArxModel:
+    """Fits an autoregressive model with inputs to a flat log of many episodes.
+
+    A row enters if all its lagged outputs and inputs lie in its own episode. With one lag of each
+    it is :func:`identify_linear`. ``output_lags``, ``input_lags`` and ``delay + 1`` are called
+    ``na``, ``nb`` and ``nk`` elsewhere.
+
+    Args:
+        obs: Outputs before the action.
+        action: What the plant received.
+        next_obs: Outputs after it; never those of a reset.
+        terminated: Flags of the rows where the plant ended an episode.
+        truncated: Flags of the rows where the record ended one.
+        output_lags: How many past outputs enter, one or more.
+        input_lags: How many past inputs enter, one or more.
+        delay: Dead time in steps, one for all inputs or one for each.
+        ridge: Relative strength of the penalty, as in :func:`identify_linear`.
+
+    Returns:
+        The model. Not differentiable. NaN where no row enters; NaN and rank 0 where a row that
+        enters holds a NaN or an infinity.
+
+    Raises:
+        ValueError: If shapes disagree, lags or a delay are no such whole numbers, there are not as
+            many delays as inputs, or ``ridge`` is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> y, ends = jnp.array([1.0, 0.0, 2.0, 1.0, 4.0, 2.0, -1.0]), jnp.zeros(6, bool)
+        >>> u = y[1:] - 0.5 * y[:-1] - 0.25 * jnp.roll(y, 1)[:-1]
+        >>> columns = y[:-1, None], u[:, None], y[1:, None]
+        >>> model = identify_arx(*columns, ends, ends, output_lags=2, input_lags=1)
+        >>> [round(float(number), 3) for number in (*model.a.ravel(), *model.b.ravel())]
+        [0.5, 0.25, 1.0]
+
+    Source: Ljung, System identification: theory for the user, 1999, section 4.2.
+    """
+    obs, action, next_obs = columns_of_log(obs, action, next_obs)
+    outputs, inputs = obs.shape[1], action.shape[1]
+    advice = "give the number of periods that are remembered"
+    output_lags = require_whole("output_lags", output_lags, 1, advice)
+    input_lags = require_whole("input_lags", input_lags, 1, advice)
+    delays = delays_of(delay, inputs)
+    ridge = require_positive("ridge", ridge, or_zero=True)
+    first = episode_first_rows(terminated, truncated)
+    require_rows(first, obs)
+    before = max(output_lags - 1, max(delays, default=0) + input_lags - 1)
+    keep = jnp.arange(obs.shape[0], dtype=first.dtype) - before >= first
+    past = [jnp.roll(obs, lag, axis=0) for lag in range(output_lags)]
+    past += [late_inputs(action, delays, lag) for lag in range(input_lags)]
+    found = fit(jnp.concatenate(past, axis=1), next_obs, keep, ridge)
+    split = output_lags * outputs
+    a = found.slopes[:, :split].reshape(outputs, output_lags, outputs)
+    b = found.slopes[:, split:].reshape(outputs, input_lags, inputs)
+    return ArxModel(a.transpose(1, 0, 2), b.transpose(1, 0, 2), *found[1:])

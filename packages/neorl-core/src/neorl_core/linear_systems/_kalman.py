@@ -1,0 +1,194 @@
+"""Kalman filters: the stationary gain, and the two steps of a filter that runs."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import booleans, require_same_shape
+from neorl_core._internal.matrix_products import product, symmetric
+from neorl_core.linear_systems._checks import require_matrix, require_square, require_vector
+from neorl_core.linear_systems._riccati import stabilising_solution
+from neorl_core.linear_systems._scaling import Costs, solve_definite
+
+
+class KalmanFilter(NamedTuple):
+    """The stationary filter ``x+ = x + gain (y - C x)`` after the prediction ``x = A x+``.
+
+    Attributes:
+        gain: Gain of the measurement update, shape ``(state, measurement)``.
+        covariance: Covariance of the error before the measurement, shape ``(state, state)``.
+    """
+
+    gain: Float[Array, "state measurement"]
+    covariance: Float[Array, "state state"]
+
+
+class StateEstimate(NamedTuple):
+    """What a running filter knows of the state.
+
+    Attributes:
+        mean: Shape ``(state,)``.
+        covariance: Covariance of its error, shape ``(state, state)``.
+    """
+
+    mean: Float[Array, " state"]
+    covariance: Float[Array, "state state"]
+
+
+def kalman_filter(
+    a: Float[Array, "state state"],
+    c: Float[Array, "measurement state"],
+    process: Float[Array, "state state"],
+    measurement: Float[Array, "measurement measurement"],
+) -> KalmanFilter:
+    """The stationary Kalman filter: the dual of :func:`discrete_riccati`.
+
+    For ``x_{k+1} = A x_k + w``, ``y_k = C x_k + v`` with covariances ``W`` and ``V``:
+    ``P = riccati(A^T, C^T, W, V)`` and ``gain = P C^T (C P C^T + V)^{-1}``.
+
+    Args:
+        a: ``A``.
+        c: ``C``.
+        process: ``W``, symmetric positive semidefinite.
+        measurement: ``V``, symmetric positive semidefinite; ``C P C^T + V`` must be definite.
+
+    Returns:
+        The gain and the covariance before a measurement; NaN where no filter forgets its start, and
+        as :func:`discrete_riccati`.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> round(float(kalman_filter(one, one, one, one).gain[0, 0]), 4)
+        0.618
+
+    Source: Anderson and Moore, Optimal filtering, 1979.
+    """
+    a, c, process, measurement = _matrices(a, c, process, measurement)
+    dual = Costs(a.T, c.T, process, measurement, jnp.zeros_like(c.T))
+    p, _ = stabilising_solution(dual)
+    return KalmanFilter(_gain(p, c, measurement), p)
+
+
+def kalman_predict(
+    estimate: StateEstimate,
+    a: Float[Array, "state state"],
+    process: Float[Array, "state state"],
+    *,
+    drift: Float[Array, " state"] | None = None,
+) -> StateEstimate:
+    """The estimate one period later: ``x <- A x + drift``, ``P <- A P A^T + W``.
+
+    Args:
+        estimate: What is known now.
+        a: ``A``; may be another one every period.
+        process: ``W``, covariance of what disturbs the state within the period.
+        drift: What is known to move the state, ``B u`` and a constant; zero if ``None``.
+
+    Returns:
+        The estimate before the next measurement, in the dtype of ``estimate``.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> start = StateEstimate(jnp.ones(1), jnp.ones((1, 1)))
+        >>> later = kalman_predict(start, 2 * jnp.eye(1), jnp.eye(1), drift=jnp.ones(1))
+        >>> float(later.mean[0]), float(later.covariance[0, 0])
+        (3.0, 5.0)
+
+    Source: Kalman, A new approach to linear filtering and prediction problems, 1960.
+    """
+    mean, covariance = _estimate(estimate)
+    a = require_matrix("a", a, covariance.shape, "state, state").astype(mean.dtype)
+    process = require_matrix("process", process, covariance.shape, "state, state")
+    moved = product(a, mean)
+    if drift is not None:
+        moved = moved + require_vector("drift", drift, mean.shape[0], "state").astype(mean.dtype)
+    spread = symmetric(product(a, covariance, a.T) + process.astype(mean.dtype))
+    return StateEstimate(moved, spread)
+
+
+def kalman_update(
+    estimate: StateEstimate,
+    measured: Float[Array, " measurement"],
+    c: Float[Array, "measurement state"],
+    measurement: Float[Array, "measurement measurement"],
+    *,
+    mask: Bool[Array, " measurement"] | None = None,
+) -> StateEstimate:
+    """The estimate after a measurement: ``x <- x + K (y - C x)``.
+
+    ``K = P C^T (C P C^T + V)^{-1}`` and, in Joseph's form, ``P <- (I - K C) P (I - K C)^T + K V
+    K^T``, which stays positive whatever the rounding of ``K``.
+
+    Args:
+        estimate: What is known before.
+        measured: ``y``; an entry that is NaN is missing and changes nothing.
+        c: ``C``.
+        measurement: ``V``, covariance of the noise of ``y``.
+        mask: False where a measurement is to be left out whatever its number.
+
+    Returns:
+        The estimate after it, in the dtype of ``estimate``; NaN where the covariance of what was
+        measured is not positive definite.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> start, one = StateEstimate(jnp.zeros(1), jnp.ones((1, 1))), jnp.ones((1, 1))
+        >>> after = kalman_update(start, jnp.ones(1), one, one)
+        >>> float(after.mean[0]), float(after.covariance[0, 0])
+        (0.5, 0.5)
+
+    Source: Bucy and Joseph, Filtering for stochastic processes with applications to guidance, 1968.
+    """
+    mean, covariance = _estimate(estimate)
+    states = mean.shape[0]
+    c = require_matrix("c", c, (None, states), "measurement, state").astype(mean.dtype)
+    count = c.shape[0]
+    noise = require_matrix("measurement", measurement, (count, count), "measurement, measurement")
+    measured = require_vector("measured", measured, count, "measurement").astype(mean.dtype)
+    present = ~jnp.isnan(measured)
+    if mask is not None:
+        require_same_shape("mask", mask, "measured", measured)
+        present = present & booleans(mask)
+    # What is missing is a measurement of nothing with noise of its own.
+    c = jnp.where(present[:, None], c, 0)
+    both = present[:, None] & present[None, :]
+    noise = jnp.where(both, noise.astype(mean.dtype), jnp.eye(count, dtype=mean.dtype))
+    gain = _gain(covariance, c, noise)
+    surprise = jnp.where(present, measured, 0) - product(c, mean)
+    left = jnp.eye(states, dtype=mean.dtype) - product(gain, c)
+    after = product(left, covariance, left.T) + product(gain, noise, gain.T)
+    return StateEstimate(mean + product(gain, surprise), symmetric(after))
+
+
+def _gain(covariance: Array, c: Array, noise: Array) -> Array:
+    spread = symmetric(product(c, covariance, c.T) + noise)
+    return solve_definite(spread, product(c, covariance)).T
+
+
+def _estimate(estimate: StateEstimate) -> tuple[Array, Array]:
+    covariance = require_square("covariance", estimate.covariance)
+    mean = require_vector("mean", estimate.mean, covariance.shape[0], "state")
+    dtype = jnp.result_type(mean, covariance)
+    return mean.astype(dtype), covariance.astype(dtype)
+
+
+def _matrices(a, c, process, measurement) -> tuple[Array, Array, Array, Array]:
+    a = require_square("a", a)
+    c = require_matrix("c", c, (None, a.shape[0]), "measurement, state")
+    process = require_matrix("process", process, a.shape, "state, state")
+    measurement = require_matrix(
+        "measurement", measurement, (c.shape[0], c.shape[0]), "measurement, measurement"
+    )
+    dtype = jnp.result_type(a, c, process, measurement)
+    return tuple(matrix.astype(dtype) for matrix in (a, c, process, measurement))

@@ -1,0 +1,119 @@
+"""Lyapunov's equation: the stationary covariance of a linear system, and the cost of a loop."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core._internal.matrix_products import product, symmetric
+from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core.linear_systems._scaling import powers_of_two, state_weights
+
+_SQUARINGS = 40
+
+
+def discrete_lyapunov(
+    a: Float[Array, "state state"], q: Float[Array, "state state"]
+) -> Float[Array, "state state"]:
+    """The solution of ``X = A X A^T + Q``: the stationary covariance of ``x_{k+1} = A x_k + w``.
+
+    Smith's doubling: ``X <- X + A X A^T``, ``A <- A^2``. The cost ``sum_k x^T Q x`` of a stable
+    loop is the solution with ``A^T`` in place of ``A``. Differentiable.
+
+    Args:
+        a: Stable.
+        q: Symmetric.
+
+    Returns:
+        ``X``, symmetric; NaN where ``a`` is not stable, or so close to it that rounding may change
+        ``X`` by more than about 0.001 in float32, 1e-6 in float64 of its size.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(discrete_lyapunov(jnp.full((1, 1), 0.5), jnp.full((1, 1), 3.0))[0, 0])
+        4.0
+
+    Source: Smith, Matrix equation XA + BX = C, 1968.
+    """
+    a = require_square("a", a)
+    q = require_matrix("q", q, a.shape, "state, state").astype(a.dtype)
+    return _in_even_units(a, q)
+
+
+@jax.jit
+def _in_even_units(a: Array, q: Array) -> Array:
+    fixed = jax.lax.stop_gradient(a)
+    nothing = jnp.zeros(a.shape[0], a.dtype)
+    weight = state_weights(fixed, jnp.zeros_like(a[:, :0]), nothing, nothing[:0])
+    unit = powers_of_two(1 / jnp.sqrt(weight))
+    a = a / unit[:, None] * unit[None, :]
+    q = symmetric(q) / unit[:, None] / unit[None, :]
+    rest = jnp.eye(a.shape[0], dtype=a.dtype) - a
+    x = symmetric(stein(rest, q))
+    fixed, q, judged = jax.lax.stop_gradient((rest, q, x))
+    other = smith(rounded(fixed, jnp.abs(fixed)), q)
+    steady = jnp.max(jnp.abs(other - judged)) <= tolerance(a) * jnp.max(jnp.abs(judged))
+    return jnp.where(steady, x, jnp.nan) * unit[:, None] * unit[None, :]
+
+
+def tolerance(like: Array) -> float:
+    """How much rounding may change a solution that is still given, relative to its diagonal."""
+    return float(jnp.finfo(like.dtype).eps) ** 0.4
+
+
+def rounded(rest: Array, terms: Array) -> Array:
+    """``rest`` as it could have come out of rounding too, where sums of ``terms`` made it.
+
+    What a solution moves by in its place tells how far it is to be trusted: slow loops add up what
+    is lost in every period.
+    """
+    row, column = jnp.indices(rest.shape)
+    sign = 1 - 2 * ((5 * row * row + 3 * row * column + 7 * column) % 11 % 2)
+    return rest + jnp.finfo(rest.dtype).eps * sign.astype(rest.dtype) * terms
+
+
+def stein(rest: Array, q: Array) -> Array:
+    """:func:`smith` with its derivatives, which are solutions of the same equation."""
+
+    def difference(x: Array) -> Array:
+        moved = product(rest, x)
+        return moved + product(x, rest.T) - product(moved, rest.T)
+
+    return jax.lax.custom_linear_solve(
+        difference,
+        q,
+        lambda _, right: smith(rest, right),
+        lambda _, right: smith(rest.T, right),
+    )
+
+
+def smith(rest: Array, q: Array) -> Array:
+    """``sum_k A^k Q (A^T)^k`` of ``A = I - rest`` by doubling; NaN where the powers do not vanish.
+
+    Of a slow loop ``A`` has lost in rounding what ``rest`` still has.
+    """
+    start = rest, q, jnp.zeros((), jnp.int32)
+    rest, total, _ = jax.lax.while_loop(_lasts, _double, start)
+    return jnp.where(_vanished(_power(rest)), total, jnp.nan)
+
+
+def _power(rest: Array) -> Array:
+    return jnp.eye(rest.shape[0], dtype=rest.dtype) - rest
+
+
+def _vanished(power: Array) -> Array:
+    return jnp.max(jnp.abs(power)) <= 8 * power.shape[0] * jnp.finfo(power.dtype).eps
+
+
+def _lasts(state: tuple[Array, Array, Array]) -> Array:
+    rest, _, count = state
+    return (count < _SQUARINGS) & ~_vanished(_power(rest)) & jnp.all(jnp.isfinite(rest))
+
+
+def _double(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    rest, total, count = state
+    power = _power(rest)
+    total = total + product(power, total, power.T)
+    return rest + product(power, rest), total, count + 1

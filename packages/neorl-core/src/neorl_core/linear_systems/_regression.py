@@ -1,0 +1,105 @@
+"""Least squares over the rows of an episode log, in units of the columns' own deviations."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from neorl_core._internal.checks import floats, require_rank, require_whole
+from neorl_core._internal.float_widths import require_wide
+from neorl_core._internal.matrix_products import product
+
+
+class Fit(NamedTuple):
+    """``target = slopes column + offset + residual``; the other fields as ``LinearModel``'s."""
+
+    slopes: Array
+    offset: Array
+    residual: Array
+    rank: Array
+    rows: Array
+
+
+@jax.jit
+def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
+    """The fit on the rows of ``keep``; NaN and rank 0 where such a row is not finite."""
+    complete = ~jnp.any(keep & ~_finite(jnp.concatenate([design, target], axis=1)))
+    rows = jnp.sum(keep).astype(design.dtype)
+    x, x_mean, x_scale = standardised(design, keep, rows)
+    y, y_mean, y_scale = standardised(target, keep, rows)
+    strength = jnp.sqrt(jnp.asarray(ridge).astype(design.dtype) * rows)
+    penalty = strength * jnp.eye(x.shape[1], dtype=x.dtype)
+    system = jnp.concatenate([x, penalty])
+    wanted = jnp.concatenate([y, jnp.zeros((x.shape[1], y.shape[1]), y.dtype)])
+    scaled, _, rank, _ = jnp.linalg.lstsq(system, wanted)
+    left = jnp.sqrt(jnp.sum((y - product(x, scaled)) ** 2, axis=0) / rows) * y_scale
+    slopes = scaled.T * y_scale[:, None] / x_scale[None, :]
+    slopes = jnp.where((rows > 0) & complete, slopes, jnp.nan)
+    return Fit(
+        slopes,
+        jnp.where(complete, y_mean - product(slopes, x_mean), jnp.nan),
+        jnp.where(complete, left, jnp.nan),
+        jnp.where(complete, rank.astype(jnp.int32) + 1, 0),
+        jnp.sum(keep).astype(jnp.int32),
+    )
+
+
+def standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
+    """The kept rows centred and of deviation one, the others zero; means and deviations."""
+    kept = jnp.where(keep[:, None], columns, 0)
+    mean = jnp.sum(kept, axis=0) / rows
+    centred = jnp.where(keep[:, None], columns - mean[None, :], 0)
+    scale = jnp.sqrt(jnp.sum(centred**2, axis=0) / rows)
+    # What never moves but by rounding tells nothing.
+    moves = scale > 8 * jnp.finfo(columns.dtype).eps * jnp.abs(mean)
+    scale = jnp.where(moves, scale, 1)
+    return jnp.where(moves[None, :], centred / scale[None, :], 0), mean, scale
+
+
+def columns_of_log(obs: Any, action: Any, next_obs: Any) -> tuple[Array, Array, Array]:
+    """The columns as floats of one dtype; refuses shapes that disagree."""
+    obs, action, next_obs = floats(obs), floats(action), floats(next_obs)
+    for name, column in (("obs", obs), ("action", action), ("next_obs", next_obs)):
+        require_wide(name, column)
+    require_rank("obs", obs, 2, "time, state")
+    require_rank("action", action, 2, "time, act")
+    if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:
+        raise ValueError(
+            "obs and next_obs must have one shape and action as many rows, got "
+            f"{obs.shape}, {next_obs.shape} and {action.shape}; give one row a step"
+        )
+    return obs, action, next_obs
+
+
+def require_rows(first: Array, obs: Array) -> None:
+    """Refuses flags that are not one a row, and an empty log."""
+    if first.shape[0] != obs.shape[0] or obs.shape[0] < 1:
+        raise ValueError(
+            f"terminated and truncated must have the {obs.shape[0]} rows of obs (one or more), "
+            f"got {first.shape[0]}; give one flag a row"
+        )
+
+
+def delays_of(delay: Any, inputs: int) -> tuple[int, ...]:
+    """One dead time for every input; refuses another number of them."""
+    delays = (delay,) * inputs if np.ndim(delay) == 0 else tuple(delay)
+    if len(delays) != inputs:
+        raise ValueError(
+            f"delay must be one for all or one for each of the {inputs} inputs, got {delay}; "
+            "give a tuple of one whole number an input"
+        )
+    return tuple(
+        require_whole("delay", steps, 0, "give the steps of dead time") for steps in delays
+    )
+
+
+def late_inputs(action: Array, delays: tuple[int, ...], lag: int = 0) -> Array:
+    """Every input its own delay, and ``lag`` steps more, ago."""
+    columns = [jnp.roll(action[:, i], steps + lag) for i, steps in enumerate(delays)]
+    return jnp.stack(columns, axis=1) if columns else action
+
+
+def _finite(columns: Array) -> Array:
+    return jnp.all(jnp.isfinite(columns), axis=1)

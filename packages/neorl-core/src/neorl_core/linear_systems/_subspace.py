@@ -1,0 +1,188 @@
+"""Subspace identification: a state-space model from the log of inputs and outputs."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core._internal.checks import require_whole
+from neorl_core._internal.matrix_products import product
+from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardised
+from neorl_core.replay._episode_rows import episode_first_rows
+
+
+class SubspaceModel(NamedTuple):
+    """``x_{t+1} = A x_t + B u_t + state_offset``, ``y_t = C x_t + D u_t + output_offset``.
+
+    Attributes:
+        a: Shape ``(state, state)``; the coordinates of the state are those of the method.
+        b: Shape ``(state, act)``.
+        c: Shape ``(output, state)``.
+        d: Shape ``(output, act)``.
+        state_offset: Shape ``(state,)``.
+        output_offset: Shape ``(output,)``.
+        singular_values: What each direction of the state shows in the outputs to come, largest
+            first, shape ``(horizon * output,)``; a gap after the first few points to the order.
+        rank: Rank of the inputs to come and a constant, scalar int32; below ``horizon * act + 1``
+            the inputs moved too little to tell ``B`` and ``D``. Zero where the windows hold a NaN
+            or an infinity.
+        windows: Number of windows that entered, scalar int32.
+    """
+
+    a: Float[Array, "state state"]
+    b: Float[Array, "state act"]
+    c: Float[Array, "output state"]
+    d: Float[Array, "output act"]
+    state_offset: Float[Array, " state"]
+    output_offset: Float[Array, " output"]
+    singular_values: Float[Array, " shown"]
+    rank: Int[Array, ""]
+    windows: Int[Array, ""]
+
+
+def identify_subspace(
+    obs: Float[Array, "time output"],
+    action: Float[Array, "time act"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    order: int,
+    horizon: int,
+) -> SubspaceModel:
+    """Fits a state-space model of given order to a flat log of many episodes (PO-MOESP).
+
+    Of windows of ``2 * horizon`` rows, the outputs of the second half are projected along their
+    inputs (and a constant) on the inputs and outputs of the first half; what is left are the
+    directions of the state. One QR decomposition, one singular value decomposition and three least
+    squares; channels are centred and scaled to deviation one, so units do not matter.
+
+    Args:
+        obs: Outputs before the action: ``y_t`` of the action ``u_t`` in the same row.
+        action: What the plant received.
+        terminated: Flags of the rows where the plant ended an episode.
+        truncated: Flags of the rows where the record ended one.
+        order: Number of states.
+        horizon: Rows in half a window, two or more, so that ``(horizon - 1) * output >= order``;
+            twice the order is usual.
+
+    Returns:
+        The model. Not differentiable. NaN where fewer windows than ``horizon * act + order + 1``
+        lie within an episode, or one of them holds a NaN or an infinity.
+
+    Raises:
+        ValueError: If shapes disagree, there is no input, ``order`` or ``horizon`` are no such
+            whole numbers, or the log has fewer rows than the regression has columns.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> action, ends = jax.random.normal(jax.random.key(0), (60, 1)), jnp.zeros(60, bool)
+        >>> step = lambda x, u: (0.5 * x + 2 * u, x)
+        >>> _, obs = jax.lax.scan(step, jnp.ones(1), action)
+        >>> model = identify_subspace(obs, action, ends, ends, order=1, horizon=2)
+        >>> round(float(model.a[0, 0]), 3), round(float((model.c @ model.b)[0, 0]), 3)
+        (0.5, 2.0)
+
+    Source: Verhaegen, Identification of the deterministic part of MIMO state space models given in
+    innovations form from input-output data, 1994.
+    """
+    obs, action, _ = columns_of_log(obs, action, obs)
+    outputs, inputs = obs.shape[1], action.shape[1]
+    order = require_whole("order", order, 1, "give the number of states")
+    horizon = require_whole("horizon", horizon, 2, "give the rows of half a window")
+    if (horizon - 1) * outputs < order or inputs < 1:
+        raise ValueError(
+            f"(horizon - 1) * outputs must be at least the order and there must be an input, got "
+            f"horizon {horizon}, {outputs} outputs, order {order} and {inputs} inputs; "
+            "give a longer horizon"
+        )
+    first = episode_first_rows(terminated, truncated)
+    require_rows(first, obs)
+    columns = 2 * horizon * (outputs + inputs) + 1
+    if obs.shape[0] < columns:
+        raise ValueError(
+            f"obs must have at least the {columns} rows of one a column of the regression, got "
+            f"{obs.shape[0]}; give a longer log or a shorter horizon"
+        )
+    row = jnp.arange(obs.shape[0], dtype=first.dtype)
+    inside = row + 2 * horizon <= obs.shape[0]
+    keep = inside & (jnp.roll(first, 1 - 2 * horizon) <= row)
+    return _identified(obs, action, keep, order, horizon)
+
+
+@functools.partial(jax.jit, static_argnames=("order", "horizon"))
+def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int) -> SubspaceModel:
+    windows = jnp.sum(keep)
+    future = jnp.roll(keep, horizon)
+    rows = windows.astype(obs.dtype)
+    _, y_mean, y_scale = standardised(obs, future, rows)
+    _, u_mean, u_scale = standardised(action, future, rows)
+    y = (obs - y_mean[None, :]) / y_scale[None, :]
+    u = (action - u_mean[None, :]) / u_scale[None, :]
+    explained, regressed, corner, finite = _projections(y, u, keep, horizon)
+    directions, values, _ = jnp.linalg.svd(explained)
+    outputs, basis = obs.shape[1], directions[:, :order]
+    a = jnp.linalg.lstsq(basis[:-outputs], basis[outputs:])[0]
+    seen = _observed(a, basis[:outputs], horizon)
+    unseen = jnp.linalg.qr(seen, mode="complete")[0][:, order:]
+    response, _, rank, _ = jnp.linalg.lstsq(corner, product(regressed, unseen))
+    inputs_first, constant = _input_matrices(seen, unseen, response, outputs)
+    c = y_scale[:, None] * basis[:outputs]
+    d = y_scale[:, None] * inputs_first[:outputs] / u_scale[None, :]
+    b = inputs_first[outputs:] / u_scale[None, :]
+    state_offset = constant[outputs:] - product(b, u_mean)
+    output_offset = y_mean + y_scale * constant[:outputs] - product(d, u_mean)
+    valid = finite & (windows >= corner.shape[0] + order)
+    parts = a, b, c, d, state_offset, output_offset, values / jnp.sqrt(rows)
+    return SubspaceModel(
+        *(jnp.where(valid, part, jnp.nan) for part in parts),
+        jnp.where(finite, rank.astype(jnp.int32), 0),
+        windows.astype(jnp.int32),
+    )
+
+
+def _projections(
+    y: Array, u: Array, keep: Array, horizon: int
+) -> tuple[Array, Array, Array, Array]:
+    """By QR: future outputs explained by the past and by future inputs, the latters' factor."""
+    past = [jnp.roll(part, -k, axis=0) for k in range(horizon) for part in (u, y)]
+    later = range(horizon, 2 * horizon)
+    ones = jnp.ones_like(y[:, :1])
+    known = jnp.concatenate([ones, *(jnp.roll(u, -k, axis=0) for k in later)], axis=1)
+    wanted = jnp.concatenate([jnp.roll(y, -k, axis=0) for k in later], axis=1)
+    data = jnp.concatenate([known, *past, wanted], axis=1)
+    data = jnp.where(keep[:, None], data, 0)
+    finite = jnp.all(jnp.isfinite(data))
+    factor = jnp.linalg.qr(jnp.where(finite, data, 0), mode="r")
+    one, two = known.shape[1], data.shape[1] - wanted.shape[1]
+    return factor[one:two, two:].T, factor[:one, two:], factor[:one, :one], finite
+
+
+def _observed(a: Array, c: Array, horizon: int) -> Array:
+    """``[C; C A; C A^2; ...]``: what a state shows in the outputs to come."""
+    blocks = [c]
+    for _ in range(horizon - 1):
+        blocks.append(product(blocks[-1], a))
+    return jnp.concatenate(blocks)
+
+
+def _input_matrices(
+    seen: Array, unseen: Array, response: Array, outputs: int
+) -> tuple[Array, Array]:
+    """``[D; B]`` and the same of a constant, from what no state explains.
+
+    An input of row ``k`` of the window answers at once by ``D`` and later as a state ``B`` would.
+    """
+    horizon = seen.shape[0] // outputs
+    inputs = (response.shape[0] - 1) // horizon
+    answers = []
+    for k in range(horizon):
+        start, after = k * outputs, (k + 1) * outputs
+        at_once = unseen[start:after].T
+        later = product(unseen[after:].T, seen[: seen.shape[0] - after])
+        answers.append(jnp.concatenate([at_once, later], axis=1))
+    each = response[1:].reshape(horizon, inputs, -1).transpose(0, 2, 1)
+    both = jnp.linalg.lstsq(jnp.concatenate(answers), each.reshape(-1, inputs))[0]
+    constant = jnp.linalg.lstsq(sum(answers[1:], answers[0]), response[0])[0]
+    return both, constant
