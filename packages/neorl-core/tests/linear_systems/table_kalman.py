@@ -39,7 +39,12 @@ BAD_SHAPES = [
 ]
 
 
+def even(matrix):
+    return (matrix + matrix.T) / 2
+
+
 def filter_by_scipy(a, c, process, measurement):
+    process, measurement = even(process), even(measurement)
     p = linalg.solve_discrete_are(a.T, c.T, process, measurement)
     return KalmanFilter(p @ c.T @ np.linalg.inv(c @ p @ c.T + measurement), p)
 
@@ -61,7 +66,7 @@ def predicted_by_stacking(mean, covariance, a, process, drift):
     """State and noise as one vector, whose covariance is that of the two side by side."""
     wide = np.hstack([a, np.eye(2)])
     joint = linalg.block_diag(covariance, process)
-    return StateEstimate(a @ mean + drift, wide @ joint @ wide.T)
+    return StateEstimate(a @ mean + drift, wide @ even(joint) @ wide.T)
 
 
 def moves_with_the_drift(mean, covariance, a, process, drift):
@@ -78,7 +83,8 @@ def updated(mean, covariance, measured, c, noise, mask):
 def updated_by_information(mean, covariance, measured, c, noise, mask):
     """Inverse covariances add up; only what is there is looked at."""
     there = mask & ~np.isnan(measured)
-    c, y, v = c[there], measured[there], noise[np.ix_(there, there)]
+    c, y, v = c[there], measured[there], even(noise)[np.ix_(there, there)]
+    covariance = even(covariance)
     prior = np.linalg.inv(covariance)
     after = np.linalg.inv(prior + c.T @ np.linalg.solve(v, c)) if there.any() else covariance
     return StateEstimate(after @ (prior @ mean + c.T @ np.linalg.solve(v, y)), after)

@@ -40,8 +40,12 @@ BAD_SHAPES = [
 ]
 
 
+def even(matrix):
+    return (matrix + matrix.T) / 2
+
+
 def riccati_by_scipy(a, b, q, r, cross=None):
-    return linalg.solve_discrete_are(a, b, q, r, s=cross)
+    return linalg.solve_discrete_are(a, b, even(q), even(r), s=cross)
 
 
 def scales_with_the_costs(a, b, q, r):
@@ -61,6 +65,7 @@ def riccati_with_cross(a, b, q, r, cross):
 
 
 def regulator_by_scipy(a, b, q, r):
+    q, r = even(q), even(r)
     x = linalg.solve_discrete_are(a, b, q, r)
     return Regulator(np.linalg.inv(r + b.T @ x @ b) @ b.T @ x @ a, x)
 
@@ -73,6 +78,7 @@ def the_closed_loop_is_stable(a, b, q, r):
 def plan_by_least_squares(a, b, q, r, terminal, *, horizon):
     """All inputs of the rest of the horizon at once, from the stacked quadratic form."""
     n, m = b.shape
+    q, r, terminal = even(q), even(r), even(terminal)
     gains, costs = [], [terminal]
     for left in range(1, horizon + 1):
         free = np.vstack([np.linalg.matrix_power(a, k) for k in range(left + 1)])

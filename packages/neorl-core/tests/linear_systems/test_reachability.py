@@ -79,3 +79,9 @@ def test_a_mode_that_stays_must_be_reached_and_one_that_decays_need_not(mode):
         assert stabilisable(np.diag([mode, 0.999]), first)
         assert not is_stable(np.diag([0.5, mode]))
         assert is_stable(np.diag([0.5, 1 - 1e-7]))
+
+
+@pytest.mark.parametrize("function", [controllable, observable, stabilisable, detectable])
+def test_no_pair_is_as_far_from_others_as_a_tolerance_that_is_none(function):
+    judge = jax.jit(lambda tolerance: function(np.eye(2), np.eye(2), tolerance=tolerance))
+    assert [bool(judge(number)) for number in (0.0, -1.0, np.nan, np.inf)] == [True] + [False] * 3

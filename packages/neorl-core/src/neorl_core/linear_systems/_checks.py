@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from neorl_core._internal.checks import floats, require_rank
@@ -14,7 +15,7 @@ from neorl_core._internal.matrix_products import symmetric
 def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
     """The matrix as floats; refuses one that is not square, empty, or of half precision."""
     require_rank(name, matrix, 2, f"{axis}, {axis}")
-    shape = jnp.shape(matrix)
+    shape = np.shape(matrix)
     if shape[0] != shape[1] or shape[0] < 1:
         raise ValueError(
             f"{name} must be square with axes ({axis}, {axis}), got shape {shape}; "
@@ -26,7 +27,7 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
 def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
     """The matrix as floats; refuses half precision, and a size that is not that of ``shape``."""
     require_rank(name, matrix, 2, axes)
-    got = jnp.shape(matrix)
+    got = np.shape(matrix)
     if any(want is not None and want != have for want, have in zip(shape, got, strict=True)):
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
@@ -39,9 +40,9 @@ def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
 def require_vector(name: str, vector: Any, size: int, axis: str) -> Array:
     """The vector as floats; refuses half precision, and another length than ``size``."""
     require_rank(name, vector, 1, axis)
-    if jnp.shape(vector)[0] != size:
+    if np.shape(vector)[0] != size:
         raise ValueError(
-            f"{name} must have the axis ({axis}) of size {size}, got shape {jnp.shape(vector)}; "
+            f"{name} must have the axis ({axis}) of size {size}, got shape {np.shape(vector)}; "
             "check the matrices"
         )
     return require_wide(name, floats(vector))

@@ -163,7 +163,8 @@ def kalman_update(
     # What is missing is a measurement of nothing with noise of its own.
     c = jnp.where(present[:, None], c, 0)
     both = present[:, None] & present[None, :]
-    noise = jnp.where(both, noise.astype(mean.dtype), jnp.eye(count, dtype=mean.dtype))
+    noise = symmetric(noise.astype(mean.dtype))
+    noise = jnp.where(both, noise, jnp.eye(count, dtype=mean.dtype))
     gain = _gain(covariance, c, noise)
     surprise = jnp.where(present, measured, 0) - product(c, mean)
     left = jnp.eye(states, dtype=mean.dtype) - product(gain, c)
@@ -180,7 +181,7 @@ def _estimate(estimate: StateEstimate) -> tuple[Array, Array]:
     covariance = require_square("covariance", estimate.covariance)
     mean = require_vector("mean", estimate.mean, covariance.shape[0], "state")
     dtype = jnp.result_type(mean, covariance)
-    return mean.astype(dtype), covariance.astype(dtype)
+    return mean.astype(dtype), symmetric(covariance.astype(dtype))
 
 
 def _matrices(a, c, process, measurement) -> tuple[Array, Array, Array, Array]:

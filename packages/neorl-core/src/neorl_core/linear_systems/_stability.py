@@ -73,9 +73,9 @@ def _square(
     size = jnp.max(jnp.abs(squared))
     # A defective mode grows until its own size is lost in rounding; then its square is nothing but
     # rounding. What is nilpotent has vanished before.
-    whole = jnp.max(product(jnp.abs(matrix), jnp.abs(matrix)))
+    terms = product(jnp.abs(matrix), jnp.abs(matrix))
     states = matrix.shape[0]
-    lost = size <= 4 * states * jnp.finfo(matrix.dtype).eps * whole
+    lost = jnp.all(jnp.abs(squared) <= 4 * states * jnp.finfo(matrix.dtype).eps * terms)
     lost = lost & (2 ** jnp.minimum(step, 20) >= states)
     logarithm = logarithm + jnp.where(lost, 0, share * jnp.log(size))
     return (jnp.where(lost, matrix, squared / jnp.where(size > 0, size, 1)), logarithm), None
