@@ -34,28 +34,27 @@ def with_integrals(
 ) -> tuple[Float[Array, "both both"], Float[Array, "both act"]]:
     """The plant and the integrals of its outputs ``C x`` as one plant.
 
-        ``x_{k+1} = A x_k + B u_k``, ``z_{k+1} = z_k + dt C x_k``.
+    ``x_{k+1} = A x_k + B u_k``, ``z_{k+1} = z_k + dt C x_k``.
 
-        Args:
-            a: ``A``.
-            b: ``B``.
-            c: Rows of the outputs that are to keep their targets without error.
-            dt: Period in seconds, positive; 1 integrates per period. NaN results under ``jit`` where it
-                is not positive.
+    Args:
+        a: ``A``.
+        b: ``B``.
+        c: Rows of the outputs that are to keep their targets without error.
+        dt: Period in seconds, positive; 1 integrates per period. NaN results under ``jit`` where it
+            is not positive.
 
-        Returns:
-            ``([[A, 0], [dt C, I]], [[B], [0]])``, states first.
+    Returns:
+        ``([[A, 0], [dt C, I]], [[B], [0]])``, states first.
 
-        Raises:
-            ValueError: If shapes disagree or a known ``dt`` is not positive.
+    Raises:
+        ValueError: If shapes disagree or a known ``dt`` is not positive.
 
-        Example:
-            >>> import jax.numpy as jnp
-    import numpy as np
-            >>> one = jnp.ones((1, 1))
-            >>> a, b = with_integrals(0.5 * one, one, 3 * one)
-            >>> a.tolist(), b.tolist()
-            ([[0.5, 0.0], [3.0, 1.0]], [[1.0], [0.0]])
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> a, b = with_integrals(0.5 * one, one, 3 * one)
+        >>> a.tolist(), b.tolist()
+        ([[0.5, 0.0], [3.0, 1.0]], [[1.0], [0.0]])
     """
     a = require_square("a", a)
     states = a.shape[0]
@@ -82,33 +81,32 @@ def integral_regulator(
 ) -> IntegralRegulator:
     """The linear-quadratic regulator with integral action, which leaves no offset.
 
-        :func:`lq_regulator` of the plant :func:`with_integrals`. There are at most as many outputs as
-        inputs, and the plant has no zero at one: else nothing stabilises the integrals and the result
-        is NaN.
+    :func:`lq_regulator` of the plant :func:`with_integrals`. There are at most as many outputs as
+    inputs, and the plant has no zero at one: else nothing stabilises the integrals and the result
+    is NaN.
 
-        Args:
-            a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
-            b: ``B``.
-            c: Rows of the outputs to integrate.
-            q: Cost of states and integrals, symmetric positive semidefinite; states first.
-            r: Cost of the inputs, symmetric positive semidefinite.
-            dt: Period in seconds, positive.
+    Args:
+        a: ``A`` of ``x_{k+1} = A x_k + B u_k``.
+        b: ``B``.
+        c: Rows of the outputs to integrate.
+        q: Cost of states and integrals, symmetric positive semidefinite; states first.
+        r: Cost of the inputs, symmetric positive semidefinite.
+        dt: Period in seconds, positive.
 
-        Returns:
-            The gains and the cost to go; NaN as :func:`discrete_riccati`.
+    Returns:
+        The gains and the cost to go; NaN as :func:`discrete_riccati`.
 
-        Raises:
-            ValueError: If shapes disagree or a known ``dt`` is not positive.
+    Raises:
+        ValueError: If shapes disagree or a known ``dt`` is not positive.
 
-        Example:
-            >>> import jax.numpy as jnp
-    import numpy as np
-            >>> one = jnp.ones((1, 1))
-            >>> gains = integral_regulator(0.5 * one, one, one, jnp.eye(2), one)
-            >>> round(float(gains.gain[0, 0]), 3), round(float(gains.integral_gain[0, 0]), 3)
-            (0.858, 0.468)
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> gains = integral_regulator(0.5 * one, one, one, jnp.eye(2), one)
+        >>> round(float(gains.gain[0, 0]), 3), round(float(gains.integral_gain[0, 0]), 3)
+        (0.858, 0.468)
 
-        Source: Young and Willems, An approach to the linear multivariable servomechanism problem, 1972.
+    Source: Young and Willems, An approach to the linear multivariable servomechanism problem, 1972.
     """
     wide_a, wide_b = with_integrals(a, b, c, dt=dt)
     regulator = lq_regulator(wide_a, wide_b, q, r)
