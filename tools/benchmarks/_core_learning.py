@@ -40,7 +40,7 @@ def _gae(steps: int) -> Variants:
 
     def ours(reward: Any, value: Any, following: Any, ended: Any) -> Any:
         def one(*rows: Any) -> Any:
-            return generalised_advantages(*rows, discount=0.99, decay=0.95)
+            return generalised_advantages(*rows, discount=0.99, lam=0.95)
 
         return jax.vmap(one)(reward, value, following, ended)
 
@@ -71,7 +71,7 @@ def _lambda_returns(steps: int) -> Variants:
 
     rlax = importlib.import_module("rlax")
     return _of_next_values(
-        lambda *rows: td_lambda_returns(*rows, discount=0.99, decay=0.9),
+        lambda *rows: td_lambda_returns(*rows, discount=0.99, lam=0.9),
         lambda *rows: rlax.lambda_returns(*rows, 0.9),
         steps,
     )
@@ -99,7 +99,10 @@ def _discounted(steps: int) -> Variants:
         return jax.vmap(lambda reward: discounted_returns(reward, discount=0.99))(reward)
 
     def theirs(reward: Any) -> Any:
-        return jax.vmap(lambda reward: rlax.discounted_returns(reward, 0.99, 0.0 * reward))(reward)
+        def one(reward: Any) -> Any:
+            return rlax.discounted_returns(reward, 0.99 + 0 * reward, 0 * reward)
+
+        return jax.vmap(one)(reward)
 
     return pair("rlax", ours, theirs, random(16, steps))
 
@@ -121,7 +124,7 @@ def _quantile_huber(pairs: int) -> Variants:
 
     return pair(
         "rlax",
-        slope(lambda p, t: quantile_huber_loss(t, p, levels, threshold=1.0)),
+        slope(lambda p, t: quantile_huber_loss(p, t, levels, delta=1.0)),
         slope(lambda p, t: rlax.quantile_regression_loss(p, levels, t, 1.0)),
         random(pairs, 32),
         random(pairs, 32, seed=1),
@@ -137,7 +140,7 @@ def _ppo(batch: int) -> Variants:
     rlax = importlib.import_module("rlax")
 
     def ours(new: Any, old: Any, advantage: Any) -> Any:
-        return jnp.mean(ppo_clipped_loss(new, old, advantage, clip=0.2))
+        return jnp.mean(ppo_clipped_loss(new, old, advantage, epsilon=0.2))
 
     def theirs(new: Any, old: Any, advantage: Any) -> Any:
         return rlax.clipped_surrogate_pg_loss(jnp.exp(new - old), advantage, 0.2)
@@ -182,7 +185,7 @@ def _polyak(width: int) -> Variants:
 
     return pair(
         "optax",
-        lambda target, online: polyak(target, online, rate=0.005),
+        lambda target, online: polyak(target, online, step_size=0.005),
         lambda target, online: optax.incremental_update(online, target, 0.005),
         network(0),
         network(3),

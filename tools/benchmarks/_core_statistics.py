@@ -174,9 +174,10 @@ def _aggregation(ours: Callable, theirs: Callable, coordinates: int) -> Variants
 
     rules = importlib.import_module("flwr.server.strategy.aggregate")
     updates = random(15, coordinates)
+    # A list of its own for every call: Flower's Bulyan empties what it is given.
     clients = [([row], 1) for row in np.asarray(updates)]
     compiled = jax.jit(lambda updates: ours(updates).value)
-    return {"ours": lambda: compiled(updates), "flwr": lambda: theirs(rules, clients)[0]}
+    return {"ours": lambda: compiled(updates), "flwr": lambda: theirs(rules, list(clients))[0]}
 
 
 def _weighted_mean(coordinates: int) -> Variants:

@@ -44,7 +44,11 @@ def main() -> int:
         if reason:
             missing[case.peer] = reason
             continue
-        row = _run(case, arguments)
+        try:
+            row = _run(case, arguments)
+        except Exception as error:  # The others are still worth their time.
+            failures.append(f"{case.name}: {type(error).__name__}: {error}")
+            continue
         failures += _failures(row, arguments.tiny)
         rows.append(row)
     memory = [] if arguments.only else _memory(arguments.tiny)
