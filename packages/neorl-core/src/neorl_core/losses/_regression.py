@@ -167,6 +167,8 @@ def quantile_huber_loss(
 def _huber(difference: Array, delta: float | Array) -> Array:
     bound = like(delta, difference)
     size = jnp.abs(difference)
-    # Sanitised before squaring: the unused branch must not overflow.
-    near = jnp.minimum(size, bound)
-    return jnp.square(near) / 2 + bound * (size - near)
+    inside = size <= bound
+    # Sanitised before squaring: the unused branch must not overflow. In one sum of both branches
+    # the slope of a small error would be what is left of the bound less itself.
+    near = jnp.where(inside, size, 0)
+    return jnp.where(inside, jnp.square(near) / 2, bound * (size - bound / 2))
