@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from neorl_core._internal.sorting import sizes_and_signs, sort_floats
 from neorl_core.statistics import (
     DEFAULT_LEVEL,
     Moments,
@@ -214,6 +215,21 @@ def test_ranks_are_scipys():
     for part in (values, values[:1], values[:0], np.full(4, 2.0)):
         np.testing.assert_array_equal(midranks(jnp.asarray(part)), stats.rankdata(part))
     assert np.isnan(midranks(jnp.asarray([1.0, np.nan]))).all()
+
+
+def test_sorting_by_bits_is_sorting():
+    values = np.random.default_rng(12).normal(size=(3, 50)) * 10.0 ** np.arange(-20, 30)
+    values[:, :4] = [[0.0, -0.0, np.inf, -np.inf]]
+    for dtype in (jnp.float32, jnp.float64):
+        given = jnp.asarray(values, dtype)
+        np.testing.assert_array_equal(sort_floats(given), np.sort(np.asarray(given)))
+        sizes, signs = sizes_and_signs(given[0, 4:])
+        expected = np.asarray(given[0, 4:])[np.argsort(np.abs(given[0, 4:]))]
+        assert signs.tolist() == np.sign(expected).tolist()
+        np.testing.assert_array_equal(sizes.view(dtype), np.abs(expected))
+    weights = jnp.arange(5.0)
+    slope = jax.grad(lambda x: jnp.sum(weights * sort_floats(x)))(jnp.asarray([3.0, 1, 2, 5, 4]))
+    assert slope.tolist() == [2, 0, 1, 4, 3]
 
 
 def test_two_pairs_have_a_rank_correlation():

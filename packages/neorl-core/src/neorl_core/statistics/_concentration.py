@@ -16,6 +16,7 @@ from neorl_core._internal.checks import (
     require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.sorting import sort_floats
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
 
@@ -172,7 +173,7 @@ def hcope_threshold(
     dtype, samples = floats(samples).dtype, _not_negative(samples)
     delta = require_probability("delta", delta)
     size = require_whole("size", size, 2, "hold fewer samples out")
-    tried = jnp.sort(samples)
+    tried = sort_floats(samples)
     mean, variance = _moments_cut_at_each(tried)
     log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
     spread = jnp.sqrt(2 * variance * log_term / size)

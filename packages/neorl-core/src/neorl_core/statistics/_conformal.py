@@ -13,6 +13,7 @@ from neorl_core._internal.checks import (
     require_scalar,
 )
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.sorting import sort_floats
 
 
 def conformal_quantile(
@@ -51,7 +52,7 @@ def conformal_quantile(
     # Rounding may put it just below the whole number it stands for.
     slack = jnp.minimum(4 * jnp.finfo(dtype).eps * above, 1e-3)
     left_above = jnp.floor(above + slack).astype(jnp.int32)
-    padded = jnp.append(jnp.sort(scores), jnp.asarray(jnp.inf, scores.dtype))
+    padded = jnp.append(sort_floats(scores), jnp.asarray(jnp.inf, scores.dtype))
     undefined = jnp.any(jnp.isnan(scores)) | jnp.isnan(above)
     return jnp.where(undefined, jnp.nan, padded[n - jnp.clip(left_above, 0, n)])
 

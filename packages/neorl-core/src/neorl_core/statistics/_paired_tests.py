@@ -16,6 +16,7 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.resampling import in_blocks
+from neorl_core._internal.sorting import sizes_and_signs
 from neorl_core.statistics._intervals import standard_deviation
 from neorl_core.statistics._ranks import ranks_in_order
 from neorl_core.statistics._student import student_upper_tail
@@ -109,9 +110,9 @@ def wilcoxon_test(
     """
     difference, dtype = _differences(first, second, alternative)
     # Sums do not ask for the order that was given: the signs are sorted along with the sizes.
-    size, sign = jax.lax.sort((jnp.abs(difference), jnp.sign(difference)), num_keys=1)
-    zeros = jnp.sum(size == 0).astype(size.dtype)
-    ranks = jnp.where(size > 0, ranks_in_order(size) - zeros, 0)
+    size, sign = sizes_and_signs(difference)
+    zeros = jnp.sum(size == 0).astype(sign.dtype)
+    ranks = jnp.where(size > 0, ranks_in_order(size, sign.dtype) - zeros, 0)
     # Half the sum of signed ranks is how far W is from its mean; W less the mean would cancel.
     away = jnp.sum(sign * ranks) / 2
     statistic = jnp.sum(ranks) / 2 + away

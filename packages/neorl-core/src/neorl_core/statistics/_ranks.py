@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._internal.checks import (
     floats,
@@ -14,7 +14,7 @@ from neorl_core._internal.checks import (
 from neorl_core._internal.float_widths import narrowed, widened
 
 
-def ranks_in_order(ordered: Float[Array, " item"]) -> Float[Array, " item"]:
+def ranks_in_order(ordered: Num[Array, " item"], dtype: DTypeLike) -> Float[Array, " item"]:
     """Ranks from one upwards of values that are sorted; ties share the mean of their ranks."""
     place = jnp.arange(ordered.shape[0], dtype=jnp.int32)
     new = ordered[1:] != ordered[:-1]
@@ -22,7 +22,7 @@ def ranks_in_order(ordered: Float[Array, " item"]) -> Float[Array, " item"]:
     first = jax.lax.cummax(jnp.where(jnp.concatenate([ends, new]), place, 0))
     last = jnp.where(jnp.concatenate([new, ends]), place, jnp.iinfo(place.dtype).max)
     last = jax.lax.cummin(last, reverse=True)
-    return (first + last).astype(ordered.dtype) / 2 + 1
+    return (first + last).astype(dtype) / 2 + 1
 
 
 def midranks(values: Float[Array, " item"]) -> Float[Array, " item"]:
@@ -31,11 +31,8 @@ def midranks(values: Float[Array, " item"]) -> Float[Array, " item"]:
     NaN everywhere if a value is NaN, which has no rank.
     """
     order = jnp.argsort(values)
-    ranks = (
-        jnp.zeros_like(values)
-        .at[order]
-        .set(ranks_in_order(values[order]), unique_indices=True, mode="promise_in_bounds")
-    )
+    ordered = ranks_in_order(values[order], values.dtype)
+    ranks = jnp.zeros_like(values).at[order].set(ordered, unique_indices=True)
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, ranks)
 
 

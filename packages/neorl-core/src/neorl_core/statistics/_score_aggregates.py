@@ -20,6 +20,7 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.resampling import in_blocks, random_rows
+from neorl_core._internal.sorting import sort_floats
 from neorl_core.statistics._bootstrap import percentile_interval
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
@@ -51,7 +52,7 @@ def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
     scores = floats(scores).reshape(-1)
     require_length("scores", scores, 1)
     drop = scores.shape[0] // 4
-    middle = jnp.sort(scores)[drop : scores.shape[0] - drop]
+    middle = sort_floats(scores)[drop : scores.shape[0] - drop]
     return jnp.where(jnp.any(jnp.isnan(scores)), jnp.nan, jnp.mean(middle))
 
 
@@ -145,7 +146,7 @@ def probability_of_improvement(
 
 def _beaten(first: Float[Array, " run"], second: Float[Array, " other_run"]) -> Array:
     """The share of ``second`` below every run of ``first``; ties count half."""
-    ordered = jnp.sort(second)
+    ordered = sort_floats(second)
     below, upto = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
     return widened(below + upto) / (2 * second.shape[0])
 
@@ -226,14 +227,38 @@ def stratified_bootstrap_interval(
 def _stratified(
     scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
 ) -> Interval:
+    # What is drawn of the scores has their order: for the default statistic they are sorted once.
+    counted = statistic is interquartile_mean
+    ordered, drawn_from = _ordered_and_places(scores) if counted else (None, scores)
     columns = jnp.arange(scores.shape[1], dtype=jnp.int32)[None, :]
 
     def one(key: Array) -> Array:
         rows = random_rows(key, scores.shape, scores.shape[0])
-        return statistic(scores.at[rows, columns].get(mode="promise_in_bounds"))
+        drawn = drawn_from.at[rows, columns].get(mode="promise_in_bounds")
+        return statistic(drawn) if ordered is None else _counted_middle(ordered, drawn)
 
     replicates = in_blocks(one, jax.random.split(key, resamples), scores.size)
     return percentile_interval(replicates, statistic(scores), level)
+
+
+def _ordered_and_places(scores: Array) -> tuple[Array, Array]:
+    """All scores in order, NaN throughout if one is, and the place of each in that order."""
+    flat = scores.reshape(-1)
+    order = jnp.argsort(flat)
+    places = jnp.zeros_like(order).at[order].set(jnp.arange(flat.size, dtype=order.dtype))
+    ordered = jnp.where(jnp.any(jnp.isnan(flat)), jnp.nan, flat[order])
+    return ordered, places.reshape(scores.shape)
+
+
+def _counted_middle(ordered: Float[Array, " score"], places: Array) -> Float[Array, ""]:
+    """The interquartile mean of the scores at these places, by how often each was drawn."""
+    n = ordered.shape[0]
+    counts = jnp.zeros(n, places.dtype).at[places.reshape(-1)].add(1, mode="promise_in_bounds")
+    drop, reached = n // 4, jnp.cumsum(counts)
+    before = jnp.clip(reached - counts, drop, n - drop)
+    inside = jnp.clip(reached, drop, n - drop) - before
+    terms = jnp.where(inside > 0, inside.astype(ordered.dtype) * ordered, 0)
+    return jnp.where(jnp.isnan(ordered[0]), jnp.nan, jnp.sum(terms) / (n - 2 * drop))
 
 
 def _by_run_and_task(name: str, scores: ArrayLike) -> Array:

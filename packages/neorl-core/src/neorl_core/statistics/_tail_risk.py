@@ -13,6 +13,7 @@ from neorl_core._internal.checks import (
     require_same_shape,
 )
 from neorl_core._internal.float_widths import is_half_precision
+from neorl_core._internal.sorting import sort_floats
 
 
 def weighted_quantile(
@@ -107,7 +108,7 @@ def conditional_value_at_risk(
     # Not a clip: its gradient asks whether the result equals an argument, which XLA may compute
     # twice with other roundings.
     room = aim - before
-    inside = jnp.where(room < mass, jnp.where(room > 0, room, 0), mass)
+    inside = jnp.where(room >= mass, mass, jnp.where(room <= 0, 0, room))
     part = inside / jnp.sum(inside)
     tail = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
     return jnp.sum(part * tail).astype(ordered.dtype)
@@ -127,7 +128,7 @@ def _distribution(samples: ArrayLike, weights: ArrayLike | None) -> tuple[Array,
     samples = floats(samples)
     dtype = jnp.float32 if is_half_precision(samples.dtype) else samples.dtype
     if weights is None:
-        ordered = jnp.sort(samples)
+        ordered = sort_floats(samples)
         bad = jnp.any(jnp.isnan(samples))
         return ordered, jnp.broadcast_to(jnp.where(bad, jnp.nan, 1).astype(dtype), ordered.shape)
     weights = floats(weights).astype(dtype)

@@ -1,0 +1,39 @@
+"""Sorting by the bits of floats, which XLA does several times as fast on processors."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, UInt
+
+
+@jax.custom_jvp
+def sort_floats(values: Float[Array, "*shape item"]) -> Float[Array, "*shape item"]:
+    """Sorted along the last axis, with the gradient of ``jnp.sort``; NaN may lie at either end.
+
+    Seen as an integer, a float that is not negative has the order of its value; of one that is
+    negative all bits but the sign are turned round.
+    """
+    integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
+    bits = jax.lax.bitcast_convert_type(values, integers)
+    return jax.lax.bitcast_convert_type(_turned(jnp.sort(_turned(bits))), values.dtype)
+
+
+@sort_floats.defjvp
+def _sort_floats_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return jax.jvp(jnp.sort, primals, tangents)
+
+
+def _turned(bits: Array) -> Array:
+    return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
+
+
+def sizes_and_signs(
+    values: Float[Array, " item"],
+) -> tuple[UInt[Array, " item"], Float[Array, " item"]]:
+    """The absolute values in order, as integers of that order, and the sign of each: 1 or -1.
+
+    The sign goes where the sign bit was, at the other end, so that one integer holds both.
+    """
+    integers = jnp.dtype(f"uint{jnp.finfo(values.dtype).bits}")
+    bits = jax.lax.bitcast_convert_type(jnp.abs(values), integers)
+    both = jnp.sort((bits << 1) | (values > 0).astype(integers))
+    return both >> 1, jnp.where((both & 1) == 1, 1, -1).astype(values.dtype)
