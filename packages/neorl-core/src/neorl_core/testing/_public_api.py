@@ -27,7 +27,7 @@ def public_api(module: ModuleType) -> str:
             lines.append(f"namespace {name}")
         elif inspect.isclass(value):
             lines += _class_lines(name, value)
-        elif inspect.isfunction(value):
+        elif inspect.isfunction(inspect.unwrap(value)):  # Also one that is cached.
             lines.append(name + _signature(_definition(value)))
         else:
             lines.append(f"{name} = {value!r}")
