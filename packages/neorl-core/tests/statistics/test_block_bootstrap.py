@@ -64,8 +64,8 @@ def test_the_mean_has_the_variance_of_the_drawn_blocks(blocks, exact):
 
 
 def test_the_mean_of_an_autocorrelated_series_is_covered_by_blocks_alone():
-    """Eight hundred steps of an AR(1), many times."""
-    count, length, level = 200, 800, 0.9
+    """Six hundred steps of an AR(1), many times."""
+    count, length, level = 150, 600, 0.9
     noise = jax.random.normal(jax.random.key(2), (count, length + 100))
 
     def step(state, noise):
@@ -76,12 +76,12 @@ def test_the_mean_of_an_autocorrelated_series_is_covered_by_blocks_alone():
     keys = jax.random.split(jax.random.key(3), count)
 
     def covered(interval):
-        limits = jax.jit(jax.vmap(functools.partial(interval, level=level, resamples=200)))(
+        limits = jax.jit(jax.vmap(functools.partial(interval, level=level, resamples=150)))(
             series[100:].T, keys
         )
         return np.mean((np.asarray(limits.low) <= 0) & (np.asarray(limits.high) >= 0))
 
-    blocks = covered(functools.partial(block_bootstrap_interval, block_length=40))
+    blocks = covered(functools.partial(block_bootstrap_interval, block_length=30))
     # The variance of the mean is (1 + 0.8) / (1 - 0.8) = 9 times that of independent samples.
     independent = covered(functools.partial(bootstrap_interval, method="percentile"))
     assert 0.75 < blocks < 0.96
