@@ -1,5 +1,6 @@
 """Stacks of client updates as PyTrees: which are usable, how far apart they are."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from neorl_core._internal.checks import require_whole
 from neorl_core._internal.float_widths import widened
+from neorl_core.federated._ordering import FEW
 
 
 class Aggregate(NamedTuple):
@@ -91,7 +93,11 @@ def per_client(values: Array, leaf: Array) -> Array:
 def summed(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
     """``sum_i w_i u_i`` of one leaf, in float32 where the leaf is of half precision."""
     wide = widened(leaf)
-    return jnp.sum(per_client(weights.astype(wide.dtype), wide) * wide, axis=0)
+    weights = weights.astype(wide.dtype)
+    if not 0 < wide.shape[0] <= FEW:
+        return jnp.sum(per_client(weights, wide) * wide, axis=0)
+    # A sum of rows is one pass through memory; a sum along the first axis is several.
+    return functools.reduce(jnp.add, (weights[i] * row for i, row in enumerate(wide)))
 
 
 def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:

@@ -20,6 +20,7 @@ from neorl_core.federated._client_updates import (
     still_faulty,
     usable,
 )
+from neorl_core.federated._ordering import in_order, running_count
 
 
 def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) -> Aggregate:
@@ -133,16 +134,18 @@ def mean_near_median(
 ) -> Array:
     """The mean of the ``near`` chosen values that lie nearest to the median, by coordinate."""
     middle = masked_median(leaf, chosen, count)
-    away = jnp.abs(leaf - middle[None])
-    away = jnp.where(per_client(chosen, leaf), away, jnp.inf)
-    ordered = jnp.take_along_axis(leaf, jnp.argsort(away, axis=0), axis=0)
-    rank = numbers(leaf)
-    return _mean_where(ordered, rank < near)
+    away = jnp.where(per_client(chosen, leaf), jnp.abs(leaf - middle[None]), jnp.inf)
+    bound = in_order(away)[jnp.maximum(near, 1) - 1][None]
+    closer, level = away < bound, away == bound
+    # Of several at the same distance, the first clients.
+    left = near - jnp.sum(closer, axis=0, dtype=jnp.int32)
+    first = running_count(level) <= left[None]
+    return _mean_where(leaf, closer | (level & first))
 
 
 def sorted_kept(leaf: Array, kept: Bool[Array, " client"]) -> Array:
     """Every coordinate in increasing order, the clients that do not count last."""
-    return jnp.sort(jnp.where(per_client(kept, leaf), leaf, jnp.inf), axis=0)
+    return in_order(jnp.where(per_client(kept, leaf), leaf, jnp.inf))
 
 
 def _mean_where(values: Array, chosen: Bool[Array, "client *one"]) -> Array:

@@ -1,0 +1,49 @@
+"""Sorting every coordinate over a few clients, by a network that compilers turn into one loop."""
+
+import functools
+import itertools
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Shaped
+
+FEW = 32
+"""Above it, compiling the network takes longer than its speed is worth."""
+
+
+def in_order(values: Shaped[Array, "client *shape"]) -> Shaped[Array, "client *shape"]:
+    """The values in increasing order along the first axis; none may be NaN.
+
+    XLA sorts on a CPU by calling its comparison for every pair of every coordinate. A fixed
+    sequence of minima and maxima over whole rows takes a tenth of that.
+
+    Source: Batcher, Sorting networks and their applications, 1968 (odd-even merge sort).
+    """
+    if not 0 < values.shape[0] <= FEW:
+        return jnp.sort(values, axis=0)
+    rows = list(values)
+    for i, j in _comparators(len(rows)):
+        rows[i], rows[j] = jnp.minimum(rows[i], rows[j]), jnp.maximum(rows[i], rows[j])
+    return jnp.stack(rows)
+
+
+def running_count(flags: Bool[Array, "client *shape"]) -> Int[Array, "client *shape"]:
+    """How many are true up to each, along the first axis."""
+    if not 0 < flags.shape[0] <= FEW:
+        return jnp.cumsum(flags, axis=0, dtype=jnp.int32)
+    return jnp.stack(list(itertools.accumulate(flags.astype(jnp.int32))))
+
+
+@functools.cache
+def _comparators(count: int) -> tuple[tuple[int, int], ...]:
+    """The pairs to compare, one after the other, that sort so many rows."""
+    pairs, merged = [], 1
+    while merged < count:
+        apart = merged
+        while apart >= 1:
+            for start in range(apart % merged, count - apart, 2 * apart):
+                for first in range(start, start + min(apart, count - start - apart)):
+                    if first // (2 * merged) == (first + apart) // (2 * merged):
+                        pairs.append((first, first + apart))
+            apart //= 2
+        merged *= 2
+    return tuple(pairs)
