@@ -11,11 +11,19 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from neorl_core.linear_systems import discrete_riccati, kalman_filter, lq_regulator
+from neorl_core.linear_systems import kalman_filter, lq_regulator
 
-SIZES = [(3, 2), (8, 3), (20, 4)]
+SMALL = (3, 2)
+CASES = [
+    (SMALL, "float32"),
+    (SMALL, "float64"),
+    ((8, 3), "float32"),
+    ((20, 4), "float32"),
+    ((20, 4), "float64"),
+]
 EACH = 12
-DTYPES = {"float32": 3e-3, "float64": 1e-6}
+ALLOWED = {"float32": 1e-3, "float64": 1e-9}
+SOLVE = jax.jit(jax.vmap(lq_regulator))
 
 
 def plain(rng, n, m):
@@ -104,31 +112,32 @@ def error(got, want):
     return np.max(np.abs(got - want) / root[:, None] / root)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "dtype"), CASES)
 def test_what_is_given_is_right_and_little_is_not_given(size, dtype):
     names, exact, solutions = plants(*size)
     stacked = [np.stack(part).astype(dtype) for part in zip(*exact, strict=True)]
     with jax.enable_x64(dtype == "float64"):
-        gains, costs = jax.jit(jax.vmap(lq_regulator))(*stacked)
+        gains, costs = SOLVE(*stacked)
     given = np.isfinite(np.asarray(costs)).all(axis=(1, 2))
     solvable = np.asarray([found is not None for found in solutions])
     for k in np.flatnonzero(given & solvable):
         a, b, _, r = exact[k]
         x, best = solutions[k]
-        assert error(np.asarray(costs[k], np.float64), x) < DTYPES[dtype], (names[k], k)
+        assert error(np.asarray(costs[k], np.float64), x) < ALLOWED[dtype], (names[k], k)
         gain = np.asarray(gains[k], np.float64)
         assert np.abs(np.linalg.eigvals(a - b @ gain)).max() < 1, (names[k], k)
         # What the gain loses against the best one, in its own metric.
         off = gain - best
         lost = off.T @ (r + b.T @ x @ b) @ off
-        assert np.max(np.diag(lost) / np.diag(x)) < DTYPES[dtype], (names[k], k)
+        assert np.max(np.diag(lost) / np.diag(x)) < ALLOWED[dtype], (names[k], k)
     missed = np.mean(~given[solvable])
-    assert missed <= (0.1 if dtype == "float32" else 0.0), missed
+    assert missed <= (0.02 if dtype == "float32" else 0.0), missed
     assert np.mean(solvable) > 0.9
 
 
-def cheap_inputs(count, n, m, effort):
+def cheap_inputs(effort):
+    """As many plants as above, so that their program serves."""
+    count, (n, m) = EACH * len(KINDS), SMALL
     rng = np.random.default_rng([n, m])
     a, b = rng.normal(size=(count, n, n)), rng.normal(size=(count, n, m))
     same = np.broadcast_to(np.eye(n), (count, n, n)), np.broadcast_to(np.eye(m), (count, m, m))
@@ -138,21 +147,21 @@ def cheap_inputs(count, n, m, effort):
 @pytest.mark.parametrize("effort", [1e-4, 1e-5, 1e-6])
 def test_cheap_inputs_in_float32_are_right_or_not_given(effort):
     """By doubling alone, float32 gave 180 % too much at 1e-6, and gains that do not stabilise."""
-    a, b, q, r = cheap_inputs(60, 3, 2, effort)
-    gains, costs = jax.jit(jax.vmap(lq_regulator))(a, b, q, r)
+    a, b, q, r = cheap_inputs(effort)
+    gains, costs = SOLVE(a, b, q, r)
     given = np.isfinite(np.asarray(costs)).all(axis=(1, 2))
-    assert given.mean() > 0.9
+    assert given.mean() > 0.95
     for k in np.flatnonzero(given):
         want, _ = solution(*(part[k].astype(np.float64) for part in (a, b, q, r)))
-        assert error(np.asarray(costs[k], np.float64), want) < 3e-3
+        assert error(np.asarray(costs[k], np.float64), want) < ALLOWED["float32"]
         assert np.abs(np.linalg.eigvals(a[k] - b[k] @ np.asarray(gains[k]))).max() < 1
 
 
 def test_cheap_inputs_keep_their_digits_in_float64():
-    plants = [part.astype(np.float64) for part in cheap_inputs(20, 5, 2, 1e-8)]
+    plants = [part.astype(np.float64) for part in cheap_inputs(1e-8)]
     with jax.enable_x64(True):
-        costs = np.asarray(jax.jit(jax.vmap(discrete_riccati))(*plants))
-    for k in range(20):
+        costs = np.asarray(SOLVE(*plants).cost_to_go)
+    for k in range(len(costs)):
         want, _ = solution(*(part[k] for part in plants))
         assert error(costs[k], want) < 1e-9
 
