@@ -47,7 +47,7 @@ def controllable(
     a: Float[Array, "state state"],
     b: Float[Array, "state act"],
     *,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
     """Whether the inputs can bring the state anywhere: the test of Popov, Belevitch and Hautus.
 
@@ -86,7 +86,7 @@ def observable(
     a: Float[Array, "state state"],
     c: Float[Array, "measurement state"],
     *,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
     """Whether the measurements tell the state: :func:`controllable` of the dual pair.
 
@@ -118,7 +118,7 @@ def stabilisable(
     a: Float[Array, "state state"],
     b: Float[Array, "state act"],
     *,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
     """Whether some gain makes the loop decay: every mode that does not decay is reached.
 
@@ -153,7 +153,7 @@ def detectable(
     a: Float[Array, "state state"],
     c: Float[Array, "measurement state"],
     *,
-    tolerance: float | None = None,
+    tolerance: float | Float[Array, ""] | None = None,
 ) -> Bool[Array, ""]:
     """Whether a filter can follow the state: :func:`stabilisable` of the dual pair.
 
@@ -187,7 +187,7 @@ def _pair(a: Array, other: Array, name: str, axes: str) -> tuple[Array, Array]:
     return a, require_matrix(name, other, shape, axes).astype(a.dtype)
 
 
-def _least(a: Array, tolerance: float | None) -> Array:
+def _least(a: Array, tolerance: float | Array | None) -> Array:
     if tolerance is None:
         return jnp.asarray(8 * rounding(a), a.dtype)
     value = require_positive("tolerance", tolerance, or_zero=True)
