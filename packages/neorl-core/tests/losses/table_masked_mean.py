@@ -44,6 +44,6 @@ ROWS = [
             Edge((np.ones(7), np.zeros(7, bool))),
             Edge((np.zeros(0), np.zeros(0, bool))),
         ],
-        refuses=[Refusal("got (2,) for (3,); broadcast it", (jnp.ones(3), jnp.ones(2, bool)))],
+        refuses=[Refusal("x and mask must have one shape", (jnp.ones(3), jnp.ones(2, bool)))],
     ),
 ]

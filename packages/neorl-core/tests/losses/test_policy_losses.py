@@ -1,4 +1,4 @@
-"""Losses of policies where rows are masked, and where advantages or densities are infinite."""
+"""Losses of policies where rows are masked, and where numbers are infinite, large or short."""
 
 import functools
 
@@ -11,6 +11,7 @@ from neorl_core.losses import (
     advantage_weights,
     masked_mean,
     ppo_clipped_loss,
+    scaled_advantage,
     squared_loss,
     td3_bc_policy_loss,
 )
@@ -91,3 +92,45 @@ def test_infinite_advantages_have_the_weight_of_their_limit():
     traced = jax.jit(lambda t: advantage_weights(ends, inverse_temperature=t))
     np.testing.assert_array_equal(traced(0.0), plain)
     np.testing.assert_allclose(traced(1.0), [100, 0, np.exp(3), np.nan], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [None, jnp.ones(70_000, bool)])
+def test_a_mean_of_many_short_floats_is_summed_in_float32(mask):
+    """The count and the sum are beyond 65,504, the largest float16."""
+    mean = masked_mean(jnp.ones(70_000, jnp.float16), mask)
+    assert (mean.dtype, float(mean)) == (jnp.float16, 1.0)
+
+
+def test_an_advantage_whose_square_overflows_is_scaled():
+    advantage = np.asarray([1e20, -1e20, 2e20])
+    expected = advantage / np.std(advantage)
+    for dtype in (jnp.float32, jnp.bfloat16):
+        scaled = scaled_advantage(jnp.asarray(advantage, dtype))
+        assert scaled.dtype == dtype
+        np.testing.assert_allclose(np.asarray(scaled, np.float64), expected, rtol=1e-2)
+    largest = scaled_advantage(jnp.asarray([3e38, -3e38]))
+    np.testing.assert_allclose(largest, [1, -1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1.0, 3e-5, 7e9])
+def test_an_advantage_is_scaled_as_by_the_plain_formula_to_the_bit(unit):
+    """What keeps squares in range is a power of two, which rounds nothing."""
+    advantage = jnp.asarray(unit * RNG.normal(size=256), jnp.float32)
+    mask = jnp.asarray(RNG.uniform(size=256) < 0.7)
+
+    def plain(x):
+        mean = masked_mean(x, mask)
+        return jnp.sqrt(masked_mean(jnp.square(x - mean), mask))
+
+    counted = jnp.where(mask, advantage, 0)
+    expected = counted / jnp.maximum(plain(counted), 1e-6)
+    np.testing.assert_array_equal(scaled_advantage(advantage, mask), expected)
+
+
+def test_weights_are_no_mask():
+    """0.5 counted as one row in the sum and as half a row in the count."""
+    x, halves = jnp.asarray([1.0, 3.0]), jnp.asarray([0.5, 0.5])
+    for call in (masked_mean, scaled_advantage):
+        with pytest.raises(ValueError, match="mask must be of booleans, got float32; compare it"):
+            call(x, halves)
+    assert float(masked_mean(x, jnp.asarray([0, 2]))) == 3.0

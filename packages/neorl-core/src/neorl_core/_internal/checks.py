@@ -12,14 +12,16 @@ from jaxtyping import Array, ArrayLike
 
 def is_concrete(value: Any) -> bool:
     """Whether the numbers of ``value`` can be read now: it is not being traced."""
+    if isinstance(value, (int, float, np.ndarray, jax.Array)):  # No walk for the usual argument.
+        return not isinstance(value, Tracer)
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
 
 def floats(value: ArrayLike) -> Array:
     """``value`` as a floating array of strong dtype; integers and booleans take the default one."""
-    array = jnp.asarray(value)
+    array = value if isinstance(value, jax.Array) else jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.floating):
-        return array.astype(array.dtype)
+        return array.astype(array.dtype) if jax.typeof(array).weak_type else array
     return array.astype(jnp.result_type(float))
 
 
@@ -30,7 +32,7 @@ def booleans(flags: ArrayLike) -> Array:
 
 def like(value: ArrayLike, data: Array) -> Array:
     """A hyperparameter in the dtype of the data."""
-    return jnp.asarray(value).astype(data.dtype)
+    return jnp.asarray(value, data.dtype)
 
 
 def require_probability(name: str, value: Any, *, closed: bool = False, many: bool = False) -> Any:
@@ -43,7 +45,7 @@ def require_probability(name: str, value: Any, *, closed: bool = False, many: bo
     """
     if not many:
         require_scalar(name, value)
-    numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
+    numbers = _readable(value)
     inside = (numbers >= 0) & (numbers <= 1) if closed else (numbers > 0) & (numbers < 1)
     if not is_concrete(value):
         return nan_unless(inside, numbers)
@@ -63,7 +65,7 @@ def require_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
     """
     if not many:
         require_scalar(name, value)
-    numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
+    numbers = _readable(value)
     valid = ((numbers >= 0) if or_zero else (numbers > 0)) & (numbers < np.inf)
     if not is_concrete(value):
         return nan_unless(valid, numbers)
@@ -71,6 +73,13 @@ def require_positive(name: str, value: Any, *, or_zero: bool = False, many: bool
         kind = "not negative" if or_zero else "positive"
         raise ValueError(f"{name} must be finite and {kind}, got {value}; check sign and unit")
     return value
+
+
+def _readable(value: Any) -> Any:
+    """A plain number as it is, an array of NumPy where it is known, of JAX where it is traced."""
+    if isinstance(value, (int, float)):
+        return value
+    return np.asarray(value) if is_concrete(value) else jnp.asarray(value)
 
 
 def nan_unless(valid: ArrayLike, numbers: ArrayLike) -> Array:
@@ -140,12 +149,34 @@ def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> N
         )
 
 
+def require_mask(name: str, mask: ArrayLike) -> Array:
+    """A mask as booleans; refuses floats, which may be meant as weights."""
+    flags = jnp.asarray(mask)
+    if jnp.issubdtype(flags.dtype, jnp.floating):
+        raise ValueError(
+            f"{name} must be of booleans, got {flags.dtype}; "
+            f"compare it, {name} > 0, or multiply what it was to weigh"
+        )
+    return flags.astype(jnp.bool_)
+
+
 def require_rank(name: str, value: ArrayLike, rank: int, axes: str) -> None:
     """Refuses an array that has not ``rank`` axes, which the message calls ``axes``."""
     if np.ndim(value) != rank:
         raise ValueError(
             f"{name} must have the axes ({axes}), got shape {np.shape(value)}; "
             "for a batch of them use jax.vmap"
+        )
+
+
+def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike) -> None:
+    """Refuses values that are not one or more members' along a first axis, each like ``of_one``."""
+    shape, each = np.shape(values), np.shape(of_one)
+    if shape[1:] != each or shape[:1] in ((), (0,)):
+        raise ValueError(
+            f"{name} needs a first axis of at least one ensemble member before the axes of "
+            f"{other}, got shape {shape} for {other} of {each}; "
+            f"for one critic add the axis with {name}[None]"
         )
 
 

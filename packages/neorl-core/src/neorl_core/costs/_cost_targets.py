@@ -7,12 +7,13 @@ from neorl_core._internal.checks import (
     booleans,
     floats,
     like,
+    require_members,
     require_positive,
     require_probability,
     require_same_shape,
     require_whole,
 )
-from neorl_core.targets._td import require_members, td_target
+from neorl_core.targets._td import td_target
 
 
 def discounted_cost_target(

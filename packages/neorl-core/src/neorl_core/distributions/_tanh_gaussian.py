@@ -150,8 +150,9 @@ def tanh_gaussian_entropy(
         log_std: Broadcasts against ``mean``.
 
     Returns:
-        The entropy, without the last axis, at most ``channel log 2``; absolute error below 1e-5
-        a channel for ``log_std`` in [-10, 5].
+        The entropy, without the last axis, at most ``channel log 2``. Its error is below 1e-9 a
+        channel in float64 for ``log_std`` up to 5; in float32 below 1e-6 times one plus the size
+        of the Gaussian's entropy and of ``E |u|``, which cancel where the action saturates.
 
     Raises:
         ValueError: If the shapes disagree.
@@ -162,7 +163,8 @@ def tanh_gaussian_entropy(
         0.67
     """
     mean, log_std = gaussian_parameters(mean, log_std)
-    std = jnp.exp(log_std)
+    # Below exp(-20) the expectations no longer depend on it: they are those at the mean.
+    std = jnp.exp(jnp.maximum(log_std, LEAST_LOG_STD))
     rest = _expected_softplus(mean, std, side=1.0) + _expected_softplus(mean, std, side=-1.0)
     slope = 2 * (LOG_TWO - _expected_size(mean, std) - rest)
     return diagonal_gaussian_entropy(log_std) + jnp.sum(slope, axis=-1)
@@ -222,23 +224,28 @@ def _log_slope(latent: Array) -> Array:
 
 def _expected_size(mean: Array, std: Array) -> Array:
     """``E|u|`` of a Gaussian: the mean of a folded normal."""
-    ratio = mean / std
+    ratio = jnp.clip(mean / std, -SATURATED, SATURATED)
     density = jnp.exp(-jnp.square(ratio) / 2) / math.sqrt(2 * math.pi)
     return 2 * std * density + mean * jax.lax.erf(ratio / math.sqrt(2))
 
 
 REACH = 10.0
 SIGMAS = 8.0
+SATURATED = 40.0
+LEAST_LOG_STD = -20.0
 
 
 def _expected_softplus(mean: Array, std: Array, *, side: float) -> Array:
     """``E[log(1 + exp(-2 |u|)); side u > 0]`` over the part of the axis where it is not zero."""
     centre = side * mean
-    start = jnp.clip(centre - SIGMAS * std, 0, REACH)
-    stop = jnp.clip(centre + SIGMAS * std, 0, REACH)
+    # In units of the standard deviation, where rounding the mean does no harm to narrow ones.
+    start = jnp.clip(-centre / std, -SIGMAS, SIGMAS)
+    stop = jnp.clip((REACH - centre) / std, -SIGMAS, SIGMAS)
     half = ((stop - start) / 2)[..., None]
     nodes, weights = (like(values, mean) for values in _legendre(mean.ndim))
-    u = start[..., None] + half * (1 + nodes)
-    standardised = (u - centre[..., None]) / std[..., None]
-    density = jnp.exp(-jnp.square(standardised) / 2) / (std[..., None] * math.sqrt(2 * math.pi))
-    return jnp.sum(half * weights * density * jnp.log1p(jnp.exp(-2 * u)), axis=-1)
+    standardised = start[..., None] + half * (1 + nodes)
+    u = centre[..., None] + std[..., None] * standardised
+    density = jnp.exp(-jnp.square(standardised) / 2) / math.sqrt(2 * math.pi)
+    # Not below zero, where the interval is empty but for rounding.
+    soft = jnp.log1p(jnp.exp(-2 * jnp.maximum(u, 0)))
+    return jnp.sum(half * weights * density * soft, axis=-1)

@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, like, require_positive, require_same_shape
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_mask,
+    require_positive,
+    require_same_shape,
+)
+from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.losses._masked_mean import masked_mean
 
 
@@ -73,10 +80,16 @@ def scaled_advantage(
         ValueError: If the shapes differ, or ``min_std`` is not positive.
     """
     min_std = require_positive("min_std", min_std)
-    advantage = floats(advantage)
+    dtype, advantage = floats(advantage).dtype, widened(advantage)
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
-    counted = advantage if mask is None else jnp.where(mask, advantage, 0)
-    mean = masked_mean(counted, mask)
-    std = jnp.sqrt(masked_mean(jnp.square(counted - mean), mask))
-    return counted / jnp.maximum(jax.lax.stop_gradient(std), like(min_std, advantage))
+        advantage = jnp.where(require_mask("mask", mask), advantage, 0)
+    # In a unit near the largest number, so that no square overflows: a power of two, which rounds
+    # nothing, and with a reciprocal in range.
+    fixed = jax.lax.stop_gradient(advantage)
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(fixed), initial=0))
+    limit = jnp.finfo(fixed.dtype).minexp
+    unit = jnp.ldexp(jnp.ones((), fixed.dtype), jnp.clip(exponent, limit, -limit))
+    fixed = fixed / unit
+    std = jnp.sqrt(masked_mean(jnp.square(fixed - masked_mean(fixed, mask)), mask))
+    return narrowed(advantage / unit / jnp.maximum(std, like(min_std, advantage) / unit), dtype)

@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import booleans, floats, like, require_positive, require_same_shape
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_mask,
+    require_positive,
+    require_same_shape,
+)
 
 FLOOR = -1.0
 
@@ -39,7 +45,7 @@ def gumbel_loss(
 
     Raises:
         ValueError: If the shapes differ, or a concrete ``temperature`` or ``max_exponent`` is
-            not positive.
+            not positive, or ``mask`` is of floats.
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,10 +61,11 @@ def gumbel_loss(
     difference = floats(targets) - floats(predictions)
     if mask is not None:
         require_same_shape("targets", targets, "mask", mask)
-        difference = jnp.where(booleans(mask), difference, jnp.zeros_like(difference))
+        mask = require_mask("mask", mask)
+        difference = jnp.where(mask, difference, 0)
     exponent = difference / like(temperature, difference)
     exponent = jnp.minimum(exponent, like(max_exponent, difference))
-    counted = exponent if mask is None else jnp.where(booleans(mask), exponent, FLOOR)
+    counted = exponent if mask is None else jnp.where(mask, exponent, FLOOR)
     largest = jax.lax.stop_gradient(jnp.max(counted, initial=FLOOR))
     # Grouped so that nothing overflows where z is near its maximum.
     return jnp.exp(exponent - largest) - (exponent + 1) * jnp.exp(-largest)

@@ -3,8 +3,13 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from neorl_core._internal.checks import floats, require_mask, require_same_shape
+from neorl_core._internal.float_widths import narrowed, widened
 
-def masked_mean(x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None) -> Float[Array, ""]:
+
+def masked_mean(
+    x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None = None
+) -> Float[Array, ""]:
     """The mean of the elements of ``x`` where ``mask`` is true.
 
     Args:
@@ -12,13 +17,14 @@ def masked_mean(x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None) -
             value nor the gradient with respect to ``x``. The gradient with respect to what ``x``
             was computed from is another matter: the zero that arrives at such an element meets its
             derivative, and 0 * NaN is NaN. Take NaN out before the loss.
-        mask: Same shape; ``None`` counts every element.
+        mask: Same shape, booleans or whole numbers that are zero or not; ``None`` counts every
+            element.
 
     Returns:
-        Scalar; zero where nothing counts.
+        Scalar of the dtype of ``x``, summed in float32 or wider; zero where nothing counts.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: If the shapes differ, or ``mask`` is of floats: they may be meant as weights.
 
     Example:
         >>> import jax.numpy as jnp
@@ -32,11 +38,12 @@ def masked_mean(x: Float[Array, "*batch"], mask: Bool[Array, "*batch"] | None) -
         >>> float(masked_mean(jnp.square(clean), mask))
         1.0
     """
+    x = floats(x)
+    wide = widened(x)
     if mask is None:
-        return jnp.mean(x) if jnp.size(x) else jnp.zeros((), jnp.asarray(x).dtype)
-    if jnp.shape(mask) != jnp.shape(x):
-        raise ValueError(
-            f"mask must have the shape of x, got {jnp.shape(mask)} for {jnp.shape(x)}; broadcast it"
-        )
-    count = jnp.maximum(jnp.sum(mask), 1).astype(x.dtype)
-    return jnp.sum(jnp.where(mask, x, 0)) / count
+        total, count = jnp.sum(wide), max(x.size, 1)
+        return narrowed(total / count, x.dtype)
+    require_same_shape("x", x, "mask", mask)
+    flags = require_mask("mask", mask)
+    count = jnp.maximum(jnp.sum(flags), 1).astype(wide.dtype)
+    return narrowed(jnp.sum(jnp.where(flags, wide, 0)) / count, x.dtype)

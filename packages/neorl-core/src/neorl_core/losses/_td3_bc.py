@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, require_positive, require_same_shape
+from neorl_core._internal.checks import floats, require_mask, require_positive, require_same_shape
 from neorl_core.losses._masked_mean import masked_mean
 
 
@@ -36,7 +36,8 @@ def td3_bc_policy_loss(
         Scalar. Where every ``q`` is zero the first term is zero, and so is its gradient.
 
     Raises:
-        ValueError: If the shapes disagree, or a concrete ``alpha`` is negative.
+        ValueError: If the shapes disagree, ``mask`` is of floats, or a concrete ``alpha`` is
+            negative.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860, equation 5.
@@ -54,7 +55,7 @@ def td3_bc_policy_loss(
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
     if mask is not None:
         # Before the square: a NaN behind it would come back as 0 * NaN in the gradient.
-        counts = jnp.asarray(mask)[:, None]
+        counts = require_mask("mask", mask)[:, None]
         action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
     distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
     return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)

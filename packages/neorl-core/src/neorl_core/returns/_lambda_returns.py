@@ -19,7 +19,8 @@ def td_lambda_returns(
     """The TD(lambda) return of every step of one episode.
 
     ``G_t = r_t + discount (1 - terminated_t) ((1 - lam) next_value_t + lam G_{t+1})``; after
-    the last step the return is ``next_value``, unless it terminated.
+    the last step the return is ``next_value``, unless it terminated. With the largest value of an
+    action as ``next_value`` it is Peng's Q(lambda).
 
     Args:
         reward: Rewards of one episode.
@@ -45,7 +46,7 @@ def td_lambda_returns(
 
     Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 12.20.
     """
-    stopped = jnp.zeros_like(terminated)
+    stopped = jnp.zeros_like(booleans(terminated))
     return segment_td_lambda_returns(
         reward, next_value, terminated, stopped, discount=discount, lam=lam
     )
@@ -129,7 +130,7 @@ def generalised_advantages(
     Source: Schulman et al., High-dimensional continuous control using generalized advantage
     estimation, arXiv 1506.02438, equation 16.
     """
-    stopped = jnp.zeros_like(terminated)
+    stopped = jnp.zeros_like(booleans(terminated))
     return segment_generalised_advantages(
         reward, value, next_value, terminated, stopped, discount=discount, lam=lam
     )

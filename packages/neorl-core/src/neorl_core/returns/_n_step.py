@@ -51,7 +51,7 @@ def n_step_returns(
 
     Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 7.1.
     """
-    stopped = jnp.zeros_like(terminated)
+    stopped = jnp.zeros_like(booleans(terminated))
     return segment_n_step_returns(reward, next_value, terminated, stopped, n=n, discount=discount)
 
 

@@ -1,10 +1,18 @@
 """The TD target of ReBRAC, which penalises next actions that the log did not take."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import booleans, floats, like, require_positive, require_same_shape
-from neorl_core.targets._td import require_members, td_target
+from neorl_core._internal.checks import (
+    booleans,
+    floats,
+    like,
+    require_members,
+    require_positive,
+    require_same_shape,
+)
+from neorl_core.targets._td import td_target
 
 
 def regularised_td_target(
@@ -63,10 +71,10 @@ def regularised_td_target(
     require_members("next_values", next_values, "reward", reward)
     weight = require_positive("weight", weight, or_zero=True)
     policy, log = floats(next_policy_action), floats(next_logged_action)
-    if policy.shape[:-1] != jnp.shape(reward) or policy.ndim == 0:
+    if policy.shape[:-1] != np.shape(reward) or policy.ndim == 0:
         raise ValueError(
             "the next actions need the axes of reward and a last axis of channels, got "
-            f"{policy.shape} for reward of {jnp.shape(reward)}; "
+            f"{policy.shape} for reward of {np.shape(reward)}; "
             "give the actions of every row of reward"
         )
     boundary = (booleans(terminated) | booleans(truncated))[..., None]

@@ -1,9 +1,15 @@
 """One-step temporal-difference targets."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, require_probability, require_same_shape
+from neorl_core._internal.checks import (
+    booleans,
+    floats,
+    require_members,
+    require_probability,
+    require_same_shape,
+)
 
 
 def td_target(
@@ -42,7 +48,7 @@ def td_target(
     require_same_shape("reward", reward, "terminated", terminated)
     discount = require_probability("discount", discount, closed=True)
     next_value = floats(next_value)
-    follows = jnp.where(terminated, jnp.zeros_like(next_value), next_value)
+    follows = jnp.where(booleans(terminated), 0, next_value)
     return floats(reward) + (discount * follows).astype(follows.dtype)
 
 
@@ -74,14 +80,3 @@ def clipped_double_td_target(
     """
     require_members("next_values", next_values, "reward", reward)
     return td_target(reward, jnp.min(floats(next_values), axis=0), terminated, discount=discount)
-
-
-def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike) -> None:
-    """Refuses values that are not one or more members' along a first axis, each like ``of_one``."""
-    shape, each = jnp.shape(values), jnp.shape(of_one)
-    if shape[1:] != each or shape[:1] in ((), (0,)):
-        raise ValueError(
-            f"{name} needs a first axis of at least one ensemble member before the axes of "
-            f"{other}, got shape {shape} for {other} of {each}; "
-            f"for one critic add the axis with {name}[None]"
-        )
