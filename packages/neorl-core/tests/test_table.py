@@ -81,6 +81,9 @@ ELSEWHERE = {
         "test_containers_start_empty": "PriorityTree RingBuffer priority_tree ring_buffer",
         "test_an_empty_buffer_and_a_tree_without_weight_are_flagged": "PrioritySample",
     },
+    "returns/test_off_policy_returns.py": {
+        "test_rlax": "VTrace",
+    },
     "statistics/test_interval_coverage.py": {
         "test_counts_cover_whatever_the_probability": "Interval",
     },

@@ -6,9 +6,11 @@ from jaxtyping import Array, Bool, Float
 
 
 def backward_recurrence(
-    offset: Float[Array, " time"], factor: Float[Array, ""], ends: Bool[Array, " time"]
+    offset: Float[Array, " time"],
+    factor: Float[Array, "#time"] | Float[Array, ""],
+    ends: Bool[Array, " time"],
 ) -> Float[Array, " time"]:
-    """``y_t = offset_t + factor y_{t+1}``, and ``y_t = offset_t`` where ``ends``.
+    """``y_t = offset_t + factor_t y_{t+1}``, and ``y_t = offset_t`` where ``ends``.
 
     Not a product with zero: what is NaN in one episode stays out of the one before it.
     """
@@ -35,3 +37,10 @@ def bootstrap(
 ) -> Float[Array, " time"]:
     """The value that follows: zero after a termination, whatever ``value`` holds there."""
     return jnp.where(terminated, jnp.zeros_like(value), value)
+
+
+def following_row(
+    series: Float[Array, " time"], ends: Bool[Array, " time"]
+) -> Float[Array, " time"]:
+    """What stands in the next row of the same episode, zero at its end."""
+    return jnp.where(ends, 0, jnp.roll(series, -1))

@@ -1,0 +1,127 @@
+"""Retrace(lambda): values of state and action of one policy from the steps of another."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import booleans, floats, like, require_probability, require_series
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.returns._recurrence import (
+    backward_recurrence,
+    bootstrap,
+    cut_at_the_last,
+    following_row,
+)
+
+
+def retrace_returns(
+    reward: Float[Array, " time"],
+    q: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    ratio: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """The Retrace(lambda) target of the value of every logged action of one episode.
+
+    ``G_t = Q_t + D_t`` with ``D_t = d_t + discount c_{t+1} D_{t+1}``,
+    ``c_t = lam min(1, ratio_t)`` and the temporal difference
+    ``d_t = r_t + discount (1 - terminated_t) next_value_t - Q_t``. With all ratios one it is
+    Q(lambda) with off-policy corrections; Peng's Q(lambda) is :func:`td_lambda_returns` of the
+    largest next values.
+
+    Args:
+        reward: Rewards of one episode.
+        q: ``Q``, the value of each logged action in its ``obs``.
+        next_value: Expected value of the actions of the policy that is evaluated, in each step's
+            own ``next_obs``; ignored where terminated.
+        ratio: Probability of each logged action under the policy that is evaluated over that
+            under the one that acted, not negative. The first is not used.
+        terminated: Flags of the rows where the plant ended the episode.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        lam: The lambda of the trace, in [0, 1]: 0 gives one-step targets. NaN results under
+            ``jit`` where it is outside.
+
+    Returns:
+        The targets, one per step. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
+            ``lam`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> q, ended = jnp.array([1.0, 2.0]), jnp.array([False, True])
+        >>> retrace_returns(
+        ...     jnp.ones(2), q, jnp.array([2.0, 0.0]), jnp.array([4.0, 0.5]), ended,
+        ...     discount=0.5, lam=1.0,
+        ... ).tolist()
+        [1.75, 1.0]
+
+    Source: Munos et al., Safe and efficient off-policy reinforcement learning, arXiv 1606.02647,
+    equation 3 and section 3.
+    """
+    return segment_retrace_returns(
+        reward,
+        q,
+        next_value,
+        ratio,
+        terminated,
+        jnp.zeros_like(booleans(terminated)),
+        discount=discount,
+        lam=lam,
+    )
+
+
+def segment_retrace_returns(
+    reward: Float[Array, " time"],
+    q: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    ratio: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    truncated: Bool[Array, " time"],
+    *,
+    discount: float | Float[Array, ""],
+    lam: float | Float[Array, ""],
+) -> Float[Array, " time"]:
+    """:func:`retrace_returns` of every episode of a flat log.
+
+    Args:
+        reward: Rewards of a log with many episodes, one after the other.
+        q: Value of each logged action.
+        next_value: Expected value of the actions in each row's own ``next_obs``; ignored where
+            terminated.
+        ratio: Ratio of the probabilities of each logged action; the first of an episode is not
+            used.
+        terminated: Flags of the rows where the plant ended the episode.
+        truncated: Flags of the rows where the record ended: the temporal difference
+            bootstraps, the trace stops.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The targets, one per row.
+
+    Raises:
+        ValueError: As :func:`retrace_returns`.
+    """
+    require_series(
+        reward=reward,
+        q=q,
+        next_value=next_value,
+        ratio=ratio,
+        terminated=terminated,
+        truncated=truncated,
+    )
+    discount = require_probability("discount", discount, closed=True)
+    lam = require_probability("lam", lam, closed=True)
+    dtype = jnp.result_type(*map(floats, (reward, q, next_value, ratio)))
+    reward, q, next_value, ratio = map(widened, (reward, q, next_value, ratio))
+    terminated = booleans(terminated)
+    ends = cut_at_the_last(terminated | booleans(truncated))
+    factor = like(discount, reward)
+    trace = factor * like(lam, reward) * jnp.minimum(following_row(ratio, ends), 1)
+    # The target itself and not its distance to Q, of which rounding would leave no small one.
+    offset = reward + factor * bootstrap(next_value, terminated) - trace * following_row(q, ends)
+    return narrowed(backward_recurrence(offset, trace, ends), dtype)
