@@ -1,0 +1,163 @@
+"""Distributions of returns on a fixed support: two-hot codes and the projection of C51."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from neorl_core._internal.checks import booleans, floats, like, require_probability
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.matrix_products import product
+
+
+def two_hot(
+    x: Float[Array, "*batch"], support: Float[Array, " atom"]
+) -> Float[Array, "*batch atom"]:
+    """The weights on the two neighbouring points of a support whose mean is ``x``.
+
+    Args:
+        x: Any shape; beyond an end of the support it counts as the end.
+        support: Two increasing points or more, not necessarily evenly spaced. For targets over
+            many orders of magnitude, as in DreamerV3: ``symexp(linspace(-20, 20, 255))``, or
+            ``linspace(-20, 20, 255)`` and ``two_hot(symlog(x), support)``.
+
+    Returns:
+        Weights that sum to one, along a last axis; NaN where the support does not increase.
+
+    Raises:
+        ValueError: If ``support`` is not of rank one or has fewer than two points.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> two_hot(jnp.array(1.5), jnp.array([0.0, 1.0, 3.0])).tolist()
+        [0.0, 0.75, 0.25]
+
+    Source: Hafner et al., Mastering diverse domains through world models, arXiv 2301.04104.
+    """
+    x = floats(x)
+    support = _support(support, x)
+    place = jnp.clip(x, support[0], support[-1])[..., None]
+    increases = jnp.all(jnp.diff(support) > 0)
+    points = _last(support, place)
+    # How far between each point and the next, cut to [0, 1]: one below, zero above.
+    passed = jnp.clip((place - points[..., :-1]) / jnp.diff(points), 0, 1)
+    ones, zeros = jnp.ones_like(place), jnp.zeros_like(place)
+    steps = jnp.concatenate([ones, passed, zeros], axis=-1)
+    weights = steps[..., :-1] - steps[..., 1:]
+    return jnp.where(increases, weights, jnp.nan)
+
+
+def support_mean(
+    probability: Float[Array, "*batch atom"], support: Float[Array, " atom"]
+) -> Float[Array, "*batch"]:
+    """The mean of a distribution on a support; it undoes :func:`two_hot`.
+
+    ``sum_i probability_i support_i``, summed from both ends inwards, so that a symmetric
+    distribution on a symmetric support has mean zero however far the support reaches.
+
+    Args:
+        probability: Probabilities along the last axis.
+        support: Their places.
+
+    Returns:
+        The mean, without the last axis.
+
+    Raises:
+        ValueError: If the lengths differ, ``support`` is not of rank one or has fewer than two
+            points.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(support_mean(jnp.array([0.0, 0.75, 0.25]), jnp.array([0.0, 1.0, 3.0])))
+        1.5
+
+    Source: as :func:`two_hot`.
+    """
+    probability = floats(probability)
+    support = _support(support, probability)
+    _require_atoms("probability", probability, support)
+    terms = probability * _last(support, probability)
+    pairs = terms + jnp.flip(terms, axis=-1)
+    return jnp.sum(pairs, axis=-1) / 2
+
+
+def categorical_td_target(
+    reward: Float[Array, "*batch"],
+    next_probability: Float[Array, "*batch atom"],
+    terminated: Bool[Array, "*batch"],
+    support: Float[Array, " atom"],
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, "*batch atom"]:
+    """The distribution of ``reward + discount (1 - terminated) Z'``, projected on the support.
+
+    Every atom moves to ``reward + discount (1 - terminated) support_j`` and its probability is
+    shared by the two points around it (:func:`two_hot`), which keeps the mean; beyond an end of
+    the support it stays at the end.
+
+    Args:
+        reward: Any shape.
+        next_probability: Distribution of the return from the next observation, along a last axis.
+        terminated: Shape of reward; ``next_probability`` is ignored there.
+        support: Increasing points, the same for both distributions.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The target distribution, to be compared by :func:`~neorl_core.losses.cross_entropy_loss`.
+        No gradient is stopped here.
+
+    Raises:
+        ValueError: If the shapes disagree, ``support`` is not of rank one or has fewer than two
+            points, or a concrete ``discount`` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> support = jnp.array([0.0, 1.0, 2.0])
+        >>> categorical_td_target(
+        ...     jnp.array(0.5), jnp.array([0.0, 0.0, 1.0]), jnp.array(False), support, discount=0.5
+        ... ).tolist()
+        [0.0, 0.5, 0.5]
+
+    Source: Bellemare, Dabney and Munos, A distributional perspective on reinforcement learning,
+    arXiv 1707.06887, equation 7.
+    """
+    dtype = jnp.result_type(floats(reward), floats(next_probability))
+    reward, probability = widened(reward), widened(next_probability)
+    support = _support(support, reward)
+    _require_atoms("next_probability", probability, support)
+    ended = booleans(terminated)
+    if probability.shape[:-1] != reward.shape or ended.shape != reward.shape:
+        raise ValueError(
+            "next_probability needs the axes of reward and a last axis of atoms, and terminated "
+            f"the shape of reward, got {probability.shape} and {ended.shape} for {reward.shape}; "
+            "put the atoms last"
+        )
+    discount = require_probability("discount", discount, closed=True)
+    ended = ended[..., None]
+    places = jnp.where(ended, 0, _last(support, probability))
+    moved = reward[..., None] + like(discount, reward) * places
+    first = jnp.zeros_like(probability).at[..., 0].set(1)
+    known = jnp.where(ended, first, probability)
+    shares = two_hot(moved, support)
+    return narrowed(product(known[..., None, :], shares)[..., 0, :], dtype)
+
+
+def _support(support: ArrayLike, data: Array) -> Array:
+    points = like(support, data)
+    if points.ndim != 1 or points.shape[0] < 2:
+        raise ValueError(
+            "support must be one axis of two points or more, got shape "
+            f"{points.shape}; give the places of the atoms in increasing order"
+        )
+    return points
+
+
+def _last(support: Array, data: Array) -> Array:
+    """The support along the last axis of the data."""
+    return support.reshape((1,) * (data.ndim - 1) + support.shape)
+
+
+def _require_atoms(name: str, probability: Array, support: Array) -> None:
+    if probability.shape[-1:] != support.shape:
+        raise ValueError(
+            f"{name} needs one number for each of the {support.shape[0]} points of support along "
+            f"its last axis, got shape {probability.shape}; put the atoms last"
+        )

@@ -1,0 +1,119 @@
+"""Targets of soft actor-critic and of fitted Q evaluation: expectations over the next action."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import (
+    floats,
+    like,
+    require_members,
+    require_positive,
+    require_same_shape,
+)
+from neorl_core.targets._td import td_target
+
+
+def soft_td_target(
+    reward: Float[Array, "*batch"],
+    next_values: Float[Array, "ens *batch"],
+    next_log_prob: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+    temperature: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The bootstrap of soft actor-critic: the least estimate and the entropy of the next action.
+
+    ``reward + discount (1 - terminated) (min_i next_values[i] - temperature next_log_prob)``.
+
+    Args:
+        reward: Any shape.
+        next_values: Values of an action drawn from the policy in the next observation, one
+            estimate per member along the first axis: two for SAC, many for SAC-N and EDAC.
+        next_log_prob: Log-density of that action, of the shape of reward.
+        terminated: Shape of reward.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        temperature: Reward per nat of entropy, not negative; 0 leaves the entropy out of the
+            backup. NaN results under ``jit`` where it is negative.
+
+    Returns:
+        The target, of the shape of reward. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the shapes disagree, there is no member, a concrete ``discount`` is outside
+            [0, 1] or a concrete ``temperature`` is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> values, log_prob = jnp.array([[4.0], [6.0]]), jnp.array([-2.0])
+        >>> soft_td_target(
+        ...     jnp.ones(1), values, log_prob, jnp.array([False]), discount=0.5, temperature=1.0
+        ... ).tolist()
+        [4.0]
+
+    Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905,
+    equations 2 and 3; the ensemble as in An et al., arXiv 2110.01548.
+    """
+    require_members("next_values", next_values, "reward", reward)
+    require_same_shape("reward", reward, "next_log_prob", next_log_prob)
+    temperature = require_positive("temperature", temperature, or_zero=True)
+    log_prob = floats(next_log_prob)
+    entropy = like(temperature, log_prob) * log_prob
+    soft = jnp.min(floats(next_values), axis=0) - entropy
+    # Also where nothing is bootstrapped: a temperature outside its range leaves no target behind.
+    reward = floats(reward) + 0 * like(temperature, log_prob)
+    return td_target(reward, soft, terminated, discount=discount)
+
+
+def fitted_q_target(
+    reward: Float[Array, "*batch"],
+    next_values: Float[Array, "*batch choice"],
+    terminated: Bool[Array, "*batch"],
+    next_probability: Float[Array, "*batch choice"] | None = None,
+    *,
+    discount: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The bootstrap from the expected value of a policy's next action: FQE, expected SARSA.
+
+    ``reward + discount (1 - terminated) sum_a next_probability_a next_values_a``; without
+    probabilities the mean of ``next_values``, which are then of actions drawn from the policy.
+    Unlike the targets of learners it takes no least or largest value: it evaluates a policy.
+
+    Args:
+        reward: Any shape.
+        next_values: Values of actions in the next observation, along a last axis.
+        terminated: Shape of reward.
+        next_probability: Probabilities of these actions under the policy that is evaluated, of
+            the shape of ``next_values``; an action of probability zero may have any value.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+
+    Returns:
+        The target, of the shape of reward. No gradient is stopped here.
+
+    Raises:
+        ValueError: If the shapes disagree, there is no action, or a concrete ``discount`` is
+            outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> values, probability = jnp.array([4.0, 8.0]), jnp.array([0.75, 0.25])
+        >>> ended = jnp.array(False)
+        >>> float(fitted_q_target(jnp.array(1.0), values, ended, probability, discount=0.5))
+        3.5
+
+    Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
+    algorithm 3.
+    """
+    values, reward = floats(next_values), floats(reward)
+    if values.ndim != reward.ndim + 1 or values.shape[-1] == 0:
+        raise ValueError(
+            "next_values needs the axes of reward and a last axis with at least one action, got "
+            f"{values.shape} for reward of {reward.shape}; put the actions last"
+        )
+    if next_probability is None:
+        expected = jnp.mean(values, axis=-1)
+    else:
+        require_same_shape("next_values", next_values, "next_probability", next_probability)
+        weight = like(next_probability, values)
+        expected = jnp.sum(weight * jnp.where(weight == 0, 0, values), axis=-1)
+    return td_target(reward, expected, terminated, discount=discount)
