@@ -2,7 +2,13 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.losses import edac_diversity, ppo_clipped_loss, reinforce_loss, sac_temperature_loss
+from neorl_core.losses import (
+    edac_diversity,
+    ppo_clipped_loss,
+    reinforce_loss,
+    sac_policy_loss,
+    sac_temperature_loss,
+)
 from neorl_core.testing import (
     Edge,
     Refusal,
@@ -58,6 +64,19 @@ def never_better_than_unclipped(log_prob, old_log_prob, advantage, *, epsilon):
     loss = mapped(ppo_clipped_loss, log_prob, old_log_prob, advantage, epsilon=epsilon)
     plain = -np.exp(log_prob.astype(np.float64) - old_log_prob) * advantage
     assert np.all(np.asarray(loss) >= plain - 1e-4 * (1 + np.abs(plain)))
+
+
+def sac_by_cases(log_prob, values, *, temperature):
+    return np.asarray([temperature * p - min(values[:, i]) for i, p in enumerate(log_prob)])
+
+
+def the_least_critic_alone_is_climbed(log_prob, values, *, temperature):
+    to_log_prob, to_values = finite_grad(sac_policy_loss, log_prob, values, temperature=temperature)
+    weights = 1 + np.cos(np.arange(log_prob.shape[1])) / 2
+    assert_close(to_log_prob, np.broadcast_to(weights * np.float32(temperature), log_prob.shape))
+    assert_close(np.sum(to_values, axis=1), np.broadcast_to(-weights, log_prob.shape))
+    least = values == values.min(axis=1, keepdims=True)
+    assert not np.any(np.where(least, 0, to_values))
 
 
 def temperature_by_hand(log_temperature, log_prob, *, target_entropy):
@@ -132,6 +151,25 @@ ROWS = [
             Refusal("log_prob and old_log_prob must have one shape", PAIR),
             Refusal("log_prob and advantage must have one shape", (PAIR[0], PAIR[0], PAIR[1])),
             Refusal("epsilon must be finite and positive", (jnp.ones(2),) * 3, {"epsilon": 0.0}),
+        ],
+    ),
+    Row(
+        sac_policy_loss,
+        sample=st.tuples(rows(7), rows(2, 7)),
+        options=reals(0, 5).map(lambda temperature: {"temperature": temperature}),
+        oracle=sac_by_cases,
+        laws=[the_least_critic_alone_is_climbed],
+        edges=[
+            Edge((ZEROS, np.zeros((2, 7))), {"temperature": 0.0}),
+            Edge((np.zeros(0), np.zeros((3, 0))), {"temperature": 1.0}),
+        ],
+        refuses=[
+            Refusal("ensemble member", (jnp.ones(2), jnp.ones(2)), {"temperature": 1.0}),
+            Refusal(
+                "temperature must be finite and not negative",
+                (jnp.ones(2), jnp.ones((2, 2))),
+                {"temperature": -1.0},
+            ),
         ],
     ),
     Row(

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from neorl_core._internal.checks import (
     floats,
     like,
+    require_members,
     require_positive,
     require_same_shape,
     require_scalar,
@@ -93,6 +94,45 @@ def ppo_clipped_loss(
     clipped = (gain >= 0) & (log_ratio > jnp.log1p(width))
     ratio = jnp.where(clipped, 1 + width, jnp.exp(jnp.where(clipped, 0, log_ratio)))
     return -jnp.minimum(ratio * gain, jnp.clip(ratio, 1 - width, 1 + width) * gain)
+
+
+def sac_policy_loss(
+    log_prob: Float[Array, "*batch"],
+    values: Float[Array, "ens *batch"],
+    *,
+    temperature: float | Float[Array, ""],
+) -> Float[Array, "*batch"]:
+    """The loss of soft actor-critic's policy: ``temperature log_prob - min_i values[i]``.
+
+    Args:
+        log_prob: Log-density of an action drawn from the policy with a gradient, as by
+            :func:`~neorl_core.distributions.tanh_gaussian_sample`.
+        values: Values of that action, one estimate per member along the first axis; the gradient
+            passes through the action.
+        temperature: Reward per nat of entropy, not negative; no gradient passes to it. NaN
+            results under ``jit`` where it is negative.
+
+    Returns:
+        The loss of every element, of the shape of ``log_prob``.
+
+    Raises:
+        ValueError: If the shapes disagree, there is no member, or a concrete ``temperature`` is
+            negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> values = jnp.array([[3.0], [4.0]])
+        >>> sac_policy_loss(jnp.array([2.0]), values, temperature=0.5).tolist()
+        [-2.0]
+
+    Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905,
+    equation 9.
+    """
+    require_members("values", values, "log_prob", log_prob)
+    temperature = require_positive("temperature", temperature, or_zero=True)
+    log_prob = floats(log_prob)
+    weight = jax.lax.stop_gradient(like(temperature, log_prob))
+    return weight * log_prob - jnp.min(floats(values), axis=0)
 
 
 def sac_temperature_loss(

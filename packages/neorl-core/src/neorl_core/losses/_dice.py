@@ -1,0 +1,174 @@
+"""Losses whose minimum corrects the distribution of a log: DualDICE and OptiDICE."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core._internal.checks import (
+    booleans,
+    floats,
+    like,
+    require_positive,
+    require_probability,
+    require_same_shape,
+)
+from neorl_core.losses._divergences import DivergenceName, f_conjugate, f_ratio
+
+
+def dual_dice_loss(
+    value: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    initial_value: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+    power: float | Float[Array, ""] = 2.0,
+) -> Float[Array, "*batch"]:
+    """The loss of DualDICE for the correction of a policy's discounted occupancy, elementwise.
+
+    ``|e|^power / power - (1 - discount) initial_value`` with the residual
+    ``e = value - discount (1 - terminated) next_value``. Where its mean over the log is least,
+    ``sign(e) |e|^(power - 1)`` is the ratio of the discounted occupancy of the policy to the
+    distribution of the log, the weights of
+    :func:`~neorl_core.off_policy_evaluation.marginalised_return`.
+
+    Args:
+        value: ``nu`` of each logged state and action.
+        next_value: ``nu`` of the next observation and an action of the policy there.
+        initial_value: ``nu`` of an initial observation and an action of the policy there, one
+            draw for each row.
+        terminated: Flags of the rows where the plant ended the episode.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        power: Exponent, above one: 2 makes the residual itself the ratio. NaN results under
+            ``jit`` where it is not positive.
+
+    Returns:
+        The loss of every row.
+
+    Raises:
+        ValueError: If the shapes differ, a concrete ``discount`` is outside [0, 1] or a concrete
+            ``power`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> nu, later, first = jnp.array([3.0]), jnp.array([2.0]), jnp.array([1.0])
+        >>> dual_dice_loss(nu, later, first, jnp.array([False]), discount=0.5).tolist()
+        [1.5]
+
+    Source: Nachum et al., DualDICE: behavior-agnostic estimation of discounted stationary
+    distribution corrections, arXiv 1906.04733.
+    """
+    power = require_positive("power", power)
+    value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
+    exponent = like(power, value)
+    return jnp.power(jnp.abs(value - follows), exponent) / exponent - start
+
+
+def opti_dice_loss(
+    value: Float[Array, "*batch"],
+    next_value: Float[Array, "*batch"],
+    initial_value: Float[Array, "*batch"],
+    reward: Float[Array, "*batch"],
+    terminated: Bool[Array, "*batch"],
+    *,
+    discount: float | Float[Array, ""],
+    alpha: float | Float[Array, ""],
+    divergence: DivergenceName = "soft_chi2",
+) -> Float[Array, "*batch"]:
+    """The loss of OptiDICE for the value that leads to the best occupancy near the log.
+
+    ``(1 - discount) initial_value + alpha f*(e / alpha)``, elementwise, with
+    ``e = reward + discount (1 - terminated) next_value - value`` and the conjugate
+    :func:`f_conjugate`. It is the dual of ``max_w E[w r] - alpha E f(w)`` over the occupancies
+    ``w`` times the log that the plant allows; the weights are :func:`opti_dice_weights` of ``e``.
+    For COptiDICE take ``lambda cost`` from the reward.
+
+    Args:
+        value: ``nu`` of each logged observation.
+        next_value: ``nu`` of the next observation.
+        initial_value: ``nu`` of an initial observation, one draw for each row.
+        reward: Reward of each row.
+        terminated: Flags of the rows where the plant ended the episode.
+        discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
+        alpha: Weight of the divergence, in units of reward, positive; NaN results under ``jit``
+            where it is not.
+        divergence: As in :func:`f_divergence`; static.
+
+    Returns:
+        The loss of every row.
+
+    Raises:
+        ValueError: If the shapes differ, ``divergence`` is unknown, a concrete ``discount`` is
+            outside [0, 1] or a concrete ``alpha`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> zero, one = jnp.zeros(1), jnp.ones(1)
+        >>> opti_dice_loss(
+        ...     zero, zero, one, one, jnp.array([False]), discount=0.5, alpha=1.0
+        ... ).tolist()
+        [2.0]
+
+    Source: Lee et al., OptiDICE: offline policy optimization via stationary distribution
+    correction estimation, arXiv 2106.10783.
+    """
+    require_same_shape("value", value, "reward", reward)
+    alpha = require_positive("alpha", alpha)
+    value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
+    weight = like(alpha, value)
+    residual = floats(reward) + follows - value
+    return start + weight * f_conjugate(residual / weight, divergence=divergence)
+
+
+def opti_dice_weights(
+    residual: Float[Array, "*batch"],
+    *,
+    alpha: float | Float[Array, ""],
+    divergence: DivergenceName = "soft_chi2",
+) -> Float[Array, "*batch"]:
+    """The ratio of the best occupancy to the log: ``max(0, (f')^{-1}(residual / alpha))``.
+
+    The weights of the weighted behaviour cloning that extracts the policy.
+
+    Args:
+        residual: ``reward + discount (1 - terminated) next_value - value`` after
+            :func:`opti_dice_loss` has been minimised.
+        alpha: Weight of the divergence, in units of reward, positive; NaN results under ``jit``
+            where it is not.
+        divergence: As in :func:`f_divergence`; static.
+
+    Returns:
+        The weights, same shape, without gradient; they are not normalised.
+
+    Raises:
+        ValueError: If ``divergence`` is unknown or a concrete ``alpha`` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> opti_dice_weights(jnp.array([0.0, 2.0]), alpha=2.0).tolist()
+        [1.0, 2.0]
+
+    Source: as :func:`opti_dice_loss`.
+    """
+    alpha = require_positive("alpha", alpha)
+    residual = floats(residual)
+    ratio = f_ratio(residual / like(alpha, residual), divergence=divergence)
+    return jax.lax.stop_gradient(ratio)
+
+
+def _rows(
+    value: Array,
+    next_value: Array,
+    initial_value: Array,
+    terminated: Array,
+    discount: float | Array,
+) -> tuple[Array, Array, Array]:
+    """The value, what follows it by the discount, and the share of the start."""
+    require_same_shape("value", value, "next_value", next_value)
+    require_same_shape("value", value, "initial_value", initial_value)
+    require_same_shape("value", value, "terminated", terminated)
+    discount = require_probability("discount", discount, closed=True)
+    value = floats(value)
+    gamma = like(discount, value)
+    follows = gamma * jnp.where(booleans(terminated), 0, floats(next_value))
+    return value, follows, (1 - gamma) * floats(initial_value)
