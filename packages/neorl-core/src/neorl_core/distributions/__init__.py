@@ -1,5 +1,10 @@
 """Distributions of actions as functions of their parameters."""
 
+from neorl_core.distributions._beta import beta_entropy as beta_entropy
+from neorl_core.distributions._beta import beta_log_density as beta_log_density
+from neorl_core.distributions._beta import beta_mean as beta_mean
+from neorl_core.distributions._beta import beta_mode as beta_mode
+from neorl_core.distributions._beta import beta_sample as beta_sample
 from neorl_core.distributions._categorical import categorical_entropy as categorical_entropy
 from neorl_core.distributions._categorical import categorical_kl as categorical_kl
 from neorl_core.distributions._categorical import (
@@ -20,6 +25,12 @@ from neorl_core.distributions._diagonal_gaussian import (
 from neorl_core.distributions._diagonal_gaussian import (
     diagonal_gaussian_sample as diagonal_gaussian_sample,
 )
+from neorl_core.distributions._mixture import (
+    gaussian_mixture_log_density as gaussian_mixture_log_density,
+)
+from neorl_core.distributions._mixture import gaussian_mixture_mean as gaussian_mixture_mean
+from neorl_core.distributions._mixture import gaussian_mixture_mode as gaussian_mixture_mode
+from neorl_core.distributions._mixture import gaussian_mixture_sample as gaussian_mixture_sample
 from neorl_core.distributions._tanh_gaussian import tanh_gaussian_entropy as tanh_gaussian_entropy
 from neorl_core.distributions._tanh_gaussian import tanh_gaussian_kl as tanh_gaussian_kl
 from neorl_core.distributions._tanh_gaussian import (
@@ -30,8 +41,28 @@ from neorl_core.distributions._tanh_gaussian import (
 )
 from neorl_core.distributions._tanh_gaussian import tanh_gaussian_mode as tanh_gaussian_mode
 from neorl_core.distributions._tanh_gaussian import tanh_gaussian_sample as tanh_gaussian_sample
+from neorl_core.distributions._truncated_normal import (
+    truncated_normal_entropy as truncated_normal_entropy,
+)
+from neorl_core.distributions._truncated_normal import (
+    truncated_normal_log_density as truncated_normal_log_density,
+)
+from neorl_core.distributions._truncated_normal import (
+    truncated_normal_mean as truncated_normal_mean,
+)
+from neorl_core.distributions._truncated_normal import (
+    truncated_normal_mode as truncated_normal_mode,
+)
+from neorl_core.distributions._truncated_normal import (
+    truncated_normal_sample as truncated_normal_sample,
+)
 
 __all__ = [
+    "beta_entropy",
+    "beta_log_density",
+    "beta_mean",
+    "beta_mode",
+    "beta_sample",
     "categorical_entropy",
     "categorical_kl",
     "categorical_log_probability",
@@ -42,10 +73,19 @@ __all__ = [
     "diagonal_gaussian_log_density",
     "diagonal_gaussian_mode",
     "diagonal_gaussian_sample",
+    "gaussian_mixture_log_density",
+    "gaussian_mixture_mean",
+    "gaussian_mixture_mode",
+    "gaussian_mixture_sample",
     "tanh_gaussian_entropy",
     "tanh_gaussian_kl",
     "tanh_gaussian_latent_log_density",
     "tanh_gaussian_log_density",
     "tanh_gaussian_mode",
     "tanh_gaussian_sample",
+    "truncated_normal_entropy",
+    "truncated_normal_log_density",
+    "truncated_normal_mean",
+    "truncated_normal_mode",
+    "truncated_normal_sample",
 ]
