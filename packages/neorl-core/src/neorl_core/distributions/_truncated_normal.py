@@ -112,7 +112,7 @@ def truncated_normal_sample(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> far = jnp.array([-1e6, 1e6])
-        >>> truncated_normal_sample(far, jnp.zeros(2), jax.random.key(0)).tolist()
+        >>> truncated_normal_sample(far, jnp.zeros(2), jax.random.key(0)).round(3).tolist()
         [-1.0, 1.0]
     """
     mean, log_std, dtype = _wide(mean, log_std)
@@ -189,8 +189,8 @@ def truncated_normal_mean(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> truncated_normal_mean(jnp.zeros(1), jnp.zeros(1)).round(6).tolist()
-        [0.0]
+        >>> round(float(truncated_normal_mean(jnp.full(1, 9.0), jnp.zeros(1))[0]), 2)
+        0.88
     """
     mean, log_std, dtype = _wide(mean, log_std)
     below, above = box(low, high, mean)
