@@ -192,4 +192,5 @@ def _matrices(a, c, process, measurement) -> tuple[Array, Array, Array, Array]:
         "measurement", measurement, (c.shape[0], c.shape[0]), "measurement, measurement"
     )
     dtype = jnp.result_type(a, c, process, measurement)
-    return tuple(matrix.astype(dtype) for matrix in (a, c, process, measurement))
+    process, measurement = process.astype(dtype), measurement.astype(dtype)
+    return a.astype(dtype), c.astype(dtype), process, measurement

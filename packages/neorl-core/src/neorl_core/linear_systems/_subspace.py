@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import require_whole
+from neorl_core._internal.checks import nan_unless, require_whole
 from neorl_core._internal.matrix_products import product
 from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardised
 from neorl_core.replay._episode_rows import episode_first_rows
@@ -134,11 +134,20 @@ def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int
     state_offset = constant[outputs:] - product(b, u_mean)
     output_offset = y_mean + y_scale * constant[:outputs] - product(d, u_mean)
     valid = finite & (windows >= corner.shape[0] + order)
-    parts = a, b, c, d, state_offset, output_offset, values / jnp.sqrt(rows)
-    return SubspaceModel(
-        *(jnp.where(valid, part, jnp.nan) for part in parts),
+    found = SubspaceModel(
+        a,
+        b,
+        c,
+        d,
+        state_offset,
+        output_offset,
+        values / jnp.sqrt(rows),
         jnp.where(finite, rank.astype(jnp.int32), 0),
         windows.astype(jnp.int32),
+    )
+    return jax.tree.map(
+        lambda part: part if jnp.issubdtype(part.dtype, jnp.integer) else nan_unless(valid, part),
+        found,
     )
 
 
