@@ -358,12 +358,11 @@ def test_estimates_of_short_floats_are_computed_in_float32():
     def first(log):
         return jax.tree.map(lambda leaf: leaf[0], log)
 
-    for estimate in (tis_return, pdis_return, doubly_robust_return):
-        got, want = (estimate(first(log(d)), discount=0.99) for d in (jnp.bfloat16, jnp.float64))
-        assert got.dtype == jnp.bfloat16
-        np.testing.assert_allclose(float(got), float(want), rtol=2**-8, err_msg=str(estimate))
-    for estimate in (wis, wpdis, weighted_doubly_robust):
-        got, want = (estimate(log(d), discount=0.99) for d in (jnp.bfloat16, jnp.float64))
+    singles = tis_return, pdis_return, doubly_robust_return
+    for estimate in (*singles, wis, wpdis, weighted_doubly_robust):
+        logs = [log(dtype) for dtype in (jnp.bfloat16, jnp.float64)]
+        logs = map(first, logs) if estimate in singles else logs
+        got, want = (estimate(part, discount=0.99) for part in logs)
         assert got.dtype == jnp.bfloat16
         np.testing.assert_allclose(float(got), float(want), rtol=2**-8, err_msg=str(estimate))
     key = jax.random.key(0)
