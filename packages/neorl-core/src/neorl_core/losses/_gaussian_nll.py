@@ -51,8 +51,8 @@ def soft_clamp(
     Source: Chua et al., Deep reinforcement learning in a handful of trials using probabilistic
     dynamics models, arXiv 1805.12114, appendix A.1, without the quotient.
     """
-    require_broadcast("low", low, "x", jnp.shape(x))
-    require_broadcast("high", high, "x", jnp.shape(x))
+    require_broadcast("low", low, "x", np.shape(x))
+    require_broadcast("high", high, "x", np.shape(x))
     if is_concrete((low, high)) and not np.all(np.asarray(low) < np.asarray(high)):
         raise ValueError(f"low must be below high, got {low} and {high}; swap or widen them")
     x = floats(x)
@@ -103,8 +103,8 @@ def gaussian_nll(
     """
     require_same_shape("mean", mean, "log_variance", log_variance)
     require_same_shape("mean", mean, "targets", targets)
-    require_broadcast("low", low, "targets", jnp.shape(targets))
-    require_broadcast("high", high, "targets", jnp.shape(targets))
+    require_broadcast("low", low, "targets", np.shape(targets))
+    require_broadcast("high", high, "targets", np.shape(targets))
     bounded = soft_clamp(log_variance, low, high)
     error = jnp.square(floats(targets) - floats(mean))
     return (error * jnp.exp(-bounded) + bounded + LOG_TWO_PI) / 2

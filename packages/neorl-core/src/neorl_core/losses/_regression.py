@@ -1,6 +1,7 @@
 """Regression losses, elementwise and not reduced: the caller states the mean or sum."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
@@ -105,7 +106,7 @@ def pinball_loss(
     Source: Koenker and Bassett, Regression quantiles, 1978.
     """
     require_same_shape("predictions", predictions, "targets", targets)
-    require_broadcast("quantile", quantile, "targets", jnp.shape(targets))
+    require_broadcast("quantile", quantile, "targets", np.shape(targets))
     quantile = require_probability("quantile", quantile, many=True)
     difference = floats(targets) - floats(predictions)
     level = like(quantile, difference)
@@ -150,10 +151,10 @@ def quantile_huber_loss(
     arXiv 1806.06923, equation 3.
     """
     require_same_shape("predictions", predictions, "quantile", quantile)
-    if jnp.ndim(targets) != 1 or jnp.ndim(predictions) != 1:
+    if np.ndim(targets) != 1 or np.ndim(predictions) != 1:
         raise ValueError(
             "predictions and targets must have one axis each, got shapes "
-            f"{jnp.shape(predictions)} and {jnp.shape(targets)}; for a batch use jax.vmap"
+            f"{np.shape(predictions)} and {np.shape(targets)}; for a batch use jax.vmap"
         )
     quantile = require_probability("quantile", quantile, many=True)
     delta = require_positive("delta", delta)

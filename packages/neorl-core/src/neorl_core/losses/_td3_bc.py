@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import floats, require_mask, require_positive, require_same_shape
@@ -43,10 +44,10 @@ def td3_bc_policy_loss(
     arXiv 2106.06860, equation 5.
     """
     require_same_shape("action", action, "logged_action", logged_action)
-    if jnp.ndim(action) != 2 or jnp.shape(action)[:1] != jnp.shape(q):
+    if np.ndim(action) != 2 or np.shape(action)[:1] != np.shape(q):
         raise ValueError(
             "q must be one value for each row of action, got shapes "
-            f"{jnp.shape(q)} and {jnp.shape(action)}; give the values of one critic as (batch,)"
+            f"{np.shape(q)} and {np.shape(action)}; give the values of one critic as (batch,)"
         )
     alpha = require_positive("alpha", alpha, or_zero=True)
     q, action, logged_action = floats(q), floats(action), floats(logged_action)
