@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import _core_learning
 import _core_statistics
@@ -191,7 +191,7 @@ def _magic(trajectories: int) -> Any:
     return jax.jit(partial(magic, discount=0.99)).lower(log, jax.random.key(0))
 
 
-def _bootstrap(method: str, samples: int) -> Any:
+def _bootstrap(method: Literal["percentile", "bca"], samples: int) -> Any:
     import jax
     import jax.numpy as jnp
 
