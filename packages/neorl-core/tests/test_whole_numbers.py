@@ -37,6 +37,17 @@ CALLS = {
         {"example": 0.5, "length": 1},
         "give the number of values that it holds",
     ),
+    "identify_subspace": (
+        {
+            "obs": jnp.arange(9.0)[:, None],
+            "action": jnp.ones((9, 1)),
+            "terminated": jnp.zeros(9, bool),
+            "truncated": jnp.zeros(9, bool),
+            "order": 1,
+            "horizon": 2,
+        },
+        "give the number of states",
+    ),
     "priority_tree": ({"capacity": 1}, "give the number of items that it holds"),
     "ring_mixing": ({"clients": 1}, "leave mixing out where there is none"),
     "ring_sample": (

@@ -117,7 +117,7 @@ def responses(model):
     )
 
 
-def identified_responses(obs, action, terminated, truncated, *, order, horizon):
+def identified_responses(obs, action, terminated, truncated, *, order: int, horizon: int):
     return responses(
         identify_subspace(obs, action, terminated, truncated, order=order, horizon=horizon)
     )
