@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import floats
 from neorl_core.distributions._diagonal_gaussian import (
@@ -149,7 +149,7 @@ def gaussian_mixture_mode(
     return jnp.take_along_axis(mean, best, axis=-2)[..., 0, :]
 
 
-def _mixture(logits: ArrayLike, mean: ArrayLike, log_std: ArrayLike) -> tuple[Array, Array, Array]:
+def _mixture(logits: Array, mean: Array, log_std: Array) -> tuple[Array, Array, Array]:
     logits = floats(logits)
     mean, log_std = gaussian_parameters(mean, log_std)
     if logits.ndim == 0 or logits.shape[-1] == 0 or mean.shape[:-1] != logits.shape:

@@ -219,7 +219,7 @@ def truncated_normal_mode(
         >>> truncated_normal_mode(jnp.array([0.5, 7.0])).tolist()
         [0.5, 1.0]
     """
-    mean, _ = gaussian_parameters(mean, 0.0)
+    mean, _ = gaussian_parameters(mean, jnp.zeros(()))
     return jnp.clip(mean, *box(low, high, mean))
 
 
