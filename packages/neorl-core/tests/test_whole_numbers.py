@@ -84,7 +84,7 @@ def whole_parameter(name):
 def test_every_whole_number_of_an_export_is_tested():
     callable_exports = [name for name, value in EXPORTS.items() if inspect.isfunction(value)]
     found = {name for name in callable_exports if whole_parameter(name)} | {"Spec"}
-    assert found <= IN_TABLE | set(CALLS) | {"pad_graph"}
+    assert found <= IN_TABLE | set(CALLS) | {"pad_graph", "identify_subspace"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -108,7 +108,10 @@ def test_whole_numbers_of_what_has_no_row(name):
 
 
 @pytest.mark.parametrize("bad", [1.5, True, None])
-def test_a_graph_is_padded_to_whole_numbers(bad):
+def test_sizes_with_a_range_of_their_own_are_whole_numbers(bad):
+    for sizes in ({"order": bad, "horizon": 3}, {"order": 2, "horizon": bad}):
+        with pytest.raises(ValueError, match="must be a whole number that is known before"):
+            linear_systems.identify_subspace(*LOG[:2], *LOG[3:], **sizes)
     for sizes in ({"node_count": bad, "edge_count": 2}, {"node_count": 8, "edge_count": bad}):
         with pytest.raises(ValueError, match="must be a whole number that is known before"):
             graphs.pad_graph(jnp.ones((3, 1)), [0], [1], **sizes)
