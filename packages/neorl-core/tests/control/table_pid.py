@@ -142,7 +142,7 @@ SLOW = tuple(np.full(2, value, np.float32) for value in (2.0, 0.25, 1.0, 1.0, 1.
 
 def taken_over(obs, action):
     """What a bank proposes after another controller has acted once; the plant stands still."""
-    pid = bank(jax.tree.map(lambda leaf: leaf.astype(obs.dtype), SLOW))
+    pid = bank(jax.tree.map(lambda leaf: jnp.asarray(leaf, obs.dtype), SLOW))
     carry, _ = pid(pid.initial_carry(), obs)
     return pid(follow(pid, carry, action), obs)[1]
 
