@@ -90,10 +90,10 @@ def ppo_clipped_loss(
     gain = jax.lax.stop_gradient(floats(advantage))
     log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
     width = like(epsilon, log_prob)
-    # Where a gain is clipped anyway the exponential is not taken: it may overflow.
-    clipped = (gain >= 0) & (log_ratio > jnp.log1p(width))
-    ratio = jnp.where(clipped, 1 + width, jnp.exp(jnp.where(clipped, 0, log_ratio)))
-    return -jnp.minimum(ratio * gain, jnp.clip(ratio, 1 - width, 1 + width) * gain)
+    gains = gain >= 0
+    # A gain is clipped before the exponential is taken: it may overflow.
+    ratio = jnp.exp(jnp.minimum(log_ratio, jnp.where(gains, jnp.log1p(width), jnp.inf)))
+    return -jnp.where(gains, ratio, jnp.maximum(ratio, 1 - width)) * gain
 
 
 def sac_policy_loss(

@@ -22,6 +22,7 @@ _NEWTON_STEPS = 8
 _ROOT_STEPS = 12
 
 
+@jax.jit
 def upper_log_odds(
     a: Float[Array, "*batch"], b: Float[Array, "*batch"], delta: Float[Array, ""]
 ) -> Float[Array, "*batch"]:

@@ -1,5 +1,6 @@
 """Tests of whether paired results differ, from the strongest assumption to the weakest."""
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -189,6 +190,7 @@ def _every_flip(difference: Float[Array, " pair"]) -> Float[Array, " pattern"]:
     return jnp.sum(jnp.where((bits & 1) == 1, difference[None, :], 0), axis=1)
 
 
+@functools.partial(jax.jit, static_argnames="resamples")
 def _drawn_flips(
     difference: Float[Array, " pair"], key: Array, resamples: int
 ) -> Float[Array, " pattern"]:
