@@ -360,6 +360,12 @@ def test_limits_may_be_equal_or_infinite_and_a_filter_off():
     assert pid(pid.initial_carry(), jnp.full(1, -1e6))[1].tolist() == [5 + 2 * (1e6 + 10)]
 
 
+def test_an_observation_may_be_a_list():
+    pid = loop()
+    of_list, of_array = (pid(pid.initial_carry(), obs)[1] for obs in ([1.0], jnp.ones(1)))
+    assert of_list.tolist() == of_array.tolist()
+
+
 def test_what_is_given_to_a_bank_has_its_loops():
     pid = loop()
     carry = pid.initial_carry()

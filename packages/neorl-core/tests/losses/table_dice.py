@@ -219,6 +219,14 @@ ROWS = [
                 (*THREE, jnp.zeros(3, bool)),
                 {"discount": 0.5},
             ),
+            *(
+                Refusal(
+                    "power must be above one",
+                    (*THREE, jnp.zeros(2, bool)),
+                    {"discount": 0.5, "power": power},
+                )
+                for power in (0.5, 1.0)
+            ),
             Refusal(
                 "power must be finite and positive",
                 (*THREE, jnp.zeros(2, bool)),

@@ -51,18 +51,18 @@ def what_is_not_asked_for_may_be_impossible(logits, targets):
     finite_grad(cross_entropy_loss, never, kept)
 
 
-def means_by_numpy(q_rollout, q_data, rollout_mask, mask):
+def means_by_numpy(q_data, q_rollout, mask, rollout_mask):
     return (np.mean(q_rollout[rollout_mask]) if rollout_mask.any() else 0.0) - (
         np.mean(q_data[mask]) if mask.any() else 0.0
     )
 
 
-def masked_rows_are_inert(q_rollout, q_data, rollout_mask, mask):
-    wild = np.where(rollout_mask, q_rollout, np.nan), np.where(mask, q_data, np.nan)
+def masked_rows_are_inert(q_data, q_rollout, mask, rollout_mask):
+    wild = np.where(mask, q_data, np.nan), np.where(rollout_mask, q_rollout, np.nan)
     wild = [values.astype(np.float32) for values in wild]
     assert_close(
-        mapped(combo_regulariser, *wild, rollout_mask, mask),
-        mapped(combo_regulariser, q_rollout, q_data, rollout_mask, mask),
+        mapped(combo_regulariser, *wild, mask, rollout_mask),
+        mapped(combo_regulariser, q_data, q_rollout, mask, rollout_mask),
     )
 
 

@@ -175,7 +175,10 @@ def refusals(names, **options):
 
     good, bad, half = series(4), series(3), {**options, "discount": 0.5}
     unequal = [(*good[:i], bad[i], *good[i + 1 :]) for i in range(1, len(names))]
+    place = names.index("ratio")
+    logarithms = (*good[:place], -good[place], *good[place + 1 :])
     return [
+        Refusal("ratio must not be negative", logarithms, half),
         Refusal("reward needs a first axis of length 1", tuple(series(0)), half),
         *(
             Refusal(f"reward and {name} must have one shape", args, half)

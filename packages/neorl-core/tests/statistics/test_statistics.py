@@ -323,6 +323,29 @@ def test_the_running_sum_of_rewards_begins_anew_with_an_episode():
     np.testing.assert_allclose(second, 1 / np.std([1, 1, 1.5, 1]), rtol=1e-6)
 
 
+def test_the_first_reward_of_one_environment_has_no_unit():
+    for unit in (1e-6, 1.0, 1e6):
+        _, scaled = normalise_reward(reward_normaliser(), -3.0 * unit, False, discount=0.9)
+        np.testing.assert_allclose(scaled, -1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", [jnp.nan, jnp.inf])
+def test_a_reward_that_is_not_finite_leaves_the_normaliser_alone(missing):
+    """Of two environments the second goes on; an end is an end without a reward too."""
+    step = jax.jit(
+        lambda state, reward, ended: normalise_reward(state, reward, ended, discount=0.5)
+    )
+    ended = jnp.zeros(2, bool)
+    start, _ = step(reward_normaliser((2,)), jnp.asarray([1.0, 3.0]), ended)
+    alone, scaled = step(start, jnp.full(2, missing), ended)
+    jax.tree.map(np.testing.assert_array_equal, alone, start)
+    assert np.isnan(scaled).all()
+    state, scaled = step(start, jnp.asarray([missing, 2.0]), jnp.asarray([True, False]))
+    assert state.discounted.tolist() == [0.0, 3.5]
+    assert float(state.moments.count) == 3
+    np.testing.assert_allclose(scaled, [np.nan, 2 / np.std([1, 3, 3.5])], rtol=1e-6)
+
+
 @pytest.mark.parametrize("n", [10**4, 10**6])
 def test_moments_of_many_samples_in_float32(n):
     samples = (1e3 + np.random.default_rng(9).normal(size=n)).astype(np.float32)

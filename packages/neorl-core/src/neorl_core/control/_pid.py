@@ -153,7 +153,7 @@ class PID:
                 negative ``tau`` or ``tracking_time``, a ``dt`` that is not positive.
         """
         require_rank("obs", obs, 1, "obs")
-        self._require_form(carry, obs.shape[0])
+        self._require_form(carry, np.shape(obs)[0])
         self._require_range()
         bank, obs = self._of_one_dtype(), like(obs, widened(self.kp))
         reading = obs[jnp.asarray(bank.measured)]

@@ -7,7 +7,9 @@ from jaxtyping import Array, Bool, Float
 from neorl_core._internal.checks import (
     booleans,
     floats,
+    is_concrete,
     like,
+    nan_unless,
     require_positive,
     require_probability,
     require_same_shape,
@@ -40,14 +42,14 @@ def dual_dice_loss(
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         power: Exponent, above one: 2 makes the residual itself the ratio. NaN results under
-            ``jit`` where it is not positive.
+            ``jit`` where it is not.
 
     Returns:
         The loss of every row.
 
     Raises:
         ValueError: If the shapes differ, a concrete ``discount`` is outside [0, 1] or a concrete
-            ``power`` is not positive.
+            ``power`` is not above one.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,7 +60,7 @@ def dual_dice_loss(
     Source: Nachum et al., DualDICE: behavior-agnostic estimation of discounted stationary
     distribution corrections, arXiv 1906.04733.
     """
-    power = require_positive("power", power)
+    power = _above_one(require_positive("power", power))
     value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
     exponent = like(power, value)
     return jnp.power(jnp.abs(value - follows), exponent) / exponent - start
@@ -154,6 +156,18 @@ def opti_dice_weights(
     residual = floats(residual)
     ratio = f_ratio(residual / like(alpha, residual), divergence=divergence)
     return jax.lax.stop_gradient(ratio)
+
+
+def _above_one(power: float | Array) -> float | Array:
+    """The exponent; refused where it is known to be one or less, NaN where it is traced."""
+    if not is_concrete(power):
+        return nan_unless(jnp.asarray(power) > 1, power)
+    if power <= 1:
+        raise ValueError(
+            f"power must be above one, got {power}; at one or below the loss is not strictly "
+            "convex, 2 makes the residual the ratio"
+        )
+    return power
 
 
 def _rows(

@@ -9,10 +9,10 @@ from neorl_core.losses._masked_mean import masked_mean
 
 
 def combo_regulariser(
-    q_rollout: Float[Array, " rollout"],
     q_data: Float[Array, " batch"],
-    rollout_mask: Bool[Array, " rollout"] | None = None,
+    q_rollout: Float[Array, " rollout"],
     mask: Bool[Array, " batch"] | None = None,
+    rollout_mask: Bool[Array, " rollout"] | None = None,
 ) -> Float[Array, ""]:
     """How much higher a critic values steps of a learned model than those of the log.
 
@@ -20,11 +20,11 @@ def combo_regulariser(
     loss: it lowers values where the model has led, and raises them in the log.
 
     Args:
-        q_rollout: One critic's values of states and actions of rollouts in the model. Where
-            actions are sampled as in CQL, the soft maximum over them.
-        q_data: Its values of logged states and actions.
-        rollout_mask: Rows of the rollouts that count; all where ``None``.
+        q_data: One critic's values of logged states and actions.
+        q_rollout: Its values of states and actions of rollouts in the model. Where actions are
+            sampled as in CQL, the soft maximum over them.
         mask: Rows of the log that count; all where ``None``.
+        rollout_mask: Rows of the rollouts that count; all where ``None``.
 
     Returns:
         Scalar.
@@ -34,7 +34,7 @@ def combo_regulariser(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(combo_regulariser(jnp.array([4.0, 6.0]), jnp.array([1.0])))
+        >>> float(combo_regulariser(jnp.array([1.0]), jnp.array([4.0, 6.0])))
         4.0
 
     Source: Yu et al., COMBO: conservative offline model-based policy optimization,

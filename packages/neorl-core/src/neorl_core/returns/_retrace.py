@@ -5,6 +5,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import booleans, floats, like, require_probability, require_series
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.returns._ratios import require_ratios
 from neorl_core.returns._recurrence import (
     backward_recurrence,
     bootstrap,
@@ -37,7 +38,8 @@ def retrace_returns(
         next_value: Expected value of the actions of the policy that is evaluated, in each step's
             own ``next_obs``; ignored where terminated.
         ratio: Probability of each logged action under the policy that is evaluated over that
-            under the one that acted, not negative. The first is not used.
+            under the one that acted, not its logarithm; not negative, NaN results under ``jit``
+            where it is. The first is not used.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]: 0 gives one-step targets. NaN results under
@@ -47,8 +49,8 @@ def retrace_returns(
         The targets, one per step. No gradient is stopped here.
 
     Raises:
-        ValueError: If the time axis is empty, shapes differ, or a concrete ``discount`` or
-            ``lam`` is outside [0, 1].
+        ValueError: If the time axis is empty, shapes differ, a concrete ``discount`` or ``lam`` is
+            outside [0, 1], or a concrete ``ratio`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -92,8 +94,8 @@ def segment_retrace_returns(
         q: Value of each logged action.
         next_value: Expected value of the actions in each row's own ``next_obs``; ignored where
             terminated.
-        ratio: Ratio of the probabilities of each logged action; the first of an episode is not
-            used.
+        ratio: Ratio of the probabilities of each logged action, not negative; the first of an
+            episode is not used.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended: the temporal difference
             bootstraps, the trace stops.
@@ -116,12 +118,13 @@ def segment_retrace_returns(
     )
     discount = require_probability("discount", discount, closed=True)
     lam = require_probability("lam", lam, closed=True)
+    weights = require_ratios(ratio)
     dtype = jnp.result_type(*map(floats, (reward, q, next_value, ratio)))
-    reward, q, next_value, ratio = map(widened, (reward, q, next_value, ratio))
+    reward, q, next_value = map(widened, (reward, q, next_value))
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     factor = like(discount, reward)
-    trace = factor * like(lam, reward) * jnp.minimum(following_row(ratio, ends), 1)
+    trace = factor * like(lam, reward) * jnp.minimum(following_row(weights, ends), 1)
     # The target itself and not its distance to Q, of which rounding would leave no small one.
     offset = reward + factor * bootstrap(next_value, terminated) - trace * following_row(q, ends)
     return narrowed(backward_recurrence(offset, trace, ends), dtype)

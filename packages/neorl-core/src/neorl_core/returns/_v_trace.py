@@ -14,6 +14,7 @@ from neorl_core._internal.checks import (
     require_series,
 )
 from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core.returns._ratios import require_ratios
 from neorl_core.returns._recurrence import (
     backward_recurrence,
     bootstrap,
@@ -58,7 +59,7 @@ def v_trace(
         value: ``V``, the value of each ``obs``.
         next_value: Value of each step's own ``next_obs``; ignored where terminated.
         ratio: Probability of the action under the policy that learns over that under the one
-            that acted, not negative.
+            that acted, not its logarithm; not negative, NaN results under ``jit`` where it is.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
         lam: The lambda of the trace, in [0, 1]; NaN results under ``jit`` where it is outside.
@@ -72,7 +73,8 @@ def v_trace(
 
     Raises:
         ValueError: If the time axis is empty, shapes differ, a concrete ``discount`` or ``lam`` is
-            outside [0, 1], or a concrete ``max_rho`` or ``max_c`` is not positive.
+            outside [0, 1], a concrete ``max_rho`` or ``max_c`` is not positive, or a concrete
+            ``ratio`` is negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -120,7 +122,7 @@ def segment_v_trace(
         reward: Rewards of a log with many episodes, one after the other.
         value: Value of each ``obs``.
         next_value: Value of each row's own ``next_obs``; ignored where terminated.
-        ratio: Ratio of the probabilities of each action.
+        ratio: Ratio of the probabilities of each action, not negative.
         terminated: Flags of the rows where the plant ended the episode.
         truncated: Flags of the rows where the record ended: the temporal difference
             bootstraps, the trace stops.
@@ -147,14 +149,15 @@ def segment_v_trace(
     lam = require_probability("lam", lam, closed=True)
     max_rho = require_positive("max_rho", max_rho)
     max_c = require_positive("max_c", max_c)
+    weights = require_ratios(ratio)
     dtype = jnp.result_type(*map(floats, (reward, value, next_value, ratio)))
-    reward, value, next_value, ratio = map(widened, (reward, value, next_value, ratio))
+    reward, value, next_value = map(widened, (reward, value, next_value))
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     factor, trace = like(discount, reward), like(lam, reward)
     difference = reward + factor * bootstrap(next_value, terminated) - value
-    rho = jnp.minimum(ratio, like(max_rho, ratio))
-    c = trace * jnp.minimum(ratio, like(max_c, ratio))
+    rho = jnp.minimum(weights, like(max_rho, weights))
+    c = trace * jnp.minimum(weights, like(max_c, weights))
     correction = backward_recurrence(rho * difference, factor * c, ends)
     later = following_row(correction, ends)
     advantage = rho * (difference + factor * trace * later)

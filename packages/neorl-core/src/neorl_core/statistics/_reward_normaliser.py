@@ -18,7 +18,6 @@ from neorl_core.statistics._moments import (
     empty_moments,
     merge_moments,
     sample_moments,
-    variance,
 )
 
 
@@ -67,18 +66,23 @@ def normalise_reward(
 ) -> tuple[RewardNormaliser, Float[Array, "*env"]]:
     """One step: takes the rewards in and scales them, a step for ``scan``.
 
-    ``R = discount R + r`` enters the running variance, the result is
-    ``clip(r / sqrt(var(R) + epsilon), -clip, clip)``, and behind an episode's end ``R`` begins at
-    zero. The mean is not taken off, so that the sign of a reward and the best policy stay. A reward
-    is not divided before two sums were seen.
+    ``R = discount R + r`` enters the running moments, the result is
+    ``clip(r / sqrt(var(R) + epsilon mean(R^2)), -clip, clip)``, and behind an episode's end ``R``
+    begins at zero. The mean is not taken off, so that the sign of a reward and the best policy
+    stay. Before two sums were seen, ``mean(R^2)`` takes the place of the variance. So the unit of
+    the reward cancels, from the first step on; rewards of zero stay zero.
+
+    A reward that is not finite is answered with NaN and leaves the state as it was, but for an
+    episode's end, behind which ``R`` begins at zero all the same. Other environments go on.
 
     Args:
         normaliser: So far; :func:`reward_normaliser` at first.
-        reward: Rewards of this step.
+        reward: Rewards of this step; NaN where one is missing.
         ended: Whether the episode ends with this step, terminated or truncated; same shape.
         discount: Discount factor in [0, 1]; NaN under ``jit`` where it is outside.
         clip: Largest absolute value of the result, positive; NaN under ``jit`` where it is not.
-        epsilon: Added to the variance, positive; NaN under ``jit`` where it is not.
+        epsilon: Share of the mean square of the sums that is added to their variance, positive;
+            NaN under ``jit`` where it is not.
 
     Returns:
         The new normaliser and the scaled rewards.
@@ -103,11 +107,22 @@ def normalise_reward(
     require_same_shape("reward", reward, "normaliser.discounted", normaliser.discounted)
     require_same_shape("reward", reward, "ended", ended)
     dtype, reward = floats(reward).dtype, widened(reward).astype(normaliser.discounted.dtype)
-    discounted = like(discount, reward) * normaliser.discounted + reward
-    moments = merge_moments(normaliser.moments, sample_moments(discounted.reshape(-1)))
-    spread = jnp.sqrt(variance(moments) + like(epsilon, reward))
-    spread = jnp.where(moments.count < 2, 1, spread)
+    there = jnp.isfinite(reward)
+    reward = jnp.where(there, reward, 0)
+    before = normaliser.discounted
+    discounted = jnp.where(there, like(discount, reward) * before + reward, before)
+    seen = sample_moments(discounted.reshape(-1), there.reshape(-1))
+    moments = merge_moments(normaliser.moments, seen)
+    spread = _spread(moments, like(epsilon, reward))
     limit = like(clip, reward)
-    scaled = jnp.clip(reward / spread, -limit, limit)
+    scaled = jnp.where(there, jnp.clip(reward / spread, -limit, limit), jnp.nan)
     running = jnp.where(jnp.asarray(ended, bool), 0, discounted)
     return RewardNormaliser(running, moments), narrowed(scaled, dtype)
+
+
+def _spread(moments: Moments, epsilon: Array) -> Array:
+    """What rewards are divided by, in their unit; one while every sum was zero."""
+    spread = moments.m2 / jnp.maximum(moments.count, 1)
+    mean_square = spread + jnp.square(moments.mean)
+    square = jnp.where(moments.count < 2, mean_square, spread + epsilon * mean_square)
+    return jnp.sqrt(jnp.where(square == 0, 1, square))
