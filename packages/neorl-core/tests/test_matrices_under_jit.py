@@ -25,8 +25,8 @@ DEFINITE = {
     "finite_horizon_regulator, q": (linear_systems.finite_horizon_regulator, 2),
     "finite_horizon_regulator, r": (linear_systems.finite_horizon_regulator, 3),
     "finite_horizon_regulator, terminal": (linear_systems.finite_horizon_regulator, 4),
-    "kalman_filter, process": (linear_systems.kalman_filter, 2),
-    "kalman_filter, measurement": (linear_systems.kalman_filter, 3),
+    "kalman_filter, process_noise": (linear_systems.kalman_filter, 2),
+    "kalman_filter, measurement_noise": (linear_systems.kalman_filter, 3),
 }
 
 

@@ -76,22 +76,22 @@ def moves_with_the_drift(mean, covariance, a, process, drift):
     assert_close(moved.covariance, still.covariance)
 
 
-def updated(mean, covariance, measured, c, noise, mask):
-    return kalman_update(StateEstimate(mean, covariance), measured, c, noise, mask=mask)
+def updated(mean, covariance, reading, c, noise, mask):
+    return kalman_update(StateEstimate(mean, covariance), reading, c, noise, mask=mask)
 
 
-def updated_by_information(mean, covariance, measured, c, noise, mask):
+def updated_by_information(mean, covariance, reading, c, noise, mask):
     """Inverse covariances add up; only what is there is looked at."""
-    there = mask & ~np.isnan(measured)
-    c, y, v = c[there], measured[there], even(noise)[np.ix_(there, there)]
+    there = mask & np.isfinite(reading)
+    c, y, v = c[there], reading[there], even(noise)[np.ix_(there, there)]
     covariance = even(covariance)
     prior = np.linalg.inv(covariance)
     after = np.linalg.inv(prior + c.T @ np.linalg.solve(v, c)) if there.any() else covariance
     return StateEstimate(after @ (prior @ mean + c.T @ np.linalg.solve(v, y)), after)
 
 
-def what_is_missing_changes_nothing(mean, covariance, measured, c, noise, mask):
-    nothing = mapped(updated, mean, covariance, measured * np.nan, c, noise, mask)
+def what_is_missing_changes_nothing(mean, covariance, reading, c, noise, mask):
+    nothing = mapped(updated, mean, covariance, reading * np.nan, c, noise, mask)
     assert_close(nothing.mean, mean, rtol=1e-6)
     assert_close(nothing.covariance, covariance, rtol=1e-6)
 
@@ -117,8 +117,8 @@ ROWS = [
         refuses=[
             *BAD_SHAPES,
             Refusal("c must have", (TWO, ONE, TWO, TWO)),
-            Refusal("process must have", (TWO, TWO, ONE, TWO)),
-            Refusal("measurement must have", (TWO, TWO, TWO, ONE)),
+            Refusal("process_noise must have", (TWO, TWO, ONE, TWO)),
+            Refusal("measurement_noise must have", (TWO, TWO, TWO, ONE)),
         ],
         exempt={"everywhere": "the program is that of lq_regulator"},
         rtol=1e-3,
@@ -136,7 +136,7 @@ ROWS = [
             Refusal("covariance must be square", (PAIR, TWO[:1], TWO, TWO, PAIR)),
             Refusal("mean must have", (np.ones(3), TWO, TWO, TWO, PAIR)),
             Refusal("a must have", (PAIR, TWO, ONE, TWO, PAIR)),
-            Refusal("process must have", (PAIR, TWO, TWO, ONE, PAIR)),
+            Refusal("process_noise must have", (PAIR, TWO, TWO, ONE, PAIR)),
             Refusal("drift must have", (PAIR, TWO, TWO, TWO, np.ones(3))),
         ],
         rtol=1e-4,
@@ -162,9 +162,9 @@ ROWS = [
         refuses=[
             Refusal("mean must have", (np.ones(3), TWO, PAIR, TWO, TWO, None)),
             Refusal("c must have", (PAIR, TWO, PAIR, ONE, TWO, None)),
-            Refusal("measurement must have", (PAIR, TWO, PAIR, TWO, ONE, None)),
-            Refusal("measured must have", (PAIR, TWO, np.ones(3), TWO, TWO, None)),
-            Refusal("mask and measured", (PAIR, TWO, PAIR, TWO, TWO, np.ones(3, bool))),
+            Refusal("measurement_noise must have", (PAIR, TWO, PAIR, TWO, ONE, None)),
+            Refusal("reading must have", (PAIR, TWO, np.ones(3), TWO, TWO, None)),
+            Refusal("mask and reading", (PAIR, TWO, PAIR, TWO, TWO, np.ones(3, bool))),
         ],
         rtol=1e-3,
         atol=1e-4,

@@ -64,9 +64,9 @@ def misfits():
     yield discrete_lyapunov, (0 * TWO, ONE), {}, "q", state
     yield observable, (TWO, ONE), {}, "c", "(measurement, state) of sizes (any, 2)"
     yield kalman_filter, (A, ONE, Q, R), {}, "c", "(measurement, state) of sizes (any, 2)"
-    yield kalman_filter, (A, B, ONE, R), {}, "process", state
+    yield kalman_filter, (A, B, ONE, R), {}, "process_noise", state
     noise = "(measurement, measurement) of sizes (2, 2)"
-    yield kalman_filter, (A, B, Q, ONE), {}, "measurement", noise
+    yield kalman_filter, (A, B, Q, ONE), {}, "measurement_noise", noise
     yield discrete_riccati, (A, ONE, Q, R), {}, "b", "(state, act) of sizes (2, any)"
     yield discrete_riccati, (A, B, ONE, R), {}, "q", state
     yield discrete_riccati, (A, B, Q, ONE), {}, "r", "(act, act) of sizes (2, 2)"

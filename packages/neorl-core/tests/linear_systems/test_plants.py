@@ -24,6 +24,7 @@ CASES = [
 EACH = 12
 ALLOWED = {"float32": 1e-3, "float64": 1e-9}
 SOLVE = jax.jit(jax.vmap(lq_regulator))
+FILTER = jax.jit(jax.vmap(kalman_filter))
 
 
 def plain(rng, n, m):
@@ -119,6 +120,7 @@ def test_what_is_given_is_right_and_little_is_not_given(size, dtype):
     with jax.enable_x64(dtype == "float64"):
         gains, costs = SOLVE(*stacked)
     given = np.isfinite(np.asarray(costs)).all(axis=(1, 2))
+    given &= np.isfinite(np.asarray(gains)).all(axis=(1, 2))
     solvable = np.asarray([found is not None for found in solutions])
     for k in np.flatnonzero(given & solvable):
         a, b, _, r = exact[k]
@@ -150,11 +152,51 @@ def test_cheap_inputs_in_float32_are_right_or_not_given(effort):
     a, b, q, r = cheap_inputs(effort)
     gains, costs = SOLVE(a, b, q, r)
     given = np.isfinite(np.asarray(costs)).all(axis=(1, 2))
+    given &= np.isfinite(np.asarray(gains)).all(axis=(1, 2))
     assert given.mean() > 0.95
     for k in np.flatnonzero(given):
         want, _ = solution(*(part[k].astype(np.float64) for part in (a, b, q, r)))
         assert error(np.asarray(costs[k], np.float64), want) < ALLOWED["float32"]
         assert np.abs(np.linalg.eigvals(a[k] - b[k] @ np.asarray(gains[k]))).max() < 1
+
+
+def sharing(effort):
+    """Two inputs for next to nothing and one state that costs; the first plant was 2.7 % off."""
+    a, b, _, r = cheap_inputs(effort)
+    a[0] = [[0.9, 0.2, 0.1], [0, 0.8, 0.3], [0.1, 0, 0.7]]
+    b[0] = [[1, 0.9], [0.5, -0.3], [0.2, 1]]
+    a[1:] *= 0.5
+    return a, b, np.broadcast_to(np.diag([1.0, 0.0, 0.0]).astype(np.float32), a.shape), r
+
+
+# The gain alone is lost, by and by; with it goes that of the filter, the dual.
+@pytest.mark.parametrize(("effort", "least"), [(1e-3, 0.9), (1e-5, 0.1), (1e-6, 0.0)])
+def test_inputs_that_share_an_output_get_the_right_gain_or_none(effort, least):
+    a, b, q, r = sharing(effort)
+    gains, costs = (np.asarray(part) for part in SOLVE(a, b, q, r))
+    turned = a.transpose(0, 2, 1), b.transpose(0, 2, 1)
+    updates, errors = (np.asarray(part) for part in FILTER(*turned, q, r))
+    assert np.isfinite(costs).all(axis=(1, 2)).mean() > 0.8
+    np.testing.assert_array_equal(np.isfinite(costs), np.isfinite(errors))
+    for k in range(len(a)):
+        plant = [part[k].astype(np.float64) for part in (a, b, q, r)]
+        found = solution(*plant)
+        if found is None:
+            continue
+        x, gain = found
+        update = np.linalg.solve(plant[3] + plant[1].T @ x @ plant[1], plant[1].T @ x)
+        for got, want in ((gains[k], gain), (updates[k].T, update)):
+            if np.isfinite(got).all():
+                np.testing.assert_allclose(got, want, rtol=0, atol=5e-3 * np.abs(want).max())
+    for given in (gains, updates):
+        assert np.isfinite(given).all(axis=(1, 2)).mean() >= least
+
+
+def test_float64_gives_the_gain_that_float32_cannot():
+    plants = [part.astype(np.float64) for part in sharing(1e-6)]
+    with jax.enable_x64(True):
+        gain = np.asarray(SOLVE(*plants).gain)[0]
+    np.testing.assert_allclose(gain, solution(*(part[0] for part in plants))[1], rtol=1e-6)
 
 
 def test_cheap_inputs_keep_their_digits_in_float64():

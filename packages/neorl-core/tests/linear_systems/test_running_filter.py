@@ -72,9 +72,10 @@ def test_it_is_the_least_squares_of_all_that_was_measured():
 
 
 def test_a_lost_measurement_leaves_the_prediction():
-    lost = kalman_update(start("float32"), jnp.full(1, jnp.nan), C, V)
-    np.testing.assert_array_equal(lost.mean, np.zeros(2))
-    np.testing.assert_array_equal(lost.covariance, 10 * np.eye(2))
+    for broken in (jnp.nan, jnp.inf, -jnp.inf):
+        lost = kalman_update(start("float32"), jnp.full(1, broken), C, V)
+        np.testing.assert_array_equal(lost.mean, np.zeros(2))
+        np.testing.assert_array_equal(lost.covariance, 10 * np.eye(2))
     masked = kalman_update(start("float32"), jnp.ones(1), C, V, mask=jnp.zeros(1, bool))
     np.testing.assert_array_equal(masked.mean, np.zeros(2))
     slope = jax.grad(lambda y: kalman_update(start("float32"), y, C, V).mean.sum())

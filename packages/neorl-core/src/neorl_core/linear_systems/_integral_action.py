@@ -94,7 +94,7 @@ def integral_regulator(
         dt: Period in seconds, positive.
 
     Returns:
-        The gains and the cost to go; NaN as :func:`discrete_riccati`.
+        The gains and the cost to go; NaN as :func:`lq_regulator`.
 
     Raises:
         ValueError: If shapes disagree or a known ``dt`` is not positive.

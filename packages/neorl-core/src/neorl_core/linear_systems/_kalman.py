@@ -39,8 +39,8 @@ class StateEstimate(NamedTuple):
 def kalman_filter(
     a: Float[Array, "state state"],
     c: Float[Array, "measurement state"],
-    process: Float[Array, "state state"],
-    measurement: Float[Array, "measurement measurement"],
+    process_noise: Float[Array, "state state"],
+    measurement_noise: Float[Array, "measurement measurement"],
 ) -> KalmanFilter:
     """The stationary Kalman filter: the dual of :func:`discrete_riccati`.
 
@@ -50,12 +50,16 @@ def kalman_filter(
     Args:
         a: ``A``.
         c: ``C``.
-        process: ``W``, symmetric positive semidefinite.
-        measurement: ``V``, symmetric positive semidefinite; ``C P C^T + V`` must be definite.
+        process_noise: ``W``, symmetric positive semidefinite.
+        measurement_noise: ``V``, symmetric positive semidefinite; ``C P C^T + V`` must be definite.
 
     Returns:
-        The gain and the covariance before a measurement; NaN where no filter forgets its start, and
-        as :func:`discrete_riccati`.
+        The gain and the covariance before a measurement; both NaN where no filter forgets its
+        start, and as :func:`discrete_riccati`: in float32 for modes slower than about 1e-5 a period
+        and for unstable modes that hardly show. The gain alone is NaN where rounding may change it
+        by more than about 0.002 of its largest number in float32, 1e-6 in float64: in float32,
+        where nearly exact sensors measure the same state. float64
+        (``jax.config.update("jax_enable_x64", True)``) solves these.
 
     Raises:
         ValueError: If shapes disagree.
@@ -68,16 +72,15 @@ def kalman_filter(
 
     Source: Anderson and Moore, Optimal filtering, 1979.
     """
-    a, c, process, measurement = _matrices(a, c, process, measurement)
-    dual = Costs(a.T, c.T, process, measurement, jnp.zeros_like(c.T))
-    p, _ = stabilising_solution(dual)
-    return KalmanFilter(_gain(p, c, measurement), p)
+    a, c, process, noise = _matrices(a, c, process_noise, measurement_noise)
+    solution = stabilising_solution(Costs(a.T, c.T, process, noise, jnp.zeros_like(c.T)))
+    return KalmanFilter(solution.update.T, solution.x)
 
 
 def kalman_predict(
     estimate: StateEstimate,
     a: Float[Array, "state state"],
-    process: Float[Array, "state state"],
+    process_noise: Float[Array, "state state"],
     *,
     drift: Float[Array, " state"] | None = None,
 ) -> StateEstimate:
@@ -86,7 +89,7 @@ def kalman_predict(
     Args:
         estimate: What is known now.
         a: ``A``; may be another one every period.
-        process: ``W``, covariance of what disturbs the state within the period.
+        process_noise: ``W``, covariance of what disturbs the state within the period.
         drift: What is known to move the state, ``B u`` and a constant; zero if ``None``.
 
     Returns:
@@ -106,7 +109,7 @@ def kalman_predict(
     """
     mean, covariance = _estimate(estimate)
     a = require_matrix("a", a, covariance.shape, "state, state").astype(mean.dtype)
-    process = require_matrix("process", process, covariance.shape, "state, state")
+    process = require_matrix("process_noise", process_noise, covariance.shape, "state, state")
     moved = product(a, mean)
     if drift is not None:
         moved = moved + require_vector("drift", drift, mean.shape[0], "state").astype(mean.dtype)
@@ -116,9 +119,9 @@ def kalman_predict(
 
 def kalman_update(
     estimate: StateEstimate,
-    measured: Float[Array, " measurement"],
+    reading: Float[Array, " measurement"],
     c: Float[Array, "measurement state"],
-    measurement: Float[Array, "measurement measurement"],
+    measurement_noise: Float[Array, "measurement measurement"],
     *,
     mask: Bool[Array, " measurement"] | None = None,
 ) -> StateEstimate:
@@ -129,9 +132,9 @@ def kalman_update(
 
     Args:
         estimate: What is known before.
-        measured: ``y``; an entry that is NaN is missing and changes nothing.
+        reading: ``y``; an entry that is not finite is missing and changes nothing.
         c: ``C``.
-        measurement: ``V``, covariance of the noise of ``y``.
+        measurement_noise: ``V``, covariance of the noise of ``y``.
         mask: False where a measurement is to be left out whatever its number.
 
     Returns:
@@ -154,11 +157,13 @@ def kalman_update(
     states = mean.shape[0]
     c = require_matrix("c", c, (None, states), "measurement, state").astype(mean.dtype)
     count = c.shape[0]
-    noise = require_matrix("measurement", measurement, (count, count), "measurement, measurement")
-    measured = require_vector("measured", measured, count, "measurement").astype(mean.dtype)
-    present = ~jnp.isnan(measured)
+    noise = require_matrix(
+        "measurement_noise", measurement_noise, (count, count), "measurement, measurement"
+    )
+    reading = require_vector("reading", reading, count, "measurement").astype(mean.dtype)
+    present = jnp.isfinite(reading)
     if mask is not None:
-        require_same_shape("mask", mask, "measured", measured)
+        require_same_shape("mask", mask, "reading", reading)
         present = present & booleans(mask)
     # What is missing is a measurement of nothing with noise of its own.
     c = jnp.where(present[:, None], c, 0)
@@ -166,7 +171,7 @@ def kalman_update(
     noise = symmetric(noise.astype(mean.dtype))
     noise = jnp.where(both, noise, jnp.eye(count, dtype=mean.dtype))
     gain = _gain(covariance, c, noise)
-    surprise = jnp.where(present, measured, 0) - product(c, mean)
+    surprise = jnp.where(present, reading, 0) - product(c, mean)
     left = jnp.eye(states, dtype=mean.dtype) - product(gain, c)
     after = product(left, covariance, left.T) + product(gain, noise, gain.T)
     return StateEstimate(mean + product(gain, surprise), symmetric(after))
@@ -184,13 +189,12 @@ def _estimate(estimate: StateEstimate) -> tuple[Array, Array]:
     return mean.astype(dtype), symmetric(covariance.astype(dtype))
 
 
-def _matrices(a, c, process, measurement) -> tuple[Array, Array, Array, Array]:
+def _matrices(a, c, process_noise, measurement_noise) -> tuple[Array, Array, Array, Array]:
     a = require_square("a", a)
     c = require_matrix("c", c, (None, a.shape[0]), "measurement, state")
-    process = require_matrix("process", process, a.shape, "state, state")
-    measurement = require_matrix(
-        "measurement", measurement, (c.shape[0], c.shape[0]), "measurement, measurement"
+    process = require_matrix("process_noise", process_noise, a.shape, "state, state")
+    noise = require_matrix(
+        "measurement_noise", measurement_noise, (c.shape[0], c.shape[0]), "measurement, measurement"
     )
-    dtype = jnp.result_type(a, c, process, measurement)
-    process, measurement = process.astype(dtype), measurement.astype(dtype)
-    return a.astype(dtype), c.astype(dtype), process, measurement
+    dtype = jnp.result_type(a, c, process, noise)
+    return a.astype(dtype), c.astype(dtype), process.astype(dtype), noise.astype(dtype)

@@ -47,7 +47,12 @@ def lq_regulator(
         cross: ``N``; zero if ``None``.
 
     Returns:
-        The gain and the cost to go; NaN as :func:`discrete_riccati`.
+        The gain and the cost to go; both NaN as :func:`discrete_riccati`. The gain alone is NaN
+        where rounding may change it by more than about 0.002 of its largest number in float32, 1e-6
+        in float64 (in units that even the problem out): in float32, where nearly free inputs (costs
+        below about 1e-4 of what they move) share an output, so that nothing says which of them is
+        to move. float64 (``jax.config.update("jax_enable_x64", True)``) solves it, as it does slow
+        modes and modes that are hardly reached.
 
     Raises:
         ValueError: As :func:`discrete_riccati`.
@@ -60,8 +65,8 @@ def lq_regulator(
 
     Source: Anderson and Moore, Optimal control: linear quadratic methods, 1990.
     """
-    x, gain = stabilising_solution(problem(a, b, q, r, cross))
-    return Regulator(gain, x)
+    solution = stabilising_solution(problem(a, b, q, r, cross))
+    return Regulator(solution.gain, solution.x)
 
 
 def finite_horizon_regulator(

@@ -1,6 +1,7 @@
 """Riccati's equation by doubling and Newton's method."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,9 @@ def discrete_riccati(
     Returns:
         ``X``, symmetric. NaN where ``q`` or ``r`` is not symmetric and semidefinite, where no
         stabilising solution was reached, and where the residual or rounding may move
-        ``X_ij / sqrt(X_ii X_jj)`` by more than about 0.001 in float32, 1e-6 in float64.
+        ``X_ij / sqrt(X_ii X_jj)`` by more than about 0.001 in float32, 1e-6 in float64. In float32
+        that happens to modes slower than about 1e-5 a period, and to unstable modes that the inputs
+        hardly reach; float64 (``jax.config.update("jax_enable_x64", True)``) solves them.
 
     Raises:
         ValueError: If shapes disagree.
@@ -57,7 +60,7 @@ def discrete_riccati(
     algebraic Riccati equations, 2004; Hewer, An iterative technique for the computation of the
     steady state gains for the discrete optimal regulator, 1971.
     """
-    return stabilising_solution(problem(a, b, q, r, cross))[0]
+    return stabilising_solution(problem(a, b, q, r, cross)).x
 
 
 def problem(a, b, q, r, cross) -> Costs:
@@ -83,9 +86,23 @@ def gain_of(costs: Costs, x: Array) -> Array:
     return solve_definite(weight, product(costs.b.T, x, costs.a) + costs.n.T)
 
 
+class Solution(NamedTuple):
+    """``X`` with the gain of the regulator and, for filters, that of a plant that stands still.
+
+    Attributes:
+        x: The solution.
+        gain: ``(R + B^T X B)^{-1} (B^T X A + N^T)``.
+        update: ``(R + B^T X B)^{-1} B^T X``, of which the Kalman filter's gain is the transpose.
+    """
+
+    x: Array
+    gain: Array
+    update: Array
+
+
 @jax.jit
-def stabilising_solution(costs: Costs) -> tuple[Array, Array]:
-    """``X`` and the gain, NaN where there is none."""
+def stabilising_solution(costs: Costs) -> Solution:
+    """``X`` and the gains, each NaN where there is none or rounding may spoil it."""
     state, act = units_of(costs)
     scaled = in_units(costs, state, act)
     fixed = jax.lax.stop_gradient(scaled)
@@ -93,10 +110,17 @@ def stabilising_solution(costs: Costs) -> tuple[Array, Array]:
     # At the solution the derivative of a Newton step in its start is zero, so one step more
     # carries the derivatives in the matrices.
     x = _cost_of(scaled, gain_of(scaled, reached), stein)
-    gain = gain_of(scaled, x)
-    valid = is_cost(fixed) & _is_reached(fixed, reached, *jax.lax.stop_gradient((x, gain)))
+    gain, update = gain_of(scaled, x), gain_of(_still(scaled), x)
+    judged = jax.lax.stop_gradient((x, gain, update))
+    moves = _moves(fixed, reached, *judged[:2])
+    near = [distance(judged[0] + move, judged[0]) <= tolerance(x) for move in moves]
+    valid = is_cost(fixed) & _all(near)
+    gains = valid & _is_gain(fixed, judged[0], judged[1], moves)
+    updates = valid & _is_gain(_still(fixed), judged[0], judged[2], moves)
     x = jnp.where(valid, x, jnp.nan) / state[:, None] / state[None, :]
-    return x, jnp.where(valid, gain, jnp.nan) / state[None, :] * act[:, None]
+    gain = jnp.where(gains, gain, jnp.nan) / state[None, :] * act[:, None]
+    update = jnp.where(updates, update, jnp.nan) / state[None, :] * act[:, None]
+    return Solution(x, gain, update)
 
 
 def _doubled(costs: Costs) -> Array:
@@ -174,14 +198,42 @@ def _paid(costs: Costs, gain: Array) -> Array:
     return symmetric(costs.q + product(gain.T, costs.r, gain) - both - both.T)
 
 
-def _is_reached(costs: Costs, before: Array, x: Array, gain: Array) -> Array:
-    """Whether ``x`` solves the equation, by residual, last Newton step and effect of rounding."""
+def _moves(costs: Costs, before: Array, x: Array, gain: Array) -> list[Array]:
+    """What ``x`` is moved by: its residual, the last Newton step and rounding."""
     rest, paid = _rest(costs, gain).T, _paid(costs, gain)
     moved = product(rest, x)
     residual = paid - moved - moved.T + product(moved, rest.T)
     identity = jnp.eye(costs.a.shape[0], dtype=x.dtype)
     terms = jnp.abs(identity - costs.a) + product(jnp.abs(costs.b), jnp.abs(gain))
-    other = smith(rounded(rest, terms.T), paid)
-    allowed = tolerance(x)
-    reached = (distance(x + residual, x) <= allowed) & (distance(before, x) <= allowed)
-    return reached & (distance(other, x) <= allowed)
+    return [residual, before - x, smith(rounded(rest, terms.T), paid) - x]
+
+
+def _is_gain(costs: Costs, x: Array, gain: Array, moves: list[Array]) -> Array:
+    """Whether ``gain`` follows from ``x``: inputs that do nearly the same for nothing share badly.
+
+    A move ``D`` of ``x`` moves it by ``W^{-1} B^T D (A - B K)``, ``W = R + B^T X B``; what rounds
+    in ``W`` and in the right-hand side, by at most ``|W^{-1}|`` times it.
+    """
+    a, b, _, r, n = costs
+    weight = symmetric(r + product(b.T, x, b))
+    closed = a - product(b, gain)
+    shown = product(jnp.abs(b).T, jnp.abs(x))
+    terms = product(jnp.abs(r) + product(shown, jnp.abs(b)), jnp.abs(gain))
+    terms = terms + product(shown, jnp.abs(a)) + jnp.abs(n).T
+    inverse = solve_definite(weight, jnp.eye(b.shape[1], dtype=x.dtype))
+    eps = jnp.finfo(x.dtype).eps
+    off = [eps * product(jnp.abs(inverse), terms)]
+    off += [solve_definite(weight, product(b.T, move, closed)) for move in moves]
+    # In these units no input moves a state by more than its size: as much as rounding ``A`` does.
+    allowed = tolerance(x) * jnp.max(jnp.abs(gain), initial=0) + 4 * eps
+    return _all([jnp.max(jnp.abs(each), initial=0) <= allowed for each in off])
+
+
+def _still(costs: Costs) -> Costs:
+    """The same problem where the state has moved already."""
+    identity = jnp.eye(costs.a.shape[0], dtype=costs.a.dtype)
+    return costs._replace(a=identity, n=jnp.zeros_like(costs.n))
+
+
+def _all(conditions: list[Array]) -> Array:
+    return jnp.all(jnp.stack(conditions))
