@@ -55,10 +55,10 @@ def kalman_filter(
 
     Returns:
         The gain and the covariance before a measurement; both NaN where no filter forgets its
-        start, and as :func:`discrete_riccati`: in float32 for modes slower than about 1e-5 a period
-        and for unstable modes that hardly show. The gain alone is NaN where rounding may change it
-        by more than about 0.002 of its largest number in float32, 1e-6 in float64: in float32,
-        where nearly exact sensors measure the same state. float64
+        start, and as :func:`discrete_riccati`: in float32 perhaps for modes slower than about 1e-5
+        a period and for unstable modes that hardly show. The gain alone is NaN where rounding may
+        change it by more than about 0.002 of its largest number in float32, 1e-6 in float64: in
+        float32, where nearly exact sensors measure the same state. float64
         (``jax.config.update("jax_enable_x64", True)``) solves these.
 
     Raises:

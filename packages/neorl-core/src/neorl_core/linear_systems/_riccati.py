@@ -44,8 +44,8 @@ def discrete_riccati(
         ``X``, symmetric. NaN where ``q`` or ``r`` is not symmetric and semidefinite, where no
         stabilising solution was reached, and where the residual or rounding may move
         ``X_ij / sqrt(X_ii X_jj)`` by more than about 0.001 in float32, 1e-6 in float64. In float32
-        that happens to modes slower than about 1e-5 a period, and to unstable modes that the inputs
-        hardly reach; float64 (``jax.config.update("jax_enable_x64", True)``) solves them.
+        that can happen to modes slower than about 1e-5 a period, and to unstable modes that the
+        inputs hardly reach; float64 (``jax.config.update("jax_enable_x64", True)``) solves them.
 
     Raises:
         ValueError: If shapes disagree.
