@@ -117,8 +117,17 @@ def test_transformed_callables_are_compiled_once():
     everywhere(counted, VALUES, shift=0.5)
     first = len(traces)
     everywhere(counted, VALUES + 1, shift=0.25)
-    # The eager call and the eager vmap always run the Python body.
-    assert len(traces) - first == 2
+    # The two eager calls and the eager vmap always run the Python body.
+    assert len(traces) - first == 3
+
+
+def test_a_loop_that_compiles_at_every_call_is_noticed():
+    def summed(x):
+        return jax.lax.fori_loop(0, 3, lambda i, total: total + i * x[0], 0.0)
+
+    with pytest.raises(AssertionError, match="compiles again"):
+        everywhere(summed, VALUES)
+    everywhere(jax.jit(summed), VALUES)
 
 
 def test_a_gradient_that_is_not_finite_is_noticed():

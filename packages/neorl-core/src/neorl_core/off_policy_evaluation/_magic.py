@@ -1,5 +1,6 @@
 """MAGIC: the blend of a model and importance sampling with the least estimated error."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -121,6 +122,7 @@ def _partial_terms(log: _Log) -> Float[Array, "trajectory length"]:
     return jnp.concatenate([value[:, :1] / n, jnp.cumsum(terms, axis=1) + tail], axis=1)
 
 
+@functools.partial(jax.jit, static_argnames="resamples")
 def _interval(log: _Log, key: Array, level: float | Array, resamples: int) -> tuple[Array, Array]:
     """Percentile limits of the weighted doubly robust estimate over drawn trajectories.
 

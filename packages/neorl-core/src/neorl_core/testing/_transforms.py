@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core.testing._compare import ATOL, RTOL, assert_stable, is_float, is_key, rounding
+from neorl_core.testing._compilations import compilations
 
 ROWS = 3
 """Number of draws that one example holds: the length of the leading axis of every argument."""
@@ -86,7 +87,7 @@ def everywhere(
         The result of the jitted ``vmap``, with the rows stacked along the first axis.
 
     Raises:
-        AssertionError: If two of the four disagree.
+        AssertionError: If two of the four disagree, or a second eager call compiles again.
     """
     traced, static = split_options(options)
     calls = variants(fn, static)
@@ -107,6 +108,11 @@ def everywhere(
     close(calls.single_jit(row, traced), want, alone, message="jit and vmap differ")
     eager = calls.single(row, traced)
     close(eager, want, alone, message="eager and vmap differ")
+    before = compilations()
+    calls.single(row, traced)
+    assert compilations() == before, (
+        "a second eager call compiles again; give its loops functions of the module, or jit it"
+    )
     dtypes = [jnp.asarray(leaf).dtype for leaf in jax.tree.leaves(eager)]
     assert dtypes == [leaf.dtype for leaf in jax.tree.leaves(want)], (
         f"eager and compiled results differ in dtype: {dtypes}"
