@@ -18,14 +18,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tools" / "constraints.txt"
+OWN_PINS = {"benchmark-core"}
+"""Environments that pin their own versions, for peers that nothing else here needs."""
 HEADER = "# Written by `hatch run constraints:update` for all environments.\n"
 
 
 def environment_requirements() -> list[str]:
-    """The `dependencies` of every hatch environment, members aside."""
+    """The `dependencies` of the hatch environments, members and `OWN_PINS` aside."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    environments = settings["tool"]["hatch"]["envs"].values()
-    return sorted({line for env in environments for line in env.get("dependencies", [])})
+    environments = settings["tool"]["hatch"]["envs"]
+    chosen = [env for name, env in environments.items() if name not in OWN_PINS]
+    return sorted({line for env in chosen for line in env.get("dependencies", [])})
 
 
 def member_requirements() -> list[str]:

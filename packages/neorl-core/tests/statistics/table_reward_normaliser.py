@@ -12,6 +12,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@jax.jit
 def over_a_log(rewards, ended, *, discount, clip):
     wide = rewards.dtype in (jnp.float64, np.float64)
     start = reward_normaliser(rewards.shape[1:], jnp.float64 if wide else jnp.float32)
