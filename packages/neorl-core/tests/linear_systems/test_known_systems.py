@@ -275,3 +275,12 @@ def test_a_stiff_plant_loses_the_digits_that_the_docstring_says(stiffness):
     with jax.enable_x64(True):
         ad, _ = zero_order_hold(jnp.asarray(a), jnp.asarray(b), dt=1.0)
         assert abs(float(ad[1, 1]) / slow - 1) < 1e-16 * stiffness + 1e-14
+
+
+@pytest.mark.parametrize("back", [0.0, 4e-13, 1e-3])
+def test_one_way_couplings_keep_their_noise(back):
+    """In units that balance both couplings, what the strong one carries is lost beside one."""
+    a = jnp.asarray([[0.0, 0.25], [back, 0.0]])
+    q = 0.5 * jnp.eye(2)
+    expected = linalg.solve_discrete_lyapunov(np.asarray(a, float), np.asarray(q, float))
+    np.testing.assert_allclose(discrete_lyapunov(a, q), expected, rtol=1e-5, atol=1e-9)

@@ -44,10 +44,7 @@ def discrete_lyapunov(
 
 @jax.jit
 def _in_even_units(a: Array, q: Array) -> Array:
-    fixed = jax.lax.stop_gradient(a)
-    nothing = jnp.zeros(a.shape[0], a.dtype)
-    weight = state_weights(fixed, jnp.zeros_like(a[:, :0]), nothing, nothing[:0])
-    unit = powers_of_two(1 / jnp.sqrt(weight))
+    unit = powers_of_two(jnp.sqrt(_sizes(*jax.lax.stop_gradient((a, q)))))
     a = a / unit[:, None] * unit[None, :]
     q = symmetric(q) / unit[:, None] / unit[None, :]
     rest = jnp.eye(a.shape[0], dtype=a.dtype) - a
@@ -56,6 +53,24 @@ def _in_even_units(a: Array, q: Array) -> Array:
     other = smith(rounded(fixed, jnp.abs(fixed)), q)
     steady = jnp.max(jnp.abs(other - judged)) <= tolerance(a) * jnp.max(jnp.abs(judged))
     return jnp.where(steady, x, jnp.nan) * unit[:, None] * unit[None, :]
+
+
+def _sizes(a: Array, q: Array) -> Array:
+    """Orders of magnitude of the diagonal of ``X``: the noise of a state, or what reaches it.
+
+    In the units of their roots no entry of ``A`` that matters is lost beside one. A state that no
+    noise reaches is as large as balances ``A``.
+    """
+    reach = jnp.square(a)
+    noise = jnp.abs(jnp.diagonal(q))
+
+    def sweep(_: Array, size: Array) -> Array:
+        return jnp.maximum(noise, jnp.max(reach * size[None, :], axis=1, initial=0))
+
+    size = jax.lax.fori_loop(0, a.shape[0], sweep, noise)
+    nothing = jnp.zeros(a.shape[0], a.dtype)
+    weight = state_weights(a, jnp.zeros_like(a[:, :0]), nothing, nothing[:0])
+    return jnp.where((size > 0) & jnp.isfinite(size), size, 1 / weight)
 
 
 def tolerance(like: Array) -> float:
