@@ -9,6 +9,9 @@ import pytest
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
+    checked_probability,
+    checked_whole,
     floats,
     is_concrete,
     like,
@@ -19,16 +22,13 @@ from neorl_core._internal.checks import (
     require_integers,
     require_length,
     require_order,
-    require_positive,
-    require_probability,
     require_rank,
     require_same_shape,
     require_scalar,
     require_series,
     require_together,
-    require_whole,
 )
-from neorl_core._internal.float_widths import is_half_precision, narrowed, require_wide, widened
+from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrowed, widened
 
 UNIT = "check sign and unit"
 FRACTION = "give a fraction, not per cent"
@@ -36,23 +36,23 @@ NUMBER = "index it, or use jax.vmap for several"
 EACH = "give one number, or one for each element"
 FOUR = {"other": "y", "shape": (4, 3)}
 REFUSED = [
-    (require_probability, {}, 1.5, f"x must be in (0, 1), got 1.5; {FRACTION}"),
-    (require_probability, {}, 1, f"x must be in (0, 1), got 1; {FRACTION}"),
-    (require_probability, {}, 0, f"x must be in (0, 1), got 0; {FRACTION}"),
-    (require_probability, {}, np.nan, f"x must be in (0, 1), got nan; {FRACTION}"),
-    (require_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {FRACTION}"),
-    (require_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {FRACTION}"),
-    (require_positive, {}, 0.0, f"x must be finite and positive, got 0.0; {UNIT}"),
-    (require_positive, {}, np.inf, f"x must be finite and positive, got inf; {UNIT}"),
-    (require_positive, {}, np.nan, f"x must be finite and positive, got nan; {UNIT}"),
-    (require_positive, {"or_zero": True}, -1, f"x must be finite and not negative, got -1; {UNIT}"),
+    (checked_probability, {}, 1.5, f"x must be in (0, 1), got 1.5; {FRACTION}"),
+    (checked_probability, {}, 1, f"x must be in (0, 1), got 1; {FRACTION}"),
+    (checked_probability, {}, 0, f"x must be in (0, 1), got 0; {FRACTION}"),
+    (checked_probability, {}, np.nan, f"x must be in (0, 1), got nan; {FRACTION}"),
+    (checked_probability, {"closed": True}, 1.01, f"x must be in [0, 1], got 1.01; {FRACTION}"),
+    (checked_probability, {"closed": True}, -0.01, f"x must be in [0, 1], got -0.01; {FRACTION}"),
+    (checked_positive, {}, 0.0, f"x must be finite and positive, got 0.0; {UNIT}"),
+    (checked_positive, {}, np.inf, f"x must be finite and positive, got inf; {UNIT}"),
+    (checked_positive, {}, np.nan, f"x must be finite and positive, got nan; {UNIT}"),
+    (checked_positive, {"or_zero": True}, -1, f"x must be finite and not negative, got -1; {UNIT}"),
     *(
         (check, {}, np.full(shape, 0.5), f"x must be one number, got shape {shape}; {NUMBER}")
-        for check in (require_scalar, require_probability, require_positive)
+        for check in (require_scalar, checked_probability, checked_positive)
         for shape in ((1,), (2, 1))
     ),
     (
-        require_probability,
+        checked_probability,
         {"many": True},
         np.asarray([0.5, 2.0]),
         f"x must be in (0, 1), got [0.5 2. ]; {FRACTION}",
@@ -107,29 +107,29 @@ REFUSED = [
         "x must be integers, got float32; cast with astype(jnp.int32) what is whole",
     ),
     (
-        require_whole,
+        checked_whole,
         {},
         2.0,
         "x must be a whole number that is known before tracing, got 2.0; give an int",
     ),
-    (require_whole, {"least": 3, "advice": "do this"}, 2, "x must be 3 or more, got 2; do this"),
+    (checked_whole, {"least": 3, "advice": "do this"}, 2, "x must be 3 or more, got 2; do this"),
     (
-        require_wide,
+        checked_wide,
         {},
         jnp.zeros(1, jnp.float16),
         "x must be float32 or float64, got float16; cast with x.astype(jnp.float32)",
     ),
 ]
 GOOD = [
-    (require_probability, {}, 1e-9),
-    (require_probability, {}, 1 - 1e-9),
-    (require_probability, {"closed": True}, 0),
-    (require_probability, {"closed": True}, 1),
-    (require_positive, {}, 1e-30),
-    (require_positive, {}, 1e30),
-    (require_positive, {"or_zero": True}, 0),
-    (require_positive, {"many": True}, np.ones((2, 1))),
-    (require_probability, {"many": True}, np.full(2, 0.5)),
+    (checked_probability, {}, 1e-9),
+    (checked_probability, {}, 1 - 1e-9),
+    (checked_probability, {"closed": True}, 0),
+    (checked_probability, {"closed": True}, 1),
+    (checked_positive, {}, 1e-30),
+    (checked_positive, {}, 1e30),
+    (checked_positive, {"or_zero": True}, 0),
+    (checked_positive, {"many": True}, np.ones((2, 1))),
+    (checked_probability, {"many": True}, np.full(2, 0.5)),
 ]
 PASSED = [
     (require_scalar, {}, 3),
@@ -165,10 +165,10 @@ def test_what_is_fine_passes(check, options, value):
 @pytest.mark.parametrize(
     ("check", "options", "numbers", "bad"),
     [
-        (require_probability, {}, [0, 1e-9, 0.5, 1, 2, np.nan], [1, 0, 0, 1, 1, 1]),
-        (require_probability, {"closed": True}, [-1, 0, 0.5, 1, 2, np.nan], [1, 0, 0, 0, 1, 1]),
-        (require_positive, {}, [-1, 0, 1e-9, 1e30, np.inf, np.nan], [1, 1, 0, 0, 1, 1]),
-        (require_positive, {"or_zero": True}, [-1, 0, 1e30, np.inf, np.nan], [1, 0, 0, 1, 1]),
+        (checked_probability, {}, [0, 1e-9, 0.5, 1, 2, np.nan], [1, 0, 0, 1, 1, 1]),
+        (checked_probability, {"closed": True}, [-1, 0, 0.5, 1, 2, np.nan], [1, 0, 0, 0, 1, 1]),
+        (checked_positive, {}, [-1, 0, 1e-9, 1e30, np.inf, np.nan], [1, 1, 0, 0, 1, 1]),
+        (checked_positive, {"or_zero": True}, [-1, 0, 1e30, np.inf, np.nan], [1, 0, 0, 1, 1]),
     ],
 )
 def test_a_traced_number_outside_its_range_is_nan_and_one_inside_keeps_its_bits(
@@ -180,7 +180,7 @@ def test_a_traced_number_outside_its_range_is_nan_and_one_inside_keeps_its_bits(
 
 
 def test_a_traced_integer_outside_its_range_is_nan_too():
-    judge = jax.jit(lambda number: require_positive("x", number))
+    judge = jax.jit(lambda number: checked_positive("x", number))
     assert judge(3) == 3
     assert np.isnan(judge(-3))
     assert judge(3).dtype == jnp.float32
@@ -239,7 +239,7 @@ def test_short_floats_are_widened_and_narrowed_again(dtype):
 def test_what_is_not_short_passes_as_it_is():
     assert not any(map(is_half_precision, (jnp.float32, jnp.float64, jnp.int8)))
     wide = jnp.ones(2)
-    assert require_wide("x", wide) is wide
+    assert checked_wide("x", wide) is wide
     assert widened(wide).dtype == widened([1, 2]).dtype == jnp.float32
     tree = {"sum": wide}
     assert narrowed(tree, jnp.float32) is tree

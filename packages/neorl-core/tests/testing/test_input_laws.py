@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_whole,
     floats,
     like,
-    require_positive,
     require_scalar,
-    require_whole,
 )
 from neorl_core.testing import Refusal, Row, check_bad_values, check_form
 from neorl_core.testing._input_laws import (
@@ -30,8 +30,8 @@ VALUES = np.asarray([[1.0, 2.0], [3.0, 4.0], [-5.0, 0.5]], np.float32)
 
 def tails(x, *, n: int, scale: float | Float[Array, ""] = 1.0):
     """Right in every way."""
-    n = require_whole("n", n, 0, "give 0 for none")
-    scale = require_positive("scale", scale)
+    n = checked_whole("n", n, 0, "give 0 for none")
+    scale = checked_positive("scale", scale)
     x = floats(x)
     return like(scale, x) * jnp.sum(x[n:], dtype=jnp.float32).astype(x.dtype)
 

@@ -1,4 +1,9 @@
-"""Checks of arguments at the boundary, before anything is traced, and their dtypes."""
+"""Checks of arguments at the boundary, before anything is traced, and their dtypes.
+
+What is named ``require_*`` refuses and returns nothing. What is named ``checked_*`` refuses too and
+returns what to compute with from there on: NaN in place of a traced number out of range, an ``int``
+for a whole number, an array for a list.
+"""
 
 import operator
 from typing import Any
@@ -35,7 +40,7 @@ def like(value: ArrayLike, data: Array) -> Array:
     return jnp.asarray(value, data.dtype)
 
 
-def require_probability(name: str, value: Any, *, closed: bool = False, many: bool = False) -> Any:
+def checked_probability(name: str, value: Any, *, closed: bool = False, many: bool = False) -> Any:
     """Refuses known values outside (0, 1), or outside [0, 1] where ``closed``.
 
     Also refuses an array of values, unless there may be ``many``.
@@ -55,7 +60,7 @@ def require_probability(name: str, value: Any, *, closed: bool = False, many: bo
     return value
 
 
-def require_positive(name: str, value: Any, *, or_zero: bool = False, many: bool = False) -> Any:
+def checked_positive(name: str, value: Any, *, or_zero: bool = False, many: bool = False) -> Any:
     """Refuses known values that are not positive (or negative, where ``or_zero``) or not finite.
 
     Also refuses an array of values, unless there may be ``many``.
@@ -149,7 +154,7 @@ def require_same_shape(first: str, a: ArrayLike, second: str, b: ArrayLike) -> N
         )
 
 
-def require_mask(name: str, mask: ArrayLike) -> Array:
+def checked_mask(name: str, mask: ArrayLike) -> Array:
     """A mask as booleans; refuses floats, which may be meant as weights."""
     flags = jnp.asarray(mask)
     if jnp.issubdtype(flags.dtype, jnp.floating):
@@ -206,7 +211,7 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         )
 
 
-def require_whole(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
+def checked_whole(name: str, value: Any, least: int | None = None, advice: str = "") -> int:
     """The whole number as an int: of Python, of NumPy, or an array without axes.
 
     Refuses a float, which would be cut, a boolean, which is no number, and what is being traced;

@@ -37,7 +37,7 @@ def narrowed(tree: Tree, dtype: DTypeLike) -> Tree:
     return jax.tree.map(narrow, tree)
 
 
-def require_wide(name: str, array: Array) -> Array:
+def checked_wide(name: str, array: Array) -> Array:
     """The array; refuses a half-precision dtype, in which JAX has no linear algebra."""
     if is_half_precision(array.dtype):
         raise ValueError(

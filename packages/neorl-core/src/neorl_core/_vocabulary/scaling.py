@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
     floats,
     is_concrete,
     like,
-    require_positive,
     require_rank,
     require_same_shape,
 )
@@ -52,7 +52,7 @@ class Affine:
         require_rank("offset", self.offset, 1, "channel")
         require_same_shape("offset", self.offset, "scale", self.scale)
         if is_concrete(self.scale):
-            require_positive("scale", self.scale, many=True)
+            checked_positive("scale", self.scale, many=True)
         if values.shape[-1:] != jnp.shape(self.offset):
             raise ValueError(
                 f"{name} must have the {jnp.shape(self.offset)[0]} channels of the map along its "
@@ -120,9 +120,9 @@ def standardiser(
     """
     require_same_shape("mean", mean, "std", std)
     require_same_shape("mean", mean, "span", span)
-    std = floats(require_positive("std", std, or_zero=True, many=True))
-    span = require_positive("span", span, many=True)
-    epsilon = require_positive("epsilon", epsilon)
+    std = floats(checked_positive("std", std, or_zero=True, many=True))
+    span = checked_positive("span", span, many=True)
+    epsilon = checked_positive("epsilon", epsilon)
     return Affine(offset=mean, scale=jnp.maximum(std, like(epsilon, std) * like(span, std)))
 
 

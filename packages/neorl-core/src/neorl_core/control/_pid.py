@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_whole,
     is_concrete,
     like,
     require_choice,
     require_each,
     require_order,
-    require_positive,
     require_rank,
     require_scalar,
-    require_whole,
 )
 from neorl_core._internal.float_widths import widened
 
@@ -264,7 +264,7 @@ class PID:
         for name in ("tau", "tracking_time", "dt"):
             number = getattr(self, name)
             if number is not None and is_concrete(number):
-                require_positive(name, number, or_zero=name != "dt", many=True)
+                checked_positive(name, number, or_zero=name != "dt", many=True)
         if is_concrete((self.low, self.override_cap)) and self.override_output:
             least = np.asarray(self.low)[list(self.override_output)]
             if not np.all(np.asarray(self.override_cap) >= least):
@@ -292,7 +292,7 @@ class PID:
 
 def _require_indices(name: str, indices: tuple[int, ...], count: int, things: str) -> None:
     for index in indices:
-        if not 0 <= require_whole(f"an index of {name}", index) < count:
+        if not 0 <= checked_whole(f"an index of {name}", index) < count:
             raise ValueError(
                 f"{name} must be indices from 0 to {count - 1}, got {indices}; "
                 f"number the {count} {things} from 0"

@@ -5,13 +5,13 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
+    checked_probability,
+    checked_whole,
     floats,
     like,
     require_members,
-    require_positive,
-    require_probability,
     require_same_shape,
-    require_whole,
 )
 from neorl_core.targets._td import td_target
 
@@ -88,7 +88,7 @@ def reachability_target(
     """
     require_same_shape("constraint", constraint, "next_value", next_value)
     require_same_shape("constraint", constraint, "terminated", terminated)
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     here, gamma = floats(constraint), like(discount, floats(constraint))
     following = jnp.where(booleans(terminated), here, floats(next_value))
     return (1 - gamma) * here + gamma * jnp.maximum(here, following)
@@ -115,8 +115,8 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
         >>> float(step_cost_limit(10.0, horizon=4))
         2.5
     """
-    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
-    limit = require_positive("limit", limit, or_zero=True, many=True)
+    horizon = checked_whole("horizon", horizon, 1, "give the longest episode")
+    limit = checked_positive("limit", limit, or_zero=True, many=True)
     return floats(limit) / horizon
 
 
@@ -147,8 +147,8 @@ def discounted_cost_limit(
 
     Source: the conversion of the offline safe RL library OSRL and of FISOR.
     """
-    discount = require_probability("discount", discount, closed=True)
-    horizon = require_whole("horizon", horizon, 1, "give the longest episode")
+    discount = checked_probability("discount", discount, closed=True)
+    horizon = checked_whole("horizon", horizon, 1, "give the longest episode")
     per_step = step_cost_limit(limit, horizon=horizon)
     gamma = like(discount, per_step)
     inside = (gamma > 0) & (gamma < 1)

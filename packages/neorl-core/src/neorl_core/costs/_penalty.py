@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, require_positive
+from neorl_core._internal.checks import checked_positive, floats
 
 
 def penalised_reward(
@@ -39,7 +39,7 @@ def penalised_reward(
             f"reward {np.shape(reward)}, cost {np.shape(cost)}, penalty {np.shape(penalty)}; "
             "give one penalty weight for each cost channel"
         )
-    penalty = require_positive("penalty", penalty, or_zero=True, many=True)
+    penalty = checked_positive("penalty", penalty, or_zero=True, many=True)
     reward = floats(reward)
     weighted = jnp.matmul(floats(cost), floats(penalty), precision="highest")
     return reward - weighted.astype(reward.dtype)

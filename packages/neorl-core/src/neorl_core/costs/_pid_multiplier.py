@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_probability,
+    checked_whole,
     floats,
     like,
     require_length,
-    require_positive,
-    require_probability,
     require_rank,
     require_scalar,
-    require_whole,
 )
 
 
@@ -44,7 +44,7 @@ def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierStat
     Raises:
         ValueError: If ``delay`` is no whole number from one on or ``cost`` is not a scalar.
     """
-    delay = require_whole("delay", delay, 1, "1 compares with the step before")
+    delay = checked_whole("delay", delay, 1, "1 compares with the step before")
     require_scalar("cost", cost)
     cost = floats(cost)
     zero = jnp.zeros_like(cost)
@@ -114,12 +114,12 @@ def pid_multiplier_step(
         require_scalar(name, number)
     require_rank("state.cost", state.cost, 1, "history")
     require_length("state.cost", state.cost, 2)
-    kp = require_positive("kp", kp, or_zero=True)
-    ki = require_positive("ki", ki, or_zero=True)
-    kd = require_positive("kd", kd, or_zero=True)
-    max_integral = require_positive("max_integral", max_integral)
-    max_multiplier = require_positive("max_multiplier", max_multiplier)
-    smoothing = require_probability("smoothing", smoothing, closed=True)
+    kp = checked_positive("kp", kp, or_zero=True)
+    ki = checked_positive("ki", ki, or_zero=True)
+    kd = checked_positive("kd", kd, or_zero=True)
+    max_integral = checked_positive("max_integral", max_integral)
+    max_multiplier = checked_positive("max_multiplier", max_multiplier)
+    smoothing = checked_probability("smoothing", smoothing, closed=True)
     cost = floats(cost)
     excess = cost - floats(limit)
     keep = like(smoothing, cost)

@@ -6,10 +6,10 @@ from jax.scipy import special
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_probability,
     floats,
     like,
     require_broadcast,
-    require_probability,
     require_same_shape,
 )
 from neorl_core.distributions._box import box, in_box
@@ -58,7 +58,7 @@ def beta_log_density(
     Source: Chou, Maturana and Scherer, Improving stochastic policy gradients in continuous control
     with deep reinforcement learning using the Beta distribution, 2017.
     """
-    margin = require_probability("margin", margin)
+    margin = checked_probability("margin", margin)
     a, b = _concentrations(a, b)
     x = floats(x)
     require_same_shape("x", x, "a", a)

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_probability,
     floats,
     is_concrete,
     like,
-    require_probability,
     require_same_shape,
 )
 from neorl_core.distributions._diagonal_gaussian import (
@@ -117,7 +117,7 @@ def tanh_gaussian_log_density(
         >>> round(float(tanh_gaussian_log_density(zero, zero, zero)), 4)
         -0.9189
     """
-    margin = require_probability("margin", margin)
+    margin = checked_probability("margin", margin)
     action, mean = floats(action), floats(mean)
     require_same_shape("action", action, "mean", mean)
     limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import floats, require_positive
+from neorl_core._internal.checks import checked_positive, floats
 from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
@@ -55,7 +55,7 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
         raise ValueError(
             f"weights must have shape ({clients},), got {weights.shape}; give one weight a client"
         )
-    client_weights = require_positive("weights", weights, or_zero=True, many=True)
+    client_weights = checked_positive("weights", weights, or_zero=True, many=True)
     kept = usable(updates)
     return Aggregate(averaged(cleaned(updates, kept), jnp.where(kept, client_weights, 0)), kept)
 

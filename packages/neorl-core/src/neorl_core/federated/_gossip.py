@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from neorl_core._internal.checks import floats, is_concrete, require_rank, require_whole
-from neorl_core._internal.float_widths import require_wide, widened
+from neorl_core._internal.checks import checked_whole, floats, is_concrete, require_rank
+from neorl_core._internal.float_widths import checked_wide, widened
 from neorl_core._internal.matrix_products import product
 from neorl_core.federated._client_updates import Aggregate, cleaned, require_updates, usable
 
@@ -111,7 +111,7 @@ def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client cl
         [0.5, 0.5, 0.0, 0.0]
     """
     advice = "give the members of a group, level by level"
-    sizes = tuple(require_whole("every one of sizes", size, 1, advice) for size in sizes)
+    sizes = tuple(checked_whole("every one of sizes", size, 1, advice) for size in sizes)
     if not sizes:
         raise ValueError(f"sizes must be one level or more, got none; {advice}")
     clients = int(np.prod(sizes))
@@ -194,7 +194,7 @@ def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
         0.3333
     """
     mixing, stochastic = _checked(mixing)
-    mixing = require_wide("mixing", mixing)
+    mixing = checked_wide("mixing", mixing)
     rate = jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
     return jnp.where(stochastic, rate, jnp.nan)
 
@@ -249,7 +249,7 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
 
 
 def _at_least_one(clients: int) -> int:
-    return require_whole("clients", clients, 1, "leave mixing out where there is none")
+    return checked_whole("clients", clients, 1, "leave mixing out where there is none")
 
 
 def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:

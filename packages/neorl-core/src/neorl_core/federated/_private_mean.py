@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import require_positive
+from neorl_core._internal.checks import checked_positive
 from neorl_core._internal.float_widths import widened
 from neorl_core.federated._client_updates import (
     Aggregate,
@@ -40,7 +40,7 @@ def clip_update(update: Any, *, clip_norm: float | Float[Array, ""]) -> Any:
         >>> clip_update(jnp.array([8.0, 0.0]), clip_norm=2.0).tolist()
         [2.0, 0.0]
     """
-    clip_norm = require_positive("clip_norm", clip_norm)
+    clip_norm = checked_positive("clip_norm", clip_norm)
     stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], update)
     require_updates(stacked, 1, "clipping needs")
     return jax.tree.map(lambda leaf: leaf[0], _clipped(stacked, clip_norm))
@@ -91,10 +91,10 @@ def private_mean(
     1710.06963, algorithm 1 with the estimator of a fixed denominator.
     """
     clients = require_updates(updates, 1, "a mean needs")
-    clip_norm = require_positive("clip_norm", clip_norm)
-    noise_multiplier = require_positive("noise_multiplier", noise_multiplier, or_zero=True)
+    clip_norm = checked_positive("clip_norm", clip_norm)
+    noise_multiplier = checked_positive("noise_multiplier", noise_multiplier, or_zero=True)
     if expected_clients is not None:
-        clients = require_positive("expected_clients", expected_clients)
+        clients = checked_positive("expected_clients", expected_clients)
     kept = usable(updates)
     clipped = _clipped(cleaned(updates, kept), clip_norm)
     leaves, structure = jax.tree.flatten(clipped)

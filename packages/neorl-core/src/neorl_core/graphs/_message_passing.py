@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, require_choice, require_positive, require_rank
+from neorl_core._internal.checks import checked_positive, floats, require_choice, require_rank
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.graphs._padded_graph import (
     PaddedGraph,
@@ -86,7 +86,7 @@ def graph_convolution(
     require_rank("weights", strength, 1, "edge")
     strength = require_edge_values("weights", strength, graph).astype(features.dtype)
     strength = jnp.where(graph.edge_mask, strength, 0)
-    strength = require_positive("weights", strength, or_zero=True, many=True)
+    strength = checked_positive("weights", strength, or_zero=True, many=True)
     degree = sum_at_receivers(strength, graph) + (1 if self_loops else 0)
     # The double where keeps the gradient of isolated nodes finite.
     joined = ~(degree <= 0)

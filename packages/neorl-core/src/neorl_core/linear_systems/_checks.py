@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Array
 
 from neorl_core._internal.checks import floats, require_rank
-from neorl_core._internal.float_widths import require_wide
+from neorl_core._internal.float_widths import checked_wide
 from neorl_core._internal.matrix_products import symmetric
 
 
-def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
+def checked_square(name: str, matrix: Any, axis: str = "state") -> Array:
     """The matrix as floats; refuses one that is not square, empty, or of half precision."""
     require_rank(name, matrix, 2, f"{axis}, {axis}")
     shape = np.shape(matrix)
@@ -21,10 +21,10 @@ def require_square(name: str, matrix: Any, axis: str = "state") -> Array:
             f"{name} must be square with axes ({axis}, {axis}), got shape {shape}; "
             "check that it is the matrix of one system; for a batch of them use jax.vmap"
         )
-    return require_wide(name, floats(matrix))
+    return checked_wide(name, floats(matrix))
 
 
-def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
+def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: str) -> Array:
     """The matrix as floats; refuses half precision, and a size that is not that of ``shape``."""
     require_rank(name, matrix, 2, axes)
     got = np.shape(matrix)
@@ -34,10 +34,10 @@ def require_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
             f"{name} must have the axes ({axes}) of sizes ({sizes}), got shape {got}; "
             "transpose it or check the other matrices"
         )
-    return require_wide(name, floats(matrix))
+    return checked_wide(name, floats(matrix))
 
 
-def require_vector(name: str, vector: Any, size: int, axis: str) -> Array:
+def checked_vector(name: str, vector: Any, size: int, axis: str) -> Array:
     """The vector as floats; refuses half precision, and another length than ``size``."""
     require_rank(name, vector, 1, axis)
     if np.shape(vector)[0] != size:
@@ -45,7 +45,7 @@ def require_vector(name: str, vector: Any, size: int, axis: str) -> Array:
             f"{name} must have the axis ({axis}) of size {size}, got shape {np.shape(vector)}; "
             "check the matrices"
         )
-    return require_wide(name, floats(vector))
+    return checked_wide(name, floats(vector))
 
 
 def is_semidefinite(matrix: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import require_positive, require_whole
+from neorl_core._internal.checks import checked_positive, checked_whole
 from neorl_core.linear_systems._regression import (
     columns_of_log,
     delays_of,
@@ -84,7 +84,7 @@ def identify_linear(
     """
     columns = columns_of_log(obs, action, next_obs)
     delays = delays_of(delay, columns[1].shape[1])
-    ridge = require_positive("ridge", ridge, or_zero=True)
+    ridge = checked_positive("ridge", ridge, or_zero=True)
     first = episode_first_rows(terminated, truncated)
     require_rows(first, columns[0])
     return _model(columns, first, delays, max(delays, default=0), ridge)
@@ -131,8 +131,8 @@ def delay_residuals(
         1
     """
     columns = columns_of_log(obs, action, next_obs)
-    ridge = require_positive("ridge", ridge, or_zero=True)
-    longest = require_whole("longest", longest, 0, "give 0 to try no delay")
+    ridge = checked_positive("ridge", ridge, or_zero=True)
+    longest = checked_whole("longest", longest, 0, "give 0 to try no delay")
     first = episode_first_rows(terminated, truncated)
     require_rows(first, columns[0])
     inputs = columns[1].shape[1]

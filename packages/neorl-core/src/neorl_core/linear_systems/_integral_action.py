@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_positive
-from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core._internal.checks import checked_positive
+from neorl_core.linear_systems._checks import checked_matrix, checked_square
 from neorl_core.linear_systems._regulators import lq_regulator
 
 
@@ -56,13 +56,13 @@ def with_integrals(
         >>> a.tolist(), b.tolist()
         ([[0.5, 0.0], [3.0, 1.0]], [[1.0], [0.0]])
     """
-    a = require_square("a", a)
+    a = checked_square("a", a)
     states = a.shape[0]
-    b = require_matrix("b", b, (states, None), "state, act")
-    c = require_matrix("c", c, (None, states), "output, state")
+    b = checked_matrix("b", b, (states, None), "state, act")
+    c = checked_matrix("c", c, (None, states), "output, state")
     dtype = jnp.result_type(a, b, c)
     a, b, c = (matrix.astype(dtype) for matrix in (a, b, c))
-    dt = jnp.asarray(require_positive("dt", dt)).astype(dtype)
+    dt = jnp.asarray(checked_positive("dt", dt)).astype(dtype)
     outputs, inputs = c.shape[0], b.shape[1]
     both = jnp.block(
         [[a, jnp.zeros((states, outputs), dtype)], [dt * c, jnp.eye(outputs).astype(dtype)]]

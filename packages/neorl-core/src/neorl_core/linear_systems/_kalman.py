@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import booleans, require_same_shape
 from neorl_core._internal.matrix_products import product, symmetric
-from neorl_core.linear_systems._checks import require_matrix, require_square, require_vector
+from neorl_core.linear_systems._checks import checked_matrix, checked_square, checked_vector
 from neorl_core.linear_systems._riccati import stabilising_solution
 from neorl_core.linear_systems._scaling import Costs, solve_definite
 
@@ -108,11 +108,11 @@ def kalman_predict(
     Source: Kalman, A new approach to linear filtering and prediction problems, 1960.
     """
     mean, covariance = _estimate(estimate)
-    a = require_matrix("a", a, covariance.shape, "state, state").astype(mean.dtype)
-    process = require_matrix("process_noise", process_noise, covariance.shape, "state, state")
+    a = checked_matrix("a", a, covariance.shape, "state, state").astype(mean.dtype)
+    process = checked_matrix("process_noise", process_noise, covariance.shape, "state, state")
     moved = product(a, mean)
     if drift is not None:
-        moved = moved + require_vector("drift", drift, mean.shape[0], "state").astype(mean.dtype)
+        moved = moved + checked_vector("drift", drift, mean.shape[0], "state").astype(mean.dtype)
     spread = symmetric(product(a, covariance, a.T) + process.astype(mean.dtype))
     return StateEstimate(moved, spread)
 
@@ -155,12 +155,12 @@ def kalman_update(
     """
     mean, covariance = _estimate(estimate)
     states = mean.shape[0]
-    c = require_matrix("c", c, (None, states), "measurement, state").astype(mean.dtype)
+    c = checked_matrix("c", c, (None, states), "measurement, state").astype(mean.dtype)
     count = c.shape[0]
-    noise = require_matrix(
+    noise = checked_matrix(
         "measurement_noise", measurement_noise, (count, count), "measurement, measurement"
     )
-    reading = require_vector("reading", reading, count, "measurement").astype(mean.dtype)
+    reading = checked_vector("reading", reading, count, "measurement").astype(mean.dtype)
     present = jnp.isfinite(reading)
     if mask is not None:
         require_same_shape("mask", mask, "reading", reading)
@@ -183,17 +183,17 @@ def _gain(covariance: Array, c: Array, noise: Array) -> Array:
 
 
 def _estimate(estimate: StateEstimate) -> tuple[Array, Array]:
-    covariance = require_square("covariance", estimate.covariance)
-    mean = require_vector("mean", estimate.mean, covariance.shape[0], "state")
+    covariance = checked_square("covariance", estimate.covariance)
+    mean = checked_vector("mean", estimate.mean, covariance.shape[0], "state")
     dtype = jnp.result_type(mean, covariance)
     return mean.astype(dtype), symmetric(covariance.astype(dtype))
 
 
 def _matrices(a, c, process_noise, measurement_noise) -> tuple[Array, Array, Array, Array]:
-    a = require_square("a", a)
-    c = require_matrix("c", c, (None, a.shape[0]), "measurement, state")
-    process = require_matrix("process_noise", process_noise, a.shape, "state, state")
-    noise = require_matrix(
+    a = checked_square("a", a)
+    c = checked_matrix("c", c, (None, a.shape[0]), "measurement, state")
+    process = checked_matrix("process_noise", process_noise, a.shape, "state, state")
+    noise = checked_matrix(
         "measurement_noise", measurement_noise, (c.shape[0], c.shape[0]), "measurement, measurement"
     )
     dtype = jnp.result_type(a, c, process, noise)

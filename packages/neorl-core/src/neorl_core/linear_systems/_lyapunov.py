@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.matrix_products import product, symmetric
-from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core.linear_systems._checks import checked_matrix, checked_square
 from neorl_core.linear_systems._scaling import powers_of_two, state_weights
 
 _SQUARINGS = 40
@@ -37,8 +37,8 @@ def discrete_lyapunov(
 
     Source: Smith, Matrix equation XA + BX = C, 1968.
     """
-    a = require_square("a", a)
-    q = require_matrix("q", q, a.shape, "state, state").astype(a.dtype)
+    a = checked_square("a", a)
+    q = checked_matrix("q", q, a.shape, "state, state").astype(a.dtype)
     return _in_even_units(a, q)
 
 

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import require_positive
+from neorl_core._internal.checks import checked_positive
 from neorl_core._internal.matrix_products import product
-from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core.linear_systems._checks import checked_matrix, checked_square
 from neorl_core.linear_systems._scaling import powers_of_two, state_weights
 from neorl_core.linear_systems._stability import rounding
 
@@ -182,15 +182,15 @@ def detectable(
 
 
 def _pair(a: Array, other: Array, name: str, axes: str) -> tuple[Array, Array]:
-    a = require_square("a", a)
+    a = checked_square("a", a)
     shape = (a.shape[0], None) if name == "b" else (None, a.shape[0])
-    return a, require_matrix(name, other, shape, axes).astype(a.dtype)
+    return a, checked_matrix(name, other, shape, axes).astype(a.dtype)
 
 
 def _least(a: Array, tolerance: float | Array | None) -> Array:
     if tolerance is None:
         return jnp.asarray(8 * rounding(a), a.dtype)
-    value = require_positive("tolerance", tolerance, or_zero=True)
+    value = checked_positive("tolerance", tolerance, or_zero=True)
     return jnp.asarray(value).astype(a.dtype)
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_core._internal.checks import floats, require_rank, require_whole
-from neorl_core._internal.float_widths import require_wide
+from neorl_core._internal.checks import checked_whole, floats, require_rank
+from neorl_core._internal.float_widths import checked_wide
 from neorl_core._internal.matrix_products import product
 
 
@@ -62,7 +62,7 @@ def columns_of_log(obs: Any, action: Any, next_obs: Any) -> tuple[Array, Array, 
     """The columns as floats of one dtype; refuses shapes that disagree."""
     obs, action, next_obs = floats(obs), floats(action), floats(next_obs)
     for name, column in (("obs", obs), ("action", action), ("next_obs", next_obs)):
-        require_wide(name, column)
+        checked_wide(name, column)
     require_rank("obs", obs, 2, "time, state")
     require_rank("action", action, 2, "time, act")
     if next_obs.shape != obs.shape or action.shape[0] != obs.shape[0]:
@@ -91,7 +91,7 @@ def delays_of(delay: Any, inputs: int) -> tuple[int, ...]:
             "give a tuple of one whole number an input"
         )
     return tuple(
-        require_whole("delay", steps, 0, "give the steps of dead time") for steps in delays
+        checked_whole("delay", steps, 0, "give the steps of dead time") for steps in delays
     )
 
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_whole
+from neorl_core._internal.checks import checked_whole
 from neorl_core._internal.matrix_products import product, symmetric
-from neorl_core.linear_systems._checks import is_semidefinite, require_matrix
+from neorl_core.linear_systems._checks import checked_matrix, is_semidefinite
 from neorl_core.linear_systems._riccati import gain_of, is_cost, problem, stabilising_solution
 from neorl_core.linear_systems._scaling import Costs
 
@@ -110,9 +110,9 @@ def finite_horizon_regulator(
     Source: Anderson and Moore, Optimal control: linear quadratic methods, 1990.
     """
     costs = problem(a, b, q, r, cross)
-    last = require_matrix("terminal", terminal, costs.a.shape, "state, state")
+    last = checked_matrix("terminal", terminal, costs.a.shape, "state, state")
     last = last.astype(costs.a.dtype)
-    horizon = require_whole("horizon", horizon, 0, "0 leaves the terminal cost alone")
+    horizon = checked_whole("horizon", horizon, 0, "0 leaves the terminal cost alone")
     valid = is_cost(costs) & is_semidefinite(last)
     last = symmetric(last)
     _, (gains, before) = jax.lax.scan(_step_back, (last, costs), None, length=horizon, reverse=True)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.matrix_products import product, symmetric
-from neorl_core.linear_systems._checks import is_semidefinite, require_matrix, require_square
+from neorl_core.linear_systems._checks import checked_matrix, checked_square, is_semidefinite
 from neorl_core.linear_systems._lyapunov import rounded, smith, stein, tolerance
 from neorl_core.linear_systems._scaling import Costs, distance, in_units, solve_definite, units_of
 
@@ -65,12 +65,12 @@ def discrete_riccati(
 
 def problem(a, b, q, r, cross) -> Costs:
     """The matrices in one dtype; refuses shapes that disagree."""
-    a = require_square("a", a)
-    b = require_matrix("b", b, (a.shape[0], None), "state, act")
-    q = require_matrix("q", q, a.shape, "state, state")
-    r = require_matrix("r", r, (b.shape[1], b.shape[1]), "act, act")
+    a = checked_square("a", a)
+    b = checked_matrix("b", b, (a.shape[0], None), "state, act")
+    q = checked_matrix("q", q, a.shape, "state, state")
+    r = checked_matrix("r", r, (b.shape[1], b.shape[1]), "act, act")
     n = jnp.zeros_like(b) if cross is None else cross
-    n = require_matrix("cross", n, b.shape, "state, act")
+    n = checked_matrix("cross", n, b.shape, "state, act")
     dtype = jnp.result_type(a, b, q, r, n)
     return Costs(*(matrix.astype(dtype) for matrix in (a, b, q, r, n)))
 

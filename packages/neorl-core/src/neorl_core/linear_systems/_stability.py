@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.matrix_products import product
-from neorl_core.linear_systems._checks import require_square
+from neorl_core.linear_systems._checks import checked_square
 
 _SQUARINGS = 40
 
@@ -30,7 +30,7 @@ def spectral_radius(a: Float[Array, "state state"]) -> Float[Array, ""]:
         >>> round(float(spectral_radius(jnp.array([[0.5, 100.0], [0.0, 0.9]]))), 4)
         0.9
     """
-    a = require_square("a", a)
+    a = checked_square("a", a)
     size = jnp.max(jnp.abs(a))
     start = (a / jnp.where(size > 0, size, 1), jnp.log(size))
     shares = 0.5 ** jnp.arange(1, _SQUARINGS + 1, dtype=a.dtype)
@@ -56,7 +56,7 @@ def is_stable(a: Float[Array, "state state"]) -> Bool[Array, ""]:
         >>> bool(is_stable(jnp.array([[0.5, 100.0], [0.0, 0.9]]))), bool(is_stable(jnp.eye(2)))
         (True, False)
     """
-    a = require_square("a", a)
+    a = checked_square("a", a)
     return spectral_radius(a) < 1 - rounding(a)
 
 

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_positive
+from neorl_core._internal.checks import checked_positive
 from neorl_core._internal.matrix_products import product
-from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core.linear_systems._checks import checked_matrix, checked_square
 
 
 def tustin(
@@ -50,14 +50,14 @@ def tustin(
     Source: Tustin, A method of analysing the behaviour of linear systems in terms of time series,
     1947.
     """
-    a = require_square("a", a)
+    a = checked_square("a", a)
     states = a.shape[0]
-    b = require_matrix("b", b, (states, None), "state, act")
-    c = require_matrix("c", c, (None, states), "measurement, state")
-    d = require_matrix("d", d, (c.shape[0], b.shape[1]), "measurement, act")
+    b = checked_matrix("b", b, (states, None), "state, act")
+    c = checked_matrix("c", c, (None, states), "measurement, state")
+    d = checked_matrix("d", d, (c.shape[0], b.shape[1]), "measurement, act")
     dtype = jnp.result_type(a, b, c, d)
     a, b, c, d = (matrix.astype(dtype) for matrix in (a, b, c, d))
-    dt = jnp.asarray(require_positive("dt", dt)).astype(dtype)
+    dt = jnp.asarray(checked_positive("dt", dt)).astype(dtype)
     identity = jnp.eye(states, dtype=dtype)
     ahead, back = identity + a * (dt / 2), identity - a * (dt / 2)
     solved = jnp.linalg.solve(back, jnp.concatenate([ahead, b * dt], axis=1))

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_positive
-from neorl_core.linear_systems._checks import require_matrix, require_square
+from neorl_core._internal.checks import checked_positive
+from neorl_core.linear_systems._checks import checked_matrix, checked_square
 
 
 def zero_order_hold(
@@ -40,10 +40,10 @@ def zero_order_hold(
 
     Source: Van Loan, Computing integrals involving the matrix exponential, 1978.
     """
-    a = require_square("a", a)
+    a = checked_square("a", a)
     n = a.shape[0]
-    b = require_matrix("b", b, (n, None), "state, act")
-    dt = require_positive("dt", dt)
+    b = checked_matrix("b", b, (n, None), "state, act")
+    dt = checked_positive("dt", dt)
     inputs = b.shape[1]
     block = jnp.zeros((n + inputs, n + inputs), jnp.result_type(a, b))
     block = block.at[:n, :n].set(a).at[:n, n:].set(b) * jnp.asarray(dt).astype(block.dtype)

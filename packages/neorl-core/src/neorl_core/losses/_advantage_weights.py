@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
+    checked_mask,
+    checked_positive,
     floats,
     like,
-    require_mask,
-    require_positive,
     require_same_shape,
 )
 from neorl_core._internal.float_widths import narrowed, widened
@@ -46,8 +46,8 @@ def advantage_weights(
     Source: Peng et al., Advantage-weighted regression, arXiv 1910.00177; the largest weight as
     in implicit Q-learning, arXiv 2110.06169.
     """
-    inverse_temperature = require_positive("inverse_temperature", inverse_temperature, or_zero=True)
-    max_weight = require_positive("max_weight", max_weight)
+    inverse_temperature = checked_positive("inverse_temperature", inverse_temperature, or_zero=True)
+    max_weight = checked_positive("max_weight", max_weight)
     advantage = floats(advantage)
     beta, largest = like(inverse_temperature, advantage), like(max_weight, advantage)
     plain = (beta == 0) & ~jnp.isnan(advantage)
@@ -79,11 +79,11 @@ def scaled_advantage(
     Raises:
         ValueError: If the shapes differ, or ``min_std`` is not positive.
     """
-    min_std = require_positive("min_std", min_std)
+    min_std = checked_positive("min_std", min_std)
     dtype, advantage = floats(advantage).dtype, widened(advantage)
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
-        advantage = jnp.where(require_mask("mask", mask), advantage, 0)
+        advantage = jnp.where(checked_mask("mask", mask), advantage, 0)
     # In a unit near the largest number, so that no square overflows: a power of two, which rounds
     # nothing, and with a reciprocal in range.
     fixed = jax.lax.stop_gradient(advantage)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, like, require_positive, require_same_shape
+from neorl_core._internal.checks import checked_positive, floats, like, require_same_shape
 
 
 def cql_regulariser(
@@ -50,7 +50,7 @@ def cql_regulariser(
             "q_samples must have the shape of q_data and a last axis of samples, got "
             f"{q_samples.shape} for {q_data.shape}; put the samples last"
         )
-    temperature = require_positive("temperature", temperature)
+    temperature = checked_positive("temperature", temperature)
     scale = like(temperature, q_data)
     if log_density is None:
         scores = jnp.concatenate([q_samples, q_data[..., None]], axis=-1)

@@ -6,12 +6,12 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
+    checked_probability,
     floats,
     is_concrete,
     like,
     nan_unless,
-    require_positive,
-    require_probability,
     require_same_shape,
 )
 from neorl_core.losses._divergences import DivergenceName, f_conjugate, f_ratio
@@ -60,7 +60,7 @@ def dual_dice_loss(
     Source: Nachum et al., DualDICE: behavior-agnostic estimation of discounted stationary
     distribution corrections, arXiv 1906.04733.
     """
-    power = _above_one(require_positive("power", power))
+    power = _above_one(checked_positive("power", power))
     value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
     exponent = like(power, value)
     return jnp.power(jnp.abs(value - follows), exponent) / exponent - start
@@ -115,7 +115,7 @@ def opti_dice_loss(
     correction estimation, arXiv 2106.10783.
     """
     require_same_shape("value", value, "reward", reward)
-    alpha = require_positive("alpha", alpha)
+    alpha = checked_positive("alpha", alpha)
     value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
     weight = like(alpha, value)
     residual = floats(reward) + follows - value
@@ -152,7 +152,7 @@ def opti_dice_weights(
 
     Source: as :func:`opti_dice_loss`.
     """
-    alpha = require_positive("alpha", alpha)
+    alpha = checked_positive("alpha", alpha)
     residual = floats(residual)
     ratio = f_ratio(residual / like(alpha, residual), divergence=divergence)
     return jax.lax.stop_gradient(ratio)
@@ -181,7 +181,7 @@ def _rows(
     require_same_shape("value", value, "next_value", next_value)
     require_same_shape("value", value, "initial_value", initial_value)
     require_same_shape("value", value, "terminated", terminated)
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     value = floats(value)
     gamma = like(discount, value)
     follows = gamma * jnp.where(booleans(terminated), 0, floats(next_value))

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, require_probability, require_same_shape
+from neorl_core._internal.checks import checked_probability, floats, require_same_shape
 
 
 def expectile_loss(
@@ -39,7 +39,7 @@ def expectile_loss(
     arXiv 2110.06169, equation 5.
     """
     require_same_shape("predictions", predictions, "targets", targets)
-    expectile = require_probability("expectile", expectile)
+    expectile = checked_probability("expectile", expectile)
     difference = floats(targets) - floats(predictions)
     weight = jnp.where(difference > 0, expectile, 1 - expectile).astype(difference.dtype)
     return weight * jnp.square(difference)

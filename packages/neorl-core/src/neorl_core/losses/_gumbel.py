@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
+    checked_mask,
+    checked_positive,
     floats,
     like,
-    require_mask,
-    require_positive,
     require_same_shape,
 )
 
@@ -56,12 +56,12 @@ def gumbel_loss(
     as in the authors' code.
     """
     require_same_shape("predictions", predictions, "targets", targets)
-    temperature = require_positive("temperature", temperature)
-    max_exponent = require_positive("max_exponent", max_exponent)
+    temperature = checked_positive("temperature", temperature)
+    max_exponent = checked_positive("max_exponent", max_exponent)
     difference = floats(targets) - floats(predictions)
     if mask is not None:
         require_same_shape("targets", targets, "mask", mask)
-        mask = require_mask("mask", mask)
+        mask = checked_mask("mask", mask)
         difference = jnp.where(mask, difference, 0)
     exponent = difference / like(temperature, difference)
     exponent = jnp.minimum(exponent, like(max_exponent, difference))

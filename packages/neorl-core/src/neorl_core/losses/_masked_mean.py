@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, require_mask, require_same_shape
+from neorl_core._internal.checks import checked_mask, floats, require_same_shape
 from neorl_core._internal.float_widths import narrowed, widened
 
 
@@ -44,6 +44,6 @@ def masked_mean(
         total, count = jnp.sum(wide), max(x.size, 1)
         return narrowed(total / count, x.dtype)
     require_same_shape("x", x, "mask", mask)
-    flags = require_mask("mask", mask)
+    flags = checked_mask("mask", mask)
     count = jnp.maximum(jnp.sum(flags), 1).astype(wide.dtype)
     return narrowed(jnp.sum(jnp.where(flags, wide, 0)) / count, x.dtype)

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
     floats,
     like,
     require_members,
-    require_positive,
     require_same_shape,
     require_scalar,
 )
@@ -85,7 +85,7 @@ def ppo_clipped_loss(
     """
     require_same_shape("log_prob", log_prob, "old_log_prob", old_log_prob)
     require_same_shape("log_prob", log_prob, "advantage", advantage)
-    epsilon = require_positive("epsilon", epsilon)
+    epsilon = checked_positive("epsilon", epsilon)
     log_prob = floats(log_prob)
     gain = jax.lax.stop_gradient(floats(advantage))
     log_ratio = log_prob - jax.lax.stop_gradient(floats(old_log_prob))
@@ -129,7 +129,7 @@ def sac_policy_loss(
     equation 9.
     """
     require_members("values", values, "log_prob", log_prob)
-    temperature = require_positive("temperature", temperature, or_zero=True)
+    temperature = checked_positive("temperature", temperature, or_zero=True)
     log_prob = floats(log_prob)
     weight = jax.lax.stop_gradient(like(temperature, log_prob))
     return weight * log_prob - jnp.min(floats(values), axis=0)

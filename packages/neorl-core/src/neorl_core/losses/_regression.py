@@ -5,11 +5,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_probability,
     floats,
     like,
     require_broadcast,
-    require_positive,
-    require_probability,
     require_same_shape,
 )
 
@@ -70,7 +70,7 @@ def huber_loss(
     Source: Huber, Robust estimation of a location parameter, 1964.
     """
     require_same_shape("predictions", predictions, "targets", targets)
-    delta = require_positive("delta", delta)
+    delta = checked_positive("delta", delta)
     return _huber(floats(targets) - floats(predictions), delta)
 
 
@@ -107,7 +107,7 @@ def pinball_loss(
     """
     require_same_shape("predictions", predictions, "targets", targets)
     require_broadcast("quantile", quantile, "targets", np.shape(targets))
-    quantile = require_probability("quantile", quantile, many=True)
+    quantile = checked_probability("quantile", quantile, many=True)
     difference = floats(targets) - floats(predictions)
     level = like(quantile, difference)
     return jnp.where(difference > 0, level * difference, (level - 1) * difference)
@@ -156,8 +156,8 @@ def quantile_huber_loss(
             "predictions and targets must have one axis each, got shapes "
             f"{np.shape(predictions)} and {np.shape(targets)}; for a batch use jax.vmap"
         )
-    quantile = require_probability("quantile", quantile, many=True)
-    delta = require_positive("delta", delta)
+    quantile = checked_probability("quantile", quantile, many=True)
+    delta = checked_positive("delta", delta)
     difference = floats(targets)[None, :] - floats(predictions)[:, None]
     level = like(quantile, difference)[:, None]
     weight = jnp.where(difference < 0, 1 - level, level)

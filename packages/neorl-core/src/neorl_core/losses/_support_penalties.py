@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, like, require_choice, require_positive
+from neorl_core._internal.checks import checked_positive, floats, like, require_choice
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.losses._masked_mean import masked_mean
 
@@ -79,7 +79,7 @@ def squared_mmd(
     arXiv 1906.00949.
     """
     require_choice("kernel", kernel, ("gaussian", "laplacian"))
-    bandwidth = require_positive("bandwidth", bandwidth)
+    bandwidth = checked_positive("bandwidth", bandwidth)
     samples, logged = floats(samples), floats(logged)
     shapes = samples.shape, logged.shape
     if (

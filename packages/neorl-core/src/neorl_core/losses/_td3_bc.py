@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import floats, require_mask, require_positive, require_same_shape
+from neorl_core._internal.checks import checked_mask, checked_positive, floats, require_same_shape
 from neorl_core.losses._masked_mean import masked_mean
 
 
@@ -49,14 +49,14 @@ def td3_bc_policy_loss(
             "q must be one value for each row of action, got shapes "
             f"{np.shape(q)} and {np.shape(action)}; give the values of one critic as (batch,)"
         )
-    alpha = require_positive("alpha", alpha, or_zero=True)
+    alpha = checked_positive("alpha", alpha, or_zero=True)
     q, action, logged_action = floats(q), floats(action), floats(logged_action)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
     if mask is not None:
         # Before the square: a NaN behind it would come back as 0 * NaN in the gradient.
-        counts = require_mask("mask", mask)[:, None]
+        counts = checked_mask("mask", mask)[:, None]
         action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
     distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
     return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)

@@ -9,9 +9,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_probability,
     floats,
     like,
-    require_probability,
     require_rank,
     require_same_shape,
 )
@@ -215,7 +215,7 @@ def checked(
 
     In float32 or wider; the discount is NaN where it is traced and outside [0, 1].
     """
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     axes = "time" if rank == 1 else "trajectory, time"
     require_rank("log_ratio", data.log_ratio, rank, axes)
     require_same_shape("log_ratio", data.log_ratio, "reward", data.reward)

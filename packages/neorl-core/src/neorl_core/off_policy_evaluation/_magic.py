@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core._internal.checks import require_probability, require_whole
+from neorl_core._internal.checks import checked_probability, checked_whole
 from neorl_core._internal.matrix_products import product
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.off_policy_evaluation._doubly_robust import model, weighted_terms
@@ -77,8 +77,8 @@ def magic(
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 6 and algorithm 1.
     """
-    level = require_probability("level", level)
-    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
+    level = checked_probability("level", level)
+    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
     log_ratio, reward, discount = checked(trajectories, 2, discount)
     n, time = reward.shape
     if n < 2:

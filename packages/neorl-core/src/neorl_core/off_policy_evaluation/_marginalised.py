@@ -6,12 +6,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
+    checked_probability,
     floats,
     is_concrete,
     like,
     require_length,
-    require_positive,
-    require_probability,
     require_rank,
     require_series,
 )
@@ -123,12 +123,12 @@ def marginalised_doubly_robust(
 
 
 def _ratio(density_ratio: ArrayLike) -> Array:
-    return widened(require_positive("density_ratio", density_ratio, or_zero=True, many=True))
+    return widened(checked_positive("density_ratio", density_ratio, or_zero=True, many=True))
 
 
 def _discount_and_rest(discount: float | Array, data: Array) -> tuple[Array, Array]:
     """The discount and one less it, NaN where it is traced and outside [0, 1)."""
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     if is_concrete(discount) and np.any(np.asarray(discount) >= 1):
         raise ValueError(
             f"discount must be in [0, 1) for a discounted occupancy, got {discount}; "

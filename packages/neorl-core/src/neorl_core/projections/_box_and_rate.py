@@ -5,11 +5,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
     floats,
     is_concrete,
     like,
     require_order,
-    require_positive,
     require_same_shape,
 )
 
@@ -80,7 +80,7 @@ def limit_rate(
     """
     require_same_shape("x", x, "previous", previous)
     require_same_shape("x", x, "rate", rate)
-    dt = require_positive("dt", dt)
+    dt = checked_positive("dt", dt)
     if is_concrete(rate) and not np.all(np.asarray(rate) >= 0):
         raise ValueError(
             f"rate must not be negative, got {rate}; "

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_probability,
+    checked_whole,
     floats,
     require_integers,
-    require_positive,
-    require_probability,
     require_rank,
-    require_whole,
 )
 
 
@@ -60,7 +60,7 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         >>> priority_tree(3).sums.shape
         (8,)
     """
-    capacity = require_whole("capacity", capacity, 1, "give the number of items that it holds")
+    capacity = checked_whole("capacity", capacity, 1, "give the number of items that it holds")
     sums = jnp.zeros(2 << (capacity - 1).bit_length(), dtype)
     return PriorityTree(sums, jnp.asarray(capacity, jnp.int32))
 
@@ -140,7 +140,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
 
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, appendix B.2.1.
     """
-    batch = require_whole("batch", batch, 1, "give the number of draws")
+    batch = checked_whole("batch", batch, 1, "give the number of draws")
     sums, leaves = tree.sums, tree.sums.shape[0] // 2
     total = sums[1]
     valid = (total > 0) & jnp.isfinite(total)
@@ -181,8 +181,8 @@ def priority_weights(
     Source: Schaul et al., Prioritized experience replay, arXiv 1511.05952, section 3.4.
     """
     require_rank("probabilities", probabilities, 1, "batch")
-    size = require_positive("size", size)
-    exponent = require_probability("exponent", exponent, closed=True)
+    size = checked_positive("size", size)
+    exponent = checked_probability("exponent", exponent, closed=True)
     p = floats(probabilities)
     drawn = p > 0
     size, exponent = jnp.asarray(size, p.dtype), jnp.asarray(exponent, p.dtype)

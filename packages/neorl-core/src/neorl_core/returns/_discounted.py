@@ -5,9 +5,9 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_probability,
     floats,
     like,
-    require_probability,
     require_rank,
     require_series,
 )
@@ -47,7 +47,7 @@ def discounted_returns(
     """
     require_series(reward=reward)
     require_rank("final_value", final_value, 0, "")
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     dtype, reward = floats(reward).dtype, widened(reward)
     factor = like(discount, reward)
     offset = reward.at[-1].add(factor * like(final_value, reward))
@@ -90,7 +90,7 @@ def segment_discounted_returns(
         [1.5, 1.0, 5.0]
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward, next_value = widened(reward), widened(next_value)
     terminated = booleans(terminated)

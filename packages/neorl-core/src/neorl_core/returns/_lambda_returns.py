@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import booleans, floats, like, require_probability, require_series
+from neorl_core._internal.checks import booleans, checked_probability, floats, like, require_series
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.returns._recurrence import backward_recurrence, bootstrap, cut_at_the_last
 
@@ -182,8 +182,8 @@ def _checked(
     lam: float | Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    discount = require_probability("discount", discount, closed=True)
-    lam = require_probability("lam", lam, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
+    lam = checked_probability("lam", lam, closed=True)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     reward = widened(reward)

@@ -6,11 +6,11 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_probability,
+    checked_whole,
     floats,
     like,
-    require_probability,
     require_series,
-    require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.returns._recurrence import bootstrap, cut_at_the_last
@@ -81,8 +81,8 @@ def segment_n_step_returns(
         ValueError: As :func:`n_step_returns`.
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
-    discount = require_probability("discount", discount, closed=True)
-    n = require_whole("n", n, 1, "1 is the plain temporal difference")
+    discount = checked_probability("discount", discount, closed=True)
+    n = checked_whole("n", n, 1, "1 is the plain temporal difference")
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward = widened(reward)
     terminated = booleans(terminated)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import booleans, floats, like, require_probability, require_series
+from neorl_core._internal.checks import booleans, checked_probability, floats, like, require_series
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.returns._ratios import require_ratios
 from neorl_core.returns._recurrence import (
@@ -116,8 +116,8 @@ def segment_retrace_returns(
         terminated=terminated,
         truncated=truncated,
     )
-    discount = require_probability("discount", discount, closed=True)
-    lam = require_probability("lam", lam, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
+    lam = checked_probability("lam", lam, closed=True)
     weights = require_ratios(ratio)
     dtype = jnp.result_type(*map(floats, (reward, q, next_value, ratio)))
     reward, q, next_value = map(widened, (reward, q, next_value))

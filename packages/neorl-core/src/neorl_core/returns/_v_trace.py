@@ -7,10 +7,10 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
+    checked_probability,
     floats,
     like,
-    require_positive,
-    require_probability,
     require_series,
 )
 from neorl_core._internal.float_widths import narrowed, widened
@@ -145,10 +145,10 @@ def segment_v_trace(
         terminated=terminated,
         truncated=truncated,
     )
-    discount = require_probability("discount", discount, closed=True)
-    lam = require_probability("lam", lam, closed=True)
-    max_rho = require_positive("max_rho", max_rho)
-    max_c = require_positive("max_c", max_c)
+    discount = checked_probability("discount", discount, closed=True)
+    lam = checked_probability("lam", lam, closed=True)
+    max_rho = checked_positive("max_rho", max_rho)
+    max_c = checked_positive("max_c", max_c)
     weights = require_ratios(ratio)
     dtype = jnp.result_type(*map(floats, (reward, value, next_value, ratio)))
     reward, value, next_value = map(widened, (reward, value, next_value))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_core._internal.checks import require_choice, require_probability, require_whole
+from neorl_core._internal.checks import checked_probability, checked_whole, require_choice
 from neorl_core._internal.float_widths import narrowed
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.statistics._bootstrap import (
@@ -124,7 +124,7 @@ def block_bootstrap_interval(
 
     Source: Politis and Romano, The stationary bootstrap, 1994.
     """
-    level = require_probability("level", level)
+    level = checked_probability("level", level)
     samples, block_length, resamples = _checked(samples, 2, block_length, blocks, resamples)
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     options = {"blocks": blocks, "statistic": statistic, "resamples": resamples}
@@ -137,8 +137,8 @@ def _checked(
 ) -> tuple[Any, int, int]:
     samples = checked_samples(samples, least)
     require_choice("blocks", blocks, ("stationary", "circular", "moving"))
-    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
-    block_length = require_whole("block_length", block_length, 1, "1 draws independent samples")
+    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
+    block_length = checked_whole("block_length", block_length, 1, "1 draws independent samples")
     length = jax.tree.leaves(samples)[0].shape[0]
     if block_length > length:
         raise ValueError(

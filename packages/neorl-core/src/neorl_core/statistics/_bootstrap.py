@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_probability,
+    checked_whole,
     floats,
     require_choice,
     require_length,
-    require_probability,
-    require_whole,
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
 from neorl_core._internal.resampling import in_blocks, random_rows
@@ -61,7 +61,7 @@ def bootstrap_replicates(
     1.
     """
     samples = checked_samples(samples, 1)
-    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
+    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
     return narrowed(replicates, dtype)
@@ -118,8 +118,8 @@ def bootstrap_interval(
     Association 82 (1987) 171.
     """
     samples = checked_samples(samples, 2)
-    level = require_probability("level", level)
-    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
+    level = checked_probability("level", level)
+    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
     require_choice("method", method, ("percentile", "bca"))
     dtype, samples = result_type(statistic, samples), widened_samples(samples)
     interval = _interval(

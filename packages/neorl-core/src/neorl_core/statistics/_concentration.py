@@ -5,15 +5,15 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_probability,
+    checked_whole,
     floats,
     is_concrete,
     require_length,
     require_order,
-    require_positive,
-    require_probability,
     require_rank,
     require_scalar,
-    require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.sorting import sort_floats
@@ -134,8 +134,8 @@ def hcope_lower_bound(
     theorem 1 with one threshold.
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
-    threshold = require_positive("threshold", threshold)
-    delta = require_probability("delta", delta)
+    threshold = checked_positive("threshold", threshold)
+    delta = checked_probability("delta", delta)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
     width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
     bound = jnp.mean(cut) - _bernstein(cut, width, chance)
@@ -171,8 +171,8 @@ def hcope_threshold(
     Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
-    delta = require_probability("delta", delta)
-    size = require_whole("size", size, 2, "hold fewer samples out")
+    delta = checked_probability("delta", delta)
+    size = checked_whole("size", size, 2, "hold fewer samples out")
     tried = sort_floats(samples)
     mean, variance = _moments_cut_at_each(tried)
     log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
@@ -208,7 +208,7 @@ def _bounded(
     require_scalar("low", low)
     require_scalar("high", high)
     require_order(low, high)
-    level = require_probability("level", level)
+    level = checked_probability("level", level)
     if is_concrete((samples, low, high)):
         values = np.asarray(samples)
         if not np.all((values >= np.asarray(low)) & (values <= np.asarray(high))):

@@ -5,9 +5,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_probability,
     floats,
     is_concrete,
-    require_probability,
     require_rank,
     require_same_shape,
     require_scalar,
@@ -44,7 +44,7 @@ def conformal_quantile(
     Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
     """
     require_rank("scores", scores, 1, "sample")
-    alpha = require_probability("alpha", alpha)
+    alpha = checked_probability("alpha", alpha)
     scores = floats(scores)
     dtype = widened(scores).dtype
     n = scores.shape[0]
@@ -97,7 +97,7 @@ def weighted_conformal_quantile(
     require_rank("scores", scores, 1, "sample")
     require_same_shape("scores", scores, "weights", weights)
     require_scalar("weight", weight)
-    alpha = require_probability("alpha", alpha)
+    alpha = checked_probability("alpha", alpha)
     if is_concrete((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))
         if not np.all(both >= 0):

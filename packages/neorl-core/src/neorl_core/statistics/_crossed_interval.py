@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import ArrayLike, Float
 
-from neorl_core._internal.checks import floats, require_probability, require_rank
+from neorl_core._internal.checks import checked_probability, floats, require_rank
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval
@@ -55,7 +55,7 @@ def crossed_interval(
     populations when the population variances are not equal", Sankhya 22 (1960) 357; Searle, Casella
     and McCulloch, "Variance Components" (1992), chapter 4.
     """
-    level = require_probability("level", level)
+    level = checked_probability("level", level)
     require_rank("samples", samples, 2, "row column")
     dtype, samples = floats(samples).dtype, widened(samples)
     r, c = samples.shape

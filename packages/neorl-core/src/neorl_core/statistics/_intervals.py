@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_probability,
     floats,
     require_length,
-    require_probability,
     require_same_shape,
 )
 from neorl_core._internal.float_widths import narrowed, widened
@@ -67,7 +67,7 @@ def student_interval(
 
     Source: Student, The probable error of a mean, Biometrika 6 (1908) 1.
     """
-    level = require_probability("level", level)
+    level = checked_probability("level", level)
     require_length("samples", samples, 2)
     dtype, samples = floats(samples).dtype, widened(samples)
     n = samples.shape[0]

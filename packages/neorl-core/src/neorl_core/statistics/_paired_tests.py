@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_whole,
     floats,
     require_choice,
     require_length,
     require_rank,
     require_same_shape,
-    require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.resampling import in_blocks
@@ -166,7 +166,7 @@ def sign_flip_test(
     Permutation p-values should never be zero, 2010.
     """
     difference, dtype = _differences(first, second, alternative)
-    resamples = require_whole("resamples", resamples, 1, "give the number of sign patterns")
+    resamples = checked_whole("resamples", resamples, 1, "give the number of sign patterns")
     n = difference.shape[0]
     every = n < resamples.bit_length()  # 2^n patterns are no more
     observed = jnp.sum(difference)

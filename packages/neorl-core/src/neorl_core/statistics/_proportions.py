@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
-from neorl_core._internal.checks import floats, is_concrete, require_probability
+from neorl_core._internal.checks import checked_probability, floats, is_concrete
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._binomial_limits import upper_log_odds
 from neorl_core.statistics._default_level import DEFAULT_LEVEL
@@ -116,7 +116,7 @@ def _dtype(successes: ArrayLike, trials: ArrayLike) -> DTypeLike:
 
 def _counts(successes, trials, level) -> tuple[Array, Array, Array]:
     """Successes and failures as floats (NaN where the level is) and the chance beyond each end."""
-    level = require_probability("level", level)
+    level = checked_probability("level", level)
     if is_concrete((successes, trials)):
         k, n = np.asarray(successes), np.asarray(trials)
         if not np.all((k >= 0) & (k <= n)):

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, DTypeLike, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
+    checked_probability,
     floats,
     like,
-    require_positive,
-    require_probability,
     require_same_shape,
 )
 from neorl_core._internal.float_widths import narrowed, widened
@@ -101,9 +101,9 @@ def normalise_reward(
     Source: Engstrom et al., Implementation matters in deep policy gradients, arXiv 2005.12729,
     section 2 (reward scaling).
     """
-    discount = require_probability("discount", discount, closed=True)
-    clip = require_positive("clip", clip)
-    epsilon = require_positive("epsilon", epsilon)
+    discount = checked_probability("discount", discount, closed=True)
+    clip = checked_positive("clip", clip)
+    epsilon = checked_positive("epsilon", epsilon)
     require_same_shape("reward", reward, "normaliser.discounted", normaliser.discounted)
     require_same_shape("reward", reward, "ended", ended)
     dtype, reward = floats(reward).dtype, widened(reward).astype(normaliser.discounted.dtype)

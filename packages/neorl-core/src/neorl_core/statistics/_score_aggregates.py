@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import (
+    checked_probability,
+    checked_whole,
     floats,
     is_concrete,
     like,
     require_length,
-    require_probability,
     require_rank,
     require_scalar,
-    require_whole,
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.resampling import in_blocks, random_rows
@@ -218,8 +218,8 @@ def stratified_bootstrap_interval(
     """
     scores = _by_run_and_task("scores", scores)
     require_length("scores", scores, 2)
-    level = require_probability("level", level)
-    resamples = require_whole("resamples", resamples, 1, "give the number of draws")
+    level = checked_probability("level", level)
+    resamples = checked_whole("resamples", resamples, 1, "give the number of draws")
     return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
 
 

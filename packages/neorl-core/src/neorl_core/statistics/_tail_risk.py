@@ -5,10 +5,10 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from neorl_core._internal.checks import (
+    checked_probability,
     floats,
     is_concrete,
     require_length,
-    require_probability,
     require_rank,
     require_same_shape,
 )
@@ -50,7 +50,7 @@ def weighted_quantile(
 
     Source: Chandak et al., Universal off-policy evaluation, arXiv 2104.12820.
     """
-    quantile = require_probability("quantile", quantile, closed=True)
+    quantile = checked_probability("quantile", quantile, closed=True)
     ordered, mass = _distribution(samples, weights)
     reached = _reached(mass, weights is None)
     quantile = jnp.asarray(quantile).astype(mass.dtype)
@@ -96,7 +96,7 @@ def conditional_value_at_risk(
 
     Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk, 2000.
     """
-    alpha = require_probability("alpha", alpha, closed=True)
+    alpha = checked_probability("alpha", alpha, closed=True)
     if is_concrete(alpha) and np.any(np.asarray(alpha) <= 0):
         raise ValueError(
             f"alpha must be in (0, 1], got {alpha}; 1 is the mean; give a fraction, not per cent"

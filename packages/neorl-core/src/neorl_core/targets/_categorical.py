@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from neorl_core._internal.checks import booleans, floats, like, require_probability
+from neorl_core._internal.checks import booleans, checked_probability, floats, like
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.matrix_products import product
 
@@ -130,7 +130,7 @@ def categorical_td_target(
             f"the shape of reward, got {probability.shape} and {ended.shape} for {reward.shape}; "
             "put the atoms last"
         )
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     ended = ended[..., None]
     places = jnp.where(ended, 0, _last(support, probability))
     moved = reward[..., None] + like(discount, reward) * places

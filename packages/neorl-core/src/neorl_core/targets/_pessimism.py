@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import floats, like, require_positive
+from neorl_core._internal.checks import checked_positive, floats, like
 from neorl_core._internal.float_widths import narrowed, widened
 
 
@@ -36,7 +36,7 @@ def ensemble_lower_bound(
     RL through ensembles, arXiv 2205.13703.
     """
     values = _members("values", values, 1)
-    coefficient = require_positive("coefficient", coefficient, or_zero=True)
+    coefficient = checked_positive("coefficient", coefficient, or_zero=True)
     dtype, wide = values.dtype, widened(values)
     mean = jnp.mean(wide, axis=0)
     off = wide - mean[None]

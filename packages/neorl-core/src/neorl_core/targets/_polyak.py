@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import require_probability, require_same_shape
+from neorl_core._internal.checks import checked_probability, require_same_shape
 
 Tree = TypeVar("Tree")
 
@@ -35,7 +35,7 @@ def polyak(target: Tree, online: Tree, *, step_size: float | Float[Array, ""]) -
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
-    step_size = require_probability("step_size", step_size, closed=True)
+    step_size = checked_probability("step_size", step_size, closed=True)
 
     def towards(old: Array, new: Array) -> Array:
         if not jnp.issubdtype(old.dtype, jnp.floating):

@@ -6,10 +6,10 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_positive,
     floats,
     like,
     require_members,
-    require_positive,
     require_same_shape,
 )
 from neorl_core.targets._td import td_target
@@ -69,7 +69,7 @@ def regularised_td_target(
     require_same_shape("reward", reward, "terminated", terminated)
     require_same_shape("reward", reward, "truncated", truncated)
     require_members("next_values", next_values, "reward", reward)
-    weight = require_positive("weight", weight, or_zero=True)
+    weight = checked_positive("weight", weight, or_zero=True)
     policy, log = floats(next_policy_action), floats(next_logged_action)
     if policy.shape[:-1] != np.shape(reward) or policy.ndim == 0:
         raise ValueError(

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
+    checked_positive,
     floats,
     like,
     require_members,
-    require_positive,
     require_same_shape,
 )
 from neorl_core.targets._td import td_target
@@ -56,7 +56,7 @@ def soft_td_target(
     """
     require_members("next_values", next_values, "reward", reward)
     require_same_shape("reward", reward, "next_log_prob", next_log_prob)
-    temperature = require_positive("temperature", temperature, or_zero=True)
+    temperature = checked_positive("temperature", temperature, or_zero=True)
     log_prob = floats(next_log_prob)
     entropy = like(temperature, log_prob) * log_prob
     soft = jnp.min(floats(next_values), axis=0) - entropy

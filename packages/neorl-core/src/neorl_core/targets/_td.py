@@ -5,9 +5,9 @@ from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
     booleans,
+    checked_probability,
     floats,
     require_members,
-    require_probability,
     require_same_shape,
 )
 
@@ -46,7 +46,7 @@ def td_target(
     """
     require_same_shape("reward", reward, "next_value", next_value)
     require_same_shape("reward", reward, "terminated", terminated)
-    discount = require_probability("discount", discount, closed=True)
+    discount = checked_probability("discount", discount, closed=True)
     next_value = floats(next_value)
     follows = jnp.where(booleans(terminated), 0, next_value)
     return floats(reward) + (discount * follows).astype(follows.dtype)
