@@ -20,7 +20,7 @@ def loss(theta, slow):
     return losses.masked_mean(each, jnp.arange(512) < 500)
 (slope, theta, slow) = jax.jit(jax.grad(loss)), jnp.zeros(()), jnp.zeros(())
 for _ in range(300):
-    theta, slow = theta - 0.5 * slope(theta, slow), targets.polyak(slow, theta, step_size=0.1)
+    theta, slow = theta - 0.5 * slope(theta, slow), targets.polyak(slow, theta, tau=0.1)
 """
 CHECK = """
 import neorl_core, pathlib

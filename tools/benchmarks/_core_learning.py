@@ -185,7 +185,7 @@ def _polyak(width: int) -> Variants:
 
     return pair(
         "optax",
-        lambda target, online: polyak(target, online, step_size=0.005),
+        lambda target, online: polyak(target, online, tau=0.005),
         lambda target, online: optax.incremental_update(online, target, 0.005),
         network(0),
         network(3),

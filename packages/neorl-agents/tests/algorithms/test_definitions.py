@@ -335,7 +335,7 @@ def chain(ends: str) -> tuple[Spec, Transition, DataStatistics, np.ndarray]:
 def test_values_of_a_chain_are_exact(kind, ends):
     """No action matters here, so every expectile and every policy has the same values."""
     spec, log, statistics, exact = chain(ends)
-    common = {"hidden": (32, 32), "batch_size": 96, "discount": 0.9, "target_rate": 0.1}
+    common = {"hidden": (32, 32), "batch_size": 96, "discount": 0.9, "tau": 0.1}
     if kind == "iql":
         algorithm = IQL(value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
     else:

@@ -248,7 +248,7 @@ BAD = {
     "td3_bc": {
         "alpha": [-1.0, float("inf")],
         "discount": [-0.1, 1.1, float("nan")],
-        "target_rate": [0.0, 1.5],
+        "tau": [0.0, 1.5],
         "actor_learning_rate": [0.0],
         "critic_learning_rate": [-1e-3],
         "noise_std": [-0.1],
@@ -262,7 +262,7 @@ BAD = {
         "inverse_temperature": [-1.0],
         "max_weight": [0.0],
         "discount": [1.01],
-        "target_rate": [0.0],
+        "tau": [0.0],
         "value_learning_rate": [0.0],
         "critic_learning_rate": [0.0],
         "actor_learning_rate": [0.0],

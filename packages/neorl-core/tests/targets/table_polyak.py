@@ -6,13 +6,13 @@ from neorl_core.targets import polyak
 from neorl_core.testing import Edge, Refusal, Row, mapped, reals, rows
 
 
-def convex_step(target, online, *, step_size):
-    return {name: (1 - step_size) * target[name] + step_size * online[name] for name in target}
+def convex_step(target, online, *, tau):
+    return {name: (1 - tau) * target[name] + tau * online[name] for name in target}
 
 
-def ends_copy(target, online, *, step_size):
+def ends_copy(target, online, *, tau):
     for end, expected in ((0.0, target), (1.0, online)):
-        got = mapped(polyak, target, online, step_size=end)
+        got = mapped(polyak, target, online, tau=end)
         for name, array in expected.items():
             np.testing.assert_array_equal(got[name], array)
 
@@ -23,22 +23,22 @@ ROWS = [
     Row(
         polyak,
         sample=TREES,
-        options=reals(0.0, 1.0).map(lambda step_size: {"step_size": float(step_size)}),
+        options=reals(0.0, 1.0).map(lambda tau: {"tau": float(tau)}),
         oracle=convex_step,
         laws=[ends_copy],
-        edges=[Edge(({"w": np.zeros(0)}, {"w": np.zeros(0)}), {"step_size": 0.5})],
+        edges=[Edge(({"w": np.zeros(0)}, {"w": np.zeros(0)}), {"tau": 0.5})],
         refuses=[
             Refusal(
                 "a leaf of target and its leaf of online must have one shape",
                 (jnp.ones(3), jnp.ones(1)),
-                {"step_size": 0.5},
+                {"tau": 0.5},
             ),
             Refusal(
                 "target must be of floats, got a leaf of int32; leave counters and keys out",
                 (jnp.arange(3), jnp.ones(3)),
-                {"step_size": 0.5},
+                {"tau": 0.5},
             ),
-            Refusal("step_size must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"step_size": 1.5}),
+            Refusal("tau must be in [0, 1]", (jnp.ones(3), jnp.ones(3)), {"tau": 1.5}),
         ],
     ),
 ]

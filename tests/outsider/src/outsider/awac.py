@@ -88,7 +88,7 @@ class AWAC(eqx.Module):
         actor, actor_optimiser = descend(
             "adam", state.actor, state.actor_optimiser, slope, self.learning_rate
         )
-        slow = polyak(state.slow, critics, step_size=0.005)
+        slow = polyak(state.slow, critics, tau=0.005)
         state = dataclasses.replace(
             state,
             actor=actor,

@@ -68,7 +68,7 @@ class IQL(eqx.Module):
        max_weight) log pi(a|s)``, the weight without gradient;
     3. critics, with the new ``V``: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``,
        ``y = r + discount (1 - terminated) V(s')``;
-    4. targets: towards the new critics by ``target_rate``.
+    4. targets: towards the new critics by ``tau``.
 
     ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
     channel. Its learning rate falls along half a cosine to zero over ``decay_updates``; the
@@ -85,7 +85,7 @@ class IQL(eqx.Module):
         inverse_temperature: The ``beta`` of the actor's weights, not negative.
         max_weight: Largest weight of the actor's regression.
         discount: Discount of the reward per step, in [0, 1].
-        target_rate: Fraction by which the target critics move, in (0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
@@ -108,7 +108,7 @@ class IQL(eqx.Module):
     inverse_temperature: float = 3.0
     max_weight: float = 100.0
     discount: float = 0.99
-    target_rate: float = 0.005
+    tau: float = 0.005
     value_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
@@ -131,7 +131,7 @@ class IQL(eqx.Module):
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
         require_number(self, "discount", low=0, high=1)
-        require_number(self, "target_rate", low=0, high=1, open_low=True)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         rates = ("value_learning_rate", "critic_learning_rate", "actor_learning_rate")
         require_number(self, *rates, low=0, open_low=True)
         require_count(self, "decay_updates", least=0)
@@ -213,7 +213,7 @@ class IQL(eqx.Module):
         critics, optimiser = descend(
             self.optimiser, state.critics, state.critic_optimiser, gradient, rate
         )
-        targets = polyak(state.target_critics, critics, step_size=self.target_rate)
+        targets = polyak(state.target_critics, critics, tau=self.tau)
         state = replace(state, critics=critics, target_critics=targets, critic_optimiser=optimiser)
         return state, loss, q
 

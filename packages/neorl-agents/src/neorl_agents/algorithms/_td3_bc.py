@@ -59,12 +59,12 @@ class TD3BC(eqx.Module):
     ``loss = -lam mean Q_1(s, pi(s)) + mean (pi(s) - a)^2``, ``lam = alpha / mean |Q_1|`` without
     gradient; the second mean is over the batch and the action channels.
 
-    Then both targets move by ``target_rate``: they move on actor steps only.
+    Then both targets move by ``tau``: they move on actor steps only.
 
     Attributes:
         alpha: Weight of the value against the distance to the log; 0 is behaviour cloning.
         discount: Discount of the reward per step, in [0, 1].
-        target_rate: Fraction by which the targets move, in (0, 1].
+        tau: Fraction by which the targets move, in (0, 1].
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
@@ -84,7 +84,7 @@ class TD3BC(eqx.Module):
 
     alpha: float = 2.5
     discount: float = 0.99
-    target_rate: float = 0.005
+    tau: float = 0.005
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     noise_std: float = 0.2
@@ -108,7 +108,7 @@ class TD3BC(eqx.Module):
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "alpha", "noise_std", "noise_clip", low=0)
         require_number(self, "discount", low=0, high=1)
-        require_number(self, "target_rate", low=0, high=1, open_low=True)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_number(self, "actor_learning_rate", "critic_learning_rate", low=0, open_low=True)
         require_choice(self, "reward_scale", ("none", "std", "return_range"))
         require_widths(self, "hidden")
@@ -200,8 +200,8 @@ class TD3BC(eqx.Module):
             state,
             actor=actor,
             actor_optimiser=optimiser,
-            target_actor=polyak(state.target_actor, actor, step_size=self.target_rate),
-            target_critics=polyak(state.target_critics, state.critics, step_size=self.target_rate),
+            target_actor=polyak(state.target_actor, actor, tau=self.tau),
+            target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
         )
         return state, {"actor_loss": loss, "distance": distance}
 

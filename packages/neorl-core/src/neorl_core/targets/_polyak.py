@@ -11,13 +11,13 @@ from neorl_core._internal.checks import checked_probability, require_same_shape
 Tree = TypeVar("Tree")
 
 
-def polyak(target: Tree, online: Tree, *, step_size: float | Float[Array, ""]) -> Tree:
-    """The convex step ``(1 - step_size) target + step_size online``, leaf by leaf.
+def polyak(target: Tree, online: Tree, *, tau: float | Float[Array, ""]) -> Tree:
+    """The convex step ``(1 - tau) target + tau online``, leaf by leaf.
 
     Args:
         target: A PyTree of floating-point arrays.
         online: Same structure and shapes.
-        step_size: The ``tau`` of target networks, in [0, 1]; 1 copies ``online``, 0 keeps
+        tau: Fraction of the way to ``online``, in [0, 1]; 1 copies ``online``, 0 keeps
             ``target``; NaN results under ``jit`` where it is outside.
 
     Returns:
@@ -25,17 +25,17 @@ def polyak(target: Tree, online: Tree, *, step_size: float | Float[Array, ""]) -
 
     Raises:
         ValueError: If structures or shapes differ, a leaf of ``target`` is not floating, or a
-            concrete ``step_size`` is outside [0, 1].
+            concrete ``tau`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
-        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, step_size=0.25)["w"].tolist()
+        >>> polyak({"w": jnp.zeros(2)}, {"w": jnp.ones(2)}, tau=0.25)["w"].tolist()
         [0.25, 0.25]
 
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992; as
     target networks in Lillicrap et al., arXiv 1509.02971.
     """
-    step_size = checked_probability("step_size", step_size, closed=True)
+    tau = checked_probability("tau", tau, closed=True)
 
     def towards(old: Array, new: Array) -> Array:
         if not jnp.issubdtype(old.dtype, jnp.floating):
@@ -43,6 +43,6 @@ def polyak(target: Tree, online: Tree, *, step_size: float | Float[Array, ""]) -
                 f"target must be of floats, got a leaf of {old.dtype}; leave counters and keys out"
             )
         require_same_shape("a leaf of target", old, "its leaf of online", new)
-        return ((1 - step_size) * old + step_size * new).astype(old.dtype)
+        return ((1 - tau) * old + tau * new).astype(old.dtype)
 
     return jax.tree.map(towards, target, online)

@@ -9,7 +9,7 @@ DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "batch_size": 128,
         "alpha": 0.5,
         "critic_learning_rate": 1e-3,
-        "target_rate": 0.02,
+        "tau": 0.02,
     },
     "iql": {
         "hidden": (64, 64),
@@ -17,7 +17,7 @@ DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "advantage_scale": "std",
         "value_learning_rate": 1e-3,
         "critic_learning_rate": 1e-3,
-        "target_rate": 0.02,
+        "tau": 0.02,
         "decay_updates": 30_000,
     },
 }
