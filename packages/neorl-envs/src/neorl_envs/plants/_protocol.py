@@ -79,8 +79,8 @@ class PlantDefaults:
     def operator_plan(self: Any) -> OperatorPlan:
         """Test signals alone."""
         span = jnp.asarray(highs(self.spec.action)) - jnp.asarray(lows(self.spec.action))
-        loops = self.tunings()[self.reference].setpoint.shape[0]
-        return excitation_plan(EXCITATION * span, loops, self.spec.n_obs)
+        setpoint = getattr(self.tunings()[self.reference], "setpoint", ())
+        return excitation_plan(EXCITATION * span, len(setpoint), self.spec.n_obs)
 
     def penalty_weights(self) -> dict[str, float]:
         """None declared; whoever trains says them."""

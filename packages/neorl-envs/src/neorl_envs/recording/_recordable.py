@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import Environment
-from neorl_core.control import PID
+from neorl_core import Environment, Policy
 from neorl_envs.recording._operators import OperatorPlan
 
 
@@ -22,7 +21,7 @@ class Recordable(Environment, Protocol):
 
     name: ClassVar[str]
 
-    def tunings(self) -> Mapping[str, PID]:
+    def tunings(self) -> Mapping[str, Policy]:
         """The plant's controllers by name; their outputs are in the order of the actions."""
         ...
 

@@ -1,0 +1,142 @@
+"""A bank of PID loops on computed measurements, with feed-forward: the usual strong baseline."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core.control import PID, PIDCarry
+
+Numbers = Any
+
+
+class FeedforwardCarry(NamedTuple):
+    """What the loops and their feed-forward remember.
+
+    Attributes:
+        feedback: Carry of the loops.
+        added: Feed-forward of the last step, shape ``(act,)``.
+    """
+
+    feedback: PIDCarry
+    added: Float[Array, " act"]
+
+
+class FeedforwardPID(eqx.Module):
+    """PID loops whose measurements are computed from the observation, plus a feed-forward.
+
+    ``u = clip(PID(measure(numbers, obs)) + feedforward(numbers, obs), low, high)``. The loops are
+    told what the plant received less the feed-forward, so that they do not wind up.
+
+    Attributes:
+        feedback: The loops, one for each action; ``measured`` counts the computed measurements.
+            Their own limits should be wide.
+        numbers: What the two functions compute with, a tree of arrays.
+        low: Least action, shape ``(act,)``.
+        high: Largest action, shape ``(act,)``.
+        measure: A named function of a module, from ``numbers`` and one observation to the
+            measurements.
+        feedforward: A named function of a module, from ``numbers`` and one observation to what is
+            added, shape ``(act,)``.
+        origin: Names of the plant and of the controller among its tunings, by which a stored
+            policy is found again.
+    """
+
+    feedback: PID
+    numbers: Numbers
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    measure: Callable[[Numbers, Array], Array] = eqx.field(static=True)
+    feedforward: Callable[[Numbers, Array], Array] = eqx.field(static=True)
+    origin: tuple[str, str] = eqx.field(static=True)
+
+    @property
+    def setpoint(self) -> Float[Array, " loop"]:
+        """Set points of the loops."""
+        return self.feedback.setpoint
+
+    def with_setpoint(self, setpoint: Float[Array, " loop"]) -> "FeedforwardPID":
+        """The same with other set points."""
+        feedback = dataclasses.replace(self.feedback, setpoint=setpoint)
+        return dataclasses.replace(self, feedback=feedback)
+
+    def initial_carry(self) -> FeedforwardCarry:
+        """Loops at rest."""
+        return FeedforwardCarry(self.feedback.initial_carry(), jnp.zeros_like(self.low))
+
+    def __call__(
+        self,
+        carry: FeedforwardCarry,
+        obs: Float[Array, " obs"],
+        key: PRNGKeyArray | None = None,
+    ) -> tuple[FeedforwardCarry, Float[Array, " act"]]:
+        """One step; the key is ignored."""
+        feedback, action = self.feedback(carry.feedback, self.measure(self.numbers, obs), None)
+        added = self.feedforward(self.numbers, obs)
+        return FeedforwardCarry(feedback, added), jnp.clip(action + added, self.low, self.high)
+
+    def sent(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
+        """What the plant received, less the feed-forward, is what the loops are told."""
+        return carry._replace(feedback=self.feedback.sent(carry.feedback, action - carry.added))
+
+    def follow(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:
+        """As :meth:`sent`, while another controller acts."""
+        told = action - carry.added
+        return carry._replace(feedback=self.feedback.follow(carry.feedback, told))
+
+
+def no_feedforward(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, ""]:
+    """Nothing to add."""
+    return jnp.zeros((), obs.dtype)
+
+
+def pid_bank(
+    *,
+    kp: tuple[float, ...],
+    ti: tuple[float, ...],
+    setpoint: tuple[float, ...],
+    bias: tuple[float, ...],
+    low: tuple[float, ...],
+    high: tuple[float, ...],
+    measured: tuple[int, ...],
+    dt: float,
+    kd: tuple[float, ...] | None = None,
+    tracking_time: tuple[float, ...] | None = None,
+) -> PID:
+    """PI loops from gains and integral times in seconds; infinite for none.
+
+    Example:
+        >>> import math
+        >>> bank = pid_bank(kp=(2.0,), ti=(math.inf,), setpoint=(1.0,), bias=(0.0,), low=(-5.0,),
+        ...     high=(5.0,), measured=(0,), dt=1.0)
+        >>> bank.ki.tolist()
+        [0.0]
+    """
+    numbers = {
+        "kp": kp,
+        "ki": tuple(k / t for k, t in zip(kp, ti, strict=True)),
+        "kd": kd or (0.0,) * len(kp),
+        "tau": (0.0,) * len(kp),
+        "setpoint": setpoint,
+        "bias": bias,
+        "low": low,
+        "high": high,
+    }
+    loops: Any = jax.tree.map(
+        lambda row: jnp.asarray(row), numbers, is_leaf=lambda x: isinstance(x, tuple)
+    )
+    times = None if tracking_time is None else jnp.asarray(tracking_time)
+    return PID(
+        **loops,
+        dt=jnp.asarray(dt),
+        override_below=jnp.zeros(0),
+        override_cap=jnp.zeros(0),
+        measured=measured,
+        override_output=(),
+        override_measured=(),
+        tracking_time=times,
+    )

@@ -1,0 +1,126 @@
+"""Limits of true quantities: one declaration gives costs, margins, trips and bands in pictures."""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core import CostChannel
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """A range that a true quantity of the plant should not or must not leave.
+
+    Attributes:
+        quantity: Name of the quantity, from :meth:`SimulatedPlant.quantities`; where it is an
+            array, its worst entry counts.
+        low: Lower end, in the quantity's unit.
+        high: Upper end.
+        cost: Name of the cost channel that a violation adds to; empty for none. Of several
+            limits with the same cost the largest violation counts.
+        factor: Cost for a unit of violation in one step.
+        trip: Whether leaving the range ends the episode.
+        channel: Measured channel that shows the quantity; it then has a band in pictures.
+    """
+
+    quantity: str
+    low: float = -math.inf
+    high: float = math.inf
+    cost: str = ""
+    factor: float = 1.0
+    trip: bool = False
+    channel: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name of the margin: of the quantity, and of the trip where it is one."""
+        return f"{self.quantity}_{'trip_' if self.trip else ''}margin"
+
+
+Limits = tuple[Limit, ...]
+
+
+def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[Array, ""]]:
+    """Distance inside every limit, negative beyond it, by :attr:`Limit.label`.
+
+    Raises:
+        KeyError: If a limit names a quantity that the plant does not give.
+    """
+    found = {}
+    for limit in limits:
+        value = jnp.asarray(quantities[limit.quantity])
+        inside = jnp.minimum(value - limit.low, limit.high - value)
+        found[limit.label] = jnp.min(inside)
+    return found
+
+
+def violation_costs(
+    limits: Limits, costs: tuple[CostChannel, ...], margin: Mapping[str, Array], like: Array
+) -> Float[Array, " cost"]:
+    """Cost vector of one step: the largest weighted violation for every cost channel."""
+    zero = jnp.zeros((), like.dtype)
+    vector = []
+    for channel in costs:
+        worst = zero
+        for limit in limits:
+            if limit.cost == channel.name:
+                worst = jnp.maximum(worst, -limit.factor * margin[limit.label])
+        vector.append(worst)
+    return jnp.stack(vector) if vector else jnp.zeros(0, like.dtype)
+
+
+def tripped(limits: Limits, margin: Mapping[str, Array]) -> Bool[Array, ""]:
+    """Whether a limit that ends the episode is violated."""
+    trip = jnp.zeros((), jnp.bool_)
+    for limit in limits:
+        if limit.trip:
+            trip = trip | (margin[limit.label] < 0)
+    return trip
+
+
+def bands(limits: Limits) -> dict[str, tuple[float, float]]:
+    """Soft limits of measured channels, lower and upper."""
+    return {
+        limit.channel: (limit.low, limit.high)
+        for limit in limits
+        if limit.channel and not limit.trip
+    }
+
+
+def information(
+    success: Array, trip: Array, margin: Mapping[str, Array], more: Mapping[str, Array]
+) -> Any:
+    """``Step.info``: a NamedTuple of ``success``, ``trip``, every margin, and what is added."""
+    kind = _information_type(("success", "trip", *margin, *more))
+    return kind(success, trip, *margin.values(), *more.values())
+
+
+@functools.cache
+def _information_type(fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple("Information", fields)
+
+
+def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
+    """Refuses limits that add to no cost channel, and costs that no limit adds to.
+
+    Raises:
+        ValueError: Naming it.
+    """
+    names = [channel.name for channel in costs]
+    for limit in limits:
+        if not limit.low < limit.high:
+            raise ValueError(f"limit of {limit.quantity!r}: low must be below high")
+        if limit.cost and limit.cost not in names:
+            raise ValueError(
+                f"limit of {limit.quantity!r} adds to the cost {limit.cost!r}; "
+                f"the plant's costs are {names}"
+            )
+    labels = [limit.label for limit in limits]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"two limits have one margin: {sorted(labels)}")
