@@ -122,14 +122,14 @@ def _write_log(path: Path, columns: dict[str, np.ndarray], **changes) -> Path:
         digest.update(np.ascontiguousarray(column).tobytes())
     attributes = {
         "format": "neorl-dataset",
-        "version": 1,
+        "version": 2,
         "spec": json.dumps(described),
         "attributes": json.dumps({"name": "made by hand"}),
         "content_hash": f"sha256:{digest.hexdigest()}",
     }
     with h5py.File(path, "w") as file:
         for name, value in {**attributes, **changes}.items():
-            file.attrs[name] = value
+            file.attrs[name] = np.bytes_(value.encode()) if isinstance(value, str) else value
         for name, column in columns.items():
             file.create_dataset(name, data=column)
     return path

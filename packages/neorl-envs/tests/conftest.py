@@ -112,7 +112,15 @@ def toy(toy_spec: Spec, toy_columns: dict[str, np.ndarray]) -> Dataset:
         **toy_columns,
         behaviour=np.array([0, 1, 0]),
         behaviour_log_prob=np.linspace(-1, 0, 8),
-        attributes={"name": "toy", "behaviours": ["a", "b"]},
+        time=60.0 * np.arange(8),
+        mode=np.arange(8)[:, None] % 2,
+        setpoint=np.full((8, 1), 1.5),
+        test_signal=np.where(np.arange(8)[:, None] < 4, 0.5, np.nan),
+        attributes={
+            "name": "toy",
+            "behaviours": ["a", "b"],
+            "setpoints": [{"name": "level", "unit": "m"}],
+        },
     )
 
 

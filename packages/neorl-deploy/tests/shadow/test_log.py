@@ -58,7 +58,7 @@ def test_malformed_columns_are_refused_by_name(tmp_path, write_log, log_columns,
     ("attribute", "value", "message"),
     [
         ("format", "other", "has format 'other', expected 'neorl-dataset'"),
-        ("version", 2, "version 2 of neorl-dataset, this neorl-deploy reads 1"),
+        ("version", 1, "version 1 of neorl-dataset, this neorl-deploy reads 2"),
         ("spec", "{", "attribute 'spec' is not valid JSON"),
         ("spec", "[]", "attribute 'spec' is no JSON object"),
         ("content_hash", "sha256:0", "do not match their content hash"),
@@ -109,7 +109,7 @@ def test_a_file_that_declares_gigabytes_is_refused(tmp_path, write_log, log_colu
     with h5py.File(path, "r+") as file:
         del file["obs"]
         file.create_dataset("obs", (2**31, 3), "<f4", chunks=(1024, 3))
-    with pytest.raises(DeployError, match=r"declares .* bytes"):
+    with pytest.raises(DeployError, match=r"declares .* and does not store it"):
         read_log(path)
 
 

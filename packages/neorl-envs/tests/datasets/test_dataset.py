@@ -100,3 +100,82 @@ def test_a_number_that_is_not_finite_is_named(
     obs[6, 1] = value
     with pytest.raises(DatasetError, match="'obs', row 6, channel 1"):
         dataset_from_columns(toy_spec, **{**toy_columns, "obs": obs})
+
+
+def test_a_mask_chooses_episodes_and_odd_indices_are_refused(toy: Dataset) -> None:
+    assert toy.behaviour is not None
+    chosen = toy.select_episodes(toy.behaviour == 0)
+    np.testing.assert_array_equal(chosen.episode_lengths, [3, 4])
+    assert chosen.time is not None
+    np.testing.assert_array_equal(chosen.time, toy.time[[0, 1, 2, 4, 5, 6, 7]])
+    assert chosen.mode is not None
+    assert chosen.mode.shape == (7, 1)
+    wrong: dict[str, Any] = {
+        "whole numbers": [1.7],
+        "from 0 to 2, got -1": [-1],
+        "from 0 to 2, got 3": [3],
+        "a flag for each of 3": [True, False],
+        "at least one episode": [False, False, False],
+    }
+    for message, indices in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            toy.select_episodes(np.array(indices))
+
+
+def test_masked_rows_may_hold_nan(toy_spec: Spec, toy_columns: dict) -> None:
+    for name in ("obs", "action", "reward", "cost", "next_obs"):
+        toy_columns[name] = np.array(toy_columns[name], np.float32)
+        toy_columns[name][5] = np.nan
+    mask = np.arange(8) != 5
+    with pytest.raises(DatasetError, match="'action', row 5: it is NaN, and row 4 before it"):
+        dataset_from_columns(toy_spec, **toy_columns, mask=mask)
+    mask[4] = False
+    dataset = dataset_from_columns(toy_spec, **toy_columns, mask=mask)
+    assert np.isfinite(dataset.episode_returns()).all()
+    assert np.isfinite(dataset.episode_costs()).all()
+    toy_columns["obs"][5] = np.inf
+    with pytest.raises(DatasetError, match="'obs', row 5, channel 0: expected a finite number"):
+        dataset_from_columns(toy_spec, **toy_columns, mask=mask)
+
+
+def test_a_hole_in_time_is_seen(toy_spec: Spec, toy_columns: dict) -> None:
+    time = 60.0 * np.arange(8)
+    time[6:] += 480
+    message = "'time', row 5: expected 60 s to the next row, got 540 s; end the episode there"
+    with pytest.raises(DatasetError, match=message):
+        dataset_from_columns(toy_spec, **toy_columns, time=time)
+    masked = dataset_from_columns(toy_spec, **toy_columns, time=time, mask=np.arange(8) != 5)
+    assert masked.time is not None
+    toy_columns["truncated"][5] = True
+    assert dataset_from_columns(toy_spec, **toy_columns, time=time).n_episodes == 4
+    time[7] = time[6]
+    with pytest.raises(DatasetError, match="'time', row 6: expected 60 s to the next row, got 0"):
+        dataset_from_columns(toy_spec, **toy_columns, time=time, mask=np.arange(8) != 6)
+
+
+ODD = {
+    "flags of two": ({"terminated": [0, 0, 2, 1, 0, 0, 0, 0]}, "'terminated', row 2: .* got 2"),
+    "flags of NaN": ({"mask": [1, 1, 1, np.nan, 1, 1, 1, 1]}, "'mask', row 3: .* got nan"),
+    "flags in words": ({"truncated": ["no"] * 8}, "'truncated', row 0: expected 0 or 1"),
+    "few labels": (
+        {"behaviour": [0, 0], "attributes": {"behaviours": ["a"]}},
+        r"'behaviour': expected shape \(3,\)",
+    ),
+    "labels without names": ({"behaviour": [0, 0, 1]}, "'behaviour', row 0: expected an index"),
+    "odd modes": ({"mode": np.full((8, 1), 3)}, "'mode', row 0: expected 0 or 1, got 3"),
+    "narrow modes": ({"mode": np.zeros(8)}, r"'mode': expected shape \(8, 1\)"),
+    "more set points than names": (
+        {"setpoint": np.zeros((8, 2)), "attributes": {"setpoints": [{"name": "level"}]}},
+        r"'setpoint': expected shape \(8, 1\)",
+    ),
+    "an infinite set point": ({"setpoint": np.full((8, 1), np.inf)}, "'setpoint', row 0"),
+    "set points in words": ({"setpoint": [["high"]] * 8}, "'setpoint': expected numbers"),
+    "a stamp that is missing": ({"time": np.full(8, np.nan)}, "'time', row 0"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_does_not_fit_is_refused_by_name(toy_spec: Spec, toy_columns: dict, case: str) -> None:
+    changes, message = ODD[case]
+    with pytest.raises(DatasetError, match=message):
+        dataset_from_columns(toy_spec, **{**toy_columns, **changes})

@@ -17,6 +17,7 @@ from neorl_core import Spec, spec_to_dict
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES
+from neorl_envs.datasets._hdf5 import set_text
 
 
 def same(ours: Dataset, theirs: Dataset) -> None:
@@ -62,8 +63,8 @@ def test_a_log_without_costs_and_without_a_trip_is_valid(
 def test_the_layout_is_the_published_one(toy: Dataset, toy_file: Path) -> None:
     """A second reader, from the page alone: h5py, json, hashlib."""
     with h5py.File(toy_file) as file:
-        assert file.attrs["format"] == "neorl-dataset"
-        assert file.attrs["version"] == 1
+        assert file.attrs["format"] == b"neorl-dataset"
+        assert file.attrs["version"] == 2
         spec = json.loads(file.attrs["spec"])
         assert json.loads(file.attrs["attributes"])["behaviours"] == ["a", "b"]
         assert set(file) == {*DTYPES, *OPTIONAL_DTYPES}
@@ -75,7 +76,7 @@ def test_the_layout_is_the_published_one(toy: Dataset, toy_file: Path) -> None:
             assert column.dtype.str == {**DTYPES, **OPTIONAL_DTYPES}[name]
             digest.update(f"{name} {column.dtype.str} {list(column.shape)}\n".encode())
             digest.update(column[()].tobytes())
-        assert file.attrs["content_hash"] == f"sha256:{digest.hexdigest()}"
+        assert file.attrs["content_hash"].decode() == f"sha256:{digest.hexdigest()}"
     assert spec == json.loads(json.dumps(spec_to_dict(toy.spec)))
 
 
@@ -84,7 +85,13 @@ def test_the_page_lists_every_column(request: pytest.FixtureRequest) -> None:
     if not page.is_file():
         pytest.skip("no documentation beside the installed package")
     text = page.read_text()
-    kinds = {"<f4": "float32", "|u1": "uint8, 0 or 1", "<i8": "int64", "<i4": "int32"}
+    kinds = {
+        "<f4": "float32",
+        "<f8": "float64",
+        "|u1": "uint8, 0 or 1",
+        "<i8": "int64",
+        "<i4": "int32",
+    }
     for name, code in DTYPES.items():
         assert f"| `{name}` | {kinds[code]} |" in text
     for name, code in OPTIONAL_DTYPES.items():
@@ -106,7 +113,10 @@ def test_many_channels_fit_into_the_attributes(toy_spec: Spec, tmp_path: Path) -
         truncated=np.zeros(2, np.bool_),
     )
     assert len(json.dumps(spec_to_dict(dataset.spec))) > 65_536
-    same(read_dataset(write_dataset(tmp_path / "wide.h5", dataset)), dataset)
+    path = write_dataset(tmp_path / "wide.h5", dataset)
+    same(read_dataset(path), dataset)
+    with h5py.File(path) as file:  # a map of it is aligned
+        assert file["obs"].id.get_offset() % 64 == file["next_obs"].id.get_offset() % 64 == 0
 
 
 @pytest.mark.parametrize("options", [{"chunks": (4, 2)}, {"compression": "gzip"}])
@@ -180,5 +190,26 @@ def test_a_full_disk_leaves_the_old_file_and_says_so(toy_file: Path, limit: int)
 def test_reading_twice_in_another_order_of_attributes_gives_the_same_hash(toy_file: Path) -> None:
     with h5py.File(toy_file, "r+") as file:
         spec = json.loads(file.attrs["spec"])
-        file.attrs["spec"] = json.dumps(dict(reversed(spec.items())))
+        set_text(file, "spec", json.dumps(dict(reversed(spec.items()))))
     read_dataset(toy_file)
+
+
+@pytest.mark.parametrize("period", [60, True, np.float32(60), np.int64(60)])
+def test_what_is_written_is_read_whatever_kind_of_number_the_period_is(
+    toy_spec: Spec, toy_columns: dict, tmp_path: Path, period: Any
+) -> None:
+    low = dataclasses.replace(toy_spec.obs[0], low=-0.0)
+    spec = dataclasses.replace(toy_spec, dt=period, obs=(low, toy_spec.obs[1]))
+    dataset = dataset_from_columns(spec, **toy_columns)
+    back = read_dataset(write_dataset(tmp_path / "log.h5", dataset))
+    same(back, dataset)
+    equal = dataclasses.replace(toy_spec, dt=float(period))
+    assert back.spec == equal
+    assert dataset_from_columns(equal, **toy_columns).content_hash == dataset.content_hash
+
+
+def test_units_must_be_text_to_be_written(toy: Dataset, tmp_path: Path) -> None:
+    odd: Any = dataclasses.replace(toy.spec.obs[0], unit=None)
+    spec = dataclasses.replace(toy.spec, obs=(odd, toy.spec.obs[1]))
+    with pytest.raises(DatasetError, match="the unit of a channel of 'obs': expected text"):
+        write_dataset(tmp_path / "log.h5", dataclasses.replace(toy, spec=spec))

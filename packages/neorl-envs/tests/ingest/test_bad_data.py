@@ -1,14 +1,18 @@
 """Every bad file is refused in one line that names file, column, row, expected and actual."""
 
 import json
+import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
 from neorl_envs import DatasetError, read_dataset
+from neorl_envs.datasets._hdf5 import set_text
 
 
 def refused(path: Path, message: str) -> None:
@@ -39,8 +43,9 @@ def test_files_that_are_no_dataset(tmp_path: Path, case: str) -> None:
 
 
 def test_pickled_objects_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "log.npz", obs=np.array([None, "x"], dtype=object))
-    refused(tmp_path / "log.npz", "it holds Python objects; save numbers")
+    arrays = dict.fromkeys(("action", "next_obs", "reward", "done", "truncated"), np.zeros(2))
+    np.savez(tmp_path / "log.npz", obs=np.array([None, "x"], dtype=object), **arrays)
+    refused(tmp_path / "log.npz", "column 'obs': expected numbers, got Python objects")
 
 
 def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
@@ -91,9 +96,38 @@ def drop(name: str) -> Callable[[h5py.File], None]:
 
 
 def attribute(name: str, value: object) -> Callable[[h5py.File], None]:
+    if isinstance(value, str):
+        return lambda file: set_text(file, name, value)
     return lambda file: file.attrs.__setitem__(name, value)
 
 
+def link(target: object) -> Callable[[h5py.File], None]:
+    def edit(file: h5py.File) -> None:
+        del file["obs"]
+        if target is None:
+            file.create_group("obs")
+        else:
+            file["obs"] = target
+
+    return edit
+
+
+def unstored(shape: tuple[int, int], **options: Any) -> Callable[[h5py.File], None]:
+    def edit(file: h5py.File) -> None:
+        del file["obs"]
+        file.create_dataset("obs", shape, "<f4", **options)
+
+    return edit
+
+
+LEVEL = {"name": "level", "unit": "m", "low": 0.0, "high": 2.0}
+SPEC = {
+    "obs": [LEVEL, {"name": "temperature", "unit": "K", "low": 280.0, "high": 400.0}],
+    "action": [{"name": "valve", "unit": "%", "low": 0.0, "high": 100.0}],
+    "cost": [{"name": "overflow", "unit": "m", "limit": 0.5, "per": "episode"}],
+    "dt": 60.0,
+    "horizon": 4,
+}
 SHAPE = r"column '{}': expected shape {}, got {}"
 EDITS = {
     "no terminated": (
@@ -136,11 +170,49 @@ EDITS = {
     ),
     "short log-densities": (
         replace("behaviour_log_prob", lambda c: c[:2]),
-        r"'behaviour_log_prob': expected shape \(8,\), got \(2,\)",
+        r"'behaviour_log_prob': expected shape \(8,\), one entry a row, got \(2,\)",
     ),
     "NaN log-density": (set_row("behaviour_log_prob", 3, np.nan), "'behaviour_log_prob', row 3"),
-    "newer version": (attribute("version", 2), "has version 2 of neorl-dataset, .* reads 1"),
-    "no spec": (lambda file: file.attrs.__delitem__("spec"), "attribute: 'spec'.* write_dataset"),
+    "older version": (attribute("version", 1), "has version 1 of neorl-dataset, .* reads 2"),
+    "version is text": (attribute("version", "abc"), "has version 'abc' of neorl-dataset"),
+    "version is a fraction": (attribute("version", 1.5), "'version': expected text of fixed"),
+    "version is an array": (attribute("version", np.arange(3)), r"int64 of shape \(3,\)"),
+    "another format": (attribute("format", "neorl-run"), "has format 'neorl-run', expected"),
+    "format of variable length": (
+        lambda file: file.attrs.__setitem__("format", "neorl-dataset"),
+        "'format': expected text of fixed length or a whole number, got object",
+    ),
+    "no spec": (lambda file: file.attrs.__delitem__("spec"), "'spec': expected text, got none"),
+    "attributes are a list": (attribute("attributes", "[]"), "must be a JSON object, got list"),
+    "attributes without an end": (attribute("attributes", "[" * 10**5), "must be JSON of the"),
+    "behaviours are no list": (
+        attribute("attributes", json.dumps({"behaviours": 3})),
+        "'behaviours': expected a list of names, got int",
+    ),
+    "a name is a number": (
+        attribute("spec", json.dumps(SPEC).replace('"level"', "5")),
+        "the name of a channel of 'obs': expected text, got 5",
+    ),
+    "no unit": (
+        attribute("spec", json.dumps(SPEC).replace('"m"', "null", 1)),
+        "the unit of a channel of 'obs': expected text, got None",
+    ),
+    "a period in words": (
+        attribute("spec", json.dumps({**SPEC, "dt": "60"})),
+        "dt must be a number, got '60'",
+    ),
+    "a range beyond numbers": (
+        attribute("spec", json.dumps(SPEC).replace("400.0", "1" + "0" * 400)),
+        "published layout: .* too large",
+    ),
+    "soft link": (link(h5py.SoftLink("/next_obs")), "numbers in this file, got a link"),
+    "external link": (link(h5py.ExternalLink("other.h5", "/obs")), "in this file, got a link"),
+    "group": (link(None), "column 'obs': expected an array, got a group"),
+    "rows that are not stored": (
+        unstored((3 * 10**8, 2), chunks=(1024, 2)),
+        r"'obs': \(300000000, 2\) numbers are declared and not stored",
+    ),
+    "rows beyond the file": (unstored((10**12, 2)), "numbers are declared and not stored"),
     "spec is no JSON": (attribute("spec", "{"), "must be JSON of the published layout"),
     "spec lacks a field": (attribute("spec", json.dumps({"dt": 1})), "a spec has the fields"),
 }
@@ -159,3 +231,49 @@ def test_hdf5_of_something_else(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["temperature"] = np.zeros(3)
     refused(path, r"expected the columns of a dataset file .* or of D4RL, got \['temperature'\]")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.h5")
+    refused(tmp_path / "pipe.h5", "expected a file, got a pipe")
+
+
+def test_archives_that_declare_more_than_they_hold(toy_npz: Path) -> None:
+    """A header of an array that claims a terabyte, in a few kilobytes."""
+    with zipfile.ZipFile(toy_npz) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["obs.npy"] = members["obs.npy"].replace(b"(8, 2)", b"(9999999999, 2)".ljust(6))
+    with zipfile.ZipFile(toy_npz, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    refused(toy_npz, "column 'obs'|cannot read it")
+
+
+def test_complex_numbers_are_refused(toy_npz: Path) -> None:
+    with np.load(toy_npz) as archive:
+        arrays = dict(archive)
+    np.savez(toy_npz, **{**arrays, "reward": arrays["reward"] + 1j})
+    refused(toy_npz, "column 'reward': expected numbers, got complex64")
+
+
+def test_no_flipped_bit_of_the_headers_escapes(toy_file: Path) -> None:
+    """Every header byte has a checksum; what is harmless gives the very same data."""
+    content = toy_file.read_bytes()
+    whole = read_dataset(toy_file)
+    with h5py.File(toy_file) as file:
+        ends = [file[name].id.get_offset() for name in file]
+        stored = [range(o, o + file[n].nbytes) for n, o in zip(file, ends, strict=True) if o]
+    heads = [i for i in range(len(content)) if not any(i in part for part in stored)]
+    random = np.random.default_rng(5)
+    for byte in random.choice(heads, 150, replace=False):
+        damaged = bytearray(content)
+        damaged[byte] ^= 1 << int(random.integers(8))
+        toy_file.write_bytes(damaged)
+        message = ""
+        try:
+            back = read_dataset(toy_file)
+        except DatasetError as error:
+            message = str(error)
+        else:
+            assert (back.content_hash, back.spec) == (whole.content_hash, whole.spec)
+        assert not message or (message.startswith(str(toy_file)) and "\n" not in message)

@@ -35,7 +35,7 @@ NPZ = {
         ("done", np.zeros(7)),
         r"column 'done': expected shape \(8,\) like the reward, got \(7,\)",
     ),
-    "objects": (("obs", np.array([None] * 8)), "expected a complete .npz of plain arrays"),
+    "objects": (("obs", np.array([None] * 8)), "'obs': expected numbers, got Python objects"),
 }
 
 

@@ -5,36 +5,17 @@ package that writes it is used. HDF5 needs the extra ``replay``.
 """
 
 import dataclasses
-import hashlib
-import json
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neorl_deploy._errors import DeployError, missing_extra
-from neorl_deploy.bundle._document_heads import require_head
+from neorl_deploy.shadow._archive import read_archive
 
-KIND, VERSION = "dataset", 1
-COLUMNS = {
-    "obs": "<f4",
-    "action": "<f4",
-    "reward": "<f4",
-    "cost": "<f4",
-    "next_obs": "<f4",
-    "next_action": "<f4",
-    "terminated": "|u1",
-    "truncated": "|u1",
-    "mask": "|u1",
-    "episode_starts": "<i8",
-}
-OPTIONAL_COLUMNS = {"behaviour": "<i4", "behaviour_log_prob": "<f4"}
 NEORL2_KEYS = ("obs", "action", "done", "truncated")
 HDF5_MAGIC, ZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
-UNPACKED_AT_MOST, UNPACKED_RATIO = 2**30, 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +60,8 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     """
     path = Path(path)
     try:
+        if not path.is_file() and path.exists() and not path.is_dir():
+            raise DeployError(f"{path} is no log: it is a pipe, a socket or a device, not a file")
         with path.open("rb") as file:
             magic = file.read(8)
     except OSError as error:
@@ -95,27 +78,11 @@ def read_log(path: str | os.PathLike[str]) -> Log:
 
 def _read_hdf5(path: Path) -> Log:
     try:
-        import h5py
+        from neorl_deploy.shadow._dataset_file import read_dataset_file
     except ImportError as error:
         raise missing_extra("reading a dataset file", "replay", error) from error
-    try:
-        with h5py.File(path, "r") as file:
-            stored = {name: file.attrs.get(name) for name in ("format", "version")}
-            if isinstance(stored["version"], np.integer):
-                stored["version"] = int(stored["version"])  # HDF5 gives NumPy's integers
-            require_head(stored, KIND, VERSION, str(path))
-            texts = {n: str(file.attrs[n]) for n in ("spec", "attributes", "content_hash")}
-            columns = _hdf5_columns(path, file, h5py)
-    except (OSError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise DeployError(f"{path} is damaged or incomplete: {reason}; copy it again") from error
-    spec, attributes = (_parsed(path, name, texts[name]) for name in ("spec", "attributes"))
-    digest = _content_hash(spec, columns)
-    if digest != texts["content_hash"]:
-        raise DeployError(
-            f"{path}: the columns do not match their content hash; it was changed or damaged, copy "
-            "it again"
-        )
+    stored = read_dataset_file(path)
+    columns, spec = stored.columns, stored.spec
     log = Log(
         source=str(path),
         obs=columns["obs"],
@@ -124,52 +91,14 @@ def _read_hdf5(path: Path) -> Log:
         starts=columns["episode_starts"],
         obs_channels=_channels(path, spec, "obs"),
         action_channels=_channels(path, spec, "action"),
-        content_hash=digest,
-        attribution=str(attributes.get("attribution", "")),
+        content_hash=stored.content_hash,
+        attribution=str(stored.attributes.get("attribution", "")),
     )
     return _checked(log)
 
 
-def _hdf5_columns(path: Path, file: Any, h5py: Any) -> dict[str, np.ndarray]:
-    columns = {}
-    present = {name: code for name, code in OPTIONAL_COLUMNS.items() if name in file}
-    for name, code in {**COLUMNS, **present}.items():
-        link = file.get(name, getlink=True)
-        column: Any = file[name] if isinstance(link, h5py.HardLink) else None
-        if not isinstance(column, h5py.Dataset) or column.external or column.is_virtual:
-            raise DeployError(f"{path}: column {name!r} is missing, or not stored in this file")
-        if column.dtype.str != code:
-            raise DeployError(f"{path}: column {name!r} is {column.dtype}, expected {code}")
-        _require_size(path, name, int(column.size) * column.dtype.itemsize)
-        columns[name] = column[()]
-    return columns
-
-
-def _content_hash(spec: dict[str, Any], columns: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
-    for name, column in columns.items():
-        stored = np.ascontiguousarray(column)
-        digest.update(f"{name} {stored.dtype.str} {list(stored.shape)}\n".encode())
-        digest.update(stored.tobytes())
-    return f"sha256:{digest.hexdigest()}"
-
-
 def _read_neorl2(path: Path) -> Log:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _require_size(path, "the archive", sum(e.file_size for e in archive.infolist()))
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [key for key in NEORL2_KEYS if key not in archive.files]
-            if missing:
-                raise DeployError(
-                    f"{path} has no {missing[0]!r} (it holds {sorted(archive.files)}); expected "
-                    "the arrays of NeoRL-2"
-                )
-            arrays = {key: archive[key] for key in NEORL2_KEYS}
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError) as error:
-        if isinstance(error, DeployError):
-            raise
-        raise DeployError(f"{path} is a damaged archive: {error}; copy it again") from error
+    arrays = read_archive(path, NEORL2_KEYS)
     obs, action = (np.asarray(arrays[key], np.float32) for key in ("obs", "action"))
     ended = (arrays["done"] != 0) | (arrays["truncated"] != 0)
     if obs.ndim != 2 or action.ndim != 2 or ended.shape != obs.shape[:1] or not len(obs):
@@ -205,22 +134,10 @@ def _checked(log: Log) -> Log:
 
 def _channels(path: Path, spec: Any, kind: str) -> tuple[tuple[str, str], ...]:
     try:
-        return tuple((str(entry["name"]), str(entry["unit"])) for entry in spec[kind])
+        channels = tuple((entry["name"], entry["unit"]) for entry in spec[kind])
     except (KeyError, TypeError) as error:
         raise DeployError(f"{path}: attribute 'spec' lists no channels for {kind}") from error
-
-
-def _parsed(path: Path, name: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DeployError(f"{path}: attribute {name!r} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DeployError(f"{path}: attribute {name!r} is no JSON object")
-    return value
-
-
-def _require_size(path: Path, name: str, size: int) -> None:
-    largest = max(UNPACKED_AT_MOST, UNPACKED_RATIO * path.stat().st_size)
-    if size > largest:
-        raise DeployError(f"{path}: {name} declares {size} bytes, far more than the file can hold")
+    for channel in channels:
+        if not all(isinstance(word, str) for word in channel):
+            raise DeployError(f"{path}: attribute 'spec' calls a channel of {kind} {channel}")
+    return channels

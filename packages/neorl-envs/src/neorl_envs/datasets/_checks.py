@@ -32,7 +32,8 @@ def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
         source: Named in the messages.
 
     Raises:
-        DatasetError: At the first column that is empty, of another shape or dtype, or not finite.
+        DatasetError: At the first column that is empty, of another shape or dtype, infinite, or
+            NaN in a row that is not masked.
     """
     n_rows = len(np.atleast_1d(transitions.reward))
     if n_rows == 0:
@@ -40,22 +41,39 @@ def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
     columns = {name: c for name, c in transitions._asdict().items() if c is not None}
     for name, column in columns.items():
         _check_shape(source, name, column, _expected_shape(spec, name, n_rows))
+    masked = ~np.asarray(columns["mask"])
     for name in FLOATS:
         if name in columns:
-            check_finite(source, name, columns[name])
+            check_finite(source, name, columns[name], missing=masked)
 
 
-def check_finite(source: str, name: str, column: np.ndarray) -> None:
-    """Raises at the first row of ``column`` that holds NaN or infinity."""
+def check_finite(
+    source: str, name: str, column: np.ndarray, missing: np.ndarray | None = None
+) -> None:
+    """Raises at the first row of ``column`` that holds NaN or infinity.
+
+    Args:
+        source: Named in the messages.
+        name: Of the column.
+        column: Numbers.
+        missing: Where NaN is legal: a flag a row, or one for all rows; nowhere by default.
+
+    Raises:
+        DatasetError: Naming row, channel and value.
+    """
     for rows in blocks(len(column)):
         finite = np.isfinite(column[rows])
+        if missing is not None and not finite.all():
+            legal = missing[rows] if np.ndim(missing) else np.full(len(finite), missing)
+            finite |= np.isnan(column[rows]) & legal.reshape((-1,) + (1,) * (finite.ndim - 1))
         if not finite.all():
             row, *channel = (int(i) for i in np.argwhere(~finite)[0])
             value = column[rows][(row, *channel)]
             where = f", channel {channel[0]}" if channel else ""
             raise DatasetError(
                 f"{source}: column '{name}', row {rows.start + row}{where}: expected a finite "
-                f"number, got {value}; repair the log, or fill the row and set its mask to false"
+                f"number, got {value}; repair the log, or set the mask of the row to false (NaN is "
+                "legal there, infinity is not)"
             )
 
 
@@ -102,7 +120,8 @@ def _check_next_action(source: str, transitions: Transition, ended: np.ndarray) 
         follows[: len(rest)] = rest
         inside = (ended >= rows.start) & (ended < rows.stop)
         follows[ended[inside] - rows.start] = 0
-        wrong = np.flatnonzero((follows != given[rows]).any(axis=-1))
+        same = (follows == given[rows]) | (np.isnan(follows) & np.isnan(given[rows]))
+        wrong = np.flatnonzero(~same.all(axis=-1))
         if wrong.size:
             row = int(wrong[0])
             raise DatasetError(

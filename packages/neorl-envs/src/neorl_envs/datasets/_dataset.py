@@ -11,8 +11,15 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from neorl_core import Spec, Transition, spec_to_dict
-from neorl_envs.datasets._checks import check_columns
+from neorl_core import Spec, Transition
+from neorl_envs.datasets._checks import DatasetError, check_columns, check_episodes
+from neorl_envs.datasets._optional import (
+    OPTIONAL,
+    check_optional,
+    checked_optional,
+    optional_columns,
+)
+from neorl_envs.datasets._specification import plain_spec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +31,8 @@ class Dataset:
     which derives and checks; the constructor itself checks nothing.
 
     Attributes:
-        transitions: NumPy columns with ``row`` as first axis; every field is present.
+        transitions: NumPy columns with ``row`` as first axis; every field is present. Where
+            ``mask`` is false, a number may be NaN.
         episode_starts: First row of every episode, int64, ascending, the first is 0.
         spec: Channels, period and horizon.
         attributes: What JSON can hold: name, attribution, excitation, provenance.
@@ -32,6 +40,12 @@ class Dataset:
             ``attributes["behaviours"]``; ``None`` where unknown.
         behaviour_log_prob: Log-density of every action under its behaviour; ``None`` where
             unknown.
+        time: Stamp of every observation in seconds, float64, counted from what
+            ``attributes["time_origin"]`` says; ``None`` where none were recorded, so that nothing
+            is known of holes.
+        mode: True where a manipulated variable was in manual; ``None`` where unknown.
+        setpoint: Set points in force, named by ``attributes["setpoints"]``, NaN where unknown.
+        test_signal: Signal added to the controllers' outputs, NaN where unknown.
     """
 
     transitions: Transition
@@ -40,6 +54,10 @@ class Dataset:
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     behaviour: Int[np.ndarray, " episode"] | None = None
     behaviour_log_prob: Float[np.ndarray, " row"] | None = None
+    time: Float[np.ndarray, " row"] | None = None
+    mode: Bool[np.ndarray, "row act"] | None = None
+    setpoint: Float[np.ndarray, "row setpoint"] | None = None
+    test_signal: Float[np.ndarray, "row act"] | None = None
 
     def __repr__(self) -> str:
         """What it is of and how large, without its columns."""
@@ -84,38 +102,62 @@ class Dataset:
         rows = slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
         return self._take(rows)
 
-    def select_episodes(self, indices: Int[np.ndarray, " chosen"]) -> "Dataset":
-        """A dataset of the given episodes, in the given order; columns are copied."""
-        chosen = np.asarray(indices, dtype=np.int64)
-        if chosen.size == 0:
-            raise ValueError("select_episodes needs at least one episode, got none")
-        spans = zip(self.episode_starts[chosen], self.episode_ends[chosen], strict=True)
+    def select_episodes(
+        self, chosen: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " episode"]
+    ) -> "Dataset":
+        """A dataset of the chosen episodes; columns are copied.
+
+        Args:
+            chosen: Indices of episodes, in the order wanted, or a flag for every episode.
+
+        Raises:
+            ValueError: If none is chosen, an index is no whole number of an episode, or there is
+                another number of flags than of episodes.
+        """
+        indices = self._indices(np.asarray(chosen))
+        spans = zip(self.episode_starts[indices], self.episode_ends[indices], strict=True)
         rows = np.concatenate([np.arange(start, end) for start, end in spans])
-        lengths = self.episode_lengths[chosen]
+        lengths = self.episode_lengths[indices]
+        optional: dict[str, Any] = {
+            name: column[indices if OPTIONAL[name].axis == "episode" else rows]
+            for name, column in optional_columns(self)
+        }
         return dataclasses.replace(
             self,
             transitions=self._take(rows),
             episode_starts=np.cumsum(lengths) - lengths,
-            behaviour=None if self.behaviour is None else self.behaviour[chosen],
-            behaviour_log_prob=(
-                None if self.behaviour_log_prob is None else self.behaviour_log_prob[rows]
-            ),
+            **optional,
         )
+
+    def _indices(self, chosen: np.ndarray) -> np.ndarray:
+        n = self.n_episodes
+        if chosen.dtype == np.bool_:
+            if chosen.shape != (n,):
+                raise ValueError(f"expected a flag for each of {n} episodes, got {chosen.shape}")
+            chosen = np.flatnonzero(chosen)
+        if chosen.size == 0:
+            raise ValueError("select_episodes needs at least one episode, got none")
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise ValueError(
+                f"expected indices of episodes, got {chosen.dtype} of shape {chosen.shape}; give "
+                "whole numbers, or a flag for every episode"
+            )
+        wrong = chosen[(chosen < 0) | (chosen >= n)]
+        if wrong.size:
+            raise ValueError(f"expected episodes from 0 to {n - 1}, got {wrong[0]}")
+        return chosen.astype(np.int64)
 
     def columns(self) -> Iterator[tuple[str, np.ndarray]]:
         """Name and array of every stored column, in the order of the file."""
         yield from self.transitions._asdict().items()
         yield "episode_starts", self.episode_starts
-        if self.behaviour is not None:
-            yield "behaviour", self.behaviour
-        if self.behaviour_log_prob is not None:
-            yield "behaviour_log_prob", self.behaviour_log_prob
+        yield from optional_columns(self)
 
     @functools.cached_property
     def content_hash(self) -> str:
         """SHA-256 over the specification and every column; see the page of the file format."""
         digest = hashlib.sha256()
-        digest.update(json.dumps(spec_to_dict(self.spec), sort_keys=True).encode())
+        digest.update(json.dumps(plain_spec(self.spec), sort_keys=True).encode())
         for name, column in self.columns():
             stored = as_stored(column)
             digest.update(f"{name} {stored.dtype.str} {list(stored.shape)}\n".encode())
@@ -152,14 +194,25 @@ def dataset_from_columns(
     mask: Bool[np.ndarray, " row"] | None = None,
     behaviour: Int[np.ndarray, " episode"] | None = None,
     behaviour_log_prob: Float[np.ndarray, " row"] | None = None,
+    time: Float[np.ndarray, " row"] | None = None,
+    mode: Bool[np.ndarray, "row act"] | None = None,
+    setpoint: Float[np.ndarray, "row setpoint"] | None = None,
+    test_signal: Float[np.ndarray, "row act"] | None = None,
     attributes: Mapping[str, Any] | None = None,
     source: str = "dataset",
 ) -> Dataset:
-    """Builds a dataset from its columns; derives the rest, and checks everything.
+    """Builds a dataset from its columns, derives the rest and checks that they fit together.
 
-    Floats are cast to float32. Episodes end where ``terminated | truncated``; the last row is
-    marked truncated if it is neither, because the record ends there. ``next_action`` is the
-    action of the following row, and zero at the end of an episode.
+    Checked are shapes, flags, numbers that are not finite, and stamps. What may be right and
+    deserves a look is left to :func:`~neorl_envs.inspection.dataset_report`: actions and
+    observations outside their ranges, negative costs, episodes beyond the horizon, and ``next_obs``
+    that differs from the next row.
+
+    Floats are cast to float32. Where ``mask`` is false they may be NaN; so may nothing that an
+    unmasked row refers to, the action of the next row included. Episodes end where
+    ``terminated | truncated``; the last row is marked truncated if it is neither, because the
+    record ends there. ``next_action`` is the action of the following row, and zero at the end of
+    an episode.
 
     Args:
         spec: Channels, period and horizon.
@@ -175,6 +228,11 @@ def dataset_from_columns(
             by default.
         behaviour: Index into ``attributes["behaviours"]`` for every episode.
         behaviour_log_prob: Log-density of every action, where known.
+        time: Stamp of every observation in seconds; those of an episode are one period apart,
+            and a gap is behind a masked row or between two episodes.
+        mode: True (or 1) where a manipulated variable was in manual.
+        setpoint: Set points in force, one column each, named by ``attributes["setpoints"]``.
+        test_signal: What was added to every manipulated variable to learn the plant's answer.
         attributes: What JSON can hold.
         source: Named in error messages; a file name where there is one.
 
@@ -183,7 +241,8 @@ def dataset_from_columns(
 
     Raises:
         DatasetError: If a column has another shape than the specification and the other columns
-            say, or a number is not finite; column, row, expected and actual are named.
+            say, a flag is neither 0 nor 1, a number is not finite where its row is not masked, or
+            stamps do not follow; column, row, expected and actual are named.
 
     Example:
         >>> from neorl_core import Channel
@@ -207,36 +266,71 @@ def dataset_from_columns(
         >>> log.episode_lengths.tolist(), log.transitions.next_action[:, 0].tolist()
         ([2, 1], [45.0, 0.0, 0.0])
     """
-    n_rows = len(reward)
-    cost = np.zeros((n_rows, 0)) if cost is None else cost
-    truncated = np.array(truncated, dtype=np.bool_)
-    terminated = np.asarray(terminated, dtype=np.bool_)
+    n_rows = len(np.atleast_1d(reward))
+    terminated, truncated = (
+        _flag(name, column, source)
+        for name, column in (("terminated", terminated), ("truncated", truncated))
+    )
     if truncated.shape == terminated.shape == (n_rows,) and n_rows and not terminated[-1]:
         truncated[-1] = True
     columns: dict[str, Any] = dict(
         obs=_single(obs),
         action=_single(action),
         reward=_single(reward),
-        cost=_single(cost),
+        cost=_single(np.zeros((n_rows, 0)) if cost is None else cost),
         next_obs=_single(next_obs),
         next_action=None,
         terminated=terminated,
         truncated=truncated,
-        mask=np.ones(n_rows, np.bool_) if mask is None else np.asarray(mask, np.bool_),
+        mask=np.ones(n_rows, np.bool_) if mask is None else _flag("mask", mask, source),
     )
-    transitions = Transition(**columns)
-    check_columns(spec, transitions, source=source)
+    check_columns(spec, Transition(**columns), source=source)
     ended = terminated | truncated
-    next_action: dict[str, Any] = {"next_action": following(columns["action"], ended)}
-    log_prob = behaviour_log_prob
-    return Dataset(
-        transitions=transitions._replace(**next_action),
+    columns["next_action"] = following(columns["action"], ended)
+    _check_next_is_known(source, columns["next_action"], columns["mask"])
+    optional = {
+        "behaviour": behaviour,
+        "behaviour_log_prob": behaviour_log_prob,
+        "time": time,
+        "mode": mode,
+        "setpoint": setpoint,
+        "test_signal": test_signal,
+    }
+    dataset = Dataset(
+        transitions=Transition(**columns),
         episode_starts=np.append(0, np.flatnonzero(ended)[:-1] + 1).astype(np.int64),
         spec=spec,
         attributes=dict(attributes or {}),
-        behaviour=None if behaviour is None else np.asarray(behaviour, dtype=np.int32),
-        behaviour_log_prob=None if log_prob is None else np.asarray(log_prob, np.float32),
+        **{name: checked_optional(name, column, source) for name, column in optional.items()},
     )
+    check_episodes(source, dataset.transitions, dataset.episode_starts)
+    check_optional(source, dataset)
+    return dataset
+
+
+def _flag(name: str, column: Any, source: str) -> Bool[np.ndarray, " row"]:
+    """A copy as booleans; a number that is neither 0 nor 1 would all become true."""
+    array = np.asarray(column)
+    if array.dtype != np.bool_:
+        wrong = np.argwhere((array != 0) & (array != 1))
+        if array.dtype.kind not in "iuf" or wrong.size:
+            where = tuple(int(i) for i in wrong[0]) if wrong.size else (0,)
+            got = array[where] if wrong.size else array.dtype
+            raise DatasetError(
+                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {got}"
+            )
+    return array.astype(np.bool_)
+
+
+def _check_next_is_known(source: str, next_action: np.ndarray, mask: np.ndarray) -> None:
+    unknown = np.flatnonzero(mask & np.isnan(next_action).any(axis=-1))
+    if unknown.size:
+        row = int(unknown[0])
+        raise DatasetError(
+            f"{source}: column 'action', row {row + 1}: it is NaN, and row {row} before it is not "
+            "masked, which needs it as its next action; mask that row too, or end the episode "
+            "there (truncated)"
+        )
 
 
 def _single(column: np.ndarray) -> Float[np.ndarray, "row ..."]:

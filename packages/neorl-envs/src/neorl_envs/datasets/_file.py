@@ -3,17 +3,16 @@
 The layout is published in ``docs/pages/reference/dataset-file.md``.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from neorl_core import Spec, Transition, spec_from_dict, spec_to_dict
+from neorl_core import Spec, Transition
 from neorl_core.boundary import check_head, head, replacing
 from neorl_envs.datasets._checks import (
     FLAGS,
@@ -21,14 +20,17 @@ from neorl_envs.datasets._checks import (
     blocks,
     check_columns,
     check_episodes,
-    check_finite,
 )
 from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._deferred_errors import DeferredErrorFile
+from neorl_envs.datasets._hdf5 import attribute, require_sizes, set_text, stored_column
+from neorl_envs.datasets._optional import OPTIONAL, check_optional
+from neorl_envs.datasets._specification import check_spec, json_object, plain_spec, read_spec
 
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-VERSION = 1
+VERSION = 2
 FORMAT = head("dataset", VERSION)["format"]
+ALIGNMENT = 64
+"""Every column starts at a multiple of this many bytes, so that a map of it is aligned."""
 DTYPES: Mapping[str, str] = {
     "obs": "<f4",
     "action": "<f4",
@@ -41,7 +43,7 @@ DTYPES: Mapping[str, str] = {
     "mask": "|u1",
     "episode_starts": "<i8",
 }
-OPTIONAL_DTYPES: Mapping[str, str] = {"behaviour": "<i4", "behaviour_log_prob": "<f4"}
+OPTIONAL_DTYPES: Mapping[str, str] = {name: kind.code for name, kind in OPTIONAL.items()}
 
 
 def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
@@ -62,9 +64,10 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
         OSError: If the disk refuses (full, no permission); nothing is left behind.
     """
     path = Path(path)
+    check_spec(dataset.spec, str(path))
     check_columns(dataset.spec, dataset.transitions, source=str(path))
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)
-    _check_optional(str(path), dataset)
+    check_optional(str(path), dataset)
     header = _header_attributes(str(path), dataset)
     try:
         with replacing(path) as temporary:
@@ -84,7 +87,7 @@ def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
         raise DatasetError(f"{source}: attributes must be what JSON can hold: {error}") from error
     return {
         **head("dataset", VERSION),
-        "spec": json.dumps(spec_to_dict(dataset.spec)),
+        "spec": json.dumps(plain_spec(dataset.spec)),
         "attributes": attributes,
         "content_hash": dataset.content_hash,
     }
@@ -92,10 +95,14 @@ def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
 
 def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
     # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
+    aligned = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
     with DeferredErrorFile(path) as target:
-        with h5py.File(target, "w", libver=("v108", "v110")) as file:
+        with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
             for name, value in header.items():
-                file.attrs[name] = value
+                if isinstance(value, str):
+                    set_text(file, name, value)
+                else:
+                    file.attrs[name] = value
             for name, column in dataset.columns():
                 file.create_dataset(name, data=as_stored(column))
         target.finish()
@@ -103,8 +110,8 @@ def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
 
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:
     """Reads an opened file of this format; see :func:`neorl_envs.read_dataset`."""
-    columns = _columns(file, source, _mapped if memory_map else _loaded)
     spec, attributes, stored_hash = _header(file, source)
+    columns = _columns(file, source, _mapped if memory_map else _loaded)
     transitions = Transition(**{name: columns[name] for name in Transition._fields})
     check_columns(spec, transitions, source=source)
     starts = np.asarray(columns["episode_starts"])
@@ -114,10 +121,9 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
         episode_starts=starts,
         spec=spec,
         attributes=attributes,
-        behaviour=columns.get("behaviour"),
-        behaviour_log_prob=columns.get("behaviour_log_prob"),
+        **{name: columns.get(name) for name in OPTIONAL_DTYPES},
     )
-    _check_optional(source, dataset)
+    check_optional(source, dataset)
     if memory_map:
         # The file is not read to be hashed; `cached_property` takes the stored value.
         dataset.__dict__["content_hash"] = stored_hash
@@ -131,22 +137,21 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
 
 
 def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:
-    stored = {name: file.attrs.get(name) for name in ("format", "version")}
-    version = stored["version"]
-    if isinstance(version, np.integer):
-        stored["version"] = int(version)  # HDF5 gives NumPy's integers
+    stored = {"format": FORMAT, "version": attribute(file, "version")}
+    # The version first: another one may keep its text otherwise.
     check_head(stored, "dataset", VERSION, source, DatasetError)
-    try:
-        spec = spec_from_dict(json.loads(str(file.attrs["spec"])))
-        attributes = json.loads(str(file.attrs["attributes"]))
-        return spec, attributes, str(file.attrs["content_hash"])
-    except KeyError as error:
-        raise DatasetError(f"{source}: {error.args[0]}; write it with write_dataset") from error
-    except (TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{source}: attributes 'spec' and 'attributes' must be JSON of the published layout: "
-            f"{error}"
-        ) from error
+    stored["format"] = attribute(file, "format")
+    check_head(stored, "dataset", VERSION, source, DatasetError)
+    texts = {name: attribute(file, name) for name in ("spec", "attributes", "content_hash")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            got = "none" if text is None else f"the number {text}"
+            raise DatasetError(
+                f"{source}: attribute '{name}': expected text, got {got}; write it with "
+                "write_dataset"
+            )
+    spec = read_spec(texts["spec"], source)
+    return spec, json_object(texts["attributes"], "attributes", source), texts["content_hash"]
 
 
 def _columns(
@@ -163,18 +168,19 @@ def _columns(
             f"{source}: expected column '{missing[0]}', got only {sorted(file)}{hint}; "
             "see the page of the dataset file, or write it with write_dataset"
         )
-    stored = {name: code for name, code in OPTIONAL_DTYPES.items() if name in file}
-    columns: dict[str, Any] = {}
-    for name, code in {**DTYPES, **stored}.items():
-        column = file[name]
-        if not isinstance(column, h5py.Dataset) or column.dtype.str != code:
-            actual = column.dtype.str if isinstance(column, h5py.Dataset) else "a group"
+    codes = {**DTYPES, **{name: code for name, code in OPTIONAL_DTYPES.items() if name in file}}
+    stored = {name: stored_column(file, name, source) for name in codes}
+    for name, column in stored.items():
+        if column.dtype.str != codes[name]:
             raise DatasetError(
-                f"{source}: column '{name}': expected numbers of type {code}, got {actual}; "
-                "write it with write_dataset, which converts"
+                f"{source}: column '{name}': expected numbers of type {codes[name]}, got "
+                f"{column.dtype.str}; write it with write_dataset, which converts"
             )
-        columns[name] = read(column, name, code, source)
-        if name in FLAGS:
+    require_sizes(list(stored.values()), source)
+    columns: dict[str, Any] = {}
+    for name, column in stored.items():
+        columns[name] = read(column, name, codes[name], source)
+        if name in (*FLAGS, "mode"):
             columns[name] = _flags(columns[name], name, source)
     return columns
 
@@ -205,50 +211,11 @@ def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
 
 def _flags(column: np.ndarray, name: str, source: str) -> np.ndarray:
     for rows in blocks(len(column)):
-        wrong = np.flatnonzero(column[rows] > 1)
+        wrong = np.argwhere(column[rows] > 1)
         if wrong.size:
-            row = int(wrong[0])
+            where = tuple(int(i) for i in wrong[0])
             raise DatasetError(
-                f"{source}: column '{name}', row {rows.start + row}: expected 0 or 1, "
-                f"got {column[rows][row]}"
+                f"{source}: column '{name}', row {rows.start + where[0]}: expected 0 or 1, "
+                f"got {column[rows][where]}"
             )
     return column.view(np.bool_)
-
-
-def _check_optional(source: str, dataset: Dataset) -> None:
-    behaviour, log_prob = dataset.behaviour, dataset.behaviour_log_prob
-    if behaviour is not None:
-        names = dataset.attributes.get("behaviours", [])
-        if behaviour.shape != (dataset.n_episodes,):
-            raise DatasetError(
-                f"{source}: column 'behaviour': expected shape ({dataset.n_episodes},), one "
-                f"label an episode, got {behaviour.shape}"
-            )
-        wrong = np.flatnonzero((behaviour < 0) | (behaviour >= len(names)))
-        if wrong.size:
-            raise DatasetError(
-                f"{source}: column 'behaviour', row {wrong[0]}: expected an index into the "
-                f"{len(names)} names of attribute 'behaviours', got {behaviour[wrong[0]]}"
-            )
-    if log_prob is not None:
-        if log_prob.shape != (dataset.n_rows,):
-            raise DatasetError(
-                f"{source}: column 'behaviour_log_prob': expected shape ({dataset.n_rows},), "
-                f"got {log_prob.shape}"
-            )
-        check_finite(source, "behaviour_log_prob", log_prob)
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
-    """The HDF5 file, or a one-line error."""
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        reason = str(error).splitlines()[0]
-        raise DatasetError(
-            f"{path}: expected an HDF5 file, cannot open it: {reason}; it is truncated or "
-            "damaged, copy or generate it again"
-        ) from error
-    with file:
-        yield file

@@ -9,7 +9,13 @@ import numpy as np
 
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._file import HDF5_MAGIC, opened
+from neorl_envs.datasets._hdf5 import (
+    HDF5_MAGIC,
+    REFUSALS,
+    opened,
+    require_sizes,
+    stored_column,
+)
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag
 
@@ -37,7 +43,7 @@ class D4RLReader:
         try:
             with h5py.File(path, "r") as file:
                 return all(key in file for key in KEYS)
-        except (OSError, RuntimeError):
+        except REFUSALS:
             return False
 
     def read(self, path: Path) -> Dataset:
@@ -89,8 +95,9 @@ class D4RLReader:
 
 def _column(file: h5py.File, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """A column with the names of its channels; without names where it is one plain array."""
-    item = file[name]
-    if not isinstance(item, h5py.Group):
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(
+        item := file[name], h5py.Group
+    ):
         return _array(file, name, source), ()
     nested = _nested(item, source, name, DEEPEST)
     return flatten_columns(nested, source=f"{source}: column '{name}'")
@@ -103,24 +110,24 @@ def _nested(group: h5py.Group, source: str, name: str, deepest: int) -> Mapping[
             "write it with plain arrays"
         )
     tree: dict[str, Any] = {}
-    for key, item in group.items():
-        inside = isinstance(item, h5py.Group)
-        tree[str(key)] = (
-            _nested(item, source, name, deepest - 1)
-            if inside
-            else _read(item, source, f"{name}/{key}")
-        )
+    for key in group:
+        hard = isinstance(group.get(key, getlink=True), h5py.HardLink)
+        if hard and isinstance(group[key], h5py.Group):
+            tree[str(key)] = _nested(group[key], source, f"{name}/{key}", deepest - 1)
+        else:
+            tree[str(key)] = _array(group, key, source, f"{name}/{key}")
     return tree
 
 
-def _array(file: h5py.File, name: str, source: str) -> np.ndarray:
-    return _read(file[name], source, name)
-
-
-def _read(item: Any, source: str, name: str) -> np.ndarray:
-    if not isinstance(item, h5py.Dataset):
-        raise DatasetError(f"{source}: column '{name}': expected an array, got a group")
-    return np.asarray(item)
+def _array(group: h5py.Group, key: str, source: str, name: str = "") -> np.ndarray:
+    """Numbers that are stored in the file, looked at before they are read."""
+    column = stored_column(group, key, source)
+    if column.dtype.kind not in "biuf":
+        raise DatasetError(
+            f"{source}: column '{name or key}': expected numbers, got {column.dtype}; convert it"
+        )
+    require_sizes([column], source)
+    return np.asarray(column[()])
 
 
 def _check_same_channels(source: str, now: tuple[str, ...], after: tuple[str, ...]) -> None:

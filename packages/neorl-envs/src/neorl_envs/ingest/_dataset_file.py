@@ -5,7 +5,8 @@ from pathlib import Path
 import h5py
 
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._file import FORMAT, HDF5_MAGIC, opened, read_neorl_hdf5
+from neorl_envs.datasets._file import FORMAT, read_neorl_hdf5
+from neorl_envs.datasets._hdf5 import HDF5_MAGIC, REFUSALS, attribute, opened
 
 
 class DatasetFileReader:
@@ -19,8 +20,8 @@ class DatasetFileReader:
             return False
         try:
             with h5py.File(path, "r") as file:
-                return file.attrs.get("format") == FORMAT
-        except (OSError, RuntimeError, KeyError):
+                return attribute(file, "format") == FORMAT
+        except REFUSALS:
             return False
 
     def read(self, path: Path) -> Dataset:

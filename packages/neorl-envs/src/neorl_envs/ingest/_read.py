@@ -7,8 +7,9 @@ from typing import Any
 from neorl_core import InputError
 from neorl_envs.datasets._checks import DatasetError, check_columns, check_episodes
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._file import DTYPES, HDF5_MAGIC, opened
-from neorl_envs.ingest._neorl2 import ZIP_MAGIC
+from neorl_envs.datasets._file import DTYPES
+from neorl_envs.datasets._hdf5 import HDF5_MAGIC, opened, require_regular
+from neorl_envs.ingest._npz import ZIP_MAGIC
 from neorl_envs.ingest._readers import READERS, Reader
 
 
@@ -131,14 +132,10 @@ def _read_unmarked_hdf5(path: Path, memory_map: bool) -> Dataset:
 
 
 def _first_bytes(path: Path) -> bytes:
+    require_regular(path)
     try:
         with path.open("rb") as file:
             first_bytes = file.read(8)
-    except FileNotFoundError as error:
-        raise DatasetError(
-            f"{path}: no such file; give the path of a dataset, or make one with "
-            "`neorl-envs generate`"
-        ) from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot read it: {error.strerror}") from error
     if not first_bytes:

@@ -1,0 +1,155 @@
+"""The optional columns of a dataset: time, modes, set points, test signals, behaviour."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_envs.datasets._checks import DatasetError, blocks, check_finite
+
+if TYPE_CHECKING:
+    from neorl_envs.datasets._dataset import Dataset
+
+TIME_TOLERANCE = 0.01
+"""Part of the period by which two stamps may be closer or farther apart."""
+
+
+class Kind(NamedTuple):
+    """How one optional column is stored and what it may hold.
+
+    Attributes:
+        code: NumPy's code of its numbers in the file.
+        dtype: NumPy's type of its numbers in memory.
+        axis: ``"episode"`` or ``"row"``.
+        width: ``"action"`` where it has a value a manipulated variable, ``"setpoint"`` where it
+            has one a set point, else empty.
+        missing: Where NaN is legal: ``"masked"`` rows, ``"anywhere"``, ``"nowhere"``.
+    """
+
+    code: str
+    dtype: str
+    axis: str
+    width: str = ""
+    missing: str = "nowhere"
+
+
+OPTIONAL: Mapping[str, Kind] = {
+    "behaviour": Kind("<i4", "int32", "episode"),
+    "behaviour_log_prob": Kind("<f4", "float32", "row", missing="masked"),
+    "time": Kind("<f8", "float64", "row"),
+    "mode": Kind("|u1", "bool", "row", "action"),
+    "setpoint": Kind("<f4", "float32", "row", "setpoint", "anywhere"),
+    "test_signal": Kind("<f4", "float32", "row", "action", "anywhere"),
+}
+"""In the order of the file. None of them reaches a loss; missing set points are therefore legal."""
+
+
+def optional_columns(dataset: "Dataset") -> Iterator[tuple[str, np.ndarray]]:
+    """Name and array of every optional column that is there."""
+    for name in OPTIONAL:
+        column = getattr(dataset, name)
+        if column is not None:
+            yield name, column
+
+
+def checked_optional(name: str, column: Any, source: str) -> Any:
+    """An optional column with its type in memory; ``None`` stays.
+
+    Raises:
+        DatasetError: If it holds no numbers, or a mode is neither 0 nor 1.
+    """
+    if column is None:
+        return None
+    array, kind = np.asarray(column), OPTIONAL[name]
+    if array.dtype.kind not in "biuf":
+        raise DatasetError(f"{source}: column '{name}': expected numbers, got {array.dtype}")
+    if kind.dtype == "bool" and array.dtype != np.bool_:
+        wrong = np.argwhere((array != 0) & (array != 1))
+        if wrong.size:
+            where = tuple(int(i) for i in wrong[0])
+            raise DatasetError(
+                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {array[where]}"
+            )
+    return array.astype(kind.dtype, copy=False)
+
+
+def check_optional(source: str, dataset: "Dataset") -> None:
+    """Raises unless the optional columns agree with the rest.
+
+    Args:
+        source: Named in the messages.
+        dataset: A dataset whose other columns were checked.
+
+    Raises:
+        DatasetError: At the first column of another shape, value that is not finite, label
+            without a name, or stamp that does not follow.
+    """
+    mask: Any = dataset.transitions.mask
+    for name, column in optional_columns(dataset):
+        kind = OPTIONAL[name]
+        _check_shape(source, name, column, dataset)
+        if column.dtype.kind == "f":
+            legal = {"masked": ~mask, "anywhere": np.True_, "nowhere": None}[kind.missing]
+            check_finite(source, name, column, missing=legal)
+    if dataset.behaviour is not None:
+        _check_labels(source, dataset.behaviour, dataset.attributes)
+    if dataset.time is not None:
+        _check_time(source, dataset.spec, dataset)
+
+
+def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset") -> None:
+    kind = OPTIONAL[name]
+    n = dataset.n_episodes if kind.axis == "episode" else dataset.n_rows
+    widths = {"action": dataset.spec.n_action, "setpoint": _setpoints(dataset, column)}
+    shape = (n, widths[kind.width]) if kind.width else (n,)
+    if column.shape != shape:
+        raise DatasetError(
+            f"{source}: column '{name}': expected shape {shape}, one "
+            f"{'label an episode' if name == 'behaviour' else f'entry a {kind.axis}'}, "
+            f"got {column.shape}"
+        )
+
+
+def _setpoints(dataset: "Dataset", column: np.ndarray) -> int:
+    """How many set points there are: as many as are named, or any number where none is."""
+    named = dataset.attributes.get("setpoints")
+    if isinstance(named, list | tuple):
+        return len(named)
+    return column.shape[1] if column.ndim == 2 else 1
+
+
+def _check_labels(source: str, behaviour: np.ndarray, attributes: Mapping[str, Any]) -> None:
+    names = attributes.get("behaviours", [])
+    if not isinstance(names, list | tuple):
+        raise DatasetError(
+            f"{source}: attribute 'behaviours': expected a list of names, got "
+            f"{type(names).__name__}"
+        )
+    wrong = np.flatnonzero((behaviour < 0) | (behaviour >= len(names)))
+    if wrong.size:
+        raise DatasetError(
+            f"{source}: column 'behaviour', row {wrong[0]}: expected an index into the "
+            f"{len(names)} names of attribute 'behaviours', got {behaviour[wrong[0]]}"
+        )
+
+
+def _check_time(source: str, spec: Spec, dataset: "Dataset") -> None:
+    """Stamps of an episode are one period apart, save after a masked row, where a hole may be."""
+    time: Any = dataset.time
+    mask: Any = dataset.transitions.mask
+    last = np.zeros(dataset.n_rows, np.bool_)
+    last[dataset.episode_ends - 1] = True
+    slack = TIME_TOLERANCE * spec.dt
+    for rows in blocks(dataset.n_rows - 1):
+        step = np.diff(time[rows.start : rows.stop + 1])
+        inside = ~last[rows]
+        off = inside & mask[rows] & (np.abs(step - spec.dt) > slack)
+        wrong = np.flatnonzero(off | (inside & (step <= 0)))
+        if wrong.size:
+            row = int(wrong[0])
+            raise DatasetError(
+                f"{source}: column 'time', row {rows.start + row}: expected {spec.dt:g} s to the "
+                f"next row, got {step[row]:g} s; end the episode there (truncated), or mask the "
+                "row where the gap is short"
+            )
