@@ -107,10 +107,11 @@ def _attribute(path: Path, file: h5py.File, name: str) -> Any:
     if name not in file.attrs:
         return None
     kind = file.attrs.get_id(name)
+    attributes: Any = file.attrs
     if kind.shape == () and kind.dtype.kind in "iu":
-        return int(file.attrs[name])
+        return int(attributes[name])
     if kind.shape == () and kind.dtype.kind == "S" and kind.dtype.itemsize <= LONGEST_TEXT:
-        return bytes(file.attrs[name]).decode()
+        return bytes(attributes[name]).decode()
     raise DeployError(
         f"{path}: attribute {name!r} is {kind.dtype} of shape {kind.shape}, expected text of fixed "
         "length or a whole number"
@@ -127,7 +128,7 @@ def _text(path: Path, file: h5py.File, name: str) -> str:
 def _columns(path: Path, file: h5py.File) -> dict[str, np.ndarray]:
     present = {name: code for name, code in OPTIONAL_COLUMNS.items() if name in file}
     stored = {name: _stored(path, file, name, code) for name, code in (COLUMNS | present).items()}
-    declared = sum(int(column.size) * column.dtype.itemsize for column in stored.values())
+    declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in stored.values())
     require_size(path, "the file", declared)
     columns = {name: column[()] for name, column in stored.items()}
     for name in FLAGS:

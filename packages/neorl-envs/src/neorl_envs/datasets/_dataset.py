@@ -285,8 +285,7 @@ def dataset_from_columns(
         mask=np.ones(n_rows, np.bool_) if mask is None else _flag("mask", mask, source),
     )
     check_columns(spec, Transition(**columns), source=source)
-    ended = terminated | truncated
-    columns["next_action"] = following(columns["action"], ended)
+    columns["next_action"] = following(columns["action"], terminated | truncated)
     _check_next_is_known(source, columns["next_action"], columns["mask"])
     optional = {
         "behaviour": behaviour,
@@ -296,14 +295,21 @@ def dataset_from_columns(
         "setpoint": setpoint,
         "test_signal": test_signal,
     }
-    dataset = Dataset(
-        transitions=Transition(**columns),
-        episode_starts=np.append(0, np.flatnonzero(ended)[:-1] + 1).astype(np.int64),
-        spec=spec,
-        attributes=dict(attributes or {}),
-        **{name: checked_optional(name, column, source) for name, column in optional.items()},
-    )
-    check_episodes(source, dataset.transitions, dataset.episode_starts)
+    return _checked(Transition(**columns), spec, dict(attributes or {}), optional, source)
+
+
+def _checked(
+    transitions: Transition,
+    spec: Spec,
+    attributes: dict[str, Any],
+    optional: dict[str, Any],
+    source: str,
+) -> Dataset:
+    ended = np.flatnonzero(np.asarray(transitions.terminated) | np.asarray(transitions.truncated))
+    starts = np.append(0, ended[:-1] + 1).astype(np.int64)
+    checked = {name: checked_optional(name, column, source) for name, column in optional.items()}
+    dataset = Dataset(transitions, starts, spec, attributes, **checked)
+    check_episodes(source, transitions, starts)
     check_optional(source, dataset)
     return dataset
 

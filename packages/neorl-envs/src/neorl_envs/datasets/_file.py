@@ -95,7 +95,7 @@ def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
 
 def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
     # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
-    aligned = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
+    aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
     with DeferredErrorFile(path) as target:
         with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
             for name, value in header.items():

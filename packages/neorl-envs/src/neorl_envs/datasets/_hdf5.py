@@ -98,11 +98,12 @@ def attribute(file: h5py.File, name: str) -> Any:
     if name not in file.attrs:
         return None
     kind = file.attrs.get_id(name)
+    attributes: Any = file.attrs
     if kind.shape == () and kind.dtype.kind in "iu":
-        return int(file.attrs[name])
+        return int(attributes[name])
     if kind.shape == () and kind.dtype.kind == "S" and kind.dtype.itemsize <= LONGEST_TEXT:
         try:
-            return bytes(file.attrs[name]).decode()
+            return bytes(attributes[name]).decode()
         except UnicodeDecodeError as error:
             raise DatasetError(f"{file.filename}: attribute '{name}' is not UTF-8") from error
     raise DatasetError(
@@ -157,7 +158,7 @@ def require_sizes(columns: Sequence[h5py.Dataset], source: str) -> None:
     Raises:
         DatasetError: Naming the bytes.
     """
-    declared = sum(int(column.size) * column.dtype.itemsize for column in columns)
+    declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in columns)
     if declared > largest_declared(source):
         raise DatasetError(
             f"{source}: the columns declare {declared} bytes, far more than the file can hold"

@@ -110,12 +110,13 @@ def _nested(group: h5py.Group, source: str, name: str, deepest: int) -> Mapping[
             "write it with plain arrays"
         )
     tree: dict[str, Any] = {}
-    for key in group:
+    for key in map(str, group):
         hard = isinstance(group.get(key, getlink=True), h5py.HardLink)
-        if hard and isinstance(group[key], h5py.Group):
-            tree[str(key)] = _nested(group[key], source, f"{name}/{key}", deepest - 1)
+        item = group[key] if hard else None
+        if isinstance(item, h5py.Group):
+            tree[key] = _nested(item, source, f"{name}/{key}", deepest - 1)
         else:
-            tree[str(key)] = _array(group, key, source, f"{name}/{key}")
+            tree[key] = _array(group, key, source, f"{name}/{key}")
     return tree
 
 
