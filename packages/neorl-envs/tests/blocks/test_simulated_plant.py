@@ -159,3 +159,28 @@ def test_constants_outside_physics_are_refused_by_name_and_unit(tank: QuadrupleT
     np.testing.assert_array_equal(drawn.areas, np.asarray([28, 32, 28, 32], np.float32))
     with pytest.raises(ValueError, match=r"horizon must be a whole number of steps, got 2\.5"):
         QuadrupleTank(horizon=2.5)  # type: ignore[arg-type]
+
+
+class DerivedTank(QuadrupleTank):
+    """The same, with the speed of outflow at 1 cm computed once an episode."""
+
+    def derive(self, c: Any) -> Array:
+        return jnp.sqrt(2 * c.gravity)
+
+    def evolve(self, c: Any, plant: Any, inputs: Array, disturbance: Any, time: Array) -> Any:
+        constants = c.constants._replace(gravity=c.derived**2 / 2)
+        return super().evolve(constants, plant, inputs, disturbance, time)
+
+
+def test_what_is_derived_follows_the_constants(tank: QuadrupleTank) -> None:
+    env = DerivedTank()
+    params = env.default_params("clean")
+    steps, _ = drive(env, params, [6.0, 6.0], 5)
+    same, _ = drive(tank, tank.default_params("clean"), [6.0, 6.0], 5)
+    np.testing.assert_allclose(steps.obs, same.obs, rtol=1e-5)
+    lighter = params.constants._replace(gravity=jnp.asarray(160.0))
+    moved = env.with_constants(params, lighter)
+    env.check_params(moved)
+    np.testing.assert_allclose(moved.derived, np.sqrt(320), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"change constants by plant\.with_constants"):
+        env.check_params(params._replace(constants=lighter))

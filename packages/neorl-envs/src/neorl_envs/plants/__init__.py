@@ -2,8 +2,9 @@
 
 from neorl_envs.plants._protocol import Plant as Plant
 from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults
-from neorl_envs.plants._simulated import Moment as Moment
 from neorl_envs.plants._simulated import SimulatedPlant as SimulatedPlant
+from neorl_envs.plants._simulated_data import Derived as Derived
+from neorl_envs.plants._simulated_data import Moment as Moment
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
@@ -11,6 +12,7 @@ from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalR
 __all__ = [
     "PLANTS",
     "ChemicalReactor",
+    "Derived",
     "Moment",
     "Plant",
     "PlantDefaults",

@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import CostChannel, Spec, Step
 from neorl_envs.blocks import _actuators as act
@@ -22,70 +22,7 @@ from neorl_envs.blocks._constants import (
     sampled_constants,
 )
 from neorl_envs.plants._protocol import PlantDefaults
-
-
-class Parameters(NamedTuple):
-    """Everything about a plant that is data, so that randomisation is a ``vmap``.
-
-    Attributes:
-        constants: Physics, in the plant's own structure.
-        initial: State at the start of an episode, in the structure of the plant's state.
-        initial_spread: Half-width of its uniform draw, in the same structure.
-        actuators: Speed, lag and dead time.
-        instruments: Noise, dead time and faults.
-    """
-
-    constants: Any
-    initial: Any
-    initial_spread: Any
-    actuators: act.ActuatorParameters
-    instruments: ins.InstrumentParameters
-
-
-class Noise(NamedTuple):
-    """Everything that chance adds to one step.
-
-    Attributes:
-        process: Draws of the plant's disturbances, in its own structure; ``()`` without.
-        instruments: Draws of the readings.
-    """
-
-    process: Any
-    instruments: ins.InstrumentNoise
-
-
-class State(NamedTuple):
-    """Everything that a plant remembers between two steps.
-
-    Attributes:
-        plant: Physics, in the plant's own structure.
-        actuators: Commands, delays and positions.
-        instruments: Delays and faults.
-        disturbance: What the world is doing; ``()`` in plants without.
-        time: Steps since the start of the episode.
-    """
-
-    plant: Any
-    actuators: act.ActuatorState
-    instruments: ins.InstrumentState
-    disturbance: Any
-    time: Int[Array, ""]
-
-
-class Moment(NamedTuple):
-    """A plant at one time, as its functions see it.
-
-    Attributes:
-        plant: State of the physics.
-        inputs: What the actuators did in the period before, shape ``(act,)``.
-        disturbance: State of the disturbances.
-        time: Steps since the start of the episode.
-    """
-
-    plant: Any
-    inputs: Float[Array, " act"]
-    disturbance: Any
-    time: Int[Array, ""]
+from neorl_envs.plants._simulated_data import Derived, Moment, Noise, Parameters, State
 
 
 class SimulatedPlant(eqx.Module, PlantDefaults):
@@ -132,6 +69,14 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         lim.check_limits(self.limits, self.costs)
 
     # What a plant defines.
+
+    def derive(self, c: Any) -> Any:
+        """What is computed from the constants once instead of at every step; nothing by default.
+
+        Where it is something, such as a matrix exponential, the other functions receive
+        ``Derived(constants, derived)`` for ``c``.
+        """
+        return ()
 
     def evolve(
         self, c: Any, plant: Any, inputs: Float[Array, " act"], disturbance: Any, time: Array
@@ -216,15 +161,21 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         initial = jax.tree.map(lambda x: _number(x, dtype), self.initial)
         width = self.initial if self.initial_spread is None else self.initial_spread
         on = on if self.initial_spread is not None else 0.0
+        constants = constant_values(self.constants, preset, dtype=dtype)
         return Parameters(
-            constants=constant_values(self.constants, preset, dtype=dtype),
+            constants=constants,
             initial=initial,
             initial_spread=jax.tree.map(
                 lambda w, x: jnp.broadcast_to(jnp.asarray(w, dtype) * on, x.shape), width, initial
             ),
             actuators=act.actuator_parameters(self.actuators, preset, dtype=dtype),
             instruments=ins.instrument_parameters(self.instruments, preset, dtype=dtype),
+            derived=self.derive(constants),
         )
+
+    def with_constants(self, params: Parameters, constants: Any) -> Parameters:
+        """The parameters with other constants and what is derived from them."""
+        return params._replace(constants=constants, derived=self.derive(constants))
 
     def sample_params(
         self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
@@ -232,24 +183,39 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """One episode's draw of the uncertain constants, uniform with relative half-width."""
         params = self.default_params(preset)
         constants = sampled_constants(self.constants, params.constants, key, spread=spread)
-        return params._replace(constants=constants)
+        return self.with_constants(params, constants)
 
     def check_params(self, params: Parameters) -> None:
-        """Refuses parameters outside physics, such as a negative mass, by name and unit."""
+        """Refuses parameters outside physics, such as a negative mass, by name and unit.
+
+        Raises:
+            ValueError: Naming the constant, or if what is derived is not that of the constants.
+        """
         check_constants(self.constants, params.constants)
+        for given, right in zip(
+            jax.tree.leaves(params.derived),
+            jax.tree.leaves(self.derive(params.constants)),
+            strict=True,
+        ):
+            traced = isinstance(given, jax.core.Tracer) or isinstance(right, jax.core.Tracer)
+            if not traced and not np.allclose(given, right, rtol=1e-3, atol=1e-5):
+                raise ValueError(
+                    "params.derived is not that of params.constants; change constants by "
+                    "plant.with_constants(params, constants)"
+                )
 
     def sample_noise(self, params: Parameters, key: PRNGKeyArray) -> Noise:
         """Everything that chance adds to one step."""
         for_process, for_instruments = jax.random.split(key)
         return Noise(
-            self.sample_process_noise(params.constants, for_process),
+            self.sample_process_noise(_physics(params), for_process),
             ins.sample_instrument_noise(params.instruments, for_instruments, faults=self.faults),
         )
 
     def reset(self, params: Parameters, key: PRNGKeyArray) -> tuple[State, Float[Array, " obs"]]:
         """A new episode: its drawn start, and what the instruments show of it."""
         keys = jax.random.split(key, 4)
-        c = params.constants
+        c = _physics(params)
         plant = self.begin(c, _drawn(params, keys[0]), keys[1])
         actuators = act.actuators_at_start(self.actuators, params.instruments.sd.dtype)
         disturbance = self.begin_disturbance(c, keys[2])
@@ -284,7 +250,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         Raises:
             ValueError: If the action has another shape.
         """
-        c, p = params.constants, params.actuators
+        c, p = _physics(params), params.actuators
         command = act.limited_command(self.actuators, p, state.actuators, action, dt=self.dt)
         command = self.admit(c, state.plant, command)
         actuators = act.delivered(self.actuators, p, state.actuators, command, dt=self.dt)
@@ -314,13 +280,19 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     def _read(
         self, params: Parameters, state: ins.InstrumentState, now: Moment, noise: Any
     ) -> tuple[ins.InstrumentState, Float[Array, " obs"]]:
-        truth = self.measure(params.constants, now)
+        c = _physics(params)
+        truth = self.measure(c, now)
         state, shown = ins.read(
             self.instruments, params.instruments, state, truth, noise, dt=self.dt
         )
-        return state, ins.in_range(
-            self.instruments, self.soft_sensors(params.constants, shown, now)
-        )
+        return state, ins.in_range(self.instruments, self.soft_sensors(c, shown, now))
+
+
+def _physics(params: Parameters) -> Any:
+    """What the plant's own functions receive as constants."""
+    if isinstance(params.derived, tuple) and not params.derived:
+        return params.constants
+    return Derived(params.constants, params.derived)
 
 
 def _drawn(params: Parameters, key: PRNGKeyArray) -> Any:
