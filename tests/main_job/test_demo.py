@@ -38,7 +38,7 @@ def test_verdict_and_tables_are_complete(finished: Path) -> None:
     seen = {(row["name"], row["guarded"]) for row in tables["rows"]}
     learners = [f"{name}-{seed}" for name in ("bc", "td3_bc", "iql") for seed in (0, 1)]
     learned = {(name, guarded) for name in learners for guarded in (False, True)}
-    assert learned | {("106/1500", False), ("log", False)} <= seen
+    assert learned | {("PID 106/1500", False), ("log", False)} <= seen
 
 
 def test_policies_differ_by_seed_and_algorithm(finished: Path) -> None:

@@ -33,8 +33,6 @@ class Episodes(NamedTuple):
     alive: Array
     success: Array
     trip: Array
-    band_margin: Array
-    adiabatic_temperature: Array
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -46,7 +44,7 @@ def run_episodes(env: Any, policy: Policy, keys: Array, spread: float = 0.15) ->
         memory = policy.sent(memory, answer.applied)
         info = answer.info
         seen = (answer.obs, answer.reward, answer.cost, answer.applied, alive)
-        seen += (info.success, info.trip, info.band_margin, info.adiabatic_temperature)
+        seen += (info.success, info.trip)
         rows = jax.tree.map(lambda x: jnp.where(alive, x, jnp.zeros_like(x)), Episodes(*seen))
         alive = alive & ~(answer.terminated | answer.truncated)
         return (params, state, answer.obs, memory, alive), rows

@@ -15,7 +15,9 @@ SHORT = ChemicalReactor(horizon=7)
 def test_autoreset_begins_a_new_episode_and_keeps_the_last_observation(spread: float) -> None:
     env = autoreset(SHORT, spread=spread)
     assert env.spec == SHORT.spec
-    params = SHORT.default_params()._replace(reaction_heat=jnp.asarray(900.0))
+    params = SHORT.default_params()
+    heat = jnp.asarray(900.0)
+    params = params._replace(constants=params.constants._replace(reaction_heat=heat))
     pid = SHORT.tunings()[SHORT.reference]
 
     def step(carry: Any, key: Any) -> Any:
@@ -41,7 +43,7 @@ def test_autoreset_begins_a_new_episode_and_keeps_the_last_observation(spread: f
     np.testing.assert_array_equal(memory.integral[over], np.tile(fresh.integral, (3, 1)))
     assert np.isnan(memory.measurement[over]).all()
     assert (memory.integral[~over][:, 1] != 0).all()
-    heats = np.unique(state.params.reaction_heat)
+    heats = np.unique(state.params.constants.reaction_heat)
     assert len(heats) == (1 if spread is None else 4)
     # No two episodes begin alike: resets are drawn, not replayed.
     assert len(np.unique(answer.obs[over, 0])) == 3

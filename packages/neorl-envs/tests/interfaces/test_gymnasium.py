@@ -84,7 +84,7 @@ def test_it_is_the_pure_environment(env: ChemicalReactor) -> None:
         np.testing.assert_allclose(info["applied"], answer.applied, rtol=1e-6)
         assert info["cost_sum"] == pytest.approx(float(answer.cost.sum()), abs=1e-5)
         assert info["success"] is False
-        assert isinstance(info["band_margin"], float)
+        assert isinstance(info["T_R_margin"], float)
 
 
 def test_misuse_is_refused() -> None:

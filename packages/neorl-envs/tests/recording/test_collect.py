@@ -100,9 +100,11 @@ def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
     with pytest.raises(ValueError, match="at least one tuning, got none"):
         collect_log(env, {}, key=jax.random.key(0))
     tunings = env.tunings()
-    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, tunings["106/3000"])
-    with pytest.raises(ValueError, match="'odd' has other loops than '100/1500'"):
-        collect_log(env, {"100/1500": tunings["100/1500"], "odd": odd}, key=jax.random.key(0))
+    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, tunings["PID 106/3000"])
+    with pytest.raises(ValueError, match="'odd' has other loops than 'PID 100/1500'"):
+        collect_log(
+            env, {"PID 100/1500": tunings["PID 100/1500"], "odd": odd}, key=jax.random.key(0)
+        )
 
 
 @pytest.mark.slow

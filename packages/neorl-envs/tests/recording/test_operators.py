@@ -74,7 +74,7 @@ def test_set_points_step_together_and_stay_below_their_limit(
     assert np.abs(offset).max() <= 1
     changes = np.any(np.diff(offset, axis=0) != 0, axis=1).mean()
     assert changes == pytest.approx(1 / 30, rel=0.2)
-    fast = env.tunings()["108/3000"].setpoint
+    fast = env.tunings()["PID 108/3000"].setpoint
     last = jax.tree.map(lambda leaf: jnp.asarray(leaf[-1]), state)
     for part in (-1.0, 1.0):
         full = last._replace(offset=jnp.full(3, part))

@@ -21,7 +21,7 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     lines = [line for line in text.splitlines() if line.strip()]
     assert lines[-1] == f"report: {report}"
     assert "DEPLOY  good-0 behind its guard may be deployed" in lines
-    for name in ("good-0 + guard", "PID steady", "PID hasty", "log"):
+    for name in ("good-0 + guard", "steady", "hasty", "log"):
         assert any(name in line for line in lines)
     assert any(line.startswith("good, 2 seeds: ") for line in lines)
     assert sum(line.startswith("  ok ") for line in lines) == 3
@@ -60,5 +60,5 @@ def test_a_refusal_names_the_clause(tmp_path, noisy):
     write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=worse), verdict(worse))
     text = printed(tmp_path)
     assert "DO NOT DEPLOY" in text
-    assert "  NOT the lower bound of its gain in return over the PID steady" in text
+    assert "  NOT the lower bound of its gain in return over the steady" in text
     assert text.splitlines()[-1] == f"results: {tmp_path}"

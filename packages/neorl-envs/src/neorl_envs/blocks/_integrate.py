@@ -1,10 +1,13 @@
 """Fixed-step integrators over any PyTree; the loops stay loops, since unrolled ones compile long.
 
-States made of scalars (a ``NamedTuple``) compile to faster loops than one array of them.
+States made of scalars (a ``NamedTuple``) compile to faster loops than one array of them. A function
+of a module with what it needs in ``args`` compiles once also where it is called eagerly; a closure
+compiles at every eager call.
 """
 
+import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +15,15 @@ import jax.numpy as jnp
 Tree = TypeVar("Tree")
 
 
-def runge_kutta(rates: Callable[[Tree], Tree], state: Tree, *, width: float, substeps: int) -> Tree:
+def runge_kutta(
+    rates: Callable[..., Tree], state: Tree, *args: Any, width: float, substeps: int
+) -> Tree:
     """The state after ``width`` by the classical Runge-Kutta method of fourth order.
 
     Args:
-        rates: Time derivatives of the state, inputs held.
+        rates: Time derivatives ``rates(state, *args)``, in the structure of the state.
         state: At the start.
+        *args: Passed on: constants, inputs, all held over the interval.
         width: Length of the interval, in the time unit of the rates.
         substeps: Number of equal steps.
 
@@ -26,40 +32,61 @@ def runge_kutta(rates: Callable[[Tree], Tree], state: Tree, *, width: float, sub
         slow state does not round once a substep.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> end = runge_kutta(lambda x: -x, jnp.float32(1), width=1.0, substeps=20)
         >>> bool(abs(end - jnp.exp(-1)) < 1e-6)
         True
     """
-    h = width / substeps
-
-    def one(_: jax.Array, change: Tree) -> Tree:
-        here = _sum(state, change)
-        k1 = rates(here)
-        k2 = rates(_moved(here, h / 2, k1))
-        k3 = rates(_moved(here, h / 2, k2))
-        k4 = rates(_moved(here, h, k3))
-        return jax.tree.map(
-            lambda c, a, b, d, e: c + h / 6 * (a + 2 * (b + d) + e), change, k1, k2, k3, k4
-        )
-
-    return _sum(state, jax.lax.fori_loop(0, substeps, one, jax.tree.map(jnp.zeros_like, state)))
+    return _integrated(_step(_runge_kutta_step, rates, width / substeps), state, args, substeps)
 
 
-def euler(rates: Callable[[Tree], Tree], state: Tree, *, width: float, substeps: int) -> Tree:
+def euler(rates: Callable[..., Tree], state: Tree, *args: Any, width: float, substeps: int) -> Tree:
     """The state after ``width`` by the explicit Euler method; arguments as :func:`runge_kutta`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> float(euler(lambda x: -x, jnp.float32(1), width=1.0, substeps=1))
         0.0
     """
-    h = width / substeps
+    return _integrated(_step(_euler_step, rates, width / substeps), state, args, substeps)
 
-    def one(_: jax.Array, change: Tree) -> Tree:
-        return _moved(change, h, rates(_sum(state, change)))
 
-    return _sum(state, jax.lax.fori_loop(0, substeps, one, jax.tree.map(jnp.zeros_like, state)))
+def _integrated(step: Callable, state: Tree, args: tuple, substeps: int) -> Tree:
+    change = jax.tree.map(jnp.zeros_like, state)
+    change, *_ = jax.lax.fori_loop(0, substeps, step, (change, state, args))
+    return _sum(state, change)
+
+
+def _step(kind: Callable, rates: Callable, h: float) -> Callable:
+    """The loop's body, the same object for the same function of a module."""
+    # A closure may hold traced values, which must not outlive their trace in a cache.
+    closed = getattr(rates, "__closure__", ()) is not None
+    return kind(rates, h) if closed else _kept_step(kind, rates, h)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept_step(kind: Callable, rates: Callable, h: float) -> Callable:
+    return kind(rates, h)
+
+
+def _runge_kutta_step(rates: Callable, h: float) -> Callable:
+    def step(_: jax.Array, carry: tuple) -> tuple:
+        change, state, args = carry
+        here = _sum(state, change)
+        k1 = rates(here, *args)
+        k2 = rates(_moved(here, h / 2, k1), *args)
+        k3 = rates(_moved(here, h / 2, k2), *args)
+        k4 = rates(_moved(here, h, k3), *args)
+        slopes = jax.tree.map(lambda a, b, c, d: a + 2 * (b + c) + d, k1, k2, k3, k4)
+        return _moved(change, h / 6, slopes), state, args
+
+    return step
+
+
+def _euler_step(rates: Callable, h: float) -> Callable:
+    def step(_: jax.Array, carry: tuple) -> tuple:
+        change, state, args = carry
+        return _moved(change, h, rates(_sum(state, change), *args)), state, args
+
+    return step
 
 
 def _sum(state: Tree, change: Tree) -> Tree:

@@ -125,7 +125,7 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
     numbers: Any = {"justify": "right", "no_wrap": wide}
     table.add_column(f"return\n{tables.reward_unit}", **numbers)
     if simulated:
-        table.add_column(f"gain over\nPID {tables.reference}", **numbers)
+        table.add_column(f"gain over\n{tables.reference}", **numbers)
     for channel in tables.spec.cost:
         unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
         limit = f"limit {limit_kind(channel).limit_words(channel.limit, '1')}"
@@ -145,7 +145,7 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
 
 def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     names = {
-        "classical": f"PID {row.name}",
+        "classical": row.name,
         "learner": f"{row.name} + guard",
         "log": "recorded log",
     }

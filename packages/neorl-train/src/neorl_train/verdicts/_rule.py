@@ -146,7 +146,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     comparison = "is above" if holds else "is not above"
     return Clause(
         name="return",
-        statistic=f"paired difference of the return to the PID {tables.reference}, mean over "
+        statistic=f"paired difference of the return to {tables.reference}, mean over "
         f"{row.n_episodes} paired episodes",
         value=estimate.value,
         low=estimate.low,
@@ -156,7 +156,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
         limit=0.0,
         unit=tables.reward_unit,
         holds=holds,
-        sentence=f"the lower bound of its gain in return over the PID {tables.reference}, "
+        sentence=f"the lower bound of its gain in return over {tables.reference}, "
         f"{quantity(estimate.low, tables.reward_unit)}, {comparison} 0",
     )
 
@@ -209,7 +209,7 @@ def exceeded(tables: ResultTables) -> list[str]:
     sentences = []
     for i, cell in enumerate(row.costs):
         if cell.violations:
-            theirs = f"; PID {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
+            theirs = f"; {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
             sentences.append(
                 f"Its cost {cell.name} was over the limit in {cell.violations} of "
                 f"{row.n_episodes} single episodes{theirs}."

@@ -1,10 +1,7 @@
 """A semi-batch polymerisation reactor that is unstable without control."""
 
-from neorl_envs.plants.chemical_reactor._actuators import Inputs as Inputs
-from neorl_envs.plants.chemical_reactor._env import State as State
-from neorl_envs.plants.chemical_reactor._instruments import Noise as Noise
-from neorl_envs.plants.chemical_reactor._objective import Info as Info
-from neorl_envs.plants.chemical_reactor._parameters import Balances as Balances
-from neorl_envs.plants.chemical_reactor._parameters import Parameters as Parameters
+from neorl_envs.plants.chemical_reactor._physics import Balances as Balances
+from neorl_envs.plants.chemical_reactor._physics import Constants as Constants
+from neorl_envs.plants.chemical_reactor._physics import Supply as Supply
 
-__all__ = ["Balances", "Info", "Inputs", "Noise", "Parameters", "State"]
+__all__ = ["Balances", "Constants", "Supply"]

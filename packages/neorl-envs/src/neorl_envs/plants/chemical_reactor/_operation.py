@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_envs.plants.chemical_reactor._channels import INDEX
 from neorl_envs.plants.chemical_reactor._objective import ADIABATIC_LIMIT, SETPOINT
-from neorl_envs.plants.chemical_reactor._tunings import INDEX
 from neorl_envs.recording._operators import OperatorPlan
 
 

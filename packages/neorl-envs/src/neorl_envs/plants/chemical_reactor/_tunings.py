@@ -6,23 +6,22 @@ import jax.numpy as jnp
 
 from neorl_core import highs, lows
 from neorl_core.control import PID
-from neorl_envs.plants.chemical_reactor._actuators import ACTION
-from neorl_envs.plants.chemical_reactor._instruments import OBS
+from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX
 from neorl_envs.plants.chemical_reactor._objective import SETPOINT
 
-INDEX = {channel.name: i for i, channel in enumerate(OBS)}
+ACTION = tuple(actuator.channel for actuator in ACTUATORS)
 INTERLOCK_TEMPERATURE = 361.15  # K: below 88 degC the batch may not be fed faster than
 INTERLOCK_FEED = 5000.0  # kg/h
 
 SETTINGS: Mapping[str, tuple[float, float]] = {
-    "100/1500": (100.0, 1500.0),
-    "106/1500": (106.0, 1500.0),
-    "106/3000": (106.0, 3000.0),
-    "108/3000": (108.0, 3000.0),
+    "PID 100/1500": (100.0, 1500.0),
+    "PID 106/1500": (106.0, 1500.0),
+    "PID 106/3000": (106.0, 3000.0),
+    "PID 108/3000": (108.0, 3000.0),
 }
 """Set point of the adiabatic temperature in degC and gain of the feed in kg/h per K."""
 
-REFERENCE = "106/1500"
+REFERENCE = "PID 106/1500"
 TRACKING_TIME = 100.0  # s
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_train.report.figures._style import LIMIT, PID, colours, new_figure
+from neorl_train.report.figures._style import CLASSICAL, LIMIT, colours, new_figure
 from neorl_train.results._wording import plain
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
@@ -91,7 +91,7 @@ def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:
             mine = [c for c in recorded if c.metric == panel.metric and c.algorithm == algorithm]
             _seeds(axis, mine, algorithm, colour)
         for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
-            axis.axhline(level, color=PID, lw=1.2, ls=dashes, label=name)
+            axis.axhline(level, color=CLASSICAL, lw=1.2, ls=dashes, label=name)
         if np.isfinite(panel.limit):
             axis.axhline(panel.limit, color=LIMIT, lw=1.2, label="limit")
         if panel.logarithmic:

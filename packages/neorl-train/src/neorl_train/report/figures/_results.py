@@ -7,12 +7,12 @@ import numpy as np
 
 from neorl_core.costs import limit_kind
 from neorl_train.report.figures._style import (
+    CLASSICAL,
     GRID,
     INK,
     LEARNERS,
     LIMIT,
     MUTED,
-    PID,
     SURFACE,
     colours,
     new_figure,
@@ -52,7 +52,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
     for panel, j in zip(panels, costs, strict=True):
         for row in rows:
-            _point(panel, row, j, of_group.get(row.group, PID), tables)
+            _point(panel, row, j, of_group.get(row.group, CLASSICAL), tables)
         cell = rows[0].costs[j]
         ends = [value for row in rows for value in (row.costs[j].limited.high, cell.limit)]
         top = max(ends) * 1.25 or 1.0
@@ -97,7 +97,7 @@ def _point(panel: Any, row: PolicyRow, j: int, colour: str, tables: ResultTables
         zorder=4 if chosen else 3,
     )
     if row.role != "learner" or chosen:
-        name = f"PID {row.name}" if row.role == "classical" else row.name
+        name = row.name
         panel.annotate(
             name,
             xy=(x.value, y.value),
@@ -123,7 +123,11 @@ def _legend(figure: Any, of_group: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
 
     kinds = [(f"{name}, each seed", "o", colour) for name, colour in of_group.items()]
-    kinds += [("PID", "D", PID), ("logged behaviour, re-run", "s", PID), ("log", "^", PID)]
+    kinds += [
+        ("classical controller", "D", CLASSICAL),
+        ("logged behaviour, re-run", "s", CLASSICAL),
+        ("log", "^", CLASSICAL),
+    ]
     handles = [
         Line2D([], [], ls="", marker=marker, color=colour, mec=SURFACE, ms=7, label=name)
         for name, marker, colour in kinds
@@ -158,7 +162,9 @@ def by_start(
     panels[0].set_ylabel(f"gain in return\n[{unit}]")
     for panel, (ours, theirs, label, limit) in zip(panels[1:], costs, strict=True):
         count = np.arange(1, len(ours) + 1)
-        panel.plot(count, np.sort(theirs), color=PID, ls=(0, (4, 2)), lw=1.3, label="PID")
+        panel.plot(
+            count, np.sort(theirs), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label=tables.reference
+        )
         panel.plot(count, np.sort(ours), color=LEARNERS[0], lw=1.8, label="candidate")
         top = window([0.0, limit, *ours, *theirs])[1]
         panel.set_ylim(0, top)
@@ -194,7 +200,7 @@ def who_acts(tables: ResultTables) -> Any:
             position, width, left=begin, color=colour, hatch=hatch, ec=SURFACE, lw=0.5, label=label
         )
         begin = begin + width
-    names = [f"PID {row.name}" if row.role == "classical" else row.name for row in rows]
+    names = [row.name for row in rows]
     panel.set_yticks(position, names)
     panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.set_xlim(0, 100)

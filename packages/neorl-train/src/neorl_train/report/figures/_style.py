@@ -12,14 +12,14 @@ from typing import Any
 EXTRA = "neorl-train[report]"
 
 INK, MUTED, GRID = "#111213", "#707172", "#d1d2d3"
-LIMIT, PID, SURFACE = "#b2182b", "#5b6471", "#fdfdfe"
+LIMIT, CLASSICAL, SURFACE = "#b2182b", "#5b6471", "#fdfdfe"
 LEARNERS = ("#0072b2", "#d55e01", "#009e73", "#aa4499", "#8c6d1f", "#56b4e9")
 _VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
     GRID: "--grid",
     LIMIT: "--limit",
-    PID: "--pid",
+    CLASSICAL: "--pid",
     SURFACE: "--surface",
     **{colour: f"--c{i}" for i, colour in enumerate(LEARNERS)},
 }

@@ -9,12 +9,12 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag
 from neorl_train.report.figures._style import (
+    CLASSICAL,
     GRID,
     INK,
     LEARNERS,
     LIMIT,
     MUTED,
-    PID,
     new_figure,
     time_axis,
     window,
@@ -93,7 +93,7 @@ def _draw(
 def _line(panel: Any, position: int, time: np.ndarray, y: np.ndarray, **options: Any) -> None:
     """The candidate in front and solid, the reference behind and dashed."""
     front = {"color": OURS, "lw": 1.6, "zorder": 3}
-    behind = {"color": PID, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
+    behind = {"color": CLASSICAL, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
     draw = panel.step if options.pop("steps", False) else panel.plot
     if draw == panel.step:
         options["where"] = "post"
@@ -189,8 +189,8 @@ def _guard(panel: Any, trace: Trace, step: float) -> None:
 
 
 def _legend(figure: Any, panel: Any, traces: Sequence[Trace]) -> None:
-    lines = [line for line in panel.get_lines() if line.get_color() in (OURS, PID)]
+    lines = [line for line in panel.get_lines() if line.get_color() in (OURS, CLASSICAL)]
     handles = [line for line in lines if len(line.get_xdata()) > 1]
     names = [f"{traces[0].policy} behind its guard"]
-    names += [f"PID {trace.policy} on the same start" for trace in traces[1:]]
+    names += [f"{trace.policy} on the same start" for trace in traces[1:]]
     figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)

@@ -89,7 +89,7 @@ def _described(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
     )
     if reference is not None:
         text += (
-            f"; PID {reference.policy} on the same start, {reference.reward.sum():.1f} {unit} in "
+            f"; {reference.policy} on the same start, {reference.reward.sum():.1f} {unit} in "
             f"{len(reference.reward) * dt / 60:.0f} min"
         )
     return f"{text}. Shaded: beyond a limit. Dotted: ends of the actuator."
@@ -121,7 +121,7 @@ def start_picture(inputs: Inputs) -> Html:
     ]
     gains = ours.returns - theirs.returns
     words = (
-        f"{tables.candidate} behind its guard and PID {tables.reference} on the same "
+        f"{tables.candidate} behind its guard and {tables.reference} on the same "
         f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
         "of each episode, sorted, and its limit."
     )
@@ -138,7 +138,7 @@ def cost_picture(inputs: Inputs) -> Html:
         return paragraph("No policy caused any cost.")
     words = (
         f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
-        "behind their guard (the candidate outlined), the PID tunings as they run today, the log. "
+        "behind their guard (the candidate outlined), the plant's controllers as they run today, the log. "
         "Good is up and to the left; shaded is beyond the limit. The cost axis is logarithmic, but "
         "for its start."
     )
@@ -167,7 +167,7 @@ def learning_picture(inputs: Inputs) -> Html:
         "Thin lines are seeds, thick ones their mean. "
         + (
             "Return and cost are means over a few starts that the verdict does not use; dashed "
-            "are the PID and the log; the horizontal line at a cost is its limit. "
+            "are the reference and the log; the horizontal line at a cost is its limit. "
             if inputs.simulated
             else ""
         )
@@ -185,7 +185,7 @@ def learning_panels(inputs: Inputs) -> list[Panel]:
     recorded = {curve.metric for curve in inputs.validations}
     panels = []
     if "plant_return" in recorded:
-        levels = {f"PID {tables.reference}": tables.row(tables.reference, guarded=False)}
+        levels = {tables.reference: tables.row(tables.reference, guarded=False)}
         levels["log"] = tables.row("log", guarded=False)
         lines = {name: row.returns.value for name, row in levels.items()}
         label = f"return [{tables.reward_unit}]"

@@ -21,7 +21,7 @@ from neorl_train.results._wording import (
 
 ROLES = {
     "learner": "Learned policies",
-    "classical": "The plant's PID tunings",
+    "classical": "The plant's controllers",
     "behaviour": "What filled the log",
     "log": "What filled the log",
 }
@@ -29,7 +29,7 @@ ROLES = {
 
 def display(row: PolicyRow, tables: ResultTables) -> Html:
     """Name of a policy as people know it, with its part in the verdict."""
-    name = f"PID {row.name}" if row.role == "classical" else row.name
+    name = row.name
     if row.role == "log":
         name = "recorded log"
     if row.role == "behaviour":
@@ -63,7 +63,7 @@ def return_table(tables: ResultTables) -> Html:
         Column("Policy", align="left"),
         Column("Guard", align="left"),
         Column("Return", f"{unit}, mean [{level}]"),
-        *([Column(f"Gain over PID {tables.reference}", f"{unit}, paired [{level}]")] * simulated),
+        *([Column(f"Gain over {tables.reference}", f"{unit}, paired [{level}]")] * simulated),
         Column("Std", unit),
         Column("Least", unit),
         Column("Most", unit),
@@ -196,7 +196,7 @@ def pooled_table(tables: ResultTables) -> Html:
 
 
 def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
-    against = f"PID {row.against}" if row.against_role == "classical" else row.against
+    against = row.against
     gain = f"{signed(row.difference.value, digits)} {interval(row.difference, digits)}"
     seeds = " ".join(signed(seed.value, digits) for seed in row.each_seed)
     return [

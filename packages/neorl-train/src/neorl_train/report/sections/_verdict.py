@@ -100,7 +100,7 @@ def clause_picture(clause: Clause) -> Html:
 
 def _reference_kept(tables: ResultTables) -> str:
     rows = [row for row in tables.rows if row.name == tables.reference and not row.guarded]
-    return f"; PID {tables.reference}: {percent(rows[0].satisfied.value)}" if rows else ""
+    return f"; {tables.reference}: {percent(rows[0].satisfied.value)}" if rows else ""
 
 
 def tiles(inputs: Inputs) -> Html:
@@ -114,7 +114,7 @@ def tiles(inputs: Inputs) -> Html:
     facts = [
         (
             f"{signed(gain.value, digits)} {tables.reward_unit}",
-            f"return per episode against the PID {tables.reference}, {interval_words} "
+            f"return per episode against {tables.reference}, {interval_words} "
             f"{interval(gain, digits)}",
         ),
         (
