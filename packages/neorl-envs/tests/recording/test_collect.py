@@ -100,11 +100,10 @@ def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
     with pytest.raises(ValueError, match="at least one tuning, got none"):
         collect_log(env, {}, key=jax.random.key(0))
     tunings = env.tunings()
-    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, tunings["PID 106/3000"])
+    slow, fast = tunings["PID 100/1500"], tunings["PID 106/3000"]
+    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, fast)
     with pytest.raises(ValueError, match="'odd' has other loops than 'PID 100/1500'"):
-        collect_log(
-            env, {"PID 100/1500": tunings["PID 100/1500"], "odd": odd}, key=jax.random.key(0)
-        )
+        collect_log(env, {"PID 100/1500": slow, "odd": odd}, key=jax.random.key(0))
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_pictures_follow_the_colours_of_the_page(run):
     assert "var(--c0)" in text
     assert "var(--limit)" in text
     pictures = "".join(re.findall(r"<figure.*?</figure>", text, flags=re.DOTALL))
-    for colour in (_style.INK, _style.MUTED, _style.GRID, _style.LIMIT, _style.PID):
+    for colour in (_style.INK, _style.MUTED, _style.GRID, _style.LIMIT, _style.CLASSICAL):
         assert colour not in pictures
     titles = re.findall(r"<title id=[^>]*>([^<]+)</title>", pictures)
     assert len(titles) == text.count("<figure")

@@ -94,7 +94,7 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
     found = verdict(dataclasses.replace(deployable, rows=(row, reference)))
     assert found.answer == "deploy"
-    told = "Its cost band was over the limit in 19 of 100 single episodes; PID PID: 0."
+    told = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
     assert found.sentence.endswith(told)
     assert "single episodes" not in verdict(deployable).sentence
 

@@ -163,7 +163,7 @@ def by_start(
     for panel, (ours, theirs, label, limit) in zip(panels[1:], costs, strict=True):
         count = np.arange(1, len(ours) + 1)
         panel.plot(
-            count, np.sort(theirs), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label=tables.reference
+            count, np.sort(theirs), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label="reference"
         )
         panel.plot(count, np.sort(ours), color=LEARNERS[0], lw=1.8, label="candidate")
         top = window([0.0, limit, *ours, *theirs])[1]

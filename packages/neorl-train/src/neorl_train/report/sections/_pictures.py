@@ -138,9 +138,9 @@ def cost_picture(inputs: Inputs) -> Html:
         return paragraph("No policy caused any cost.")
     words = (
         f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
-        "behind their guard (the candidate outlined), the plant's controllers as they run today, the log. "
-        "Good is up and to the left; shaded is beyond the limit. The cost axis is logarithmic, but "
-        "for its start."
+        "behind their guard (the candidate outlined), the plant's controllers as they run today, "
+        "the log. Good is up and to the left; shaded is beyond the limit. The cost axis is "
+        "logarithmic, but for its start."
     )
     quiet = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
     extra = f" No policy ever caused the cost {listed(quiet)}." if quiet else ""
