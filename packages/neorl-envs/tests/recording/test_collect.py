@@ -3,13 +3,15 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import highs, lows
+from neorl_core import InputError, highs, lows
+from neorl_core.control import ConstantPolicy
 from neorl_envs import Dataset, collect_log
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.recording import _collect
+from neorl_envs.recording import _collect, quality
 
 
 def test_the_log_is_whole_episodes_of_every_tuning_in_turn(
@@ -97,13 +99,53 @@ def test_every_channel_is_excited_and_the_file_says_how(log: Dataset) -> None:
 def test_bad_requests_are_refused(env: ChemicalReactor) -> None:
     with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
         collect_log(env, n_steps=0, key=jax.random.key(0))
-    with pytest.raises(ValueError, match="at least one tuning, got none"):
+    with pytest.raises(ValueError, match="at least one controller, got none"):
         collect_log(env, {}, key=jax.random.key(0))
-    tunings = env.tunings()
-    slow, fast = tunings["PID 100/1500"], tunings["PID 106/3000"]
-    odd = jax.tree.map(lambda leaf: leaf[..., :1] if leaf.ndim else leaf, fast)
-    with pytest.raises(ValueError, match="'odd' has other loops than 'PID 100/1500'"):
-        collect_log(env, {"PID 100/1500": slow, "odd": odd}, key=jax.random.key(0))
+
+
+def test_qualities_say_who_acts_and_what_operators_add(env: ChemicalReactor) -> None:
+    acting = {name: quality(env, name) for name in ("random", "medium", "mixed", "expert")}
+    assert [list(found.controllers) for found in acting.values()] == [
+        ["random"],
+        ["PID 100/1500"],
+        list(env.tunings()),
+        [env.reference],
+    ]
+    assert [bool(found.plan.amplitude.any()) for found in acting.values()] == [0, 1, 1, 0]
+    who, plan = acting["expert"]
+    log = collect_log(env, who, plan=plan, n_steps=1, key=jax.random.key(0))
+    assert log.mode is not None
+    assert not log.mode.any()
+    with pytest.raises(InputError, match="unknown quality 'exprt'; did you mean 'expert'"):
+        quality(env, "exprt")
+
+
+def test_any_policies_take_turns_and_modes_signals_and_set_points_are_recorded(
+    env: ChemicalReactor,
+) -> None:
+    pid = env.tunings()[env.reference]
+    steady = ConstantPolicy(jnp.asarray([9000.0, 350.0, 350.0]))
+    log = collect_log(env, {"PID": pid, "steady": steady}, n_steps=200, key=jax.random.key(1))
+    assert log.attributes["behaviours"] == ["PID", "steady"]
+    assert log.attributes["setpoints"] == ["feed.SP", "T_in_M.SP", "T_in_EK.SP"]
+    assert log.setpoint is not None
+    assert log.test_signal is not None
+    assert log.mode is not None
+    first, second = (
+        slice(*rows) for rows in zip(log.episode_starts, log.episode_ends, strict=True)
+    )
+    moved = log.setpoint[first] - np.asarray(pid.setpoint)
+    assert 0 < np.abs(moved).max() <= 2.0
+    assert np.isnan(log.setpoint[second]).all()  # a constant has none
+    rows: Any = log.transitions
+    free = ~log.mode[second] & (np.abs(log.test_signal[second]) > 0)
+    asked = np.float32([9000.0, 350.0, 350.0]) + log.test_signal[second]
+    late = np.arange(free.shape[0])[:, None] > 20
+    feeding = rows.obs[second][:, 8:9] < 29_000
+    same = free & late & feeding & np.isclose(rows.action[second], asked)
+    assert same.sum() > 0.8 * (free & late & feeding).sum()
+    alone = collect_log(env, {"PID": pid}, n_steps=1, key=jax.random.key(1))
+    np.testing.assert_allclose(alone.transitions.obs, rows.obs[first], rtol=1e-6)
 
 
 @pytest.mark.slow

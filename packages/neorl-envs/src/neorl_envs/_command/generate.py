@@ -13,6 +13,7 @@ from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
 from neorl_envs.plants._table import make
 from neorl_envs.recording._collect import collect_log
+from neorl_envs.recording._qualities import quality
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Generate:
     """The file; an existing one is kept, and refused, without --overwrite."""
     environment: str = "ChemicalReactor-v0"
     """One of `neorl-envs list`."""
+    quality: str = "mixed"
+    """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
+    without operators."""
     steps: int = 100_000
     """Smallest number of rows; complete episodes are kept."""
     seed: int = 0
@@ -55,7 +59,11 @@ def _collected(options: Generate) -> Dataset:
     env = make(options.environment)
     key = jax.random.key(options.seed)
     try:
-        return collect_log(env, n_steps=options.steps, key=key, spread=options.spread)
+        who, plan = quality(env, options.quality)
+        steps, spread = options.steps, options.spread
+        return collect_log(env, who, plan=plan, n_steps=steps, key=key, spread=spread)
+    except InputError:
+        raise
     except ValueError as error:  # a number of the command line that the plant refuses
         raise InputError(one_line(error)) from error
 

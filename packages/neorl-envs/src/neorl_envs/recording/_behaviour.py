@@ -1,15 +1,15 @@
-"""What fills a log, as policies: every tuning of the plant together with its operators."""
+"""What fills a log, as policies: every controller of the plant together with its operators."""
 
-import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core.control import PID, PIDCarry
+from neorl_core import Policy
+from neorl_core.control import follow
 from neorl_envs.recording._operators import (
     OperatorPlan,
     OperatorState,
@@ -19,6 +19,7 @@ from neorl_envs.recording._operators import (
     operator_step,
 )
 from neorl_envs.recording._recordable import Recordable
+from neorl_envs.recording._setpoints import setpoint_of, with_setpoint
 
 
 class BehaviourCarry(NamedTuple):
@@ -33,7 +34,7 @@ class BehaviourCarry(NamedTuple):
         signal: Test signal added in the last step, shape ``(act,)``.
     """
 
-    control: PIDCarry
+    control: Any
     operators: OperatorState
     started: Bool[Array, ""]
     position: Float[Array, " act"]
@@ -41,18 +42,25 @@ class BehaviourCarry(NamedTuple):
 
 
 class BehaviourPolicy(eqx.Module):
-    """One tuning with set-point steps, manual holds and test signals: random, so it needs keys.
+    """One controller with set-point steps, manual holds and test signals: random, so it needs keys.
 
     Acts as :func:`neorl_envs.collect_log` does, so the logged behaviour can be met again on
-    chosen starts and compared with another policy there, start by start.
+    chosen starts and compared with another policy there, start by start. Holds and test signals
+    fit any policy; set points are stepped where the controller has as many as the plan steps.
 
     Attributes:
-        tuning: The controller.
+        controller: The controller.
         plan: What the operators do.
     """
 
-    tuning: PID
+    controller: Policy
     plan: OperatorPlan
+
+    @property
+    def steps_setpoints(self) -> bool:
+        """Whether the operators can step set points of this controller."""
+        held = setpoint_of(self.controller)
+        return held.shape == self.plan.setpoint_step.shape and held.size > 0
 
     def initial_carry(self) -> BehaviourCarry:
         """All loops in automatic; the operators begin with the first step."""
@@ -60,7 +68,7 @@ class BehaviourPolicy(eqx.Module):
         nothing = jnp.zeros((), jnp.int32)
         offset = jnp.zeros_like(self.plan.setpoint_step)
         return BehaviourCarry(
-            control=self.tuning.initial_carry(),
+            control=self.controller.initial_carry(),
             operators=OperatorState(jnp.ones_like(amplitude), offset, nothing, nothing),
             started=jnp.zeros((), jnp.bool_),
             position=jnp.full_like(amplitude, jnp.nan),
@@ -82,39 +90,50 @@ class BehaviourPolicy(eqx.Module):
             where that is not known, which leaves the actuator where it is.
         """
         for_start, for_operators = jax.random.split(key)
+        for_controller = jax.random.fold_in(key, 2)
         fresh = init_operators(self.plan, for_start)
         operators = jax.tree.map(
             lambda old, new: jnp.where(carry.started, old, new), carry.operators, fresh
         )
         operators, manual, signal = operator_step(self.plan, operators, obs, for_operators)
-        setpoint = moved_setpoint(self.plan, operators, self.tuning.setpoint)
-        controller = dataclasses.replace(self.tuning, setpoint=setpoint)
-        control, proposed = controller(carry.control, obs, None)
+        controller = with_setpoint(self.controller, self.setpoint(operators))
+        control, proposed = controller(carry.control, obs, for_controller)
         action = jnp.where(manual, carry.position, proposed + signal)
         started = jnp.ones((), jnp.bool_)
         return BehaviourCarry(control, operators, started, carry.position, signal), action
 
+    def setpoint(self, operators: OperatorState) -> Float[Array, " loop"]:
+        """The set points in force; empty for a controller without."""
+        held = setpoint_of(self.controller)
+        return moved_setpoint(self.plan, operators, held) if self.steps_setpoints else held
+
     def sent(self, carry: BehaviourCarry, action: Float[Array, " act"]) -> BehaviourCarry:
-        """What the plant received, less the test signal; the loops in manual follow it."""
+        """What the plant received, less the test signal; what is in manual is followed."""
         manual, received = in_manual(self.plan, carry.operators), action - carry.signal
-        control = self.tuning.sent(carry.control, jnp.where(manual, jnp.nan, received))
-        control = self.tuning.follow(control, jnp.where(manual, received, jnp.nan))
+        told = received
+        if hasattr(self.controller, "follow"):
+            told = jnp.where(manual, jnp.nan, received)
+        control = self.controller.sent(carry.control, told)
+        if hasattr(self.controller, "follow"):
+            control = follow(self.controller, control, jnp.where(manual, received, jnp.nan))
         return carry._replace(control=control, position=action)
 
 
 def behaviour_policies(
-    env: Recordable, tunings: Mapping[str, PID] | None = None, plan: OperatorPlan | None = None
+    env: Recordable,
+    controllers: Mapping[str, Policy] | None = None,
+    plan: OperatorPlan | None = None,
 ) -> dict[str, BehaviourPolicy]:
     """The policies that take turns, episode by episode, in :func:`neorl_envs.collect_log`.
 
     Args:
         env: An environment of this package.
-        tunings: The controllers by name; the environment's own by default.
+        controllers: The controllers by name; the environment's own by default.
         plan: What the operators do; the environment's own plan by default.
 
     Returns:
-        One policy for each tuning, in its order.
+        One policy for each controller, in its order.
     """
-    banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
+    found: Mapping[str, Policy] = env.tunings() if controllers is None else controllers
     operators = env.operator_plan() if plan is None else plan
-    return {name: BehaviourPolicy(tuning, operators) for name, tuning in banks.items()}
+    return {name: BehaviourPolicy(policy, operators) for name, policy in found.items()}

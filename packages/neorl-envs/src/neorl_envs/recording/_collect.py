@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import Step
-from neorl_core.control import PID
+from neorl_core import Policy, Step
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
-from neorl_envs.recording._behaviour import BehaviourPolicy
+from neorl_envs.recording._behaviour import BehaviourPolicy, behaviour_policies
 from neorl_envs.recording._operators import OperatorPlan, in_manual
 from neorl_envs.recording._provenance import excitation_attributes, provenance_attributes
 from neorl_envs.recording._recordable import Recordable
+from neorl_envs.recording._setpoints import setpoint_names, setpoint_of
 
 EPISODES_A_BLOCK = 128
 
@@ -30,6 +30,7 @@ class LogRow(NamedTuple):
         manual: Which manipulated variables were in manual.
         signal: Test signal added to the controller's output.
         offset: Set-point offsets in units of the largest step.
+        setpoint: Set points in force, as many as the reference has; NaN for another number.
     """
 
     obs: Float[Array, " obs"]
@@ -38,11 +39,12 @@ class LogRow(NamedTuple):
     manual: Bool[Array, " act"]
     signal: Float[Array, " act"]
     offset: Float[Array, " loop"]
+    setpoint: Float[Array, " loop"]
 
 
 def collect_log(
     env: Recordable,
-    tunings: Mapping[str, PID] | None = None,
+    controllers: Mapping[str, Policy] | None = None,
     *,
     n_steps: int = 100_000,
     key: PRNGKeyArray,
@@ -51,29 +53,30 @@ def collect_log(
 ) -> Dataset:
     """Collects complete episodes under the plant's controllers and its operators.
 
-    Every episode has its own draw of the plant's parameters. The tunings take turns, so each acts
-    in the same number of episodes. Operators step set points, hold manipulated variables, and add
-    a binary test signal to each. Recorded is the action that the plant received; the controller
+    Every episode has its own draw of the plant's parameters. The controllers take turns, so each
+    acts in the same number of episodes. Operators step set points, hold manipulated variables, and
+    add a binary test signal to each. Recorded is the action that the plant received; the controller
     is told the same, less the test signal, so that it neither winds up during a hold nor learns
     the signal. Episodes are independent of one another and of ``n_steps``: a longer log begins
     with the shorter one.
 
     Args:
         env: A plant; hashable.
-        tunings: The controllers by name; the environment's own by default.
-        n_steps: Smallest number of rows; the log ends with the first complete round of tunings that
-            reaches it.
+        controllers: Any policies by name; the environment's own tunings by default. Set points
+            are stepped where a controller has as many as the plan has.
+        n_steps: Smallest number of rows; the log ends with the first complete round of controllers
+            that reaches it.
         key: Decides everything.
         plan: What the operators do; the environment's own plan by default.
         spread: Relative width of the randomisation of every episode's parameters.
 
     Returns:
-        The log. Attributes: ``excitation`` of every channel, ``behaviours`` (names of the
-        tunings; ``dataset.behaviour`` says which acted when) and ``provenance``.
+        The log, with the columns ``mode`` (manual holds), ``setpoint`` (where the reference has
+        some) and ``test_signal``. Attributes: ``excitation`` of every channel, ``behaviours``
+        (names of the controllers; ``dataset.behaviour`` says which acted when) and ``provenance``.
 
     Raises:
-        ValueError: If ``n_steps`` is below one, there is no tuning, or the tunings differ in
-            more than numbers.
+        ValueError: If ``n_steps`` is below one or there is no controller.
 
     Example:
         >>> import neorl_envs
@@ -84,40 +87,62 @@ def collect_log(
     """
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-    banks: Mapping[str, PID] = env.tunings() if tunings is None else tunings
-    operators = env.operator_plan() if plan is None else plan
-    stacked = _stacked(banks)
-    n_tunings = len(banks)
-    block = max(EPISODES_A_BLOCK // n_tunings, 1) * n_tunings
+    policies = behaviour_policies(env, controllers, plan)
+    if not policies:
+        raise ValueError("collect_log needs at least one controller, got none")
+    n_policies = len(policies)
+    block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
+    loops = _widest(policies)
     parts: list[LogRow] = []
     rows = 0
     while rows < n_steps:
         episodes = np.arange(len(parts) * block, (len(parts) + 1) * block)
-        part = jax.device_get(_collect_block(env, operators, stacked, key, episodes, spread))
+        part = _episodes_of_all(env, tuple(policies.values()), key, episodes, spread, loops)
         parts.append(part)
         rows += int(part.alive.sum())
     log = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    log = jax.tree.map(lambda leaf: leaf[: _episodes_needed(log.alive, n_steps, n_tunings)], log)
+    log = jax.tree.map(lambda leaf: leaf[: _episodes_needed(log.alive, n_steps, n_policies)], log)
+    operators = env.operator_plan() if plan is None else plan
     return _as_dataset(
-        env, operators, tuple(banks), log, provenance_attributes(key, spread, n_steps)
+        env, operators, tuple(policies), log, provenance_attributes(key, spread, n_steps)
     )
 
 
-def _stacked(tunings: Mapping[str, PID]) -> PID:
-    if not tunings:
-        raise ValueError("collect_log needs at least one tuning, got none")
-    first = _form(next(iter(tunings.values())))
-    for name, tuning in tunings.items():
-        if _form(tuning) != first:
-            raise ValueError(
-                f"tuning {name!r} has other loops than {next(iter(tunings))!r}; the tunings of "
-                "one log may differ in numbers only"
-            )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *tunings.values())
+def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
+    """Number of set-point columns: those of the controllers whose set points are stepped."""
+    return max(
+        (setpoint_of(p.controller).size for p in policies.values() if p.steps_setpoints), default=0
+    )
 
 
-def _form(tuning: PID) -> tuple:
-    return jax.tree.structure(tuning), [leaf.shape for leaf in jax.tree.leaves(tuning)]
+def _episodes_of_all(
+    env: Recordable,
+    policies: tuple[BehaviourPolicy, ...],
+    key: PRNGKeyArray,
+    episodes: np.ndarray,
+    spread: float,
+    loops: int,
+) -> LogRow:
+    """The given episodes, on the host; one program for all controllers that differ in numbers."""
+    forms: dict[Any, list[int]] = {}
+    for i, policy in enumerate(policies):
+        forms.setdefault(_form(policy), []).append(i)
+    turns = episodes % len(policies)
+    parts, order = [], []
+    for members in forms.values():
+        stacked = jax.tree.map(lambda *x: jnp.stack(x), *(policies[i] for i in members))
+        mine = np.flatnonzero(np.isin(turns, members))
+        which = np.searchsorted(members, turns[mine])
+        part = _collect_block(env, stacked, key, episodes[mine], which, spread, loops)
+        parts.append(jax.device_get(part))
+        order.append(mine)
+    place = np.argsort(np.concatenate(order))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[place], *parts)
+
+
+def _form(policy: BehaviourPolicy) -> tuple:
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
 
 
 def _episodes_needed(alive: np.ndarray, n_steps: int, n_tunings: int) -> int:
@@ -126,38 +151,47 @@ def _episodes_needed(alive: np.ndarray, n_steps: int, n_tunings: int) -> int:
     return -(-enough // n_tunings) * n_tunings
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
+@functools.partial(jax.jit, static_argnums=(0, 5, 6))
 def _collect_block(
     env: Recordable,
-    plan: OperatorPlan,
-    tunings: PID,
+    policies: BehaviourPolicy,
     key: PRNGKeyArray,
     episodes: Array,
+    which: Array,
     spread: float,
+    loops: int,
 ) -> LogRow:
-    """The given episodes at once, each to the horizon; axes ``(episode, time)``."""
-    n_tunings = len(jax.tree.leaves(tunings)[0])
+    """The given episodes at once, each to the horizon; axes ``(episode, time)``.
 
-    def episode(index: Array) -> LogRow:
-        tuning = jax.tree.map(lambda leaf: leaf[index % n_tunings], tunings)
-        policy = BehaviourPolicy(tuning, plan)
-        return _episode(env, policy, jax.random.fold_in(key, index), spread)
+    ``policies`` is stacked; ``which`` says whose turn every episode is.
+    """
 
-    return jax.vmap(episode)(episodes)
+    def episode(index: Array, turn: Array) -> LogRow:
+        policy = jax.tree.map(lambda leaf: leaf[turn], policies)
+        return _episode(env, policy, jax.random.fold_in(key, index), spread, loops)
+
+    return jax.vmap(episode)(episodes, which)
 
 
-def _episode(env: Recordable, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float) -> LogRow:
+def _episode(
+    env: Recordable, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float, loops: int
+) -> LogRow:
     for_params, for_reset, for_steps = jax.random.split(key, 3)
     params = env.sample_params(for_params, spread=spread)
     state, obs = env.reset(params, for_reset)
     carry = (state, obs, policy.initial_carry(), jnp.asarray(True))
-    row = functools.partial(_row, env, policy, params)
+    row = functools.partial(_row, env, policy, params, loops)
     _, rows = jax.lax.scan(row, carry, jax.random.split(for_steps, env.spec.horizon))
     return rows
 
 
 def _row(
-    env: Recordable, policy: BehaviourPolicy, params: Any, carry: tuple, key: PRNGKeyArray
+    env: Recordable,
+    policy: BehaviourPolicy,
+    params: Any,
+    loops: int,
+    carry: tuple,
+    key: PRNGKeyArray,
 ) -> tuple[tuple, LogRow]:
     state, obs, behaviour, alive = carry
     for_plant, for_policy = jax.random.split(key)
@@ -165,7 +199,10 @@ def _row(
     state, step = env.step(params, state, action, for_plant)
     behaviour = policy.sent(behaviour, step.applied)
     manual, offset = in_manual(policy.plan, behaviour.operators), behaviour.operators.offset
-    row = LogRow(obs, step, alive, manual, behaviour.signal, offset)
+    setpoint = policy.setpoint(behaviour.operators)
+    if setpoint.size != loops:
+        setpoint = jnp.full(loops, jnp.nan)
+    row = LogRow(obs, step, alive, manual, behaviour.signal, offset, setpoint)
     alive = alive & ~(step.terminated | step.truncated)
     return (state, step.obs, behaviour, alive), row
 
@@ -178,7 +215,8 @@ def _as_dataset(
     provenance: Mapping[str, Any],
 ) -> Dataset:
     flat = jax.tree.map(lambda leaf: leaf[log.alive], log)
-    n_episodes = len(log.alive)
+    n_episodes, loops = len(log.alive), flat.setpoint.shape[1]
+    named = {"setpoints": setpoint_names(env.spec, loops)} if loops else {}
     return dataset_from_columns(
         env.spec,
         obs=flat.obs,
@@ -189,9 +227,13 @@ def _as_dataset(
         terminated=flat.step.terminated,
         truncated=flat.step.truncated,
         behaviour=np.arange(n_episodes) % len(behaviours),
+        mode=flat.manual,
+        test_signal=flat.signal,
+        setpoint=flat.setpoint if flat.setpoint.shape[1] else None,
         attributes={
             "name": env.name,
             "behaviours": list(behaviours),
+            **named,
             "excitation": excitation_attributes(env.spec, plan, flat),
             "provenance": {**provenance, "environment": env.name, "episodes": n_episodes},
         },

@@ -1,0 +1,79 @@
+"""Logs of a stated quality: who acts, and what operators add."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from neorl_core import Policy, highs, lows
+from neorl_core.boundary import unknown_name
+from neorl_core.control import UniformPolicy
+from neorl_envs.recording._operators import OperatorPlan, excitation_plan
+from neorl_envs.recording._recordable import Recordable
+
+
+class Quality(NamedTuple):
+    """Who fills a log.
+
+    Attributes:
+        controllers: The policies that take turns, by name.
+        plan: What the operators add.
+    """
+
+    controllers: Mapping[str, Policy]
+    plan: OperatorPlan
+
+
+def _random(env: Recordable) -> Quality:
+    low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
+    return Quality({"random": UniformPolicy(low, high)}, _undisturbed(env))
+
+
+def _medium(env: Recordable) -> Quality:
+    name, first = next(iter(env.tunings().items()))
+    return Quality({name: first}, env.operator_plan())
+
+
+def _mixed(env: Recordable) -> Quality:
+    return Quality(env.tunings(), env.operator_plan())
+
+
+def _expert(env: Any) -> Quality:
+    return Quality({env.reference: env.tunings()[env.reference]}, _undisturbed(env))
+
+
+def _undisturbed(env: Recordable) -> OperatorPlan:
+    return excitation_plan(jnp.zeros(env.spec.n_action), 0, env.spec.n_obs)
+
+
+QUALITIES: Mapping[str, Callable[[Any], Quality]] = {
+    "random": _random,
+    "medium": _medium,
+    "mixed": _mixed,
+    "expert": _expert,
+}
+
+
+def quality(env: Recordable, name: str) -> Quality:
+    """Who fills a log of that quality: for :func:`neorl_envs.collect_log`.
+
+    ``"random"``: uniform actions, without operators. ``"medium"``: the plant's first, ordinary
+    tuning with its operators. ``"mixed"``: all tunings with their operators, in equal parts.
+    ``"expert"``: the reference alone, undisturbed.
+
+    Args:
+        env: A plant.
+        name: One of ``random``, ``medium``, ``mixed``, ``expert``.
+
+    Raises:
+        InputError: If the name is unknown; the nearest is given.
+
+    Example:
+        >>> import neorl_envs
+        >>> found = quality(neorl_envs.make("ChemicalReactor-v0"), "medium")
+        >>> list(found.controllers)
+        ['PID 100/1500']
+    """
+    if name not in QUALITIES:
+        raise unknown_name("quality", name, QUALITIES)
+    return QUALITIES[name](env)
