@@ -20,7 +20,9 @@ def test_examples(name):
         assert doctest.testmod(module).failed == 0
 
 
-@pytest.mark.parametrize("name", ["algorithms", "artefact", "networks", "optimisers", "policies"])
+@pytest.mark.parametrize(
+    "name", ["algorithms", "artefact", "networks", "optimisers", "policies", "sampling"]
+)
 def test_a_name_is_public_in_one_namespace(name):
     namespace = importlib.import_module(f"neorl_agents.{name}")
     assert not set(namespace.__all__) & set(neorl_agents.__all__)

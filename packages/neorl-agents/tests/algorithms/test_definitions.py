@@ -62,8 +62,9 @@ def iql(problem, few):
 
 
 @jax.jit
-def actor_step(algorithm, state, rows, *rest):
-    return algorithm.actor_step(state, rows, *rest)
+def actor_step(algorithm, state, rows, *advantage):
+    weights = [algorithm.weights(one, rows.mask) for one in advantage]
+    return algorithm.actor_step(state, rows, *weights)
 
 
 @jax.jit

@@ -266,7 +266,7 @@ BAD = {
         "value_learning_rate": [0.0],
         "critic_learning_rate": [0.0],
         "actor_learning_rate": [0.0],
-        "decay_updates": [-1, 0.5],
+        "decay_updates": [-2, 0.5],
         "variant": ["fql"],
         "advantage_scale": ["range"],
         "reward_scale": ["range"],

@@ -21,7 +21,7 @@ from neorl_core import (
 )
 
 FIXTURE = Path(__file__).parent / "fixtures" / "torch_updates.npz"
-SMALL = {"hidden": (8, 8), "batch_size": 16}
+SMALL = {"hidden": (8, 8), "batch_size": 16, "reward_scale": "none"}
 CASES = {
     "td3_bc": TD3BC(**SMALL),
     "iql_original": IQL(decay_updates=3, **SMALL),

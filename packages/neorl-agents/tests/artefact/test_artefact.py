@@ -160,9 +160,26 @@ def resealed(path: Path, **changes) -> None:
         ({"arrays": {}}, "is not what its header describes"),
         ({"spec": {}}, "malformed header"),
         ({"static": {"widths": "wide"}}, "malformed header"),
-        ({"static": {"widths": [4, 2], "activation": "relu", "output": "tanh"}}, "must be float32"),
         (
-            {"static": {"widths": [4, 16, 16, 2], "activation": "gelu", "output": "tanh"}},
+            {
+                "static": {
+                    "widths": [4, 2],
+                    "activation": "relu",
+                    "output": "tanh",
+                    "layer_norm": False,
+                }
+            },
+            "must be float32",
+        ),
+        (
+            {
+                "static": {
+                    "widths": [4, 16, 16, 2],
+                    "activation": "gelu",
+                    "output": "tanh",
+                    "layer_norm": False,
+                }
+            },
             "malformed header",
         ),
     ],

@@ -53,16 +53,16 @@ class TestScaling:
         scaling = init_scaling(spec, problem.statistics._replace(obs=obs), "none")
         np.testing.assert_allclose(scaling.obs.scale, [0.2, 0.002], rtol=1e-6)
 
-    def test_reward_factors(self, problem):
+    def test_units_of_the_reward(self, problem):
         statistics, reward = problem.statistics, problem.statistics.reward
         returns = statistics.episode_return
-        for name, factor in (
+        for name, unit in (
             ("none", 1.0),
-            ("std", 1 / reward.std),
-            ("return_range", 1000 / (returns.max - returns.min)),
+            ("std", reward.std),
+            ("return_range", (returns.max - returns.min) / 1000),
         ):
             scaling = init_scaling(problem.spec, statistics, name)
-            np.testing.assert_allclose(scaling.reward, factor, rtol=1e-6)
+            np.testing.assert_allclose(scaling.reward, unit, rtol=1e-6)
 
     @pytest.mark.parametrize("name", ["std", "return_range"])
     def test_constant_reward_is_left_alone(self, problem, name):
@@ -70,7 +70,16 @@ class TestScaling:
         statistics = problem.statistics._replace(reward=flat, episode_return=flat)
         assert init_scaling(problem.spec, statistics, name).reward == 1.0
 
-    def test_next_action_may_be_there(self, problem):
+    def test_next_action_is_clipped_as_the_action_is_and_zero_at_ends(self, problem):
         scaling = init_scaling(problem.spec, problem.statistics, "none")
         rows = scaled(scaling, problem.log._replace(next_action=problem.log.action))
-        np.testing.assert_allclose(rows.next_action, rows.action, atol=2e-5)
+        ends = np.asarray(problem.log.terminated | problem.log.truncated)
+        assert ends.any()
+        assert np.abs(rows.action[~ends]).max() == np.float32(1 - 1e-5)
+        np.testing.assert_array_equal(rows.next_action, np.where(ends[:, None], 0, rows.action))
+
+    def test_the_range_of_the_reward_travels_in_its_scale(self, problem):
+        scaling = init_scaling(problem.spec, problem.statistics)
+        reward = np.asarray(problem.log.reward, np.float64)
+        expected = np.array([reward.min(), reward.max()]) / reward.std()
+        np.testing.assert_allclose(scaling.reward_range, expected, rtol=1e-5)

@@ -165,6 +165,13 @@ def test_a_value_out_of_range_is_named(section, values, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_schedule_that_ends_before_the_run_is_named():
+    iql = dataclasses.replace(DEFAULT.algorithms.iql, decay_updates=10_000)
+    algorithms = dataclasses.replace(DEFAULT.algorithms, iql=iql)
+    with pytest.raises(InputError, match=r"iql\.decay_updates is 10000, and the run has 30000 upd"):
+        validate(dataclasses.replace(DEFAULT, algorithms=algorithms))
+
+
 @pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf")])
 def test_a_penalty_is_finite_and_not_negative(penalty):
     with pytest.raises(InputError, match=r"penalty\.a must be finite and not negative"):

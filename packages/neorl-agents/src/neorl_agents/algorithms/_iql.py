@@ -10,17 +10,20 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
     require_count,
+    require_critic_learner,
     require_number,
-    require_widths,
 )
 from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, init_critics, q_values
+from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_density
 from neorl_agents.networks._mlp import MLP, init_mlp
-from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
+from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -30,18 +33,10 @@ from neorl_agents.policies._scaling import (
     scaled,
 )
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
-from neorl_core.distributions import diagonal_gaussian_log_density
 from neorl_core.losses import advantage_weights, expectile_loss, masked_mean, scaled_advantage
 from neorl_core.targets import polyak, td_target
 
 LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
-
-
-class GaussianActor(eqx.Module):
-    """A tanh network for the mean of an unsquashed Gaussian, and a log-deviation per channel."""
-
-    mean: MLP
-    log_std: Float[Array, " act"]
 
 
 class IQLState(eqx.Module):
@@ -76,8 +71,12 @@ class IQL(eqx.Module):
 
     Variants: ``"original"`` as above, orthogonal initialisation, log-deviation clipped to
     [-5, 2]; ``"corl"`` takes ``V`` from **before** step 1 in steps 2 and 3, halves the critics'
-    loss, clips to [-20, 2] and initialises uniformly. Both standardise observations, for a
-    plant's are in physical units (the original does not).
+    loss, clips to [-20, 2] and initialises uniformly.
+
+    Deviations: a plant's channels are in physical units, so observations are standardised and
+    rewards divided by their deviation (the original does neither, and scales the rewards of its
+    locomotion tasks by ``reward_scale="return_range"``); the actor's rate stays where
+    ``decay_updates`` is not given (both codes always let it fall); no dropout in the actor.
 
     Attributes:
         expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, towards 1 the
@@ -89,19 +88,20 @@ class IQL(eqx.Module):
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
-        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it.
+        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it, -1 stands for
+            the length of the run (:func:`neorl_agents.algorithms.for_run`).
         variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
             standard deviation in the batch first, so that an inverse temperature means the
             same on every plant; static.
-        reward_scale: ``"none"``, ``"std"`` or ``"return_range"``; static.
+        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
         hidden: Widths of the hidden layers of all networks; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for all
             networks; static.
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
-    arXiv 2110.06169, and its code, whose locomotion defaults these are.
+    arXiv 2110.06169; widths, rates and weights are the locomotion defaults of its code.
     """
 
     expectile: float = 0.7
@@ -115,7 +115,7 @@ class IQL(eqx.Module):
     decay_updates: int = 0
     variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
-    reward_scale: RewardScale = eqx.field(static=True, default="none")
+    reward_scale: RewardScale = eqx.field(static=True, default="std")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
@@ -124,27 +124,22 @@ class IQL(eqx.Module):
         "obs", "action", "reward", "next_obs", "terminated", "mask",
     )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
-        require_number(self, "discount", low=0, high=1)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        rates = ("value_learning_rate", "critic_learning_rate", "actor_learning_rate")
-        require_number(self, *rates, low=0, open_low=True)
-        require_count(self, "decay_updates", least=0)
+        require_critic_learner(self, "value", "critic", "actor")
+        require_count(self, "decay_updates", least=-1)
         require_choice(self, "variant", ("original", "corl"))
         require_choice(self, "advantage_scale", ("fixed", "std"))
-        require_choice(self, "reward_scale", ("none", "std", "return_range"))
-        require_widths(self, "hidden")
-        require_count(self, "batch_size")
-        require_choice(self, "optimiser", OPTIMISERS)
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> IQLState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
         self.validate()
+        require_planned(self)
         return _init(as_arrays(self), statistics, key, spec)
 
     def update(
@@ -157,14 +152,16 @@ class IQL(eqx.Module):
         state, value_loss = self.value_step(state, rows, q)
         value = state.value if self.variant == "original" else before
         v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
-        state, actor_loss = self.actor_step(state, rows, q - v)
+        weights = self.weights(q - v, rows.mask)
+        state, actor_loss = self.actor_step(state, rows, weights)
         state, loss, mean_q = self.critic_step(state, rows, next_v)
         metrics = {
             "value_loss": value_loss,
             "actor_loss": actor_loss,
             "critic_loss": loss,
-            "q": mean_q,
             "advantage": masked_mean(q - v, rows.mask),
+            **value_metrics(mean_q, state.scaling, rows.mask, discount=self.discount),
+            **weight_metrics(weights, rows.mask, self.max_weight),
         }
         return state, metrics
 
@@ -172,46 +169,59 @@ class IQL(eqx.Module):
         self, state: IQLState, rows: Transition, q: Float[Array, " batch"]
     ) -> tuple[IQLState, Float[Array, ""]]:
         """One gradient step of the value towards an upper expectile of ``q``."""
-        loss, gradient = jax.value_and_grad(_value_loss)(state.value, rows, q, self.expectile)
-        rate = self.value_learning_rate
-        value, optimiser = descend(
-            self.optimiser, state.value, state.value_optimiser, gradient, rate
+        value, optimiser, loss, _ = minimise(
+            self.optimiser,
+            _value_loss,
+            state.value,
+            state.value_optimiser,
+            self.value_learning_rate,
+            rows,
+            q,
+            self.expectile,
         )
         return replace(state, value=value, value_optimiser=optimiser), loss
 
-    def actor_step(
-        self, state: IQLState, rows: Transition, advantage: Float[Array, " batch"]
-    ) -> tuple[IQLState, Float[Array, ""]]:
-        """One gradient step of the actor, weighted by the advantage."""
+    def weights(
+        self, advantage: Float[Array, " batch"], mask: Array | None
+    ) -> Float[Array, " batch"]:
+        """The weights of the actor's regression."""
         if self.advantage_scale == "std":
-            advantage = scaled_advantage(advantage, rows.mask)
-        weights = advantage_weights(
+            advantage = scaled_advantage(advantage, mask)
+        return advantage_weights(
             advantage,
             inverse_temperature=self.inverse_temperature,
             max_weight=self.max_weight,
         )
-        loss, gradient = jax.value_and_grad(_actor_loss)(
-            state.actor, rows, weights, LOG_STD_RANGE[self.variant]
-        )
-        rate = self.actor_learning_rate * self._decay(state.step)
-        actor, optimiser = descend(
-            self.optimiser, state.actor, state.actor_optimiser, gradient, rate
+
+    def actor_step(
+        self, state: IQLState, rows: Transition, weights: Float[Array, " batch"]
+    ) -> tuple[IQLState, Float[Array, ""]]:
+        """One gradient step of the actor, weighted."""
+        actor, optimiser, loss, _ = minimise(
+            self.optimiser,
+            partial(_actor_loss, log_std_range=LOG_STD_RANGE[self.variant]),
+            state.actor,
+            state.actor_optimiser,
+            self.actor_learning_rate * cosine(state.step, self.decay_updates),
+            rows,
+            weights,
         )
         state = replace(state, actor=actor, actor_optimiser=optimiser, step=state.step + 1)
         return state, loss
 
     def critic_step(
         self, state: IQLState, rows: Transition, next_value: Float[Array, " batch"]
-    ) -> tuple[IQLState, Float[Array, ""], Float[Array, ""]]:
+    ) -> tuple[IQLState, Float[Array, ""], Float[Array, " batch"]]:
         """One gradient step of the critics, then one of their targets."""
         target = td_target(rows.reward, next_value, rows.terminated, discount=self.discount)
-        factor = 1.0 if self.variant == "original" else 0.5
-        (loss, q), gradient = jax.value_and_grad(_scaled_critic_loss, has_aux=True)(
-            state.critics, rows, target, factor
-        )
-        rate = self.critic_learning_rate
-        critics, optimiser = descend(
-            self.optimiser, state.critics, state.critic_optimiser, gradient, rate
+        critics, optimiser, loss, q = minimise(
+            self.optimiser,
+            partial(_scaled_critic_loss, factor=1.0 if self.variant == "original" else 0.5),
+            state.critics,
+            state.critic_optimiser,
+            self.critic_learning_rate,
+            rows,
+            target,
         )
         targets = polyak(state.target_critics, critics, tau=self.tau)
         state = replace(state, critics=critics, target_critics=targets, critic_optimiser=optimiser)
@@ -225,11 +235,6 @@ class IQL(eqx.Module):
         """The trained policy with its own noise, in physical units."""
         log_std = jnp.clip(state.actor.log_std, *LOG_STD_RANGE[self.variant])
         return GaussianPolicy(self.policy(state), log_std)
-
-    def _decay(self, step: Array) -> Float[Array, ""]:
-        done = jnp.minimum(step / jnp.maximum(self.decay_updates, 1), 1.0)
-        falling = 0.5 * (1 + jnp.cos(jnp.pi * done))
-        return jnp.where(jnp.asarray(self.decay_updates) > 0, falling, 1.0)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -263,24 +268,25 @@ def _values(value: MLP, obs: Float[Array, "batch obs"]) -> Float[Array, " batch"
 
 def _value_loss(
     value: MLP, rows: Transition, q: Float[Array, " batch"], expectile: Float[Array, ""]
-) -> Float[Array, ""]:
-    return masked_mean(expectile_loss(_values(value, rows.obs), q, expectile=expectile), rows.mask)
+) -> tuple[Float[Array, ""], None]:
+    loss = expectile_loss(_values(value, rows.obs), q, expectile=expectile)
+    return masked_mean(loss, rows.mask), None
 
 
 def _actor_loss(
     actor: GaussianActor,
     rows: Transition,
     weights: Float[Array, " batch"],
+    *,
     log_std_range: tuple[float, float],
-) -> Float[Array, ""]:
-    log_std = jnp.clip(actor.log_std, *log_std_range)[None, :]
-    log_density = diagonal_gaussian_log_density(rows.action, actor.mean(rows.obs), log_std)
-    return -masked_mean(weights * log_density, rows.mask)
+) -> tuple[Float[Array, ""], None]:
+    log_density = gaussian_log_density(actor, rows.obs, rows.action, log_std_range)
+    return -masked_mean(weights * log_density, rows.mask), None
 
 
 def _scaled_critic_loss(
-    critics: MLP, rows: Transition, target: Float[Array, " batch"], factor: float
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    critics: MLP, rows: Transition, target: Float[Array, " batch"], *, factor: float
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     loss, q = critic_loss(critics, rows, target)
     return factor * loss, q
 

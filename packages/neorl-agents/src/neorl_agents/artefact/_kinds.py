@@ -53,17 +53,21 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
         "widths": [network.weights[0].shape[0], *(bias.shape[0] for bias in network.biases)],
         "activation": _activation_name(network.activation),
         "output": _activation_name(network.output),
+        "layer_norm": bool(network.gains),
     }
 
 
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     widths = [int(width) for width in static["widths"]]
     obs, act = jnp.zeros(widths[0]), jnp.zeros(widths[-1])
+    hidden = widths[1:-1] if static["layer_norm"] else []
     network = MLP(
         tuple(jnp.zeros(shape) for shape in pairwise(widths)),
         tuple(jnp.zeros(width) for width in widths[1:]),
         activation=ACTIVATIONS.find(static["activation"]),
         output=ACTIVATIONS.find(static["output"]),
+        gains=tuple(jnp.zeros(width) for width in hidden),
+        shifts=tuple(jnp.zeros(width) for width in hidden),
     )
     return NetworkPolicy(Affine(obs, obs), network, Affine(act, act), act, act)
 

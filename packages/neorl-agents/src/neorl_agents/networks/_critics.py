@@ -1,5 +1,7 @@
 """Ensembles of action-value networks, stacked along a leading axis."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -10,7 +12,12 @@ from neorl_core.losses import masked_mean
 
 
 def init_critics(
-    widths: tuple[int, ...], key: PRNGKeyArray, *, initialiser: Initialiser, members: int = 2
+    widths: tuple[int, ...],
+    key: PRNGKeyArray,
+    *,
+    initialiser: Initialiser = "uniform",
+    members: int = 2,
+    **options: Any,
 ) -> MLP:
     """``members`` networks from ``(obs, action)`` to one number, with independent weights.
 
@@ -19,13 +26,14 @@ def init_critics(
         key: Random key; consumed.
         initialiser: How the weights of every member are drawn.
         members: Number of networks.
+        **options: Further ones of :func:`init_mlp`.
 
     Returns:
         The stacked networks.
     """
 
     def critic(member_key: PRNGKeyArray) -> MLP:
-        return init_mlp((*widths, 1), member_key, initialiser=initialiser)
+        return init_mlp((*widths, 1), member_key, initialiser=initialiser, **options)
 
     return ensemble(members, critic, key)
 
@@ -48,7 +56,7 @@ def first_q_value(
 
 def critic_loss(
     critics: MLP, rows: Transition, target: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """The squared error to ``target``, meaned over rows and summed over members.
 
     Args:
@@ -57,11 +65,11 @@ def critic_loss(
         target: One per row.
 
     Returns:
-        The loss, and the mean value over members and rows.
+        The loss, and the mean value of the members for every row.
     """
     q = q_values(critics, rows.obs, rows.action)
     errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
-    return masked_mean(errors, rows.mask), masked_mean(jnp.mean(q, axis=0), rows.mask)
+    return masked_mean(errors, rows.mask), jnp.mean(q, axis=0)
 
 
 def _value(critic: MLP, inputs: Float[Array, "batch in"]) -> Float[Array, " batch"]:

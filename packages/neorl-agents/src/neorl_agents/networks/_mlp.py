@@ -29,19 +29,48 @@ class MLP(eqx.Module):
         biases: One vector per layer, shape ``(out,)``.
         activation: Function behind every layer but the last; static.
         output: Function behind the last layer; static.
+        gains: Factors of layer normalisation, one vector per hidden layer; empty without it.
+        shifts: What is added behind them, likewise.
     """
 
     weights: tuple[Float[Array, "..."], ...]
     biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True, default=relu)
     output: Activation = eqx.field(static=True, default=identity)
+    gains: tuple[Float[Array, "..."], ...] = ()
+    shifts: tuple[Float[Array, "..."], ...] = ()
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         """The output for inputs along the last axis; leading axes are a batch."""
         *inner, last = zip(self.weights, self.biases, strict=True)
-        for weight, bias in inner:
+        for i, (weight, bias) in enumerate(inner):
             x = self.activation(affine(x, weight, bias))
+            if self.gains:
+                x = layer_norm(x, self.gains[i], self.shifts[i])
         return self.output(affine(x, *last))
+
+
+def layer_norm(
+    x: Float[Array, "*batch channel"],
+    gain: Float[Array, " channel"],
+    shift: Float[Array, " channel"],
+) -> Float[Array, "*batch channel"]:
+    """Each row less its mean, over its deviation: ``gain (x - mean) / sqrt(var + 1e-6) + shift``.
+
+    Args:
+        x: Rows along the last axis.
+        gain: Factor of every channel.
+        shift: Summand of every channel.
+
+    Returns:
+        The normalised rows, same shape.
+
+    Source: Ba, Kiros and Hinton, Layer normalization, arXiv 1607.06450.
+    """
+    beside = (1,) * (x.ndim - 1) + gain.shape
+    off = x - jnp.mean(x, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(off), axis=-1, keepdims=True)
+    return off * jax.lax.rsqrt(variance + 1e-6) * gain.reshape(beside) + shift.reshape(beside)
 
 
 def init_mlp(
@@ -51,6 +80,9 @@ def init_mlp(
     initialiser: Initialiser = "uniform",
     activation: Activation = relu,
     output: Activation = identity,
+    hidden_bias: float | None = None,
+    last_bound: float | None = None,
+    normalised: bool = False,
 ) -> MLP:
     """A perceptron with fresh weights.
 
@@ -65,6 +97,9 @@ def init_mlp(
         initialiser: Distribution of the weights.
         activation: Function behind every layer but the last.
         output: Function behind the last layer.
+        hidden_bias: Bias of every hidden layer, in place of a draw.
+        last_bound: Weights and biases of the last layer are drawn from ``U(-1, 1)`` times this.
+        normalised: Whether every hidden layer is followed by layer normalisation.
 
     Returns:
         The network, float32.
@@ -81,7 +116,23 @@ def init_mlp(
         weights, biases = _orthogonal(widths, key)
     else:
         raise ValueError(f"initialiser must be uniform or orthogonal, got {initialiser!r}")
-    return MLP(weights, biases, activation=activation, output=output)
+    if hidden_bias is not None:
+        biases = (*(jnp.full_like(bias, hidden_bias) for bias in biases[:-1]), biases[-1])
+    if last_bound is not None:
+        last = jax.random.uniform(
+            jax.random.fold_in(key, 1), (widths[-2] + 1, widths[-1]), jnp.float32, -1.0, 1.0
+        )
+        weights = (*weights[:-1], last_bound * last[:-1])
+        biases = (*biases[:-1], last_bound * last[-1])
+    hidden = tuple(widths[1:-1]) if normalised else ()
+    return MLP(
+        weights,
+        biases,
+        activation=activation,
+        output=output,
+        gains=tuple(jnp.ones(width, jnp.float32) for width in hidden),
+        shifts=tuple(jnp.zeros(width, jnp.float32) for width in hidden),
+    )
 
 
 def ensemble(members: int, network: Callable[[PRNGKeyArray], MLP], key: PRNGKeyArray) -> MLP:

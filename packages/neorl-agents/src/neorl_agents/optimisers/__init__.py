@@ -2,6 +2,7 @@
 
 from neorl_agents.optimisers._descent import descend as descend
 from neorl_agents.optimisers._descent import init_optimiser as init_optimiser
+from neorl_agents.optimisers._descent import minimise as minimise
 from neorl_agents.optimisers._table import OPTIMISERS as OPTIMISERS
 from neorl_agents.optimisers._table import Optimiser as Optimiser
 
@@ -10,4 +11,5 @@ __all__ = [
     "Optimiser",
     "descend",
     "init_optimiser",
+    "minimise",
 ]

@@ -1,5 +1,6 @@
 """One step of a named optimiser, with the learning rate as data."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -71,6 +72,43 @@ def descend(
     updates, new = transformation.update(gradient, state, tree)  # pyright: ignore[reportArgumentType]
     stepped: Any = optax.apply_updates(tree, updates)
     return stepped, jax.tree.map(_as_before, new, state)
+
+
+def minimise(
+    name: str,
+    loss: Callable[..., tuple[Float[Array, ""], Any]],
+    parameters: Parameters,
+    state: optax.OptState,
+    learning_rate: float | Float[Array, ""],
+    *data: Any,
+) -> tuple[Parameters, optax.OptState, Float[Array, ""], Any]:
+    """One step down the gradient of ``loss(parameters, *data)`` in its parameters.
+
+    Args:
+        name: Name of an entry of :data:`OPTIMISERS`; static.
+        loss: Function that returns a scalar, and whatever else is wanted of it.
+        parameters: A PyTree of arrays.
+        state: State from :func:`init_optimiser` or the last step.
+        learning_rate: Length of the step; positive.
+        *data: Further arguments of the loss.
+
+    Returns:
+        New parameters and state, the loss before the step, and what else the loss returned.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from neorl_agents.optimisers import init_optimiser, minimise
+        >>> def square(x, middle):
+        ...     return jnp.sum((x - middle) ** 2), x
+        >>> x = jnp.asarray([1.0, -2.0])
+        >>> state = init_optimiser("adam", x, 0.1)
+        >>> x, state, loss, before = minimise("adam", square, x, state, 0.1, 0.0)
+        >>> print(jax.device_get(x).round(3), float(loss))
+        [ 0.9 -1.9] 5.0
+    """
+    (value, more), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, *data)
+    stepped, new = descend(name, parameters, state, gradient, learning_rate)
+    return stepped, new, value, more
 
 
 def _as_before(new: Array, old: Array) -> Array:

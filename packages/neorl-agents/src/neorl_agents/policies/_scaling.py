@@ -21,7 +21,7 @@ from neorl_core import (
 )
 
 RewardScale = Literal["none", "std", "return_range"]
-"""The factor on the reward; see :func:`init_scaling`."""
+"""What the reward is divided by; see :func:`init_scaling`."""
 
 MARGIN = 1e-5
 """Logged actions are clipped to ``1 - MARGIN`` of their range: a tanh cannot reach its bound."""
@@ -35,7 +35,8 @@ class Scaling(eqx.Module):
         action: Map from the range of every action channel to [-1, 1].
         low: Lower ends of the action channels, physical units.
         high: Upper ends.
-        reward: Factor on the reward.
+        reward: The reward that a learner sees as one, in the unit of the reward.
+        reward_range: Smallest and largest reward of the training split, as a learner sees them.
     """
 
     obs: Affine
@@ -43,20 +44,23 @@ class Scaling(eqx.Module):
     low: Float[Array, " act"]
     high: Float[Array, " act"]
     reward: Float[Array, ""]
+    reward_range: Float[Array, "2"]
 
 
-def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardScale) -> Scaling:
+def init_scaling(
+    spec: Spec, statistics: DataStatistics, reward_scale: RewardScale = "std"
+) -> Scaling:
     """The scaling of a training split.
 
-    The factor on the reward is 1 for ``"none"``, ``1 / std(reward)`` for ``"std"`` and
-    ``1000 / (max - min)`` of the returns of the episodes for ``"return_range"`` (as implicit
-    Q-learning was published with); it is 1 where that would divide by zero. A channel that hardly
+    The reward is divided by 1 for ``"none"``, by ``std(reward)`` for ``"std"`` and by
+    ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as implicit
+    Q-learning was published with); by 1 where that is zero. A channel that hardly
     moves in the data is scaled by a thousandth of its measuring range.
 
     Args:
         spec: Specification, which gives the measuring ranges and the action box.
         statistics: Statistics of the training split, with the reward that the learner will see.
-        reward_scale: Name of the factor.
+        reward_scale: Name of the divisor.
 
     Returns:
         The maps, float32.
@@ -67,23 +71,27 @@ def init_scaling(spec: Spec, statistics: DataStatistics, reward_scale: RewardSca
     span = np.subtract(highs(spec.obs), lows(spec.obs))
     returns = statistics.episode_return
     one = jnp.ones((), f32)
-    factor = {
+    unit = {
         "none": one,
-        "std": _inverse(statistics.reward.std.astype(f32)),
-        "return_range": _inverse((returns.max - returns.min).astype(f32) / 1000),
+        "std": _usable(statistics.reward.std.astype(f32)),
+        "return_range": _usable((returns.max - returns.min).astype(f32) / 1000),
     }[reward_scale]
+    rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
     return Scaling(
         obs=standardiser(mean, std, span=jnp.asarray(span, f32)),
         action=unit_interval(spec.action),
         low=jnp.asarray(lows(spec.action), f32),
         high=jnp.asarray(highs(spec.action), f32),
-        reward=factor,
+        reward=unit,
+        reward_range=rewards / unit,
     )
 
 
 def scaled(scaling: Scaling, batch: Transition) -> Transition:
-    """A batch as learners see it: standardised, actions in [-1, 1], rewards times their factor.
+    """A batch as learners see it: standardised, actions in [-1, 1], rewards in units of their own.
 
+    Logged actions are clipped to ``1 - MARGIN`` of their range, the next ones too; a next action
+    is zero where an episode ends, if the batch says where (``terminated``, ``truncated``).
     Rows whose mask is false become zeros, so that not even a NaN in them reaches a gradient.
 
     Args:
@@ -94,14 +102,13 @@ def scaled(scaling: Scaling, batch: Transition) -> Transition:
         The batch in the learner's units.
     """
     batch = _blank(batch)
-    limit = 1 - MARGIN
-    next_obs, next_action = batch.next_obs, batch.next_action
+    next_obs = batch.next_obs
     return batch._replace(
         obs=scaling.obs.to_scaled(batch.obs),
-        action=jnp.clip(scaling.action.to_scaled(batch.action), -limit, limit),
-        reward=None if batch.reward is None else scaling.reward * batch.reward,
+        action=_inside(scaling, batch.action),
+        reward=None if batch.reward is None else batch.reward / scaling.reward,
         next_obs=None if next_obs is None else scaling.obs.to_scaled(next_obs),
-        next_action=None if next_action is None else scaling.action.to_scaled(next_action),
+        next_action=_next_action(scaling, batch),
     )
 
 
@@ -110,9 +117,23 @@ def network_policy(scaling: Scaling, network: MLP) -> NetworkPolicy:
     return NetworkPolicy(scaling.obs, network, scaling.action, scaling.low, scaling.high)
 
 
-def _inverse(x: Float[Array, ""]) -> Float[Array, ""]:
-    usable = jnp.isfinite(x) & (x > 0)
-    return jnp.where(usable, 1 / jnp.where(usable, x, 1), 1)
+def _inside(scaling: Scaling, action: Array) -> Array:
+    limit = 1 - MARGIN
+    return jnp.clip(scaling.action.to_scaled(action), -limit, limit)
+
+
+def _next_action(scaling: Scaling, batch: Transition) -> Array | None:
+    if batch.next_action is None:
+        return None
+    action = _inside(scaling, batch.next_action)
+    for ends in (batch.terminated, batch.truncated):
+        if ends is not None:
+            action = jnp.where(ends[..., None], 0, action)
+    return action
+
+
+def _usable(x: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.where(jnp.isfinite(x) & (x > 0), x, 1)
 
 
 def _blank(batch: Transition) -> Transition:

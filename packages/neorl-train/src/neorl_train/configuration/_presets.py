@@ -18,7 +18,7 @@ DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "value_learning_rate": 1e-3,
         "critic_learning_rate": 1e-3,
         "tau": 0.02,
-        "decay_updates": 30_000,
+        "decay_updates": -1,
     },
 }
 """Where the defaults of a run differ from those of the algorithms, which are the papers'."""

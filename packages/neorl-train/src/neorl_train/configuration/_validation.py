@@ -5,10 +5,11 @@ import math
 from typing import Any
 
 from neorl_agents import ALGORITHMS
+from neorl_agents.algorithms import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
-from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
 
 def validate(config: Config) -> None:
@@ -41,7 +42,7 @@ def validate(config: Config) -> None:
         in_range = all(0 <= seed < 2**31 for seed in seeds)
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
     for name in training.algorithms:
-        _validate_algorithm(name, hyperparameters(config, name), training.chunk)
+        _validate_algorithm(name, hyperparameters(config, name), training)
     _validate_counts(config)
     if config.evaluation.candidate not in ("", *training.algorithms):
         raise InputError(
@@ -56,7 +57,7 @@ def validate(config: Config) -> None:
         )
 
 
-def _validate_algorithm(name: str, algorithm: Any, chunk: int) -> None:
+def _validate_algorithm(name: str, algorithm: Any, training: TrainingConfig) -> None:
     try:
         algorithm.validate()
     except ValueError as error:
@@ -64,10 +65,16 @@ def _validate_algorithm(name: str, algorithm: Any, chunk: int) -> None:
         raise InputError(f"algorithms.{name}.{fault}") from error
     per_update = algorithm.batches_per_update
     _require(
-        chunk % per_update == 0,
+        training.chunk % per_update == 0,
         f"training.chunk must be a multiple of {per_update}, the critic steps of one update of "
-        f"{name}, got {chunk}",
+        f"{name}, got {training.chunk}",
     )
+    for field in unfinished_schedules(algorithm, training.updates):
+        raise InputError(
+            f"algorithms.{name}.{field} is {getattr(algorithm, field)}, and the run has "
+            f"{training.updates} updates: the rate would be zero for the rest; give -1 for the "
+            "length of the run"
+        )
 
 
 def _validate_counts(config: Config) -> None:

@@ -9,6 +9,7 @@ from neorl_core import InputError
 from neorl_train.report.figures._learning import Curve, curves
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
+from neorl_train.results._training_signs import training_signs
 from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
@@ -28,6 +29,7 @@ class Inputs:
         constraints: Content of ``constraints.json``; empty where there is none.
         validations: Curves of the validations while training.
         chunks: Curves of the training loop's metrics.
+        signs: Signs that training went wrong, one sentence each.
     """
 
     run: Path
@@ -38,6 +40,7 @@ class Inputs:
     constraints: dict[str, Any]
     validations: list[Curve]
     chunks: list[Curve]
+    signs: list[str]
 
     @property
     def simulated(self) -> bool:
@@ -62,6 +65,7 @@ def read_inputs(run: Path) -> Inputs:
         constraints=read_object(run / CONSTRAINTS),
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
+        signs=training_signs(records),
     )
 
 

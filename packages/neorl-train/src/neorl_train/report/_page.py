@@ -100,6 +100,7 @@ def _sections(inputs: Inputs) -> list[tuple[str, str, Html]]:
     parts = [
         ("why", "Why", _why(inputs)),
         *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
+        ("signs", "Signs that training went wrong", about.training_facts(inputs)),
         ("curves", "Learning curves", pictures.learning_picture(inputs)),
         ("tables", "All numbers", _numbers(inputs)),
         ("data", "The log", about.data_facts(inputs)),

@@ -13,6 +13,7 @@ from neorl_train.report._inputs import read_object
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import PolicyRow, ResultTables
+from neorl_train.results._training_signs import training_signs
 from neorl_train.results._wording import (
     DASH,
     confidence,
@@ -24,7 +25,8 @@ from neorl_train.results._wording import (
     signed,
     with_interval,
 )
-from neorl_train.runs._names import RECORD, REPORT
+from neorl_train.runs._names import METRICS, RECORD, REPORT
+from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import DEPLOY, REFUSE, clause_lines, exceeded
 
@@ -62,6 +64,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(line, markup=False, soft_wrap=True)
     for line in pooled_lines(evaluation.tables):
         console.print(line, markup=False, soft_wrap=True)
+    for line in training_signs(read_records(run / METRICS)):
+        console.print(line, style="yellow", markup=False, soft_wrap=True)
     console.print()
     style = _COLOURS.get(verdict.answer, "bold yellow")
     console.print(Text(verdict.answer.upper(), style=style), end="  ")

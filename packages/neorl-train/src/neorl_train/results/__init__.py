@@ -17,6 +17,7 @@ from neorl_train.results._tables import PolicyRow as PolicyRow
 from neorl_train.results._tables import PooledCost as PooledCost
 from neorl_train.results._tables import PooledRow as PooledRow
 from neorl_train.results._tables import ResultTables as ResultTables
+from neorl_train.results._training_signs import training_signs as training_signs
 
 __all__ = [
     "ActionFit",
@@ -35,5 +36,6 @@ __all__ = [
     "Source",
     "Trace",
     "read_evaluation",
+    "training_signs",
     "write_evaluation",
 ]

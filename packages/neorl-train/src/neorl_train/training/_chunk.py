@@ -8,15 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents import Algorithm
-from neorl_core import Transition
-from neorl_core.replay import batch_indices
+from neorl_agents.sampling import sampler_of
 
 
 @partial(jax.jit, static_argnames="n_updates", donate_argnums=1)
 def train_chunk(
     algorithm: Algorithm,
     state: Any,
-    rows: Transition,
+    tables: Any,
     first: Int[Array, ""],
     key: PRNGKeyArray,
     *,
@@ -31,8 +30,8 @@ def train_chunk(
     Args:
         algorithm: Learner with array leaves (``neorl_core.as_arrays``).
         state: State of ``algorithm.init`` or the last chunk; its buffers are given away.
-        rows: Training rows, physical units; fields that the algorithm does not read are
-            ``None``.
+        tables: What the learner's sampler draws from (``neorl_agents.sampling``): by default the
+            training rows, physical units; fields that the algorithm does not read are ``None``.
         first: Number of the first update, counted in calls of ``algorithm.update``.
         key: Key of the run's chunks.
         n_updates: Number of calls of ``algorithm.update``; static.
@@ -43,20 +42,15 @@ def train_chunk(
     numbers = first + jnp.arange(n_updates, dtype=jnp.int32)
     batch_key, update_key = jax.random.split(key)
     shape = (algorithm.batches_per_update, algorithm.batch_size)
-    draw = partial(batch_indices, n=rows.obs.shape[0], batch=shape[0] * shape[1])
-    indices = jax.vmap(draw, in_axes=(None, 0))(batch_key, numbers)
-    batches = jax.tree.map(partial(_gathered, indices.reshape(n_updates, *shape)), rows)
+    draw = partial(sampler_of(algorithm).draw, tables, key=batch_key, shape=shape)
+    batches = jax.vmap(draw)(numbers)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(update_key, numbers)
     state, metrics = jax.lax.scan(partial(_update, algorithm), state, (batches, keys))
     return state, jax.tree.map(jnp.mean, metrics)
 
 
-def _gathered(indices: Int[Array, "update batch row"], column: Array) -> Array:
-    return column[indices]
-
-
 def _update(
-    algorithm: Algorithm, state: Any, batch_and_key: tuple[Transition, PRNGKeyArray]
+    algorithm: Algorithm, state: Any, batch_and_key: tuple[Any, PRNGKeyArray]
 ) -> tuple[Any, dict[str, Float[Array, ""]]]:
     return algorithm.update(state, *batch_and_key)
 

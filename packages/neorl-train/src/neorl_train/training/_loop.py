@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import jax
 
 from neorl_agents import Algorithm
+from neorl_agents.algorithms import for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
@@ -144,7 +145,7 @@ def train(
     is recorded and saved, the next one runs.
 
     Args:
-        algorithm: Learner with plain numbers.
+        algorithm: Learner with plain numbers; schedules of length -1 take that of the plan.
         data: Training split; of a dataset every row that is not masked, with its own reward.
         seeds: Seeds of the training runs.
         plan: Length; its chunk is a multiple of ``algorithm.batches_per_update``.
@@ -163,6 +164,7 @@ def train(
     if isinstance(data, Dataset):
         data = training_data(data)
     _check(algorithm, data, plan)
+    algorithm = for_run(algorithm, plan.updates)
     parallel = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
     loop = _Loop(parallel, algorithm, plan, watcher, checkpoints, validate)
     try:

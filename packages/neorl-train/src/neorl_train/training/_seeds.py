@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from neorl_agents import Algorithm
+from neorl_agents.sampling import sampler_of
 from neorl_core import Policy, Transition, as_arrays
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.training._chunk import run_keys, train_chunk
@@ -50,7 +51,8 @@ class ParallelSeeds:
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
         columns = {name: getattr(data.rows, name) for name in algorithm.fields}
         rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
-        self._rows = {device: jax.device_put(rows, device) for device in used}
+        tables = sampler_of(algorithm).tables(rows)
+        self._tables = {device: jax.device_put(tables, device) for device in used}
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]
         self._keys = self._placed([for_chunks for _, for_chunks in keys])
@@ -131,7 +133,7 @@ class ParallelSeeds:
         return (
             self._hyperparameters[device],
             self._states[i],
-            self._rows[device],
+            self._tables[device],
             np.int32(first),
             self._keys[i],
         )

@@ -54,6 +54,11 @@ def what_it_says(inputs: Inputs) -> Html:
     return bullets(says)
 
 
+def training_facts(inputs: Inputs) -> Html:
+    """What the last metrics say of values and weights; nothing where nothing is suspicious."""
+    return bullets(inputs.signs) if inputs.signs else Html("")
+
+
 def data_facts(inputs: Inputs) -> Html:
     """The log: size, origin, excitation."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec

@@ -1,0 +1,77 @@
+"""What tells that training went wrong before a policy is tried."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.policies._scaling import Scaling
+from neorl_core.losses import masked_mean
+
+SLACK = 0.05
+"""Values may pass their bounds by this share of the width: a network is no exact solution."""
+
+
+def weight_metrics(
+    weights: Float[Array, " batch"],
+    mask: Bool[Array, " batch"] | None,
+    max_weight: float | Float[Array, ""],
+) -> Metrics:
+    """How many rows a weighted regression really learns from.
+
+    ``effective_sample = (sum w)^2 / (n sum w^2)``: 1 where all weights are equal, ``1 / n`` where
+    one row has all of it. ``at_ceiling`` is the share of rows with the largest weight allowed:
+    where it is large, the regression no longer tells good rows from very good ones.
+
+    Args:
+        weights: Not negative, one a row.
+        mask: Rows that count.
+        max_weight: The largest weight allowed.
+
+    Returns:
+        The two shares, in [0, 1].
+
+    Source: Kish, Survey sampling, 1965, for the effective sample size.
+    """
+    mean, square = masked_mean(weights, mask), masked_mean(jnp.square(weights), mask)
+    share = jnp.where(square > 0, jnp.square(mean) / jnp.where(square > 0, square, 1), 0)
+    ceiling = masked_mean((weights >= max_weight * (1 - 1e-6)).astype(weights.dtype), mask)
+    return {"effective_sample": share, "at_ceiling": ceiling}
+
+
+def value_metrics(
+    q: Float[Array, " batch"],
+    scaling: Scaling,
+    mask: Bool[Array, " batch"] | None,
+    *,
+    discount: float | Float[Array, ""],
+    penalised: bool = False,
+    entropy: Float[Array, ""] | float = 0.0,
+) -> Metrics:
+    """The mean value, and the share of rows valued beyond what the log's rewards admit.
+
+    With rewards in ``[low, high]``, no policy that stays with them can earn less than
+    ``min(low, 0) / (1 - discount)`` or more than ``max(high, 0) / (1 - discount)``. A value
+    outside by more than a twentieth of that width has left the data.
+
+    Args:
+        q: Values of logged actions, in the scale of the critics.
+        scaling: Scaling of the learner, which knows the rewards of the log.
+        mask: Rows that count.
+        discount: Discount of the reward per step.
+        penalised: Whether the learner pushes values down on purpose; only the upper bound holds.
+        entropy: Reward for entropy per step at most, where values hold it.
+
+    Returns:
+        ``q`` and ``q_beyond_rewards``, a share in [0, 1].
+    """
+    low = jnp.minimum(scaling.reward_range[0], 0)
+    high = jnp.maximum(scaling.reward_range[1], 0) + entropy
+    slack = SLACK * (high - low)
+    steps = 1 / jnp.maximum(1 - jnp.asarray(discount, q.dtype), jnp.finfo(q.dtype).eps)
+    beyond = q > (high + slack) * steps
+    if not penalised:
+        beyond = beyond | (q < (low - slack) * steps)
+    return {
+        "q": masked_mean(q, mask),
+        "q_beyond_rewards": masked_mean(beyond.astype(q.dtype), mask),
+    }

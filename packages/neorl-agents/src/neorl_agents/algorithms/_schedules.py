@@ -1,0 +1,95 @@
+"""Learning rates that fall along a run, whose length the training loop knows."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+WHOLE_RUN = -1
+"""The value of a schedule's length that stands for the length of the run."""
+
+Learner = TypeVar("Learner")
+
+
+def cosine(step: Int[Array, ""], updates: int | Int[Array, ""]) -> Float[Array, ""]:
+    """The factor ``(1 + cos(pi min(step / updates, 1))) / 2``, and 1 where ``updates`` is 0.
+
+    Args:
+        step: Updates done.
+        updates: Updates over which the factor falls from 1 to 0; 0 for none.
+
+    Returns:
+        A factor of a learning rate, in [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(cosine(jnp.asarray(step), 10)), 2) for step in (0, 5, 10, 20)]
+        [1.0, 0.5, 0.0, 0.0]
+    """
+    length = jnp.asarray(updates)
+    done = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
+    return jnp.where(length > 0, 0.5 * (1 + jnp.cos(jnp.pi * done)), 1.0)
+
+
+def for_run(algorithm: Learner, updates: int) -> Learner:
+    """The learner with the schedules that follow the run set to its length.
+
+    A learner lists the fields that are lengths of schedules, in calls of ``update``, in an
+    attribute ``schedules``; where one of them is ``WHOLE_RUN`` (-1), it becomes the length of
+    the run. Training loops call this before anything else.
+
+    Args:
+        algorithm: Learner with plain numbers.
+        updates: Critic gradient steps of the run.
+
+    Returns:
+        The learner, itself where nothing follows the run.
+
+    Example:
+        >>> from neorl_agents import IQL
+        >>> for_run(IQL(decay_updates=-1), 5_000).decay_updates
+        5000
+    """
+    names = [name for name in _schedules(algorithm) if _follows(getattr(algorithm, name))]
+    if not names:
+        return algorithm
+    calls = updates // algorithm.batches_per_update  # pyright: ignore[reportAttributeAccessIssue]
+    return replace(algorithm, **dict.fromkeys(names, calls))  # pyright: ignore[reportArgumentType]
+
+
+def require_planned(algorithm: Any) -> None:
+    """Refuses a schedule that follows a run whose length was never said.
+
+    Raises:
+        ValueError: Naming the field and what to do.
+    """
+    for name in _schedules(algorithm):
+        if _follows(getattr(algorithm, name)):
+            field = f"{type(algorithm).__name__}.{name}"
+            raise ValueError(
+                f"{field} is {WHOLE_RUN}, the length of the run, which is not known here; give a "
+                "number, or call neorl_agents.algorithms.for_run(algorithm, updates) first"
+            )
+
+
+def unfinished_schedules(algorithm: Any, updates: int) -> list[str]:
+    """The schedules that end before the run does, so that their network would stand still.
+
+    Args:
+        algorithm: Learner with plain numbers.
+        updates: Critic gradient steps of the run.
+
+    Returns:
+        Names of fields.
+    """
+    calls = updates // algorithm.batches_per_update
+    return [name for name in _schedules(algorithm) if 0 < getattr(algorithm, name) < calls]
+
+
+def _schedules(algorithm: Any) -> tuple[str, ...]:
+    return getattr(algorithm, "schedules", ())
+
+
+def _follows(value: Any) -> bool:
+    return isinstance(value, int) and value == WHOLE_RUN

@@ -1,0 +1,61 @@
+"""Gaussian action distributions on top of perceptrons."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.networks._activations import tanh
+from neorl_agents.networks._mlp import MLP
+from neorl_core.distributions import diagonal_gaussian_log_density
+
+
+class GaussianActor(eqx.Module):
+    """A tanh network for the mean of an unsquashed Gaussian, and a log-deviation per channel."""
+
+    mean: MLP
+    log_std: Float[Array, " act"]
+
+
+def gaussian_log_density(
+    actor: GaussianActor,
+    obs: Float[Array, "batch obs"],
+    action: Float[Array, "batch act"],
+    log_std_range: tuple[float, float],
+) -> Float[Array, " batch"]:
+    """Log-density of logged actions under the actor, its log-deviation clipped to the range."""
+    log_std = jnp.clip(actor.log_std, *log_std_range)[None, :]
+    return diagonal_gaussian_log_density(action, actor.mean(obs), log_std)
+
+
+def squashed_parameters(
+    network: MLP, obs: Float[Array, "batch obs"], log_std_range: tuple[float, float]
+) -> tuple[Float[Array, "batch act"], Float[Array, "batch act"]]:
+    """Mean and log-deviation of a tanh-Gaussian: the two halves of a network's outputs.
+
+    Args:
+        network: With two outputs for every action channel and none but the identity behind them.
+        obs: One batch in scaled units.
+        log_std_range: Where the log-deviation is clipped to.
+
+    Returns:
+        Parameters of ``neorl_core.distributions.tanh_gaussian_sample`` and its relatives.
+    """
+    mean, log_std = jnp.split(network(obs), 2, axis=-1)
+    return mean, jnp.clip(log_std, *log_std_range)
+
+
+def squashed_mean(network: MLP) -> MLP:
+    """The network of the deterministic action ``tanh(mean)`` alone.
+
+    Args:
+        network: One of :func:`squashed_parameters`.
+
+    Returns:
+        The first half of its outputs, behind a tanh.
+    """
+    act = network.biases[-1].shape[-1] // 2
+    weights = (*network.weights[:-1], network.weights[-1][..., :act])
+    biases = (*network.biases[:-1], network.biases[-1][..., :act])
+    return replace(network, weights=weights, biases=biases, output=tanh)

@@ -1,0 +1,42 @@
+"""Uniform draws of the rows of the best episodes."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from neorl_agents.sampling._rows import Rows
+from neorl_core import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class BestEpisodes:
+    """Rows of the fraction of episodes with the largest undiscounted returns.
+
+    Attributes:
+        fraction: Share of the episodes that is kept, in (0, 1]; at least one episode stays.
+
+    Source: filtered behaviour cloning ("10 % BC") as in Chen et al., Decision transformer,
+    arXiv 2106.01345.
+    """
+
+    fraction: float
+
+    def tables(self, rows: Transition) -> Transition:
+        """The rows of the kept episodes; of episodes with equal returns the earlier ones."""
+        ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
+        episode = np.concatenate([[0], np.cumsum(ends)[:-1]])
+        returns = np.bincount(episode, weights=np.asarray(rows.reward, np.float64))
+        # Up by one unit of rounding: 0.1 * 30 is a little more than 3.
+        kept = max(math.ceil(self.fraction * len(returns) * (1 - 1e-9)), 1)
+        best = np.argsort(-returns, kind="stable")[:kept]
+        chosen = np.isin(episode, best)
+        return jax.tree.map(lambda column: np.asarray(column)[chosen], rows)
+
+    def draw(
+        self, tables: Transition, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
+    ) -> Transition:
+        """One batch of kept rows."""
+        return Rows().draw(tables, number, key, shape)

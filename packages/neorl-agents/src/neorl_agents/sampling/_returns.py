@@ -1,0 +1,80 @@
+"""Uniform draws of rows, each with the return that followed it in the log."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.sampling._rows import Rows
+from neorl_core import Transition
+
+
+class Reference(NamedTuple):
+    """Rows with what the behaviour earned from them on.
+
+    Attributes:
+        rows: Physical units.
+        mc_return: Discounted return that followed, in the unit of the reward; shape ``(row,)``.
+    """
+
+    rows: Transition
+    mc_return: Float[Array, "*row"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsWithReturns:
+    """Rows drawn uniformly, as :class:`Reference`.
+
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+    """
+
+    discount: float
+
+    def tables(self, rows: Transition) -> Reference:
+        """All rows with their returns to go."""
+        return Reference(rows, returns_to_go(rows, discount=self.discount))
+
+    def draw(
+        self, tables: Reference, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
+    ) -> Reference:
+        """One batch with returns."""
+        return Rows().draw(tables, number, key, shape)  # pyright: ignore
+
+
+def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
+    """The discounted return from every row to the end of its episode and beyond.
+
+    ``G_t = r_t + discount G_{t+1}``. Behind a termination nothing follows. A truncated episode went
+    on unrecorded: it is continued with the log's mean reward for ever, ``mean(r) / (1 -
+    discount)``, for without it the last rows of every episode would look better than the first
+    wherever rewards are negative. At discount 1 nothing is added.
+
+    Args:
+        rows: A log in order, with ``reward``, ``terminated`` and ``truncated``; host arrays.
+        discount: Discount factor in [0, 1].
+
+    Returns:
+        One return a row, float32.
+
+    Example:
+        >>> import numpy as np
+        >>> from neorl_core import Transition
+        >>> ends = np.array([False, True])
+        >>> log = Transition(np.zeros((2, 1)), np.zeros((2, 1)), np.array([1.0, 4.0]),
+        ...     terminated=ends, truncated=~ends & False)
+        >>> returns_to_go(log, discount=0.5).tolist()
+        [3.0, 4.0]
+    """
+    reward = np.asarray(rows.reward, np.float64)
+    terminated = np.asarray(rows.terminated)
+    ends = terminated | np.asarray(rows.truncated)
+    tail = reward.mean() / (1 - discount) if discount < 1 else 0.0
+    result, following = np.empty(len(reward)), tail
+    for t in range(len(reward) - 1, -1, -1):
+        if ends[t]:
+            following = 0.0 if terminated[t] else tail
+        following = reward[t] + discount * following
+        result[t] = following
+    return result.astype(np.float32)

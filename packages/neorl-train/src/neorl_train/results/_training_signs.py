@@ -1,0 +1,69 @@
+"""Signs that training went wrong, read from its last metrics."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from neorl_train.results._wording import percent
+
+MOST_BEYOND = 0.01
+LEAST_EFFECTIVE = 0.05
+MOST_AT_CEILING = 0.2
+
+
+def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the last chunk of every training run says of its values and weights.
+
+    A run is named where it values more than 1 % of the rows beyond anything that the log's rewards
+    admit (``q_beyond_rewards``), where its weighted regression has an effective sample below 5 %
+    of the rows (``effective_sample``), or gives more than 20 % of them the largest weight
+    (``at_ceiling``).
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+
+    Returns:
+        One sentence for each algorithm and sign; empty where nothing is suspicious.
+    """
+    last: dict[tuple[str, int], Mapping[str, float]] = {}
+    for line in records:
+        if line["kind"] == "chunk":
+            last[line["algorithm"], line["seed"]] = line["metrics"]
+    sentences = []
+    for name in dict.fromkeys(algorithm for algorithm, _ in last):
+        runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
+        sentences += _signs_of(name, runs)
+    return sentences
+
+
+def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
+    beyond = [x for x in _of(runs, "q_beyond_rewards") if x > MOST_BEYOND]
+    few = [x for x in _of(runs, "effective_sample") if x < LEAST_EFFECTIVE]
+    ceiling = [x for x in _of(runs, "at_ceiling") if x > MOST_AT_CEILING]
+    said = []
+    if beyond:
+        said.append(
+            f"{_seeds(name, beyond, runs)} up to {percent(max(beyond))} of the rows beyond "
+            "anything that the log's rewards admit: the values have left the data, and what was "
+            "learned from them cannot be trusted"
+        )
+    if few:
+        said.append(
+            f"{_seeds(name, few, runs, 'learn from')} as little as {percent(min(few))} of the rows "
+            "(effective sample of the weights): lower the inverse temperature"
+        )
+    if ceiling:
+        said.append(
+            f"{_seeds(name, ceiling, runs, 'give')} up to {percent(max(ceiling))} of the rows the "
+            "largest weight: lower the inverse temperature, or scale the advantage"
+        )
+    return said
+
+
+def _of(runs: list[Mapping[str, float]], metric: str) -> list[float]:
+    return [metrics[metric] for metrics in runs if metric in metrics]
+
+
+def _seeds(
+    name: str, found: list[float], runs: list[Mapping[str, float]], verb: str = "value"
+) -> str:
+    return f"{name}: {len(found)} of {len(runs)} seeds {verb}"
