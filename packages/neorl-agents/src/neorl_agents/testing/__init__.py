@@ -1,0 +1,20 @@
+"""The laws of learners, for the package's own and for those of others.
+
+Needs ``pip install neorl-agents[testing]``::
+
+    import pytest
+    from neorl_agents.testing import algorithm_laws
+
+    LAWS = algorithm_laws(lambda: CRR(hidden=(8, 8), batch_size=32))
+
+    @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+    def test_law(law):
+        law()
+"""
+
+from neorl_agents.testing._laws import algorithm_laws as algorithm_laws
+from neorl_agents.testing._problem import Problem as Problem
+from neorl_agents.testing._problem import make_problem as make_problem
+from neorl_agents.testing._problem import statistics_of as statistics_of
+
+__all__ = ["Problem", "algorithm_laws", "make_problem", "statistics_of"]

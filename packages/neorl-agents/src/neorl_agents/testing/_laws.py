@@ -1,0 +1,253 @@
+"""What every learner keeps, whatever its equations; one compiled update serves all laws."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.algorithms._contract import check_algorithm
+from neorl_agents.algorithms._protocol import Algorithm
+from neorl_agents.artefact import policy_actions
+from neorl_agents.testing._problem import (
+    Problem,
+    in_other_units,
+    make_problem,
+    one_step_task,
+    task_reward,
+)
+from neorl_core import Policy, Transition, as_arrays, highs, lows
+from neorl_core.testing import assert_close
+
+Law = Callable[[], None]
+_traces = 0
+
+
+def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
+    """The laws of one learner by name; each raises an ``AssertionError`` where it is broken.
+
+    Args:
+        make: Function that makes the learner, best with small networks and batches: ``lambda:
+            CRR(hidden=(8, 8), batch_size=32)``. Rates ten times as large must still train it.
+
+    Returns:
+        Functions without arguments, for ``pytest.mark.parametrize``.
+    """
+    laws = (
+        _it_has_the_face_of_an_algorithm,
+        _other_values_compile_nothing,
+        _every_leaf_is_a_strong_array_and_keeps_its_form,
+        _update_is_pure,
+        _a_sweep_by_vmap_is_its_single_runs,
+        _masked_rows_are_inert,
+        _nothing_is_learned_where_every_row_is_masked,
+        _hard_data_stay_finite,
+        _the_state_is_a_function_of_the_key,
+        _the_same_plant_in_other_units_gives_the_same_policy,
+        _a_one_step_task_is_learned,
+    )
+    subject = _Subject(make)
+    return {law.__name__.strip("_"): partial(law, subject) for law in laws}
+
+
+@jax.jit
+def _updated(algorithm: Algorithm, state: Any, batch: Any, key: Any) -> Any:
+    global _traces
+    _traces += 1
+    return algorithm.update(state, batch, key)
+
+
+@jax.jit
+def _side_by_side(algorithms: Algorithm, state: Any, batch: Any, keys: Any) -> Any:
+    return jax.vmap(lambda one, key: one.update(state, batch, key)[0])(algorithms, keys)
+
+
+class _Subject:
+    """A learner with a state, made when first asked for."""
+
+    def __init__(self, make: Callable[[], Algorithm]) -> None:
+        self.make = make
+        self.problem = make_problem()
+        self._started: tuple[Any, Any, Any] | None = None
+
+    def started(self) -> tuple[Any, Any, Any]:
+        """The learner, the same with array leaves, and a fresh state."""
+        if self._started is None:
+            plain = self.make()
+            self._started = plain, as_arrays(plain), self.fresh(plain, self.problem)
+        return self._started
+
+    @staticmethod
+    def fresh(plain: Any, problem: Problem) -> Any:
+        return plain.init(problem.spec, problem.statistics, jax.random.key(0))
+
+
+def _it_has_the_face_of_an_algorithm(subject: _Subject) -> None:
+    plain, _, state = subject.started()
+    check_algorithm("subject", type(plain))
+    assert isinstance(plain.policy(state), Policy)
+    assert isinstance(plain.batches_per_update, int)
+    assert hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
+
+
+def _other_values_compile_nothing(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    batch = subject.problem.batch(plain)
+    new, _ = _updated(algorithm, state, batch, jax.random.key(1))
+    before = _traces
+    _updated(algorithm, new, subject.problem.batch(plain, seed=1), jax.random.key(2))
+    other = jax.tree.map(lambda x: x * 0.5 if x.dtype == jnp.float32 else x, algorithm)
+    _updated(other, new, batch, jax.random.key(3))
+    assert _traces == before, "another batch, state or hyperparameter compiled again"
+
+
+def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    new, metrics = _updated(algorithm, state, subject.problem.batch(plain), jax.random.key(1))
+    for leaf in jax.tree.leaves((state, new, metrics, plain.policy(new))):
+        assert isinstance(leaf, jax.Array)
+        assert not leaf.weak_type
+        assert leaf.dtype in (jnp.float32, jnp.int32), leaf.dtype
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, new)
+    for name, metric in metrics.items():
+        assert metric.shape == (), name
+        assert np.isfinite(metric), name
+
+
+def _update_is_pure(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    before = jax.tree.map(np.array, state)
+    batch = subject.problem.batch(plain)
+    one, _ = _updated(algorithm, state, batch, jax.random.key(1))
+    other, _ = _updated(algorithm, state, batch, jax.random.key(1))
+    chex.assert_trees_all_equal(one, other)
+    chex.assert_trees_all_equal(state, before)
+    assert not _equal(one, state), "an update changed nothing"
+
+
+def _a_sweep_by_vmap_is_its_single_runs(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    batch, keys = subject.problem.batch(plain), jax.random.split(jax.random.key(1), 2)
+    faster = _with_rates(algorithm, 10.0)
+    sweep = jax.tree.map(lambda *leaves: jnp.stack(leaves), algorithm, faster)
+    swept = _side_by_side(sweep, state, batch, keys)
+    for i, one in enumerate((algorithm, faster)):
+        single, _ = _updated(one, state, batch, keys[i])
+        mine = jax.tree.map(lambda leaf, i=i: leaf[i], swept)
+        assert_close(mine, single, rtol=1e-3, atol=1e-5, message="vmap differs from a single run")
+    assert not _equal(*(jax.tree.map(lambda leaf, i=i: leaf[i], swept) for i in range(2)))
+
+
+def _masked_rows_are_inert(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    batch, key = subject.problem.batch(plain), jax.random.key(1)
+    shape = (plain.batches_per_update, plain.batch_size)
+    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
+
+    def spoiled(rows: Transition) -> Transition:
+        def column(x: Any) -> Any:
+            if x is None or x.dtype == bool:
+                return x
+            return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, jnp.nan)
+
+        ends = None if rows.terminated is None else rows.terminated ^ ~mask
+        return jax.tree.map(column, rows)._replace(mask=mask, terminated=ends)
+
+    clean, _ = _updated(algorithm, state, _masked(batch, mask), key)
+    spoilt, metrics = _updated(algorithm, state, _with_rows(batch, spoiled), key)
+    chex.assert_trees_all_equal(clean, spoilt)
+    assert all(np.isfinite(metric) for metric in metrics.values())
+    everything, _ = _updated(algorithm, state, _masked(batch, jnp.ones_like(mask)), key)
+    unmasked, _ = _updated(algorithm, state, batch, key)
+    assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
+    assert not _equal(clean, everything)
+
+
+def _nothing_is_learned_where_every_row_is_masked(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    shape = (plain.batches_per_update, plain.batch_size)
+    nothing = _masked(subject.problem.batch(plain), jnp.zeros(shape, bool))
+    new, metrics = _updated(algorithm, state, nothing, jax.random.key(1))
+    chex.assert_tree_all_finite((new, metrics))
+
+
+def _hard_data_stay_finite(subject: _Subject) -> None:
+    """Actions at a bound, a channel that never moves, no reward."""
+    plain, algorithm, _ = subject.started()
+    problem = subject.problem
+    high = jnp.asarray(highs(problem.spec.action), jnp.float32)
+
+    def hard(rows: Transition) -> Transition:
+        return rows._replace(
+            action=jnp.broadcast_to(high, rows.action.shape),
+            reward=None if rows.reward is None else jnp.zeros_like(rows.reward),
+        )
+
+    state = subject.fresh(plain, problem)
+    batch = _with_rows(problem.batch(plain), hard)
+    for i in range(100):
+        state, metrics = _updated(algorithm, state, batch, jax.random.key(i))
+    chex.assert_tree_all_finite((state, metrics))
+    actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
+    low = jnp.asarray(lows(problem.spec.action), jnp.float32)
+    assert np.all((low[None] <= actions) & (actions <= high[None]))
+
+
+def _the_state_is_a_function_of_the_key(subject: _Subject) -> None:
+    plain, _, state = subject.started()
+    problem = subject.problem
+    chex.assert_trees_all_equal(state, subject.fresh(plain, problem))
+    other = plain.init(problem.spec, problem.statistics, jax.random.key(1))
+    assert not _equal(state, other)
+
+
+def _the_same_plant_in_other_units_gives_the_same_policy(subject: _Subject) -> None:
+    plain, algorithm, _ = subject.started()
+    obs, units = subject.problem.log.obs[:32], []
+    for problem in (subject.problem, in_other_units(subject.problem)):
+        state = subject.fresh(plain, problem)
+        for i in range(3):
+            batch = problem.batch(plain, seed=i)
+            state, _ = _updated(algorithm, state, batch, jax.random.key(i))
+        actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
+        low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
+        units.append(2 * (actions - low) / (high - low) - 1)
+    np.testing.assert_allclose(units[1], units[0], atol=1e-4)
+
+
+def _a_one_step_task_is_learned(subject: _Subject) -> None:
+    """In the mean over observations the policy earns more than the log's uniform actions."""
+    plain, algorithm, _ = subject.started()
+    problem = one_step_task()
+    state = subject.fresh(plain, problem)
+    fast, batches = _with_rates(algorithm, 10.0), [problem.batch(plain, seed=i) for i in range(8)]
+    for i in range(300):
+        state, _ = _updated(fast, state, batches[i % 8], jax.random.key(i))
+    actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs))
+    low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
+    earned = task_reward(2 * (actions - low) / (high - low) - 1).mean()
+    assert earned > float(np.mean(problem.log.reward)), earned
+
+
+def _with_rates(algorithm: Any, factor: float) -> Any:
+    names = [f.name for f in fields(algorithm) if f.name.endswith("learning_rate")]
+    return replace(algorithm, **{name: factor * getattr(algorithm, name) for name in names})
+
+
+def _with_rows(batch: Any, change: Callable[[Transition], Transition]) -> Any:
+    if isinstance(batch, Transition):
+        return change(batch)
+    return batch._replace(rows=change(batch.rows))
+
+
+def _masked(batch: Any, mask: Any) -> Any:
+    return _with_rows(batch, lambda rows: rows._replace(mask=mask))
+
+
+def _equal(left: Any, right: Any) -> bool:
+    same = jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b, equal_nan=True)), left, right)
+    return all(jax.tree.leaves(same))

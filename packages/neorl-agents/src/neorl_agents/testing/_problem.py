@@ -1,0 +1,140 @@
+"""A small control problem to test learners on."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.algorithms._protocol import Algorithm
+from neorl_agents.sampling import sampler_of
+from neorl_core import Channel, CostChannel, DataStatistics, FieldStatistics, Spec, Transition
+
+OBS, ACT, ROWS, EPISODE = 4, 2, 256, 32
+
+
+class Problem(NamedTuple):
+    """A specification, a log of random rows in physical units, and its statistics."""
+
+    spec: Spec
+    log: Transition
+    statistics: DataStatistics
+
+    def batch(self, algorithm: Algorithm, seed: int = 0) -> Any:
+        """What the learner's sampler draws from the log: the batch of one update."""
+        unread = {field: None for field in self.log._fields if field not in algorithm.fields}
+        sampler = sampler_of(algorithm)
+        tables = jax.tree.map(jnp.asarray, sampler.tables(self.log._replace(**unread)))
+        shape = (algorithm.batches_per_update, algorithm.batch_size)
+        return sampler.draw(tables, jnp.int32(seed), jax.random.key(0), shape)
+
+
+def statistics_of(log: Transition) -> DataStatistics:
+    """Statistics of a log whose episodes have 32 rows."""
+
+    def summary(column: Any) -> FieldStatistics:
+        x = np.asarray(column, np.float64)
+        least, most = (x.min(0), x.max(0)) if x.size else (x.sum(0), x.sum(0))
+        fields = (np.float64(len(x)), x.mean(0), x.std(0), least, most)
+        return FieldStatistics(*(np.asarray(field, np.float32) for field in fields))  # pyright: ignore
+
+    returns = np.asarray(log.reward).reshape(-1, EPISODE).sum(1)
+    lengths = np.full(len(returns), float(EPISODE))
+    columns = (log.obs, log.action, log.reward, log.cost, returns, lengths)
+    return DataStatistics(*map(summary, columns))
+
+
+def make_problem(n_cost: int = 1, seed: int = 0) -> Problem:
+    """Four observations in four units (the last one constant), two actions, random rows.
+
+    Args:
+        n_cost: Number of cost channels.
+        seed: Seed of the rows.
+
+    Returns:
+        The problem, float32.
+    """
+    rng = np.random.default_rng(seed)
+    offset, size = np.array([300.0, 0.0, 2e4, 5.0]), np.array([2.0, 1.0, 5e3, 0.0])
+    low, high = np.array([0.0, 330.0]), np.array([3e4, 370.0])
+
+    def f32(x: np.ndarray) -> jax.Array:
+        return jnp.asarray(x, jnp.float32)
+
+    action = np.clip(low + (high - low) * rng.normal(0.5, 0.4, size=(ROWS, ACT)), low, high)
+    terminated, truncated = rng.uniform(size=(2, ROWS)) < 0.1
+    ends = terminated | truncated
+    log = Transition(
+        obs=f32(offset + size * rng.normal(size=(ROWS, OBS))),
+        action=f32(action),
+        reward=f32(rng.normal(size=ROWS)),
+        cost=f32(rng.uniform(size=(ROWS, n_cost))),
+        next_obs=f32(offset + size * rng.normal(size=(ROWS, OBS))),
+        next_action=f32(np.where(ends[:, None], 0, np.roll(action, -1, axis=0))),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated),
+    )
+    spec = Spec(
+        obs=tuple(
+            Channel(f"x{i}", "K", float(o - 5 * s - 1), float(o + 5 * s + 1))
+            for i, (o, s) in enumerate(zip(offset, size, strict=True))
+        ),
+        action=tuple(
+            Channel(f"u{i}", "K", float(a), float(b))
+            for i, (a, b) in enumerate(zip(low, high, strict=True))
+        ),
+        cost=tuple(CostChannel(f"c{i}", "1", 1.0, "step") for i in range(n_cost)),
+        dt=10.0,
+        horizon=EPISODE,
+    )
+    return Problem(spec, log, statistics_of(log))
+
+
+def one_step_task() -> Problem:
+    """Every row ends; actions are uniform, and one at three quarters of the range is best."""
+    problem = make_problem()
+    low, high = (
+        np.array([getattr(c, end) for c in problem.spec.action]) for end in ("low", "high")
+    )
+    unit = np.random.default_rng(1).uniform(-1, 1, size=(ROWS, ACT))
+    log = problem.log._replace(
+        action=jnp.asarray(low + (unit + 1) / 2 * (high - low), jnp.float32),
+        reward=jnp.asarray(task_reward(unit), jnp.float32),
+        next_action=jnp.zeros((ROWS, ACT), jnp.float32),
+        terminated=jnp.ones(ROWS, bool),
+        truncated=jnp.zeros(ROWS, bool),
+    )
+    return Problem(problem.spec, log, statistics_of(log))
+
+
+def task_reward(unit: np.ndarray) -> np.ndarray:
+    """The reward of :func:`one_step_task` for actions in [-1, 1]."""
+    return -np.sum(np.square(unit - 0.5), axis=-1)
+
+
+def in_other_units(problem: Problem) -> Problem:
+    """The same plant with other units of everything; factors are powers of two, so exact."""
+    obs, act = 2.0 ** np.array([-13, 10, -20, 3]), 2.0 ** np.array([-9, 5])
+    reward = 2.0**13
+
+    def converted(channels: tuple[Channel, ...], factors: np.ndarray) -> tuple[Channel, ...]:
+        return tuple(
+            Channel(c.name, "other", float(c.low * f), float(c.high * f))
+            for c, f in zip(channels, factors, strict=True)
+        )
+
+    log = problem.log._replace(
+        obs=problem.log.obs * obs[None].astype(np.float32),
+        next_obs=problem.log.next_obs * obs[None].astype(np.float32),
+        action=problem.log.action * act[None].astype(np.float32),
+        next_action=problem.log.next_action * act[None].astype(np.float32),
+        reward=problem.log.reward * np.float32(reward),
+    )
+    spec = Spec(
+        obs=converted(problem.spec.obs, obs),
+        action=converted(problem.spec.action, act),
+        cost=problem.spec.cost,
+        dt=problem.spec.dt,
+        horizon=problem.spec.horizon,
+    )
+    return Problem(spec, log, statistics_of(log))
