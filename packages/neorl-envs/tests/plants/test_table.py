@@ -99,7 +99,7 @@ def test_a_broken_distribution_is_named_when_its_plant_is_asked_for(
     distribution: Any,
 ) -> None:
     distribution("neorl.plants", "Broken-v0 = no_such_module:Plant\nBare-v0 = builtins:object")
-    assert environment_names() == ("ChemicalReactor-v0", "Bare-v0", "Broken-v0")
+    assert environment_names()[-2:] == ("Bare-v0", "Broken-v0")
     make("ChemicalReactor-v0")
     with pytest.raises(InputError, match=r"'Broken-v0' of foreign 0.3 cannot be imported"):
         make("Broken-v0")

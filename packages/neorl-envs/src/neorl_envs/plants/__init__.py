@@ -8,6 +8,7 @@ from neorl_envs.plants._simulated_data import Moment as Moment
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
+from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
 
 __all__ = [
     "PLANTS",
@@ -17,5 +18,6 @@ __all__ = [
     "Plant",
     "PlantDefaults",
     "SimulatedPlant",
+    "SteelAnnealing",
     "register_plant",
 ]

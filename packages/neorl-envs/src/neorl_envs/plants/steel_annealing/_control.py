@@ -1,0 +1,132 @@
+"""Controllers of the furnace: PI on fixed zone temperatures, and PI with feed-forward."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core import Policy
+from neorl_core.control import PID, ConstantPolicy
+from neorl_envs.blocks import FeedforwardPID, constant_values, pid_bank
+from neorl_envs.plants.steel_annealing._physics import (
+    PERIOD,
+    SETPOINT,
+    ZONES,
+    Constants,
+    wanted_speed,
+)
+
+NAME = "SteelAnnealing-v0"
+PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, of the zones about their mean
+NEEDED = 908.0  # degC, mean of the zones for 750 degC at 12.92 kg/(s m)
+
+
+class Numbers(NamedTuple):
+    """What the feed-forward knows of the furnace.
+
+    Attributes:
+        constants: Nominal physics.
+        pattern: Zone temperatures about their mean, K, shape ``(6,)``.
+        needed: Mean zone temperature for nominal strip, degC.
+        by_flow: Its change with the strip's mass flow per width, K per kg/(s m).
+        by_setpoint: Its change with the set point, 1.
+        heat: Heat that strip takes up to 750 degC, J/kg.
+        heat_slope: Its change with the set point, J/(kg K).
+        zone_gain: Fuel for a zone that is too cold, 1/K.
+        look_ahead: Seconds before a weld leaves when the furnace begins to change over.
+    """
+
+    constants: Constants
+    pattern: Float[Array, " zone"]
+    needed: Array
+    by_flow: Array
+    by_setpoint: Array
+    heat: Array
+    heat_slope: Array
+    zone_gain: Array
+    look_ahead: Array
+
+
+def exit_errors(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
+    """The exit's deviation from its set point, for every loop, K."""
+    return jnp.broadcast_to(obs[2 * ZONES - 1] - obs[2 * ZONES], (ZONES,))
+
+
+def static_inverse(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
+    """Fuel that brings the zones where the strip needs them, the coming coil in view."""
+    n, c = numbers, numbers.constants
+    setpoint, thickness, width, speed, following, coming, weld = obs[2 * ZONES : -1]
+    share = jnp.clip(1 - weld / (jnp.maximum(speed, c.slowest) * n.look_ahead), 0, 1)
+    setpoint = setpoint + share * (coming - setpoint)
+    flows = [c.density * d * 1e-3 * wanted_speed(c, d, width) for d in (thickness, following)]
+    flow = flows[0] + share * (flows[1] - flows[0])
+    mean = n.needed + n.by_flow * (flow - 12.92) + n.by_setpoint * (setpoint - SETPOINT)
+    target = mean + n.pattern
+    heat = (n.heat + n.heat_slope * (setpoint - SETPOINT)) * flow * width / ZONES
+    useful = c.efficiency * (1 - c.efficiency_drop * (target - 900)) * c.burner
+    steady = (heat + c.losses * (mean - c.ambient)) / useful
+    return steady + n.zone_gain * (target - obs[:ZONES])
+
+
+def feedforward_pi(
+    *, zone_gain: float = 0.01, look_ahead: float = 240.0, kp: float = 0.006, ti: float = 200.0
+) -> FeedforwardPID:
+    """PI on the exit temperature over all zones, about a static inverse of the furnace.
+
+    Args:
+        zone_gain: 1/K.
+        look_ahead: s.
+        kp: Fuel for a degree at the exit, 1/K.
+        ti: Integral time, s.
+    """
+    each = (1.0,) * ZONES
+    wide = tuple(3.0 * one for one in each)
+    real = jnp.asarray
+    return FeedforwardPID(
+        feedback=pid_bank(
+            kp=tuple(kp * one for one in each),
+            ti=tuple(ti * one for one in each),
+            setpoint=(0.0,) * ZONES,
+            bias=(0.0,) * ZONES,
+            low=tuple(-one for one in wide),
+            high=wide,
+            measured=tuple(range(ZONES)),
+            dt=PERIOD,
+            tracking_time=(100.0,) * ZONES,
+        ),
+        numbers=Numbers(
+            constant_values(Constants(), dtype=jnp.float32),
+            real(PATTERN),
+            *map(real, (NEEDED, 17.5, 0.92, 4.83e5, 1310.0, zone_gain, look_ahead)),
+        ),
+        low=jnp.zeros(ZONES),
+        high=jnp.ones(ZONES),
+        measure=exit_errors,
+        feedforward=static_inverse,
+        origin=(NAME, "PI feed-forward"),
+    )
+
+
+def zone_pi() -> PID:
+    """PI of each zone to the temperature that nominal strip needs (0.015/K, 300 s)."""
+    return pid_bank(
+        kp=(0.015,) * ZONES,
+        ti=(300.0,) * ZONES,
+        setpoint=tuple(NEEDED + offset for offset in PATTERN),
+        bias=(0.8,) * ZONES,
+        low=(0.0,) * ZONES,
+        high=(1.0,) * ZONES,
+        measured=tuple(range(ZONES)),
+        dt=PERIOD,
+        tracking_time=(100.0,) * ZONES,
+    )
+
+
+def tunings() -> dict[str, Policy]:
+    """An ordinary controller and the reference."""
+    return {"zone PI": zone_pi(), "PI feed-forward": feedforward_pi()}
+
+
+def bad_policy() -> ConstantPolicy:
+    """All burners at 60 %: the strip stays far too cold."""
+    return ConstantPolicy(jnp.full(ZONES, 0.6))

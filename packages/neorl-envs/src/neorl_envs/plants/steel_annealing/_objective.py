@@ -1,0 +1,83 @@
+"""What the line is paid for, and its limits."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from neorl_core import CostChannel
+from neorl_envs.blocks import Limit
+from neorl_envs.plants.steel_annealing._physics import FURNACE, PERIOD, Coil, Constants, Furnace
+
+TOLERANCE = 10.0  # K
+WORTHLESS = 30.0  # K
+HOTTEST_ZONE, ZONE_TRIP = 1040.0, 1100.0  # degC
+EXIT_TRIP = 900.0  # degC
+BUDGET = 1800.0  # K min in an episode
+FUEL_PRICE = 0.1  # t of strip for a MWh
+TRIP_COST = 100.0  # t
+
+COSTS = (CostChannel("temperature_profile", "K min", BUDGET, "episode"),)
+LIMITS = (
+    Limit(
+        "exit_error",
+        low=-TOLERANCE,
+        high=TOLERANCE,
+        cost="temperature_profile",
+        factor=PERIOD / 60,
+    ),
+    Limit("zone_temperature", high=HOTTEST_ZONE, cost="temperature_profile", factor=PERIOD / 60),
+    Limit("zone_temperature", high=ZONE_TRIP, trip=True),
+    Limit("exit_temperature", high=EXIT_TRIP, trip=True),
+)
+
+
+class Exit(NamedTuple):
+    """The strip at the furnace exit.
+
+    Attributes:
+        coil: The coil there.
+        following: The coil behind it.
+        weld: Distance of the weld between them from the exit, m.
+    """
+
+    coil: Coil
+    following: Coil
+    weld: Array
+
+
+def at_exit(plant: Furnace) -> Exit:
+    """Which coil leaves the furnace, and what comes behind it."""
+    out = plant.entered < FURNACE
+    old = Exit(plant.leaving, plant.coil, FURNACE - plant.entered)
+    new = Exit(plant.coil, plant.coming, plant.coil.length + FURNACE - plant.entered)
+    return jax.tree.map(lambda a, b: jnp.where(out, a, b), old, new)
+
+
+def quantities(plant: Furnace) -> dict[str, Array]:
+    """What the limits watch."""
+    exit_temperature = plant.strip[-1]
+    return {
+        "exit_error": exit_temperature - at_exit(plant).coil.setpoint,
+        "exit_temperature": exit_temperature,
+        "zone_temperature": jnp.max(plant.zones),
+    }
+
+
+def tonnes(c: Constants, plant: Furnace) -> Array:
+    """Strip that leaves the furnace in a period, t."""
+    coil = at_exit(plant).coil
+    return c.density * coil.thickness * 1e-6 * coil.width * plant.speed * PERIOD
+
+
+def reward(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> Array:
+    """Tonnes of good strip less the fuel.
+
+    Strip within 10 K counts whole, strip off by 30 K nothing, linear in between.
+    """
+    coil = at_exit(plant).coil
+    away = jnp.abs(plant.strip[-1] - coil.setpoint)
+    good = jnp.clip((WORTHLESS - away) / (WORTHLESS - TOLERANCE), 0, 1)
+    energy = jnp.sum(fuel) * c.burner * (PERIOD / 3.6e9)
+    return good * tonnes(c, plant) - FUEL_PRICE * energy - jnp.where(trip, TRIP_COST, 0.0)

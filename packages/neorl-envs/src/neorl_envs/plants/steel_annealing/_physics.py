@@ -1,0 +1,228 @@
+"""Strip, zones and coils: constants, state, balances."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_envs.blocks import constant, euler
+
+Scalar = Float[Array, ""]
+
+ZONES, CELLS_IN_ZONE = 6, 10
+CELLS = ZONES * CELLS_IN_ZONE
+CELL = 2.0  # m
+FURNACE = CELLS * CELL  # m
+PERIOD = 20.0  # s
+SUBSTEPS = 40  # of 0.5 s: at 2.8 m/s the strip moves 0.7 cells
+KELVIN = 273.15
+STEFAN_BOLTZMANN = 5.670374e-8  # W/(m2 K4)
+THINNEST, THICKEST = 0.5, 1.4  # mm
+NARROWEST, WIDEST = 0.9, 1.5  # m
+SHORTEST, LONGEST = 800.0, 1500.0  # m
+SETPOINT, SETPOINT_STEP = 750.0, 30.0  # degC: the classes are 720, 750 and 780
+OWN = "own choice"
+FURNACES = "own choice, sized for 55 t/h"
+
+
+class Constants(NamedTuple):
+    """Physics of the furnace and variability of the coils."""
+
+    density: Scalar = constant(7850.0, "kg/m3", "EN 1993-1-2")
+    emissivity: Scalar = constant(0.30, "1", "own choice, cold-rolled strip", spread=0.5)
+    ambient: Scalar = constant(30.0, "degC", OWN, domain="real")
+    capacity: Scalar = constant(5e6, "J/K", FURNACES)
+    efficiency: Scalar = constant(0.70, "1", FURNACES)
+    efficiency_drop: Scalar = constant(2e-4, "1/K", FURNACES)
+    burner: Scalar = constant(4.5e6, "W", FURNACES)
+    losses: Scalar = constant(1500.0, "W/K", FURNACES, spread=1.0)
+    exchange: Scalar = constant(1500.0, "W/K", FURNACES)
+    mass_flow: Scalar = constant(15.5, "kg/s", FURNACES)
+    slowest: Scalar = constant(1.2, "m/s", OWN)
+    fastest: Scalar = constant(2.8, "m/s", OWN)
+    speed_lag: Scalar = constant(10.0, "s", OWN)
+    thickness_walk: Scalar = constant(0.12, "mm", OWN, clean=0.0, domain="not negative")
+    width_walk: Scalar = constant(0.03, "m", OWN, clean=0.0, domain="not negative")
+    new_setpoint: Scalar = constant(0.3, "1", OWN, clean=0.0, domain="not negative")
+    length_range: Scalar = constant(350.0, "m", OWN, clean=0.0, domain="not negative")
+    fuel_sd: Scalar = constant(0.015, "1", OWN, clean=0.0, domain="not negative")
+    fuel_memory: Scalar = constant(1800.0, "s", OWN)
+    inlet_sd: Scalar = constant(5.0, "K", OWN, clean=0.0, domain="not negative")
+    inlet_memory: Scalar = constant(900.0, "s", OWN)
+
+
+class Coil(NamedTuple):
+    """A coil of strip.
+
+    Attributes:
+        thickness: mm.
+        width: m.
+        setpoint: Temperature wanted at the furnace exit, degC.
+        length: m.
+    """
+
+    thickness: Scalar
+    width: Scalar
+    setpoint: Scalar
+    length: Scalar
+
+
+class Furnace(NamedTuple):
+    """What the furnace and the line hold.
+
+    Attributes:
+        strip: Temperatures of the cells from entry to exit, degC, shape ``(60,)``.
+        zones: Furnace temperatures, degC, shape ``(6,)``.
+        speed: m/s.
+        entered: Length of ``coil`` that has entered, m; negative while its head is outside.
+        leaving: The coil before.
+        coil: The coil that is entering.
+        coming: The coil after it.
+    """
+
+    strip: Float[Array, " cell"]
+    zones: Float[Array, " zone"]
+    speed: Scalar
+    entered: Scalar
+    leaving: Coil
+    coil: Coil
+    coming: Coil
+
+
+class Disturbance(NamedTuple):
+    """What the world does, and in the same structure its draws.
+
+    Attributes:
+        fuel: Relative deviation of the fuel's heating value.
+        inlet: Deviation of the strip's inlet temperature, K.
+        coil: Draws in [-1, 1) from which the coil to be hung on next is made, shape ``(4,)``.
+    """
+
+    fuel: Scalar
+    inlet: Scalar
+    coil: Float[Array, " 4"]
+
+
+class Moving(NamedTuple):
+    """The part of the state that moves within a period."""
+
+    strip: Float[Array, " cell"]
+    zones: Float[Array, " zone"]
+    speed: Scalar
+    entered: Scalar
+
+
+NOMINAL = Coil(0.9, 1.2, SETPOINT, 1150.0)
+_X = (np.arange(CELLS) + 1) / CELLS
+INITIAL = Furnace(
+    strip=30 + 720 * (1 - np.exp(-2.5 * _X)) / (1 - np.exp(-2.5)),
+    zones=np.array([865.0, 873.0, 890.0, 914.0, 942.0, 964.0]),
+    speed=1.83,
+    entered=300.0,
+    leaving=NOMINAL,
+    coil=NOMINAL,
+    coming=NOMINAL,
+)
+
+
+def heat_capacity(celsius: Array) -> Array:
+    """Specific heat of carbon steel, J/(kg K): EN 1993-1-2, 3.4.1.2, its peak cut at 1500."""
+    t = celsius
+    low = 425 + t * (0.773 + t * (-1.69e-3 + t * 2.22e-6))
+    rising = 666 + 13002 / jnp.maximum(738 - t, 1.0)
+    falling = 545 + 17820 / jnp.maximum(t - 731, 1.0)
+    peak = jnp.where(t < 735, rising, jnp.where(t < 900, falling, 650.0))
+    return jnp.minimum(jnp.where(t < 600, low, peak), 1500.0)
+
+
+def wanted_speed(c: Constants, thickness: Array, width: Array) -> Array:
+    """Speed at which a coil gives the nominal mass flow, within the line's limits, m/s."""
+    return jnp.clip(c.mass_flow / (c.density * thickness * 1e-3 * width), c.slowest, c.fastest)
+
+
+def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
+    """The coil after another, from draws in [-1, 1).
+
+    Thickness and width walk (uniform, with the standard deviations of the constants); the set
+    point goes to a neighbouring class with probability ``new_setpoint``.
+    """
+    root = float(np.sqrt(3.0))
+    step = jnp.where(jnp.abs(draw[2]) < c.new_setpoint, jnp.sign(draw[2]) * SETPOINT_STEP, 0.0)
+    wanted = before.setpoint + step
+    outside = jnp.abs(wanted - SETPOINT) > SETPOINT_STEP
+    return Coil(
+        thickness=_folded(before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST),
+        width=_folded(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
+        setpoint=jnp.where(outside, before.setpoint - step, wanted),
+        length=before.length * 0 + (SHORTEST + LONGEST) / 2 + c.length_range * draw[3],
+    )
+
+
+def _folded(value: Array, low: float, high: float) -> Array:
+    """A walk that turns round at the ends of its range."""
+    value = jnp.where(value < low, 2 * low - value, value)
+    return jnp.where(value > high, 2 * high - value, value)
+
+
+def advance(
+    c: Constants,
+    plant: Furnace,
+    fuel: Float[Array, " zone"],
+    inlet: Scalar,
+    following: Coil,
+    *,
+    substeps: int = SUBSTEPS,
+) -> Furnace:
+    """The furnace one period later.
+
+    A coil that will begin to enter within the period is hung on first, its head still outside, so
+    one weld at most is inside and moves through the cells without being smeared.
+
+    Args:
+        c: Physics.
+        plant: At the start of the period.
+        fuel: Fuel fractions of the burners.
+        inlet: Temperature of the strip at the entry, degC.
+        following: The coil after ``plant.coming``, should that be hung on now.
+        substeps: Steps of the explicit Euler method.
+    """
+    ends = plant.entered + c.fastest * PERIOD >= plant.coil.length
+    shift = (plant.coil, plant.coming, following)
+    stay = (plant.leaving, plant.coil, plant.coming)
+    leaving, coil, coming = jax.tree.map(lambda new, old: jnp.where(ends, new, old), shift, stay)
+    entered = jnp.where(ends, plant.entered - plant.coil.length, plant.entered)
+    old, new = (wanted_speed(c, one.thickness, one.width) for one in (leaving, coil))
+    # While the weld is inside, the slower of the two coils sets the speed.
+    wanted = jnp.where(entered < FURNACE, jnp.where(entered > 0, jnp.minimum(old, new), old), new)
+    edges = CELL * jnp.arange(CELLS, dtype=plant.strip.dtype)
+
+    def rates(now: Moving) -> Moving:
+        inside = jnp.clip((now.entered - edges) / CELL, 0, 1)
+        furnace4 = (now.zones + KELVIN) ** 4
+        radiated = (
+            (2 * STEFAN_BOLTZMANN)
+            * c.emissivity
+            * (jnp.repeat(furnace4, CELLS_IN_ZONE) - (now.strip + KELVIN) ** 4)
+        )
+        inverse = inside / coil.thickness + (1 - inside) / leaving.thickness
+        width = inside * coil.width + (1 - inside) * leaving.width
+        before = jnp.concatenate([inlet[None], now.strip[:-1]])
+        heated = radiated * inverse * 1e3 / (c.density * heat_capacity(now.strip))
+        taken = jnp.sum((radiated * width).reshape(ZONES, CELLS_IN_ZONE), axis=1) * CELL
+        steps = c.exchange * jnp.diff(now.zones)
+        nothing = jnp.zeros_like(steps[:1])
+        exchanged = jnp.concatenate([steps, nothing]) - jnp.concatenate([nothing, steps])
+        burnt = c.efficiency * (1 - c.efficiency_drop * (now.zones - 900)) * c.burner * fuel
+        lost = c.losses * (now.zones - c.ambient)
+        return Moving(
+            strip=heated - now.speed / CELL * (now.strip - before),
+            zones=(burnt - taken - lost + exchanged) / c.capacity,
+            speed=(wanted - now.speed) / c.speed_lag,
+            entered=now.speed,
+        )
+
+    moving = Moving(plant.strip, plant.zones, plant.speed, entered)
+    moving = euler(rates, moving, width=PERIOD, substeps=substeps)
+    return Furnace(*moving, leaving, coil, coming)
