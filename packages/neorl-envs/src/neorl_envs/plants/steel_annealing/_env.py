@@ -31,7 +31,7 @@ class SteelAnnealing(SimulatedPlant):
     initial_spread = jax.tree.map(lambda _: 0.0, physics.INITIAL)._replace(
         zones=15.0,
         entered=250.0,
-        leaving=physics.Coil(0.35, 0.25, 1.5 * physics.SETPOINT_STEP, 0.0),
+        leaving=physics.Coil(0.35, 0.25, 1.5 * physics.SETPOINT_STEP, 0.0),  # type: ignore[arg-type]
     )
     instruments = (
         *(Instrument(Channel(f"T_zone_{i}", "degC", 0.0, 1200.0), sd=1.0) for i in ZONES),

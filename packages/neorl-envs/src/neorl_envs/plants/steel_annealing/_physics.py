@@ -114,17 +114,13 @@ class Moving(NamedTuple):
     entered: Scalar
 
 
-NOMINAL = Coil(0.9, 1.2, SETPOINT, 1150.0)
-_X = (np.arange(CELLS) + 1) / CELLS
-INITIAL = Furnace(
-    strip=30 + 720 * (1 - np.exp(-2.5 * _X)) / (1 - np.exp(-2.5)),
-    zones=np.array([865.0, 873.0, 890.0, 914.0, 942.0, 964.0]),
-    speed=1.83,
-    entered=300.0,
-    leaving=NOMINAL,
-    coil=NOMINAL,
-    coming=NOMINAL,
+NOMINAL = Coil(0.9, 1.2, SETPOINT, 1150.0)  # type: ignore[arg-type]
+_REACHED = np.expm1(-2.5 * (np.arange(CELLS) + 1) / CELLS) / np.expm1(-2.5)
+INITIAL = Furnace(  # type: ignore[arg-type]
+    *(30 + 720 * _REACHED, np.array([865.0, 873.0, 890.0, 914.0, 942.0, 964.0])),
+    *(1.83, 300.0, NOMINAL, NOMINAL, NOMINAL),
 )
+"""The furnace at rest under nominal strip, which has taken up its heat almost so."""
 
 
 def heat_capacity(celsius: Array) -> Array:
