@@ -3,16 +3,21 @@
 import subprocess
 import sys
 import warnings
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import neorl_envs
-from neorl_core import unit_interval
+from neorl_core import InputError, unit_interval
+from neorl_envs import environment_names, make
+from neorl_envs.interfaces import gymnax
+from neorl_envs.interfaces._gymnasium import GymnasiumEnv
+from neorl_envs.interfaces._gymnasium_vector import GymnasiumVectorEnv
 from neorl_envs.plants import ChemicalReactor
 
 NAME, PHYSICAL = "neorl/ChemicalReactor-v0", "neorl/ChemicalReactor-physical-v0"
@@ -43,6 +48,14 @@ def test_the_physical_shell_passes_with_its_one_expected_warning() -> None:
     env = gymnasium.make(PHYSICAL)
     check_env(env.unwrapped, skip_render_check=True)
     assert env.action_space.high[0] == 30_000.0
+
+
+def test_every_plant_has_both_names_and_its_horizon() -> None:
+    for name in environment_names():
+        base, version = name.rsplit("-", 1)
+        for kind in ("", "-physical"):
+            spec = gymnasium.spec(f"neorl/{base}{kind}-{version}")
+            assert spec.max_episode_steps == make(name).spec.horizon
 
 
 def test_equal_seeds_give_equal_episodes() -> None:
@@ -91,12 +104,91 @@ def test_misuse_is_refused() -> None:
     env = gymnasium.make(NAME).unwrapped
     with pytest.raises(RuntimeError, match=r"call reset\(\) before step\(\)"):
         env.step(np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match="render_mode must be None or 'rgb_array', got 'human'"):
-        neorl_envs.interfaces._gymnasium.GymnasiumEnv("ChemicalReactor-v0", render_mode="human")
+    with pytest.raises(ValueError, match="render_mode must be None, 'rgb_array' or 'human', got"):
+        GymnasiumEnv("ChemicalReactor-v0", render_mode="ansi")
     with pytest.raises(ValueError, match="preset must be"):
         gymnasium.make(NAME, preset="dirty")
     with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
         gymnasium.make_vec(NAME, num_envs=0)
+
+
+def test_actions_that_are_none_have_a_defined_outcome(tank: Any) -> None:
+    env = GymnasiumEnv(tank())
+    env.reset(seed=0)
+    for wrong in (np.zeros(2), 0.0, np.zeros((1, 1))):
+        with pytest.raises(InputError, match=r"an action must have shape \(1,\), got"):
+            env.step(wrong)
+    with pytest.raises(InputError, match=r"an action must be numbers of shape \(1,\), got 'up'"):
+        env.step("up")
+    for action, applied, outside in ((0.5, 75, False), (2, 100, True), (np.nan, 50, True)):
+        *_, info = env.step(np.asarray([action]))
+        np.testing.assert_allclose(info["applied"], [applied])
+        np.testing.assert_array_equal(info["outside"], [outside])
+    physical = GymnasiumEnv(tank(), physical=True)
+    physical.reset(seed=0)
+    assert physical.step(np.asarray([101.0]))[4]["outside"].tolist() == [True]
+
+
+class Physics(NamedTuple):
+    rate: Any
+
+
+def test_options_of_a_reset(tank: Any) -> None:
+    class Checked(tank):
+        def check_params(self, params: Any) -> None:
+            if float(params) < 0:
+                raise ValueError(f"constant 'rate' must be positive, got {params} m")
+
+    env = GymnasiumEnv(Checked())
+    with pytest.raises(InputError, match="unknown option of reset 'parms'; did you mean 'params'"):
+        env.reset(options={"parms": 1.0})
+    with pytest.raises(InputError, match=r"params must be made by default_params.*got Physics"):
+        env.reset(options={"params": Physics(1.0)})
+    with pytest.raises(ValueError, match="'rate' must be positive, got -1"):
+        env.reset(options={"params": jnp.asarray(-1.0)})
+    env.reset(options={"params": jnp.asarray(0.5)})
+
+
+def test_information_that_is_no_scalar_or_nothing(tank: Any) -> None:
+    """Defect 7: ``()`` and array fields passed neither shell."""
+
+    class Flows(NamedTuple):
+        flows: Any
+        trip: Any
+
+    class Grid(tank):
+        def step(self, params: Any, state: Any, action: Any, key: Any) -> Any:
+            state, step = super().step(params, state, action, key)
+            return state, step._replace(info=Flows(jnp.arange(4.0), step.terminated))
+
+    for plant, fields in ((Grid(), {"flows", "trip"}), (tank(), set())):
+        env, many = GymnasiumEnv(plant), GymnasiumVectorEnv(plant, 2)
+        env.reset(seed=0)
+        many.reset(seed=0)
+        info = env.step(np.zeros(1))[4]
+        assert set(info) == {*fields, "cost", "cost_sum", "applied", "outside"}
+        infos = many.step(np.zeros((2, 1)))[4]
+        assert set(infos) == set(info)
+        if fields:
+            assert info["flows"].shape == (4,)
+            assert info["trip"] is False
+            assert infos["flows"].shape == (2, 4)
+        _, state = gymnax(plant).reset(jax.random.key(0))
+        *_, more = gymnax(plant).step(jax.random.key(0), state, jnp.zeros(1))
+        assert set(more) > fields
+
+
+def test_a_window_follows_the_episode(tank: Any) -> None:
+    matplotlib.use("agg")
+    env = GymnasiumEnv(tank(), render_mode="human")
+    env.reset(seed=0)
+    env.step(np.zeros(1))
+    from matplotlib import pyplot
+
+    assert pyplot.get_fignums() == [1]
+    assert env.render() is None
+    env.close()
+    assert pyplot.get_fignums() == []
 
 
 def test_a_picture_of_the_episode() -> None:

@@ -59,7 +59,7 @@ def test_a_registered_plant_is_one_like_the_others(tank: Any, tmp_path: Any) -> 
     shell = gymnasium.make("neorl/Tank-v0")
     shell.reset(seed=0)
     *_, info = shell.step(np.zeros(1, np.float32))
-    assert set(info) == {"cost", "cost_sum", "applied"}
+    assert set(info) == {"cost", "cost_sum", "applied", "outside"}
     np.testing.assert_allclose(info["applied"], [50.0])
     plants = gymnasium.make_vec("neorl/Tank-v0", num_envs=3)
     plants.reset(seed=0)

@@ -2,7 +2,7 @@
 
 import gymnasium
 
-from neorl_envs.plants._table import ANNOUNCE, VERSIONED, environment_names
+from neorl_envs.plants._table import ANNOUNCE, PLANTS, VERSIONED, environment_names
 
 NAMESPACE = "neorl"
 
@@ -22,7 +22,10 @@ def register_environments() -> None:
 
 
 def register_environment(name: str) -> None:
-    """Adds one plant to Gymnasium's registry, once; nothing of it is imported.
+    """Adds one plant to Gymnasium's registry, once.
+
+    The horizon stands in ``spec.max_episode_steps``; that of a plant of another distribution is not
+    known before it is imported, so it is left out there, and the plant truncates all the same.
 
     Args:
         name: Name of the plant; one without a version, which ``make`` refuses, is left out.
@@ -36,5 +39,12 @@ def register_environment(name: str) -> None:
                 id=identifier,
                 entry_point="neorl_envs.interfaces._gymnasium:GymnasiumEnv",
                 vector_entry_point="neorl_envs.interfaces._gymnasium_vector:GymnasiumVectorEnv",
-                kwargs={"name": name, "physical": physical},
+                max_episode_steps=_horizon(name),
+                kwargs={"plant": name, "physical": physical},
             )
+
+
+def _horizon(name: str) -> int | None:
+    if PLANTS.origin(name) not in ("", None, "registered"):
+        return None
+    return PLANTS.find(name)().spec.horizon

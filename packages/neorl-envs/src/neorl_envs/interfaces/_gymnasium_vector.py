@@ -1,116 +1,244 @@
 """Thousands of plants behind Gymnasium's vector interface, in one compiled program."""
 
 import functools
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
+from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import Step
-from neorl_envs.interfaces._autoreset import AutoReset, AutoResetState, autoreset
-from neorl_envs.interfaces._gymnasium import action_space, demanded, observation_space
+from neorl_core import InputError
+from neorl_envs.interfaces._episode import (
+    Draws,
+    Episode,
+    action_space,
+    as_plant,
+    begin,
+    checked_action,
+    checked_params,
+    observation_space,
+)
 from neorl_envs.interfaces._information import named_information
-from neorl_envs.plants._table import make
+from neorl_envs.interfaces._record import EpisodeRecord
+from neorl_envs.interfaces._vector_step import Rules, vector_step
+from neorl_envs.plants._protocol import Plant
+from neorl_envs.wrappers._autoreset import where_over
+
+OPTIONS = ("params", "reset_mask")
 
 
 class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
     """A batch of plants; see :func:`gymnasium.make_vec`.
 
-    A plant whose episode ends begins the next one in the same step, with new parameters.
-    ``infos["final_obs"]`` is then the last observation of the old episode, ``(plant, obs)``, valid
-    where ``infos["_final_obs"]``; bootstrap from it. ``infos`` further has ``cost``, ``cost_sum``,
-    ``applied`` and the environment's own information, all of the transition, never of the reset.
+    Three ways to go on after the end of an episode, as Gymnasium names them:
+
+    * ``"SameStep"`` (default): the next episode begins in the step that ended the old one.
+      ``infos["final_obs"]`` is then the last observation of the old one, ``(plant, obs)``, valid
+      where ``infos["_final_obs"]``; bootstrap from it. ``infos["final_info"]`` has its costs.
+    * ``"NextStep"``: the next step starts the episode and ignores its action; reward 0.
+    * ``"Disabled"``: the caller resets, with ``options={"reset_mask": over}``.
+
+    ``infos`` has ``cost``, ``cost_sum``, ``applied``, ``outside`` and the environment's own
+    information, all of the transition, never of the reset. Plant ``i`` of ``reset(seed=s)`` begins
+    as the scalar shell of ``reset(seed=s + i)`` does. Python's ``fork`` and JAX's threads do not
+    agree, so ``vectorization_mode="async"`` wants ``vector_kwargs={"context": "spawn"}``.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium's own, one a mode
         "autoreset_mode": AutoresetMode.SAME_STEP,
-        "render_modes": [],
+        "render_modes": ["rgb_array"],
+        "render_fps": 10,
     }
 
     def __init__(
         self,
-        name: str,
+        plant: str | Plant,
         num_envs: int = 1,
         *,
         physical: bool = False,
         preset: str = "plant",
         spread: float = 0.15,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
     ) -> None:
         """Makes the shell.
 
         Args:
-            name: Name of the environment, for example ``"ChemicalReactor-v0"``.
+            plant: Name of the environment, for example ``"ChemicalReactor-v0"``, or a plant.
             num_envs: Number of plants.
             physical: Whether actions are in physical units instead of [-1, 1].
             preset: Preset of the parameters.
             spread: Relative width of the randomisation of every episode; 0 for none.
+            autoreset_mode: What follows the end of an episode.
+            max_episode_steps: Steps after which an episode is truncated, where the plant's own
+                horizon is not shorter.
+            render_mode: ``"rgb_array"`` (needs the extra ``render``) or ``None``.
 
         Raises:
-            ValueError: If the name or the preset is unknown or ``num_envs`` is below one.
+            ValueError: If a name is unknown or a number below one.
         """
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-        env = make(name)
-        env.default_params(preset)
+        for name, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise InputError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+        self.env = as_plant(plant, preset, spread)
+        self.draws = Draws(preset, float(spread))
+        limit = min(max_episode_steps or self.env.spec.horizon, self.env.spec.horizon)
+        self.rules = Rules(physical, _mode(autoreset_mode).value, limit)
+        self.metadata = {**self.metadata, "autoreset_mode": _mode(autoreset_mode)}
         self.num_envs = num_envs
-        self.env = autoreset(env, preset=preset, spread=spread)
-        self.physical = physical
-        self.single_observation_space = observation_space(env.spec)
-        self.single_action_space = action_space(env.spec, physical=physical)
+        self.render_mode = render_mode
+        self.single_observation_space = observation_space(self.env.spec)
+        self.single_action_space = action_space(self.env.spec, physical=physical)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._plants: tuple[AutoResetState, PRNGKeyArray] | None = None
+        self._records = [EpisodeRecord(self.env) for _ in range(num_envs if render_mode else 0)]
+        self._episodes: Episode | None = None
+        self._obs = np.zeros((num_envs, self.env.spec.n_obs), np.float32)
+        self._over = np.zeros(num_envs, np.bool_)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode in every plant; ``seed`` decides all of them."""
-        super().reset(seed=seed)
-        key = jax.random.key(int(self.np_random.integers(2**31)))
-        self._plants, obs = _start(self.env, self.num_envs, key)
-        return np.array(obs), {}
+        """Starts an episode in every plant.
+
+        Args:
+            seed: Of the first plant, and one more for each following; or a list of seeds.
+            options: ``"params"`` with one more leading axis sets the parameters;
+                ``"reset_mask"`` restarts the plants where it is true.
+
+        Raises:
+            ValueError: If an option is unknown or has another shape, a parameter is outside
+                physics, or the list of seeds has another length.
+        """
+        params = checked_params(self.env, options, OPTIONS)
+        mask = self._mask((options or {}).get("reset_mask"))
+        self._check_batch(params)
+        fresh, first = _begin_all(self.env, self.draws, params, self._keys(seed))
+        if self._episodes is not None and not mask.all():
+            fresh = _chosen(jnp.asarray(mask), fresh, self._episodes)
+        self._episodes = fresh
+        self._obs = np.where(mask[:, None], np.asarray(first, np.float32), self._obs)
+        self._over = self._over & ~mask
+        for i, record in enumerate(self._records):
+            if mask[i]:
+                record.begin(self._obs[i])
+        return self._obs.copy(), {}
 
     def step(
         self, actions: Float[np.ndarray, "plant act"]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One control period of every plant."""
-        if self._plants is None:
+        """One control period of every plant.
+
+        Raises:
+            RuntimeError: Before the first reset, and without automatic resets after an end.
+            ValueError: If the actions have another shape than ``(plant, act)``.
+        """
+        if self._episodes is None:
             raise RuntimeError("call reset() before step()")
-        actions = np.asarray(actions, dtype=np.float32)
-        self._plants, answer = _advance(self.env, self.physical, self._plants, actions)
-        step: Any = jax.tree.map(np.array, answer)  # copies: JAX's own buffers are read-only
+        given = checked_action(actions, (self.num_envs, self.env.spec.n_action))
+        if self.rules.mode == AutoresetMode.DISABLED.value and self._over.any():
+            raise RuntimeError(
+                f"the episode of plant {int(np.argmax(self._over))} is over; "
+                "call reset(options={'reset_mask': over}) first"
+            )
+        self._episodes, answer = vector_step(
+            self.env, self.draws, self.rules, self._episodes, self._over, given
+        )
+        # Copies: JAX's own buffers are read-only.
+        step, outside = jax.tree.map(np.array, answer)
+        began = self._over if self.rules.mode == AutoresetMode.NEXT_STEP.value else None
+        self._over = step.terminated | step.truncated
+        self._obs = step.obs.astype(np.float32)
         infos = named_information(step.info)
-        infos |= {"cost": step.cost, "cost_sum": step.cost.sum(axis=-1), "applied": step.applied}
-        over = step.terminated | step.truncated
-        if over.any():
-            infos |= {"final_obs": step.final_obs, "_final_obs": over}
-        return step.obs, step.reward.astype(np.float64), step.terminated, step.truncated, infos
+        infos |= {"cost": step.cost, "cost_sum": step.cost.sum(axis=-1)}
+        infos |= {"applied": step.applied, "outside": outside}
+        if self.rules.mode == AutoresetMode.SAME_STEP.value and self._over.any():
+            final = {"final_obs": step.final_obs, "final_info": dict(infos)}
+            infos |= {**final, "_final_obs": self._over, "_final_info": self._over}
+            self._remember(step, self._over)
+            self._over = np.zeros_like(self._over)
+        else:
+            self._remember(step, began)
+        reward = step.reward.astype(np.float64)
+        return self._obs.copy(), reward, step.terminated, step.truncated, infos
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """Pictures of the running episodes, one array ``(height, width, 3)`` for every plant."""
+        return tuple(record.picture() for record in self._records) if self.render_mode else None
+
+    def _keys(self, seed: Any) -> PRNGKeyArray:
+        """One key a plant; plant ``i`` has that of the scalar shell with the same seed."""
+        n = self.num_envs
+        seeds = [seed + i for i in range(n)] if isinstance(seed, int | np.integer) else seed
+        seeds = [None] * n if seeds is None else list(seeds)
+        if len(seeds) != n:
+            raise InputError(f"a list of seeds has one for each of {n} plants, got {len(seeds)}")
+        known = [int(each) for each in seeds if each is not None]
+        if known:  # for plants without a seed and later resets; apart from every plant's own
+            self.np_random = np.random.default_rng([len(known), *known])
+        sources = [
+            self.np_random if each is None else seeding.np_random(int(each))[0] for each in seeds
+        ]
+        draws = [source.integers(2**31) for source in sources]
+        return jax.vmap(jax.random.key)(jnp.asarray(np.asarray(draws), jnp.uint32))
+
+    def _mask(self, mask: Any) -> np.ndarray:
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        given = np.asarray(mask)
+        if given.shape != (self.num_envs,) or given.dtype != np.bool_ or not given.any():
+            raise InputError(
+                f"reset_mask must be {self.num_envs} truth values, at least one of them true, "
+                f"got {given.dtype} of shape {given.shape}"
+            )
+        if self._episodes is None and not given.all():
+            raise InputError("the first reset is one of all plants; leave reset_mask out")
+        return given
+
+    def _check_batch(self, params: Any) -> None:
+        for leaf, one in zip(
+            jax.tree.leaves(params), jax.tree.leaves(self.env.default_params()), strict=False
+        ):
+            if np.shape(leaf) != (self.num_envs, *np.shape(one)):
+                raise InputError(
+                    f"params must have a leading axis of {self.num_envs}, one entry a plant, "
+                    f"got a leaf of shape {np.shape(leaf)}"
+                )
+
+    def _remember(self, step: Any, began: np.ndarray | None) -> None:
+        for i, record in enumerate(self._records):
+            if began is not None and began[i]:
+                record.begin(self._obs[i])
+            else:
+                record.add(step.obs[i], step.applied[i], step.reward[i], step.cost[i])
+
+
+def _mode(mode: AutoresetMode | str) -> AutoresetMode:
+    names = {one.value: one for one in AutoresetMode}
+    if isinstance(mode, AutoresetMode):
+        return mode
+    if mode not in names:
+        raise InputError(f"autoreset_mode must be one of {', '.join(names)}, got {mode!r}")
+    return names[mode]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _start(
-    env: AutoReset, num_envs: int, key: PRNGKeyArray
-) -> tuple[tuple[AutoResetState, PRNGKeyArray], Array]:
-    key, for_plants = jax.random.split(key)
-    keys = jax.random.split(for_plants, num_envs)
-    state, obs = jax.vmap(lambda each: env.reset(None, each))(keys)
-    return (state, key), obs
+def _begin_all(env: Plant, draws: Draws, params: Any, keys: PRNGKeyArray) -> tuple[Episode, Array]:
+    return jax.vmap(functools.partial(begin, env, draws))(params, keys)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _advance(
-    env: AutoReset, physical: bool, plants: tuple[AutoResetState, PRNGKeyArray], actions: Array
-) -> tuple[tuple[AutoResetState, PRNGKeyArray], Step]:
-    state, key = plants
-    key, for_plants = jax.random.split(key)
-    keys = jax.random.split(for_plants, len(actions))
-
-    def one(state: AutoResetState, action: Array, key: PRNGKeyArray) -> Any:
-        return env.step(None, state, demanded(env.spec, action, physical), key)
-
-    state, step = jax.vmap(one)(state, actions, keys)
-    return (state, key), step
+@jax.jit
+def _chosen(mask: Bool[Array, " plant"], fresh: Episode, old: Episode) -> Episode:
+    return jax.vmap(where_over)(mask, fresh, old)

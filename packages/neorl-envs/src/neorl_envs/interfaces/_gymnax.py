@@ -4,12 +4,38 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import unit_interval
-from neorl_envs.interfaces._autoreset import AutoReset, AutoResetState
+from neorl_core import Channel, Environment, Step, highs, lows, unit_interval
 from neorl_envs.interfaces._information import named_information
-from neorl_envs.plants._protocol import Plant
+from neorl_envs.wrappers import AutoReset, AutoResetState, autoreset, randomised
+
+
+class Box(NamedTuple):
+    """A space as gymnax has it: bounds, shape, draws.
+
+    Attributes:
+        low: Lower ends, shape ``shape``.
+        high: Upper ends, shape ``shape``.
+        shape: Of one value.
+        dtype: Of one value.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    shape: tuple[int, ...]
+    dtype: DTypeLike = jnp.float32
+
+    def sample(self, key: PRNGKeyArray) -> Array:
+        """A uniform draw."""
+        return jax.random.uniform(key, self.shape, self.dtype, self.low, self.high)
+
+    def contains(self, x: Array) -> Bool[Array, ""]:
+        """Whether every entry is inside."""
+        return jnp.all((x >= self.low) & (x <= self.high))
 
 
 class GymnaxStep(NamedTuple):
@@ -21,28 +47,41 @@ class GymnaxStep(NamedTuple):
         reward: Reward of the step, scalar.
         terminated: The plant ended the episode.
         truncated: The clock ended the episode.
-        info: ``final_observation`` (of this transition), ``cost``, ``applied`` and the
-            environment's own information.
+        info: ``final_observation`` (of this transition), ``terminated``, ``truncated``, ``cost``,
+            ``cost_sum``, ``applied`` and the environment's own information.
     """
 
     obs: Float[Array, " obs"]
-    state: AutoResetState
+    state: "GymnaxState"
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
     info: dict[str, Array]
 
 
-class Gymnax(eqx.Module):
-    """Key first, observation first, automatic reset always: the habits of gymnax.
-
-    Actions are in [-1, 1], observations in physical units.
+class GymnaxState(NamedTuple):
+    """State of the environment, and whether the clock has ended its episode.
 
     Attributes:
-        env: An environment of this package, not transformed.
+        inner: State of the environment with automatic resets.
+        truncated: Of the last step; gymnax asks the state for it.
     """
 
-    env: Plant
+    inner: AutoResetState
+    truncated: Bool[Array, ""]
+
+
+class Gymnax(eqx.Module):
+    """Key first, observation first, automatic reset in :meth:`step`: the habits of gymnax.
+
+    Actions are in [-1, 1], observations in physical units. Where the parameters are randomised,
+    the ``params`` of every method are not used.
+
+    Attributes:
+        env: An environment of this package.
+    """
+
+    env: Any
 
     @property
     def name(self) -> str:
@@ -59,46 +98,97 @@ class Gymnax(eqx.Module):
         """Parameters without randomisation."""
         return self.env.default_params()
 
-    def reset(self, key: PRNGKeyArray, params: Any = None) -> tuple[Array, AutoResetState]:
+    def observation_space(self, params: Any = None) -> Box:
+        """The measuring ranges."""
+        return _box(self.env.spec.obs)
+
+    def action_space(self, params: Any = None) -> Box:
+        """[-1, 1] for every actuator."""
+        one = np.ones(self.num_actions, np.float32)
+        return Box(-one, one, one.shape)
+
+    def reset(self, key: PRNGKeyArray, params: Any = None) -> tuple[Array, GymnaxState]:
         """First observation and state."""
-        state, obs = AutoReset(self.env).reset(self._or_default(params), key)
-        return obs, state
+        return self.reset_env(key, params)
+
+    def reset_env(self, key: PRNGKeyArray, params: Any = None) -> tuple[Array, GymnaxState]:
+        """First observation and state."""
+        state, obs = self._resetting.reset(self._or_default(params), key)
+        return obs, GymnaxState(state, jnp.zeros((), jnp.bool_))
 
     def step(
         self,
         key: PRNGKeyArray,
-        state: AutoResetState,
+        state: GymnaxState,
         action: Float[Array, " act"],
         params: Any = None,
     ) -> GymnaxStep:
         """One control period, and a reset after it where the episode ended."""
-        params = self._or_default(params)
-        physical = unit_interval(self.env.spec.action).to_physical(jax.numpy.clip(action, -1, 1))
-        plant = AutoResetState(params, state.state)
-        state, step = AutoReset(self.env).step(params, plant, physical, key)
-        info = {"final_observation": step.final_obs, "cost": step.cost, "applied": step.applied}
-        info |= named_information(step.info)
-        return GymnaxStep(step.obs, state, step.reward, step.terminated, step.truncated, info)
+        new, step = self._advance(self._resetting, key, state.inner, action, params)
+        # A state that was reset is at the start of its episode, which no clock has ended.
+        state = GymnaxState(new, jnp.zeros((), jnp.bool_))
+        return GymnaxStep(
+            step.obs, state, step.reward, step.terminated, step.truncated, _information(step)
+        )
+
+    def step_env(
+        self,
+        key: PRNGKeyArray,
+        state: GymnaxState,
+        action: Float[Array, " act"],
+        params: Any = None,
+    ) -> tuple[Array, GymnaxState, Array, Array, dict[str, Array]]:
+        """One control period without a reset: five values, truncation in the information."""
+        inner, step = self._advance(self.env, key, state.inner.state, action, params)
+        new = GymnaxState(state.inner._replace(state=inner), step.truncated)
+        return step.obs, new, step.reward, step.terminated, _information(step)
+
+    def is_truncated(self, state: GymnaxState, params: Any = None) -> Bool[Array, ""]:
+        """Whether the clock ended the episode in the step that led to this state."""
+        return state.truncated
+
+    @property
+    def _resetting(self) -> AutoReset:
+        return autoreset(self.env)
+
+    def _advance(
+        self, env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
+    ) -> tuple[Any, Step]:
+        physical = unit_interval(env.spec.action).to_physical(jnp.clip(action, -1, 1))
+        return env.step(self._or_default(params), state, physical, key)
 
     def _or_default(self, params: Any) -> Any:
         return self.default_params if params is None else params
 
 
-def gymnax(env: Plant) -> Gymnax:
+def gymnax(env: Environment, *, spread: float | None = None) -> Gymnax:
     """Adapts an environment to the signature of gymnax 1.0.
 
     Args:
         env: An environment of this package.
+        spread: Draw new parameters for every episode, with this relative width; ``None`` keeps
+            those that are given.
 
     Returns:
-        An object with ``reset(key, params)`` and ``step(key, state, action, params)``; jit and
-        vmap are the caller's.
+        An object with ``reset(key, params)``, ``step(key, state, action, params)`` and what else
+        agents written for gymnax call; jit and vmap are the caller's.
 
     Example:
         >>> import neorl_envs
-        >>> adapted = gymnax(neorl_envs.make("ChemicalReactor-v0"))
-        >>> obs, state = adapted.reset(jax.random.key(0))
-        >>> obs.shape, adapted.num_actions
-        ((12,), 3)
+        >>> adapted = gymnax(neorl_envs.make("ChemicalReactor-v0"), spread=0.15)
+        >>> obs, state = adapted.reset(jax.random.key(0), adapted.default_params)
+        >>> obs.shape, adapted.action_space(adapted.default_params).shape
+        ((12,), (3,))
     """
-    return Gymnax(env)
+    return Gymnax(env if spread is None else randomised(env, spread=spread))
+
+
+def _box(channels: tuple[Channel, ...]) -> Box:
+    low, high = (np.asarray(ends(channels), np.float32) for ends in (lows, highs))
+    return Box(low, high, low.shape)
+
+
+def _information(step: Step) -> dict[str, Array]:
+    own = {"terminated": step.terminated, "truncated": step.truncated}
+    own |= {"final_observation": step.final_obs, "cost": step.cost, "applied": step.applied}
+    return {**named_information(step.info), **own, "cost_sum": step.cost.sum()}

@@ -1,7 +1,10 @@
 """Pictures of trajectories; needs the extra ``render``, and nothing else imports it."""
 
+from neorl_envs.render._animate import animate as animate
+from neorl_envs.render._compare import compare as compare
 from neorl_envs.render._trends import picture as picture
 from neorl_envs.render._trends import png as png
 from neorl_envs.render._trends import trends as trends
+from neorl_envs.render._window import Window as Window
 
-__all__ = ["picture", "png", "trends"]
+__all__ = ["Window", "animate", "compare", "picture", "png", "trends"]

@@ -5,19 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_envs.interfaces import autoreset, fresh_carry
+from neorl_core import InputError
 from neorl_envs.plants import ChemicalReactor
+from neorl_envs.wrappers import autoreset, fresh_carry, randomised
 
 SHORT = ChemicalReactor(horizon=7)
 
 
 @pytest.mark.parametrize("spread", [None, 0.15])
 def test_autoreset_begins_a_new_episode_and_keeps_the_last_observation(spread: float) -> None:
-    env = autoreset(SHORT, spread=spread)
+    env = autoreset(SHORT if spread is None else randomised(SHORT, spread=spread))
     assert env.spec == SHORT.spec
-    params = SHORT.default_params()
-    heat = jnp.asarray(900.0)
-    params = params._replace(constants=params.constants._replace(reaction_heat=heat))
+    params = SHORT.default_params() if spread is None else None
     pid = SHORT.tunings()[SHORT.reference]
 
     def step(carry: Any, key: Any) -> Any:
@@ -37,13 +36,38 @@ def test_autoreset_begins_a_new_episode_and_keeps_the_last_observation(spread: f
     np.testing.assert_allclose(answer.final_obs[over, 11], 7 * 50 / 3600, rtol=1e-6)
     np.testing.assert_array_equal(answer.obs[over, 11], 0.0)
     np.testing.assert_array_equal(answer.obs[~over], answer.final_obs[~over])
-    np.testing.assert_array_equal(state.state.time, (np.arange(21) + 1) % 7)
     # The controller's memory does not cross the boundary of the episode.
     fresh = pid.initial_carry()
     np.testing.assert_array_equal(memory.integral[over], np.tile(fresh.integral, (3, 1)))
     assert np.isnan(memory.measurement[over]).all()
     assert (memory.integral[~over][:, 1] != 0).all()
-    heats = np.unique(state.params.constants.reaction_heat)
-    assert len(heats) == (1 if spread is None else 4)
+    if spread is None:
+        np.testing.assert_array_equal(state.state.time, (np.arange(21) + 1) % 7)
+    else:  # an episode keeps its parameters, the next one has others
+        heat = state.state.params.constants.reaction_heat
+        assert len(np.unique(heat)) == 4
+        assert heat[0] == heat[5] != heat[6]
     # No two episodes begin alike: resets are drawn, not replayed.
     assert len(np.unique(answer.obs[over, 0])) == 3
+
+
+def test_cached_starts_are_drawn_once_and_chosen_at_random(tank: Any) -> None:
+    env = autoreset(tank(), cached=3)
+    params = env.default_params()
+    state, obs = env.reset(params, jax.random.key(0))
+    first = np.asarray(state.starts[1])[:, 0]
+    assert len(np.unique(first)) == 3
+    assert float(obs[0]) == first[0]
+
+    def step(state: Any, key: Any) -> Any:
+        return env.step(params, state, jnp.asarray([60.0]), key)
+
+    _, steps = jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(jax.random.key(1), 500)))(
+        state
+    )
+    begun = np.asarray(steps.obs)[np.asarray(steps.truncated), 0]
+    assert len(begun) == 20
+    assert set(begun.tolist()) == set(first.tolist())
+    for wrong in (0, 1.5, True):
+        with pytest.raises(InputError, match="cached must be None or a number of starts"):
+            autoreset(tank(), cached=wrong)

@@ -1,0 +1,43 @@
+"""What the picture of a running episode is drawn from."""
+
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Transition
+from neorl_envs.plants._protocol import Plant
+
+
+class EpisodeRecord:
+    """The steps of one episode so far, on the host."""
+
+    def __init__(self, env: Plant) -> None:
+        """Makes an empty record of an episode of the plant."""
+        self._env = env
+        self._rows: list[tuple] = []
+
+    def begin(self, obs: np.ndarray) -> None:
+        """Forgets what was, and begins with the first observation."""
+        self._rows = [(obs,)]
+
+    def add(self, obs: np.ndarray, applied: np.ndarray, reward: Any, cost: np.ndarray) -> None:
+        """Adds one step."""
+        self._rows.append((obs, applied, reward, cost))
+
+    def picture(self) -> np.ndarray:
+        """Trends of the episode, as an array ``(height, width, 3)`` of bytes."""
+        from neorl_envs.render import picture, trends
+
+        return picture(trends(self._env.spec, self._trajectory(), bands=self._env.bands()))
+
+    def _trajectory(self) -> Transition:
+        n, spec = len(self._rows) - 1, self._env.spec
+        seen = np.stack([row[0] for row in self._rows])
+        widths = {"action": (spec.n_action,), "reward": (), "cost": (spec.n_cost,)}
+        columns: dict[str, Any] = {
+            name: np.reshape([row[i] for row in self._rows[1:]], (n, *width))
+            for i, (name, width) in enumerate(widths.items(), start=1)
+        }
+        never: Any = np.zeros(n, np.bool_)
+        columns |= {"obs": seen[:-1], "next_obs": seen[1:]}
+        return Transition(**columns, terminated=never, truncated=never)

@@ -1,0 +1,78 @@
+"""One step of a batch of plants, with what follows the end of an episode."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from gymnasium.vector import AutoresetMode
+from jaxtyping import Array, Bool
+
+from neorl_core import Step
+from neorl_envs.interfaces._episode import Draws, Episode, advance, begin
+from neorl_envs.plants._protocol import Plant
+from neorl_envs.wrappers._autoreset import where_over
+
+
+class Rules(NamedTuple):
+    """What a vector shell was made with; hashable.
+
+    Attributes:
+        physical: Whether actions are in physical units instead of [-1, 1].
+        mode: What follows the end of an episode, as Gymnasium names it.
+        limit: Steps after which an episode is truncated.
+    """
+
+    physical: bool
+    mode: str
+    limit: int
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def vector_step(
+    env: Plant,
+    draws: Draws,
+    rules: Rules,
+    episodes: Episode,
+    over: Bool[Array, " plant"],
+    actions: Array,
+) -> tuple[Episode, tuple[Step, Bool[Array, "plant act"]]]:
+    """One control period of every plant.
+
+    Args:
+        env: The plant.
+        draws: How the parameters of new episodes are drawn.
+        rules: Units, mode and limit.
+        episodes: The running ones.
+        over: Which of them ended in the step before.
+        actions: Shape ``(plant, act)``.
+
+    Returns:
+        The episodes, and the steps with which entries of the actions were outside their range.
+    """
+
+    def one(episode: Episode, ended: Array, action: Array) -> tuple[Episode, tuple[Step, Array]]:
+        return _one(env, draws, rules, episode, ended, action)
+
+    return jax.vmap(one)(episodes, over, actions)
+
+
+def _one(
+    env: Plant, draws: Draws, rules: Rules, episode: Episode, ended: Array, action: Array
+) -> tuple[Episode, tuple[Step, Array]]:
+    after, step, outside = advance(env, rules.physical, episode, action)
+    late = (after.time >= rules.limit) & ~step.terminated
+    step = step._replace(truncated=step.truncated | late)
+    if rules.mode == AutoresetMode.DISABLED.value:
+        return after, (step, outside)
+    key, for_start = jax.random.split(after.key)
+    fresh, first_obs = begin(env, draws, None, for_start)
+    after = after._replace(key=key)
+    if rules.mode == AutoresetMode.SAME_STEP.value:
+        now = step.terminated | step.truncated
+        step = step._replace(obs=jnp.where(now, first_obs, step.obs))
+        return where_over(now, fresh, after), (step, outside)
+    nothing: Any = jax.tree.map(jnp.zeros_like, step)
+    started = nothing._replace(obs=first_obs, final_obs=first_obs)
+    answer = where_over(ended, (started, jnp.zeros_like(outside)), (step, outside))
+    return where_over(ended, fresh, after), answer

@@ -1,0 +1,66 @@
+"""An episode as it unfolds, as a GIF."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+from matplotlib.animation import PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from neorl_core import Spec, Trajectory
+from neorl_envs.render._trends import trends
+
+
+def animate(
+    spec: Spec,
+    trajectory: Trajectory,
+    path: Path,
+    *,
+    bands: Mapping[str, tuple[float, float]],
+    title: str = "",
+    frames: int = 40,
+    fps: int = 5,
+    dpi: int = 60,
+) -> Path:
+    """Writes one episode as a GIF whose trends grow.
+
+    The axes are those of the whole episode, so that nothing but the lines moves.
+
+    Args:
+        spec: Channels and period.
+        trajectory: One episode, with at least one step.
+        path: The file.
+        bands: Lower and upper limit of observed channels by name.
+        title: Above the panels.
+        frames: Number of pictures; no more than there are steps.
+        fps: Pictures a second.
+        dpi: Resolution.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If the episode has no step, ``frames`` or ``fps`` is below one.
+    """
+    n = len(trajectory.reward)
+    if n < 1:
+        raise ValueError("an animation needs at least one step, got an empty trajectory")
+    if frames < 1 or fps < 1:
+        raise ValueError(f"frames and fps must be at least 1, got {frames} and {fps}")
+    frames = min(frames, n)
+    figure = trends(spec, trajectory, bands=bands, title=title)
+    FigureCanvasAgg(figure)
+    ranges = [(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes]
+    writer = PillowWriter(fps=fps)
+    with writer.saving(figure, str(path), dpi):
+        for frame in range(1, frames + 1):
+            part: Trajectory = jax.tree.map(
+                lambda column, end=-(-n * frame // frames): column[:end], trajectory
+            )
+            writer.fig = trends(spec, part, bands=bands, title=title)
+            FigureCanvasAgg(writer.fig)
+            for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
+                axes.set_xlim(*xlim)
+                axes.set_ylim(*ylim)
+            writer.grab_frame()
+    return path

@@ -1,0 +1,53 @@
+"""Environments made of environments: resets, delays, disturbances, history, scales, statistics.
+
+Each function takes an environment and returns one of the same contract, so they compose; the inner
+one acts first. A plant stays a plant: its controllers see and do what they did before.
+"""
+
+from neorl_envs.wrappers._autoreset import AutoReset as AutoReset
+from neorl_envs.wrappers._autoreset import AutoResetState as AutoResetState
+from neorl_envs.wrappers._autoreset import autoreset as autoreset
+from neorl_envs.wrappers._autoreset import fresh_carry as fresh_carry
+from neorl_envs.wrappers._base import Wrapper as Wrapper
+from neorl_envs.wrappers._delayed import Delayed as Delayed
+from neorl_envs.wrappers._delayed import delayed as delayed
+from neorl_envs.wrappers._disturbed import Disturbed as Disturbed
+from neorl_envs.wrappers._disturbed import disturbed as disturbed
+from neorl_envs.wrappers._history import History as History
+from neorl_envs.wrappers._history import history as history
+from neorl_envs.wrappers._normalised import Normalised as Normalised
+from neorl_envs.wrappers._normalised import normalised as normalised
+from neorl_envs.wrappers._penalised import Penalised as Penalised
+from neorl_envs.wrappers._penalised import penalised as penalised
+from neorl_envs.wrappers._randomised import Randomised as Randomised
+from neorl_envs.wrappers._randomised import RandomisedState as RandomisedState
+from neorl_envs.wrappers._randomised import randomised as randomised
+from neorl_envs.wrappers._shifted import Shifted as Shifted
+from neorl_envs.wrappers._shifted import shifted as shifted
+from neorl_envs.wrappers._statistics import EpisodeStatistics as EpisodeStatistics
+from neorl_envs.wrappers._statistics import episode_statistics as episode_statistics
+
+__all__ = [
+    "AutoReset",
+    "AutoResetState",
+    "Delayed",
+    "Disturbed",
+    "EpisodeStatistics",
+    "History",
+    "Normalised",
+    "Penalised",
+    "Randomised",
+    "RandomisedState",
+    "Shifted",
+    "Wrapper",
+    "autoreset",
+    "delayed",
+    "disturbed",
+    "episode_statistics",
+    "fresh_carry",
+    "history",
+    "normalised",
+    "penalised",
+    "randomised",
+    "shifted",
+]

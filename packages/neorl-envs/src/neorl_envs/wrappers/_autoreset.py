@@ -1,0 +1,106 @@
+"""Automatic resets, and fresh carries of the policy with them."""
+
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_core import Environment, InputError, Policy, Step
+from neorl_envs.wrappers._base import Wrapper
+
+Tree = TypeVar("Tree")
+
+
+class AutoResetState(NamedTuple):
+    """State of the environment, and the starts to choose from.
+
+    Attributes:
+        state: State of the environment inside.
+        starts: States and first observations with a leading axis; ``None`` for fresh resets.
+    """
+
+    state: Any
+    starts: tuple[Any, Array] | None
+
+
+class AutoReset(Wrapper):
+    """An environment that begins a new episode in the step that ends the old one.
+
+    ``Step.obs`` is then the first observation of the new episode, to act on next;
+    ``Step.final_obs`` stays that of the transition, to bootstrap from.
+
+    Attributes:
+        env: The environment that is transformed.
+        cached: Number of starts that are drawn at the first reset and used from then on, chosen at
+            random; ``None`` draws every start anew.
+    """
+
+    cached: int | None = eqx.field(static=True, default=None)
+
+    def reset(self, params: Any, key: PRNGKeyArray) -> tuple[AutoResetState, Float[Array, " obs"]]:
+        """The state and first observation of the first episode."""
+        if self.cached is None:
+            state, obs = self.env.reset(params, key)
+            return AutoResetState(state, None), obs
+        keys = jax.random.split(key, self.cached)
+        states, first_obs = jax.vmap(lambda each: self.env.reset(params, each))(keys)
+        first = jax.tree.map(lambda leaf: leaf[0], states)
+        return AutoResetState(first, (states, first_obs)), first_obs[0]
+
+    def step(
+        self, params: Any, state: AutoResetState, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[AutoResetState, Step]:
+        """One control period, and a reset after it where the episode ended."""
+        for_step, for_reset = jax.random.split(key)
+        inner, step = self.env.step(params, state.state, action, for_step)
+        fresh, first_obs = self._start(params, state, for_reset)
+        over = step.terminated | step.truncated
+        new = AutoResetState(where_over(over, fresh, inner), state.starts)
+        return new, step._replace(obs=jnp.where(over, first_obs, step.obs))
+
+    def _start(self, params: Any, state: AutoResetState, key: PRNGKeyArray) -> tuple[Any, Array]:
+        if state.starts is None:
+            return self.env.reset(params, key)
+        index = jax.random.randint(key, (), 0, len(state.starts[1]))
+        return jax.tree.map(lambda leaf: leaf[index], state.starts)
+
+
+def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
+    """Transforms an environment so that it resets itself.
+
+    Whoever steps the result also replaces the policy's carry where an episode ended, or a PID
+    takes its integral into the next one: :func:`fresh_carry`. For new parameters in every episode
+    see :func:`neorl_envs.wrappers.randomised`.
+
+    Args:
+        env: An environment.
+        cached: Draw that many starts at the first reset and choose among them afterwards, which
+            saves the reset in every step; ``None`` draws every start anew.
+
+    Returns:
+        An environment of the same contract.
+
+    Raises:
+        InputError: If ``cached`` is no whole number from one on.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = autoreset(neorl_envs.make("ChemicalReactor-v0"))
+        >>> env.spec.horizon
+        300
+    """
+    if cached is not None and (isinstance(cached, bool) or cached != int(cached) or cached < 1):
+        raise InputError(f"cached must be None or a number of starts from 1 on, got {cached!r}")
+    return AutoReset(env, cached)
+
+
+def fresh_carry(policy: Policy, carry: Tree, step: Step) -> Tree:
+    """The carry for the next step: a new one where the episode ended, else ``carry``."""
+    return where_over(step.terminated | step.truncated, policy.initial_carry(), carry)
+
+
+def where_over(over: Bool[Array, ""], fresh: Tree, old: Tree) -> Tree:
+    """``fresh`` where the episode is over, leaf by leaf."""
+    return jax.tree.map(lambda new, kept: jnp.where(over, new, kept), fresh, old)

@@ -1,0 +1,103 @@
+"""What every wrapper passes on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Policy, Spec, Step
+
+
+class Wrapper(eqx.Module):
+    """An environment that is the one it holds; a wrapper redefines what it changes.
+
+    Hashable and without array leaves, as plants are, so that it may be a static argument. Where
+    the environment is a plant, the wrapper is one.
+
+    Attributes:
+        env: The environment inside.
+    """
+
+    env: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the plant inside."""
+        return self.env.name
+
+    @property
+    def reference(self) -> str:
+        """Name of the tuning that learned policies are measured against."""
+        return self.env.reference
+
+    @property
+    def reward_unit(self) -> str:
+        """Unit of the reward."""
+        return self.env.reward_unit
+
+    @property
+    def glossary(self) -> str:
+        """What a return is made of; a sentence."""
+        return self.env.glossary
+
+    @property
+    def channel_descriptions(self) -> str:
+        """What the channels measure and move; a sentence."""
+        return self.env.channel_descriptions
+
+    @property
+    def spec(self) -> Spec:
+        """Channels, period and horizon."""
+        return self.env.spec
+
+    def tunings(self) -> Mapping[str, Policy]:
+        """The plant's controllers by name."""
+        return self.env.tunings()
+
+    def operator_plan(self) -> Any:
+        """What the operators do while a log is recorded."""
+        return self.env.operator_plan()
+
+    def action_rates(self) -> tuple[float, ...]:
+        """Largest change of each actuator per second."""
+        return self.env.action_rates()
+
+    def bands(self) -> Mapping[str, tuple[float, float]]:
+        """Soft limits of measured channels."""
+        return self.env.bands()
+
+    def penalty_weights(self) -> Mapping[str, float]:
+        """Reward that one unit of each cost takes off."""
+        return self.env.penalty_weights()
+
+    def default_params(self, preset: str = "plant") -> Any:
+        """Parameters without randomisation."""
+        return self.env.default_params(preset)
+
+    def sample_params(
+        self, key: PRNGKeyArray, *, preset: str = "plant", spread: float = 0.15
+    ) -> Any:
+        """One episode's parameters, drawn with a relative width."""
+        return self.env.sample_params(key, preset=preset, spread=spread)
+
+    def check_params(self, params: Any) -> None:
+        """Refuses parameters outside physics where the plant knows how to."""
+        check_params(self.env, params)
+
+    def reset(self, params: Any, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]:
+        """The state and first observation of a new episode."""
+        return self.env.reset(params, key)
+
+    def step(
+        self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[Any, Step]:
+        """One control period."""
+        return self.env.step(params, state, action, key)
+
+
+def check_params(env: Any, params: Any) -> None:
+    """Refuses parameters outside physics, where the environment has a ``check_params``."""
+    check = getattr(env, "check_params", None)
+    if check is not None:
+        check(params)

@@ -1,0 +1,32 @@
+"""What a demand becomes at the actuator: inside its range, no faster than its speed."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import highs, lows
+from neorl_core.projections import limit_rate, project_box
+
+
+def held_command(
+    env: Any, params: Any, state: Any, like: Array, key: PRNGKeyArray
+) -> Float[Array, " act"]:
+    """The command that the actuators hold now: what is applied where every channel is left."""
+    leave = jnp.full((env.spec.n_action,), jnp.nan, like.dtype)
+    return env.step(params, state, leave, key)[1].applied
+
+
+def limited(env: Any, last: Float[Array, " act"], action: Float[Array, " act"]) -> Array:
+    """The demand inside range and speed; a channel that is NaN keeps its last command.
+
+    Raises:
+        ValueError: If the action has another shape than ``(act,)``.
+    """
+    spec = env.spec
+    if jnp.shape(action) != (spec.n_action,):
+        raise ValueError(f"an action has shape ({spec.n_action},), got {jnp.shape(action)}")
+    demand = jnp.where(jnp.isnan(action), last, jnp.asarray(action, last.dtype))
+    low, high = (jnp.asarray(ends(spec.action), last.dtype) for ends in (lows, highs))
+    speed = jnp.asarray(env.action_rates(), last.dtype)
+    return limit_rate(project_box(demand, low, high), last, speed, dt=spec.dt)

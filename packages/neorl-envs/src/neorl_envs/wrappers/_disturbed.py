@@ -1,0 +1,98 @@
+"""An unmeasured load disturbance at the input of any plant."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Environment, InputError, Step, highs, lows
+from neorl_envs.blocks import autoregressive
+from neorl_envs.wrappers._base import Wrapper
+from neorl_envs.wrappers._commands import held_command, limited
+
+
+class DisturbedState(NamedTuple):
+    """State of the environment and of the disturbance.
+
+    Attributes:
+        state: State of the environment inside.
+        command: The last command that was sent, shape ``(act,)``.
+        load: What is added to it, in the channels' units, shape ``(act,)``.
+    """
+
+    state: Any
+    command: Float[Array, " act"]
+    load: Float[Array, " act"]
+
+
+class Disturbed(Wrapper):
+    """A plant whose actuators do not do exactly what they are told, and nobody measures it.
+
+    ``load <- a load + sd range sqrt(1 - a^2) n`` with ``a = exp(-dt / memory)`` is added to every
+    command. ``Step.applied`` is the command, since that is what a log can show.
+
+    Attributes:
+        env: The environment that is transformed.
+        sd: Stationary standard deviation as a part of every actuator's range.
+        memory: Time constant, s.
+    """
+
+    sd: float = eqx.field(static=True, default=0.05)
+    memory: float = eqx.field(static=True, default=600.0)
+
+    def reset(self, params: Any, key: PRNGKeyArray) -> tuple[DisturbedState, Float[Array, " obs"]]:
+        """A new episode with a stationary disturbance."""
+        for_env, for_load = jax.random.split(key)
+        state, obs = self.env.reset(params, for_env)
+        command = held_command(self.env, params, state, obs, for_env)
+        normal = jax.random.normal(for_load, command.shape, command.dtype)
+        return DisturbedState(state, command, self._sd(command) * normal), obs
+
+    def step(
+        self, params: Any, state: DisturbedState, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[DisturbedState, Step]:
+        """One control period."""
+        for_env, for_load = jax.random.split(key)
+        command = limited(self.env, state.command, action)
+        inner, step = self.env.step(params, state.state, command + state.load, for_env)
+        load = autoregressive(
+            state.load,
+            jax.random.normal(for_load, command.shape, command.dtype),
+            sd=self._sd(command),
+            memory=self.memory,
+            dt=self.spec.dt,
+        )
+        return DisturbedState(inner, command, load), step._replace(applied=command)
+
+    def _sd(self, like: Array) -> Float[Array, " act"]:
+        span = np.asarray(highs(self.spec.action)) - np.asarray(lows(self.spec.action))
+        return jnp.asarray(self.sd * span, like.dtype)
+
+
+def disturbed(env: Environment, *, sd: float = 0.05, memory: float = 600.0) -> Disturbed:
+    """Adds an unmeasured, slowly varying load at the actuators of any plant.
+
+    Args:
+        env: A plant.
+        sd: Stationary standard deviation as a part of every actuator's range.
+        memory: Time constant, s.
+
+    Returns:
+        An environment of the same contract.
+
+    Raises:
+        InputError: If ``sd`` is negative or ``memory`` not positive.
+
+    Example:
+        >>> import neorl_envs
+        >>> disturbed(neorl_envs.make("ChemicalReactor-v0"), sd=0.1).spec.n_obs
+        12
+    """
+    if not (np.isfinite(sd) and sd >= 0):
+        raise InputError(f"sd must be a part of the range from 0 on, got {sd}")
+    if not (np.isfinite(memory) and memory > 0):
+        raise InputError(f"memory must be a positive number of seconds, got {memory}")
+    return Disturbed(env, float(sd), float(memory))

@@ -1,0 +1,80 @@
+"""Return, length and costs of the running episode in the information of every step."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import Environment, Step
+from neorl_envs.wrappers._base import Wrapper
+from neorl_envs.wrappers._information import extended
+
+
+class EpisodeStatisticsState(NamedTuple):
+    """State of the environment and the sums of the episode.
+
+    Attributes:
+        state: State of the environment inside.
+        total: Sum of the rewards so far.
+        cost: Sums of the costs so far, shape ``(cost,)``.
+        length: Number of steps so far.
+    """
+
+    state: Any
+    total: Float[Array, ""]
+    cost: Float[Array, " cost"]
+    length: Int[Array, ""]
+
+
+class EpisodeStatistics(Wrapper):
+    """A plant whose ``Step.info`` has ``episode_return``, ``episode_cost``, ``episode_length``.
+
+    They count the step itself. Put automatic resets outside:
+    ``autoreset(episode_statistics(env))``; the last step of an episode then has its totals.
+
+    Attributes:
+        env: The environment that is transformed.
+    """
+
+    def reset(
+        self, params: Any, key: PRNGKeyArray
+    ) -> tuple[EpisodeStatisticsState, Float[Array, " obs"]]:
+        """A new episode with sums of zero."""
+        state, obs = self.env.reset(params, key)
+        nothing = jnp.zeros((), obs.dtype)
+        cost = jnp.zeros(self.spec.n_cost, obs.dtype)
+        return EpisodeStatisticsState(state, nothing, cost, jnp.zeros((), jnp.int32)), obs
+
+    def step(
+        self,
+        params: Any,
+        state: EpisodeStatisticsState,
+        action: Float[Array, " act"],
+        key: PRNGKeyArray,
+    ) -> tuple[EpisodeStatisticsState, Step]:
+        """One control period."""
+        inner, step = self.env.step(params, state.state, action, key)
+        total = state.total + jnp.asarray(step.reward, state.total.dtype)
+        cost = state.cost + jnp.asarray(step.cost, state.cost.dtype)
+        new = EpisodeStatisticsState(inner, total, cost, state.length + 1)
+        info = extended(
+            step.info, episode_return=total, episode_cost=cost, episode_length=new.length
+        )
+        return new, step._replace(info=info)
+
+
+def episode_statistics(env: Environment) -> EpisodeStatistics:
+    """Counts return, costs and length of every episode.
+
+    Args:
+        env: An environment without automatic resets.
+
+    Returns:
+        An environment of the same contract with a longer ``Step.info``.
+
+    Example:
+        >>> import neorl_envs
+        >>> episode_statistics(neorl_envs.make("ChemicalReactor-v0")).spec.n_cost
+        2
+    """
+    return EpisodeStatistics(env)

@@ -1,0 +1,208 @@
+"""Wrappers against what they say, computed by hand from the plant inside."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import InputError, Policy, standardiser
+from neorl_envs.plants import Plant
+from neorl_envs.wrappers import (
+    delayed,
+    disturbed,
+    episode_statistics,
+    history,
+    normalised,
+    penalised,
+    randomised,
+    shifted,
+)
+
+HELD = 50.0  # what the tank's valve holds before any command
+
+
+def run(env: Any, actions: np.ndarray, params: Any = None, key: int = 0) -> tuple[Any, Any]:
+    """First observation and all steps of one episode under given actions."""
+    params = env.default_params() if params is None else params
+
+    @jax.jit
+    def drive(actions: Any, key: Any) -> Any:
+        state, obs = env.reset(params, key)
+
+        def one(state: Any, row: Any) -> Any:
+            return env.step(params, state, *row)
+
+        _, steps = jax.lax.scan(one, state, (actions, jax.random.split(key, len(actions))))
+        return obs, steps
+
+    answer = drive(jnp.asarray(actions, jnp.float32)[:, None], jax.random.key(key))
+    return jax.tree.map(np.asarray, answer)
+
+
+ACTIONS = np.asarray([80.0, 20.0, 130.0, np.nan, 60.0, 60.0])
+SENT = np.asarray([80.0, 20.0, 100.0, 100.0, 60.0, 60.0])
+
+
+def level(first: float, arrived: np.ndarray) -> np.ndarray:
+    """The tank by hand: 0.01 m a period for every per cent above 50, between 0 and 2 m."""
+    levels = [first]
+    for valve in arrived:
+        levels.append(np.clip(levels[-1] + 0.01 * (valve - 50), 0, 2))
+    return np.asarray(levels)
+
+
+def test_delays_of_commands_and_readings(tank: Any) -> None:
+    env = delayed(tank(), action=2, obs=1)
+    assert isinstance(env, Plant)
+    first, steps = run(env, ACTIONS)
+    truth = level(first[0], np.append([HELD, HELD], SENT[:-2]))
+    np.testing.assert_allclose(steps.obs[:, 0], truth[:-1], rtol=1e-6)
+    np.testing.assert_array_equal(steps.obs, steps.final_obs)
+    # What is applied is the command as it was sent; a NaN kept the last one.
+    np.testing.assert_allclose(steps.applied[:, 0], SENT)
+    np.testing.assert_allclose(steps.reward, -abs(truth[1:] - 1), rtol=1e-5)
+    plain = run(tank(), ACTIONS)[1]
+    np.testing.assert_allclose(run(delayed(tank()), ACTIONS)[1].obs[:3], plain.obs[:3])
+    for wrong in ({"action": -1}, {"obs": 1.5}):
+        with pytest.raises(ValueError, match="delay must be"):
+            delayed(tank(), **wrong)
+
+
+def test_a_load_disturbance_is_felt_and_not_seen(tank: Any) -> None:
+    env = disturbed(tank(), sd=0.1, memory=100.0)
+    keys = range(3)
+    runs = [run(env, np.full(24, 50.0), key=key) for key in keys]
+    for first, steps in runs:
+        np.testing.assert_allclose(steps.applied, 50.0)
+        assert np.ptp(np.append(first, steps.obs)) > 0.01
+    quiet = run(disturbed(tank(), sd=0.0), np.full(24, 50.0))[1]
+    assert np.ptp(quiet.obs) < 1e-6
+    # Stationary with the declared standard deviation and memory.
+    plain = jax.jit(jax.vmap(lambda key: env.reset(0.01, key)[0]))
+    states = plain(jax.random.split(jax.random.key(0), 4000))
+    loads = np.asarray(states.load)[:, 0]
+    assert abs(loads.std() - 10.0) < 0.5
+    advance = jax.jit(
+        jax.vmap(lambda s, key: env.step(0.01, s, jnp.asarray([50.0]), key)[0].load[0])
+    )
+    later = np.asarray(advance(states, jax.random.split(jax.random.key(1), 4000)))
+    assert abs(np.corrcoef(loads, later)[0, 1] - np.exp(-0.1)) < 0.02
+    assert abs(later.std() - 10.0) < 0.5
+    for wrong in ({"sd": -1.0}, {"memory": 0.0}, {"sd": float("nan")}):
+        with pytest.raises(InputError, match="must be a"):
+            disturbed(tank(), **wrong)
+
+
+def test_the_history_is_newest_first_and_starts_at_rest(tank: Any) -> None:
+    env = history(tank(), length=3, actions=2)
+    names = [channel.name for channel in env.spec.obs]
+    assert names == ["level", "level[t-1]", "level[t-2]", "valve[t-1]", "valve[t-2]"]
+    sent = np.asarray([80.0, 20.0, 70.0, 60.0])
+    first, steps = run(env, sent)
+    seen = level(first[0], sent)
+    old = np.append([seen[0], seen[0]], seen)
+    np.testing.assert_allclose(
+        steps.obs[:, :3], np.stack([old[3:], old[2:-1], old[1:-2]], axis=1), rtol=1e-6
+    )
+    np.testing.assert_allclose(steps.obs[:, 3], sent)
+    np.testing.assert_allclose(steps.obs[:, 4], np.append(HELD, sent[:-1]))
+    np.testing.assert_allclose(first, [seen[0]] * 3 + [HELD] * 2)
+    for wrong in ({"length": 0}, {"actions": -1}, {"length": 2.5}):
+        with pytest.raises(InputError, match="must be a whole number"):
+            history(tank(), **wrong)
+
+
+def follow(env: Any, policy: Policy) -> np.ndarray:
+    """Levels of an episode in physical units under a controller."""
+    params, key = env.default_params(), jax.random.key(4)
+
+    def one(carry: Any, key: Any) -> Any:
+        state, obs, memory = carry
+        memory, action = policy(memory, obs, key)
+        state, step = env.step(params, state, action, key)
+        return (state, step.obs, policy.sent(memory, step.applied)), step
+
+    state, obs = env.reset(params, key)
+    carry = (state, obs, policy.initial_carry())
+    _, steps = jax.lax.scan(one, carry, jax.random.split(key, 20))
+    return np.asarray(steps.reward)
+
+
+def test_controllers_do_the_same_behind_every_wrapper(tank: Any) -> None:
+    plant = tank()
+    expected = follow(plant, plant.tunings()["steady"])
+    wrapped = (history(plant), normalised(plant), normalised(history(plant, actions=1)))
+    for env in (*wrapped, delayed(plant)):
+        np.testing.assert_allclose(follow(env, env.tunings()["steady"]), expected, atol=1e-5)
+
+
+def test_normalised_units(tank: Any) -> None:
+    env = normalised(tank())
+    assert [(c.unit, c.low, c.high) for c in (*env.spec.obs, *env.spec.action)] == [
+        ("1", -1.0, 1.0)
+    ] * 2
+    first, steps = run(env, np.asarray([0.6, -0.6, 1.6]))
+    plain_first, plain = run(tank(), np.asarray([80.0, 20.0, 130.0]))
+    np.testing.assert_allclose(first, plain_first - 1, rtol=1e-6)
+    np.testing.assert_allclose(steps.obs, plain.obs - 1, atol=1e-6)
+    np.testing.assert_allclose(steps.applied[:, 0], [0.6, -0.6, 1.0], atol=1e-6)
+    np.testing.assert_allclose(steps.reward, plain.reward, rtol=1e-6)
+    own = standardiser(jnp.asarray([0.8]), jnp.asarray([0.2]), span=jnp.asarray([2.0]))
+    scaled = run(normalised(tank(), obs=own, actions=False), np.asarray([80.0]))[0]
+    np.testing.assert_allclose(scaled, (plain_first - 0.8) / 0.2, rtol=1e-5)
+    with pytest.raises(TypeError, match="record a log on the plant itself"):
+        env.operator_plan()
+    two = standardiser(jnp.zeros(2), jnp.ones(2), span=jnp.ones(2))
+    with pytest.raises(ValueError, match="must have the 2 channels of the map"):
+        normalised(tank(), obs=two)
+
+
+def test_randomised_episodes_have_their_own_parameters(tank: Any) -> None:
+    env = randomised(tank(), spread=0.3)
+    states, _ = jax.vmap(lambda key: env.reset(None, key))(jax.random.split(jax.random.key(0), 50))
+    drawn = np.asarray(states.params)
+    assert len(np.unique(drawn)) == 50
+    assert ((drawn >= 0.007) & (drawn <= 0.013)).all()
+    assert np.ptp(drawn) > 0.004
+    with pytest.raises(ValueError, match="preset must be 'plant'"):
+        randomised(tank(), preset="dirty")
+
+
+def test_statistics_count_the_episode(tank: Any) -> None:
+    _, steps = run(episode_statistics(tank()), ACTIONS)
+    np.testing.assert_allclose(steps.info.episode_return, np.cumsum(steps.reward), rtol=1e-6)
+    np.testing.assert_array_equal(steps.info.episode_length, np.arange(1, 7))
+    assert steps.info.episode_cost.shape == (6, 0)
+    with pytest.raises(ValueError, match="has a field 'episode_cost' already; wrap once"):
+        run(episode_statistics(episode_statistics(tank())), ACTIONS)
+
+
+def test_penalties_come_off_the_reward(env: Any) -> None:
+    priced = penalised(env)
+    assert priced.weights == tuple(env.penalty_weights().values())
+    params, key = env.default_params(), jax.random.key(0)
+    action = jnp.asarray([30000.0, 380.0, 380.0])
+    state, _ = env.reset(params, key)
+    hot = jax.jit(
+        lambda s: jax.lax.scan(
+            lambda s, k: env.step(params, s, action, k), s, jax.random.split(key, 40)
+        )
+    )
+    dear = jax.jit(
+        lambda s: jax.lax.scan(
+            lambda s, k: priced.step(params, s, action, k), s, jax.random.split(key, 40)
+        )
+    )
+    plain, less = hot(state)[1], dear(state)[1]
+    assert float(plain.cost.sum()) > 0
+    price = np.asarray(plain.cost) @ np.asarray(priced.weights, np.float32)
+    np.testing.assert_allclose(less.reward, plain.reward - price, rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="did you mean 'pressure'"):
+        penalised(env, {"presure": 1.0})
+
+
+def test_a_shifted_plant_is_refused_where_it_cannot_be(tank: Any) -> None:
+    with pytest.raises(InputError, match="only a plant that declares its constants"):
+        shifted(tank(), {"area": 2.0})
