@@ -78,9 +78,9 @@ def test_a_training_loop_written_for_gymnax_learns(tank: Any) -> None:
                 env_state, last_obs, rng = runner_state
                 action = jnp.tanh(last_obs @ weights["w"] + weights["b"])
                 rng, _rng = jax.random.split(rng)
-                obsv, env_state, reward, *_ = jax.vmap(
-                    env.step, in_axes=(0, 0, 0, None)
-                )(jax.random.split(_rng, n_envs), env_state, action, env_params)
+                obsv, env_state, reward, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
+                    jax.random.split(_rng, n_envs), env_state, action, env_params
+                )
                 return (env_state, obsv, rng), reward
 
             _, reward = jax.lax.scan(_env_step, (env_state, obsv, rng), None, n_steps)
