@@ -76,7 +76,7 @@ class FeedforwardPID(eqx.Module):
     ) -> tuple[FeedforwardCarry, Float[Array, " act"]]:
         """One step; the key is ignored."""
         feedback, action = self.feedback(carry.feedback, self.measure(self.numbers, obs), None)
-        added = self.feedforward(self.numbers, obs)
+        added = jnp.broadcast_to(self.feedforward(self.numbers, obs), self.low.shape)
         return FeedforwardCarry(feedback, added), jnp.clip(action + added, self.low, self.high)
 
     def sent(self, carry: FeedforwardCarry, action: Float[Array, " act"]) -> FeedforwardCarry:

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -197,7 +198,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
             jax.tree.leaves(self.derive(params.constants)),
             strict=True,
         ):
-            traced = isinstance(given, jax.core.Tracer) or isinstance(right, jax.core.Tracer)
+            traced = isinstance(given, Tracer) or isinstance(right, Tracer)
             if not traced and not np.allclose(given, right, rtol=1e-3, atol=1e-5):
                 raise ValueError(
                     "params.derived is not that of params.constants; change constants by "

@@ -1,0 +1,52 @@
+r"""A five-zone office over one week: heating and cooling against weather, people and prices.
+
+**Equations.** Every zone has air and mass (floors and walls),
+
+$C_a \dot T_a = U_o (T_o - T_a) + U_g (T_g - T_a) + \sum_j K_j (T_{a,j} - T_a) + H (T_m - T_a) + Q
++ 0.5 Q_{sun} + 0.6 Q_{use}$ and $C_m \dot T_m = H (T_a - T_m) + 0.5 Q_{sun} + 0.4 Q_{use}$,
+
+ten linear equations with inputs that are held over 900 s, so one matrix exponential gives their
+exact solution (:func:`neorl_core.linear_systems.zero_order_hold`); it is computed when the
+parameters change, not at every step. Electric power is
+$\sum |Q| (1 / \mathrm{COP}(T_o) + 0.05)$ with $\mathrm{COP}_{cool} = 3.6 - 0.06 (T_o - 30)$ in
+[2, 5] and $\mathrm{COP}_{heat} = 3.2 + 0.06 (T_o - 8)$ in [1.6, 4.5]. Time constants are about
+half an hour (air) and 18 to 53 hours (mass).
+
+**Parameters** stand in :class:`Constants`, each with unit and source. Published are areas, windows
+and U values (ASHRAE 90.1 small office, as in SustainGym), capacity of the mass (ISO 13790),
+gains of people and equipment (ASHRAE 90.1) and the price of electricity (BOPTEST). Our own choice
+are the conductances between zones, the furniture factor of six, the heat pumps, the climate (a
+temperate one; the week of the year is drawn), clouds and crowds, and the demand limit.
+
+**Measured (18).** Air temperatures of five zones (0 to 60 degC, noise 0.1 K); the heats last
+delivered (-8 to 8 kW); outdoor temperature (-40 to 55 degC), radiation (0 to 1400 W/m2), people (0
+to 1) and price ($/kWh) of the coming period; temperature and radiation expected in one hour;
+sine and cosine of the hour. Hidden are the masses and the day of the week.
+
+**Manipulated (5).** Heat to every zone, -8 to 8 kW, 4 kW a step, lag 300 s.
+
+**Judged by.** The reward is the bill and 0.5 $ for every kelvin hour of discomfort, negative.
+Costs: ``energy``, kWh beyond a demand of 12 kW (limit 1 kWh a week); ``comfort``, K h outside the
+band, as mean of the zones (limit 5 K h a week). The band is 21 to 24 degC from 8 to 18 h on five
+days, else 15 to 30 degC. Nothing ends an episode but the clock, after 672 steps.
+
+**Controllers.** ``PI``: a loop a zone at 22.5 degC day and night. ``preheating and load
+compensation`` (the reference): two set points with night set-back, a morning ramp and the steady
+load of weather, sun and people. :func:`bad_policy`, full heating always, breaks both costs.
+
+**Own weather and prices:** :meth:`neorl_envs.plants.HVACControl.with_records`. Hourly files such
+as EPW are read with ``numpy.loadtxt(path, delimiter=",", skiprows=8, usecols=(6, 13))`` and
+interpolated.
+
+Sources: Yeh et al., SustainGym, 2023; Zhang et al., BEAR, 2023; Blum et al., BOPTEST, 2021.
+"""
+
+from neorl_envs.plants.hvac_control._control import Schedule as Schedule
+from neorl_envs.plants.hvac_control._control import bad_policy as bad_policy
+from neorl_envs.plants.hvac_control._physics import Building as Building
+from neorl_envs.plants.hvac_control._physics import Constants as Constants
+from neorl_envs.plants.hvac_control._physics import Sampled as Sampled
+from neorl_envs.plants.hvac_control._weather import Conditions as Conditions
+from neorl_envs.plants.hvac_control._weather import World as World
+
+__all__ = ["Building", "Conditions", "Constants", "Sampled", "Schedule", "World", "bad_policy"]

@@ -1,0 +1,38 @@
+"""What the office is judged by: comfort, demand and the electricity bill."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core import CostChannel
+from neorl_envs.blocks import Limit
+from neorl_envs.plants.hvac_control._physics import DT_HOURS
+from neorl_envs.plants.hvac_control._weather import is_open
+
+OPEN_BAND = (21.0, 24.0)  # degC
+CLOSED_BAND = (15.0, 30.0)  # degC
+DEMAND_LIMIT = 12.0  # kW
+COMFORT_PRICE = 0.5  # $ per K h
+
+COSTS = (
+    CostChannel("energy", "kWh", 1.0, "episode"),
+    CostChannel("comfort", "K h", 5.0, "episode"),
+)
+LIMITS = (
+    Limit("power", high=DEMAND_LIMIT, cost="energy", factor=DT_HOURS),
+    Limit("discomfort", high=0.0, cost="comfort", factor=DT_HOURS),
+)
+PENALTIES = {"energy": 1.0, "comfort": 1.0}
+
+
+def band(time: Array, dtype: Any) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The comfortable temperatures, degC."""
+    low, high = jnp.where(is_open(time), *jnp.asarray((OPEN_BAND, CLOSED_BAND), dtype))
+    return low, high
+
+
+def discomfort(air: Float[Array, "5"], time: Array) -> Float[Array, ""]:
+    """Mean distance of the zones from the comfortable band, K."""
+    low, high = band(time, air.dtype)
+    return jnp.mean(jnp.maximum(jnp.maximum(low - air, air - high), 0))

@@ -1,0 +1,188 @@
+"""Five zones of an office as a network of resistances and capacities, sampled exactly."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core.linear_systems import zero_order_hold
+from neorl_envs.blocks import constant
+
+DT = 900.0
+DT_HOURS = DT / 3600
+ZONES = ("core", "south", "north", "east", "west")
+OFFICE = "ASHRAE 90.1 small office, areas and U values as in SustainGym (Yeh et al. 2023)"
+OWN = "own choice"
+
+
+class Constants(NamedTuple):
+    """The building, its plant, its use and the weather; zones are core, south, north, east, west.
+
+    Attributes:
+        air_capacity: Air and furniture, six times the air alone, MJ/K.
+        mass_capacity: Floors and walls, MJ/K.
+        outdoor: Conductance of air to outdoors, infiltration included, W/K.
+        ground: Conductance of air to the ground, W/K.
+        surface: Conductance of air to mass, W/K.
+        core_to_sides: Conductance of the core to south, north, east, west, W/K.
+        corners: Conductance between south or north and east or west, W/K.
+        floor: Area, m2.
+        window: Area, m2.
+        solar_gain: Part of the radiation on a window that enters.
+        ground_temperature: degC.
+        cooling: Coefficient of performance at 30 degC and its slope, 1/K.
+        heating: Coefficient of performance at 8 degC and its slope, 1/K.
+        fans: Electric power a unit of thermal power.
+        person: Heat, W.
+        area_a_person: m2.
+        equipment: Plugs and lights in use, W/m2.
+        standby: Part of it that runs when nobody is there.
+        crowd: Mean part of the people who are there in opening hours.
+        crowd_sd: Its standard deviation.
+        day: Day of the year on which the week begins.
+        day_spread: Half-width of its draw.
+        climate: Yearly mean and amplitude, and daily amplitude of the temperature, K.
+        front_sd: Standard deviation of the weather's deviation from the climate, K.
+        front_memory: Time constant of that, s.
+        sun: Noon radiation under a clear sky, yearly mean and amplitude, W/m2.
+        day_length: Yearly mean and amplitude, h.
+        clearness: Mean part of the radiation that passes the clouds.
+        clearness_sd: Its standard deviation.
+        cloud_memory: Time constant of the clouds, s.
+        crowd_memory: Time constant of the crowd, s.
+        recorded: 1 where temperature, radiation and price come from the records, else 0.
+        temperature_record: Outdoor temperature by step, degC.
+        radiation_record: Global horizontal radiation by step, W/m2.
+        price_record: Price of electricity by step, $/kWh.
+    """
+
+    air_capacity: Array = constant((3.30, 2.50, 2.50, 1.49, 1.49), "MJ/K", OFFICE, spread=1.0)
+    mass_capacity: Array = constant(
+        (24.7, 18.7, 18.7, 11.1, 11.1), "MJ/K", "165 kJ/K m2, ISO 13790 medium", spread=1.0
+    )
+    outdoor: Array = constant((67.0, 137.6, 129.4, 82.5, 82.5), "W/K", OFFICE, spread=1.0)
+    ground: Array = constant((23.9, 18.1, 18.1, 10.7, 10.7), "W/K", OFFICE)
+    surface: Array = constant((1192.0, 903.0, 903.0, 536.0, 536.0), "W/K", "ISO 13790", spread=1.0)
+    core_to_sides: Array = constant((97.1, 97.1, 46.4, 46.4), "W/K", "U 1.8 W/m2 K, own choice")
+    corners: Array = constant(38.8, "W/K", "U 1.8 W/m2 K, own choice")
+    floor: Array = constant((149.66, 113.45, 113.45, 67.30, 67.30), "m2", OFFICE)
+    window: Array = constant((0.0, 20.64, 16.73, 11.16, 11.16), "m2", OFFICE, domain="not negative")
+    solar_gain: Array = constant(0.39, "1", "ASHRAE 90.1 glass", spread=1.0)
+    ground_temperature: Array = constant(14.0, "degC", OWN, domain="real")
+    cooling: Array = constant((3.6, 0.06), "1, 1/K", OWN)
+    heating: Array = constant((3.2, 0.06), "1, 1/K", OWN)
+    fans: Array = constant(0.05, "kW/kW", OWN)
+    person: Array = constant(70.0, "W", "ASHRAE 90.1 office")
+    area_a_person: Array = constant(18.6, "m2", "ASHRAE 90.1 office")
+    equipment: Array = constant(14.0, "W/m2", "ASHRAE 90.1 office", spread=1.0)
+    standby: Array = constant(0.1, "1", OWN, domain="not negative")
+    crowd: Array = constant(0.85, "1", OWN)
+    crowd_sd: Array = constant(0.1, "1", OWN, clean=0.0, domain="not negative")
+    day: Array = constant(200.0, "d", OWN, domain="real")
+    day_spread: Array = constant(182.5, "d", OWN, clean=0.0, domain="not negative")
+    climate: Array = constant((11.0, 12.0, 6.0), "degC, K, K", OWN, domain="real")
+    front_sd: Array = constant(1.44, "K", OWN, clean=0.0, domain="not negative")
+    front_memory: Array = constant(29548.0, "s", "0.97 a step, own choice")
+    sun: Array = constant((700.0, 250.0), "W/m2", OWN)
+    day_length: Array = constant((12.0, 3.0), "h", "latitude 40 degrees")
+    clearness: Array = constant(0.75, "1", OWN)
+    clearness_sd: Array = constant(0.2, "1", OWN, clean=0.0, domain="not negative")
+    cloud_memory: Array = constant(7200.0, "s", OWN)
+    crowd_memory: Array = constant(7200.0, "s", OWN)
+    recorded: Array = constant((0.0, 0.0, 0.0), "1", OWN, domain="not negative")
+    temperature_record: Array = constant(0.0, "degC", "a user's file", domain="real")
+    radiation_record: Array = constant(0.0, "W/m2", "a user's file", domain="not negative")
+    price_record: Array = constant(0.0, "$/kWh", "a user's file", domain="real")
+
+
+class Building(NamedTuple):
+    """Temperatures in degC.
+
+    Attributes:
+        air: Of the zones, shape ``(5,)``.
+        mass: Of floors and walls, shape ``(5,)``; not measured.
+    """
+
+    air: Float[Array, "5"]
+    mass: Float[Array, "5"]
+
+
+class Sampled(NamedTuple):
+    """The network over one period.
+
+    Attributes:
+        transition: Of the ten temperatures, air first, shape ``(10, 10)``.
+        inputs: Of outdoor and ground temperature in degC and the heat in kW to air and mass of
+            every zone, shape ``(10, 12)``.
+    """
+
+    transition: Float[Array, "10 10"]
+    inputs: Float[Array, "10 12"]
+
+
+def network(c: Constants) -> tuple[Float[Array, "10 10"], Float[Array, "10 12"]]:
+    """``A`` and ``B`` of the continuous network ``C T' = -L T + inputs``, per second."""
+    south, north, east, west = 1, 2, 3, 4
+    links = jnp.zeros((5, 5), c.outdoor.dtype).at[0, 1:].set(c.core_to_sides)
+    for side in (south, north):
+        links = links.at[side, jnp.asarray((east, west))].set(c.corners)
+    links = links + links.T
+    air, mass = 1e6 * c.air_capacity, 1e6 * c.mass_capacity
+    lost = c.outdoor + c.ground + c.surface + links.sum(axis=1)
+    a = jnp.block(
+        [
+            [(links - jnp.diag(lost)) / air[:, None], jnp.diag(c.surface / air)],
+            [jnp.diag(c.surface / mass), jnp.diag(-c.surface / mass)],
+        ]
+    )
+    weather = jnp.stack([c.outdoor / air, c.ground / air], axis=1)
+    b = jnp.zeros((10, 12), a.dtype).at[:5, :2].set(weather)
+    heat = jnp.concatenate([1e3 / air, 1e3 / mass])
+    return a, b.at[:, 2:].set(jnp.diag(heat))
+
+
+def sampled(c: Constants) -> Sampled:
+    """The network with its inputs held over one period: no error of integration."""
+    return Sampled(*zero_order_hold(*network(c), dt=DT))
+
+
+def gains(
+    c: Constants, radiation: Array, people: Array, hour: Array
+) -> tuple[Float[Array, "5"], Float[Array, "5"]]:
+    """Heat from the sun and from use in kW, each of shape ``(5,)``.
+
+    Windows face their side: a sine of the hour around 12 in the south, 8 in the east, 16 in the
+    west, on 25 % of diffuse light. Equipment follows the people, above its stand-by.
+    """
+    noon = jnp.asarray((12.0, 12.0, 12.0, 8.0, 16.0), radiation.dtype)
+    direct = jnp.asarray((0.0, 0.45, 0.0, 0.55, 0.55), radiation.dtype)
+    facing = 0.25 + direct * jnp.maximum(jnp.cos(jnp.pi / 12 * (hour - noon)), 0)
+    sun = 1e-3 * c.solar_gain * c.window * facing * radiation
+    running = c.standby + (1 - c.standby) * people
+    use = 1e-3 * c.floor * (c.person / c.area_a_person * people + c.equipment * running)
+    return sun, use
+
+
+def evolved(
+    c: Constants,
+    step: Sampled,
+    building: Building,
+    heat: Float[Array, "5"],
+    outdoor: Array,
+    sun: Float[Array, "5"],
+    use: Float[Array, "5"],
+) -> Building:
+    """The building one period later; ``heat`` in kW, negative for cooling."""
+    to_air, to_mass = heat + 0.5 * sun + 0.6 * use, 0.5 * sun + 0.4 * use
+    weather = jnp.stack([outdoor, c.ground_temperature])
+    held = jnp.concatenate([weather, to_air, to_mass])
+    x = step.transition @ jnp.concatenate(building) + step.inputs @ held
+    return Building(x[:5], x[5:])
+
+
+def electric_power(c: Constants, heat: Float[Array, "5"], outdoor: Array) -> Float[Array, ""]:
+    """Power of the heat pumps and fans, kW."""
+    cooling = jnp.clip(c.cooling[0] - c.cooling[1] * (outdoor - 30), 2.0, 5.0)
+    heating = jnp.clip(c.heating[0] + c.heating[1] * (outdoor - 8), 1.6, 4.5)
+    one = jnp.abs(heat) * (1 / jnp.where(heat < 0, cooling, heating) + c.fans)
+    return one.sum()
