@@ -38,7 +38,7 @@ def test_generate_inspect_and_list(
     assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
     assert main([]) == 0
     assert "examples:" in capsys.readouterr().out
-    for command in ("generate", "inspect", "list"):
+    for command in ("convert", "generate", "init", "inspect", "list"):
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0

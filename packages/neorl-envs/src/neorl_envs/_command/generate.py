@@ -1,13 +1,13 @@
 """``neorl-envs generate --out FILE``: record a plant under its controllers and operators."""
 
 import dataclasses
-import os
 from pathlib import Path
 
 import jax
 import tyro
 
 from neorl_core import InputError
+from neorl_envs._command.convert import check_destination
 from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
@@ -43,7 +43,7 @@ class Generate:
 def command(words: list[str]) -> None:
     """``neorl-envs generate``."""
     options = parse_options(Generate, words, program="neorl-envs generate")
-    _check_destination(options.out, options.overwrite)
+    check_destination(options.out, options.overwrite)
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     dataset = _collected(options)
@@ -66,12 +66,3 @@ def _collected(options: Generate) -> Dataset:
         raise
     except ValueError as error:  # a number of the command line that the plant refuses
         raise InputError(one_line(error)) from error
-
-
-def _check_destination(path: Path, overwrite: bool) -> None:
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no folder {path.parent}; create it first")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file, such as {path}/log.h5")
-    if os.path.lexists(path) and not overwrite:
-        raise InputError(f"{path} exists; choose another --out, or pass --overwrite")

@@ -10,11 +10,15 @@ OVERVIEW = """usage: neorl-envs COMMAND [ARGUMENTS] [--help] [--version]
 Simulated plants, their logs, and what a log holds.
 
 commands:
+  init LOG              draft a plant.toml by looking at a plant log (CSV, Parquet)
+  convert plant.toml    a plant log into a dataset file
   generate --out FILE   record a plant under its own controllers and operators
   inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
   list                  the environments
 
 examples:
+  neorl-envs init export.csv
+  neorl-envs convert plant.toml --out log.h5
   neorl-envs list
   neorl-envs generate --out log.h5
   neorl-envs generate --out big.h5 --steps 1000000 --seed 1
@@ -24,7 +28,8 @@ examples:
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in ("generate", "inspect", "list")}
+COMMANDS = ("convert", "generate", "init", "inspect", "list")
+SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in COMMANDS}
 
 
 def prepare_process() -> None:

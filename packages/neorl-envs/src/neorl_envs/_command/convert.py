@@ -1,0 +1,93 @@
+"""``neorl-envs convert plant.toml``: a historian's export into a dataset file."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from neorl_core import InputError
+from neorl_envs.command_line import parse_options
+from neorl_envs.datasets._file import write_dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class Convert:
+    """Converts a plant log into a dataset file, as plant.toml says.
+
+    example: neorl-envs convert plant.toml --out log.h5
+    """
+
+    configuration: tyro.conf.Positional[Path]
+    """The plant.toml; or a log, whose plant.toml lies beside it."""
+    logs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Log files in place of those that plant.toml names."""
+    out: Path | None = None
+    """The dataset file; beside plant.toml, under the name of the plant, by default."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace an existing file."""
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs convert``."""
+    options = parse_options(Convert, words, program="neorl-envs convert")
+    plant_logs = plant_log_tools()
+    path, logs = _configuration(options)
+    config = plant_logs.read_plant_log(path)
+    out = options.out or path.parent / f"{config.name}.h5"
+    check_destination(out, options.overwrite)
+    dataset = plant_logs.convert_log(
+        config,
+        folder=Path.cwd() if logs else path.parent,
+        files=logs,
+        source=str(path),
+        say=print,
+    )
+    write_dataset(out, dataset)
+    masked = dataset.n_rows - int(dataset.transitions.mask.sum())
+    print(
+        f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
+        f"{int(dataset.transitions.terminated.sum())} terminated\n"
+        f"Next: neorl-envs inspect {out}"
+    )
+
+
+def plant_log_tools() -> Any:
+    """The namespace of plant logs.
+
+    Raises:
+        InputError: If the extra is not installed.
+    """
+    try:
+        from neorl_envs import plant_logs
+    except ModuleNotFoundError as error:
+        if error.name != "polars":
+            raise
+        raise InputError("plant logs need the extra etl: pip install 'neorl-envs[etl]'") from error
+    return plant_logs
+
+
+def check_destination(path: Path, overwrite: bool) -> None:
+    """Raises where a file cannot be put without harm.
+
+    Raises:
+        InputError: Saying what to do.
+    """
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no folder {path.parent}; create it first")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file, such as {path}/log.h5")
+    if os.path.lexists(path) and not overwrite:
+        raise InputError(f"{path} exists; choose another --out, or pass --overwrite")
+
+
+def _configuration(options: Convert) -> tuple[Path, tuple[Path, ...]]:
+    """The configuration; where a log is named in its place, the one beside the log."""
+    path = options.configuration
+    if path.suffix == ".toml":
+        return path, options.logs
+    beside = path.parent / "plant.toml"
+    if not beside.is_file():
+        raise InputError(f"{path} has no plant.toml beside it; draft one: neorl-envs init {path}")
+    return beside, (path, *options.logs)

@@ -1,0 +1,265 @@
+"""What ``plant.toml`` says, as typed and checked values; the page of the file lists every key."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
+
+Role = Literal[
+    "observation", "disturbance", "setpoint", "manipulated", "mode", "batch", "auxiliary"
+]
+"""An auxiliary tag is used in expressions alone, as a price or a laboratory value may be."""
+Ambiguous = Literal["refuse", "mask", "earliest", "latest", "order"]
+OBSERVED: tuple[Role, ...] = ("observation", "disturbance", "setpoint")
+WORDS: tuple[Role, ...] = ("mode", "batch")
+"""Roles whose values are words and not numbers."""
+BEFORE = "before_"
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Where the log lies and how its rows are written.
+
+    Attributes:
+        files: Paths or patterns, relative to ``plant.toml``.
+        layout: ``"wide"`` with a column a tag, or ``"long"`` with a row a value.
+        timestamp: Column of the stamps.
+        timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a format as of
+            ``strptime``.
+        time_zone: Of stamps that name none, as ``"Europe/Vienna"``.
+        ambiguous: What becomes of the hour that the end of daylight saving repeats.
+        separator: Between the columns of CSV.
+        decimal: ``"."`` or ``","``.
+        missing: Texts that stand for a missing value; every other text is refused.
+        good: Values of a quality column that are good.
+        tag_column: Of the long layout: the tag.
+        value_column: Of the long layout: the value.
+        quality_column: Of the long layout: the quality; empty where there is none.
+        unit_column: Of the long layout: the unit; empty where there is none.
+    """
+
+    files: tuple[str, ...]
+    timestamp: str
+    layout: Literal["wide", "long"] = "wide"
+    timestamp_format: str = ""
+    time_zone: str = "UTC"
+    ambiguous: Ambiguous = "refuse"
+    separator: str = ","
+    decimal: Literal[".", ","] = "."
+    missing: tuple[str, ...] = ()
+    good: tuple[str, ...] = ("Good", "192")
+    tag_column: str = "tag"
+    value_column: str = "value"
+    quality_column: str = ""
+    unit_column: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tag:
+    """One tag of the log and what it is to the controller.
+
+    Attributes:
+        name: Of the channel, and in expressions.
+        role: What it is.
+        tag: Its name in the log; that of the channel where empty.
+        unit: Of the channel, after conversion.
+        low: Lower end of its range, in ``unit``; values outside are missing.
+        high: Upper end.
+        fill: Between samples: the last one, or a line from it to the next.
+        factor: ``unit = factor * logged + offset``.
+        offset: See ``factor``.
+        conversions: Factor and offset of every other unit that the unit column may name.
+        delay_s: Transport delay: expressions see at time t what was measured at t + delay.
+        largest_gap_s: Overrides that of ``[sampling]``; ``inf`` for what is logged on change.
+        quality: Of the wide layout: its column of qualities; empty where there is none.
+        automatic: Of a mode: the words for automatic.
+        of: Of a mode: the manipulated variables it stands for; all where empty.
+    """
+
+    name: str
+    role: Role
+    tag: str = ""
+    unit: str = ""
+    low: float = -math.inf
+    high: float = math.inf
+    fill: Literal["hold", "interpolate"] = "hold"
+    factor: float = 1.0
+    offset: float = 0.0
+    conversions: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    delay_s: float = 0.0
+    largest_gap_s: float = math.nan
+    quality: str = ""
+    automatic: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()
+
+    @property
+    def logged_as(self) -> str:
+        """Its name in the log."""
+        return self.tag or self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """The grid of times.
+
+    Attributes:
+        period_s: Control period; every row of the dataset is one.
+        largest_gap_s: Age up to which a sample is held, and gap up to which a line is drawn;
+            one period where it is zero.
+    """
+
+    period_s: float
+    largest_gap_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Where one episode ends and the next begins.
+
+    Attributes:
+        gap_s: A stretch without any sample longer than this ends an episode.
+        mode_change: Whether a change of any mode does.
+        length: Rows after which an episode is cut; 0 for never.
+        running: Condition over tags; where it is false, or unknown, the plant is shut down.
+        trip: Condition over tags; the row that leads there is terminated.
+        manual: Rows with a manipulated variable in manual are kept, or masked.
+    """
+
+    gap_s: float
+    mode_change: bool = False
+    length: int = 0
+    running: str = ""
+    trip: str = ""
+    manual: Literal["keep", "mask"] = "keep"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reward:
+    """Reward of a step as an expression over tags, and its unit."""
+
+    expression: str
+    unit: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Cost of a step as an expression over tags, with its limit."""
+
+    name: str
+    expression: str
+    unit: str
+    limit: float
+    per: Literal["step", "episode"] = "step"
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """How many past samples an observation holds, and whether past actions stand with them."""
+
+    steps: int = 1
+    actions: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class PlantLog:
+    """All that ``plant.toml`` says."""
+
+    name: str
+    log: Files
+    sampling: Sampling
+    episodes: Episodes
+    reward: Reward
+    tags: tuple[Tag, ...]
+    costs: tuple[Cost, ...] = ()
+    history: History = History()
+
+    def of_role(self, *roles: str) -> tuple[Tag, ...]:
+        """The tags of some roles, in the order of the file."""
+        return tuple(tag for tag in self.tags if tag.role in roles)
+
+    @property
+    def numbers(self) -> tuple[Tag, ...]:
+        """The tags that hold numbers."""
+        return tuple(tag for tag in self.tags if tag.role not in WORDS)
+
+
+def check_plant_log(config: PlantLog, source: str) -> None:
+    """Raises unless a configuration makes sense before a log is looked at.
+
+    Raises:
+        InputError: Naming file, table, key, expected and actual.
+    """
+    _check_numbers(config, source)
+    for role, roles in (("observation", OBSERVED), ("manipulated", ("manipulated",))):
+        if not config.of_role(*roles):
+            raise InputError(f"{source}: no tag has the role {role!r}; a dataset needs one")
+    for field in ("name", "logged_as"):
+        names = [getattr(tag, field) for tag in config.tags]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InputError(f"{source}: two tags are called {repeated[0]!r}; rename one")
+    if config.log.layout == "long" and config.log.ambiguous == "order":
+        raise InputError(
+            f'{source}: log.ambiguous = "order" needs rows in order of time, which the long layout '
+            'does not have; choose from "mask", "earliest" and "latest"'
+        )
+    for tag in config.tags:
+        where = f"{source}: tag {tag.name!r}"
+        _check_range(tag, where)
+        _check_conversions(tag, where)
+        _check_role(tag, config, where)
+
+
+def _check_numbers(config: PlantLog, source: str) -> None:
+    period = config.sampling.period_s
+    for key, value in (("sampling.period_s", period), ("episodes.gap_s", config.episodes.gap_s)):
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"{source}: {key} must be above 0 s, got {value}")
+    if period * 1e9 != round(period * 1e9):
+        raise InputError(f"{source}: sampling.period_s must be whole nanoseconds, got {period}")
+    if config.episodes.length < 0:
+        raise InputError(f"{source}: episodes.length must be 0 or more")
+    if config.history.steps < 1:
+        raise InputError(f"{source}: history.steps must be 1 or more, got {config.history.steps}")
+
+
+def _check_range(tag: Tag, where: str) -> None:
+    needed = tag.role in (*OBSERVED, "manipulated")
+    finite = math.isfinite(tag.low) and math.isfinite(tag.high)
+    if needed and not (finite and tag.low < tag.high):
+        raise InputError(
+            f"{where}: low and high must be numbers with low < high, got {tag.low} and "
+            f"{tag.high}; give the range of the instrument or of the valve"
+        )
+
+
+def _check_conversions(tag: Tag, where: str) -> None:
+    if not (math.isfinite(tag.factor) and math.isfinite(tag.offset) and tag.factor != 0):
+        raise InputError(f"{where}: factor must not be 0, and both it and offset finite")
+    for unit, numbers in tag.conversions.items():
+        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or numbers[0] == 0:
+            raise InputError(f"{where}: conversions.{unit} must be [factor, offset]")
+
+
+def _check_role(tag: Tag, config: PlantLog, where: str) -> None:
+    if tag.name.startswith(BEFORE) or not tag.name:
+        raise InputError(f"{where}: a name is not empty and does not begin with {BEFORE!r}")
+    if tag.fill == "interpolate" and tag.role not in ("observation", "disturbance", "auxiliary"):
+        raise InputError(f"{where}: a {tag.role} is held between samples, never interpolated")
+    steps = tag.delay_s / config.sampling.period_s
+    if not (steps >= 0 and abs(steps - round(steps)) < 1e-9):
+        raise InputError(
+            f"{where}: delay_s must be a whole number of periods of {config.sampling.period_s:g} s,"
+            f" got {tag.delay_s:g}"
+        )
+    if tag.delay_s and tag.role in ("manipulated", *WORDS):
+        raise InputError(f"{where}: a {tag.role} has no transport delay; give it to what measures")
+    if tag.role == "mode" and not tag.automatic:
+        raise InputError(f'{where}: say which words mean automatic, as automatic = ["AUTO"]')
+    manipulated = [other.name for other in config.of_role("manipulated")]
+    for name in tag.of:
+        if name not in manipulated:
+            raise unknown_name(f"manipulated variable of tag {tag.name!r}", name, manipulated)

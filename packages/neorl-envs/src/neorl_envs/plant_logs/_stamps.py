@@ -1,0 +1,171 @@
+"""Stamps of a log as nanoseconds of UTC: zones, offsets, daylight saving."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.plant_logs._configuration import Files
+
+ISO = (
+    r"^\s*(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)"
+    r"\s*(Z|[+-]\d{2}:?\d{2})?\s*$"
+)
+NUMBERS = {"epoch_s": 10**9, "epoch_ms": 10**6}
+HALF_AN_HOUR = 1800 * 10**9
+
+
+@dataclasses.dataclass
+class Clock:
+    """What is known of the stamps of one file while its rows are read in turn.
+
+    Attributes:
+        files: How stamps are written.
+        source: Of the file, for the messages.
+        offsets: Offsets that stamps named, as ``"+01:00"``.
+        ambiguous_rows: Rows whose stamp fell into the repeated hour.
+        out_of_order: Rows with a stamp before that of the row above.
+        latest: Stamp of the last row.
+        repeated: Of the repeated hour: day, newest stamp in it, and whether it runs again.
+    """
+
+    files: Files
+    source: str
+    offsets: set[str] = dataclasses.field(default_factory=set)
+    ambiguous_rows: int = 0
+    out_of_order: int = 0
+    latest: int = -(2**62)
+    repeated: tuple[int, int, bool] = (0, 0, False)
+
+    def nanoseconds(self, column: pl.Series, rows: pl.Series) -> pl.Series:
+        """Nanoseconds since 1970 UTC; null where a stamp is to be left out.
+
+        Args:
+            column: Stamps as stored.
+            rows: Number of every row in its file, for the messages.
+
+        Raises:
+            DatasetError: At the first stamp that cannot be read, or cannot be placed.
+        """
+        if isinstance(column.dtype, pl.Datetime):
+            self._require(column, rows, column.is_null(), "as a stamp")
+            naive = column.cast(pl.Datetime("ns", column.dtype.time_zone))
+            zoned = column.dtype.time_zone is not None
+            found = naive.to_physical() if zoned else self._local(naive, column, rows)
+        elif self.files.timestamp_format in NUMBERS:
+            scale = NUMBERS[self.files.timestamp_format]
+            number = column.cast(pl.Float64, strict=False)
+            whole = column.cast(pl.Int64, strict=False)
+            found = (whole * scale).fill_null((number * scale).round().cast(pl.Int64, strict=False))
+            self._require(column, rows, found.is_null(), "as a number of seconds since 1970")
+        else:
+            found = self._text(column.cast(pl.String), rows)
+        self._count(found)
+        return found
+
+    def _text(self, column: pl.Series, rows: pl.Series) -> pl.Series:
+        pattern = self.files.timestamp_format
+        if pattern:
+            naive = column.str.to_datetime(pattern, time_unit="ns", strict=False)
+            if isinstance(naive.dtype, pl.Datetime) and naive.dtype.time_zone is not None:
+                return naive.to_physical()
+            self._require(column, rows, naive.is_null(), f"by the format {pattern!r}")
+            return self._local(naive, column, rows)
+        parts = column.to_frame("s").select(
+            pl.col("s").str.extract(ISO, 1).alias("day"),
+            pl.col("s").str.extract(ISO, 2).str.replace(",", ".", literal=True).alias("time"),
+            pl.col("s").str.extract(ISO, 3).alias("zone"),
+        )
+        time = parts["time"]
+        short = time.str.len_chars() == 5
+        time = parts.select(
+            pl.when(pl.lit(short)).then(pl.col("time") + ":00").otherwise(pl.col("time"))
+        ).to_series()
+        naive = (parts["day"] + "T" + time).str.to_datetime(
+            "%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False
+        )
+        self._require(column, rows, naive.is_null(), "as an ISO 8601 stamp")
+        zoned = parts["zone"].is_not_null()
+        if not zoned.any():
+            return self._local(naive, column, rows)
+        self._require(column, rows, ~zoned, "beside stamps that name their offset from UTC")
+        self.offsets |= {"+00:00" if z == "Z" else z for z in parts["zone"].unique().to_list()}
+        return naive.to_physical() - _offset(parts["zone"])
+
+    def _local(self, naive: pl.Series, column: pl.Series, rows: pl.Series) -> pl.Series:
+        """Local time of the zone as UTC; the hour that daylight saving repeats as was decided."""
+
+        def placed(which: str) -> pl.Series:
+            zone = self.files.time_zone
+            aware = naive.dt.replace_time_zone(zone, ambiguous=which, non_existent="null")  # pyright: ignore
+            return aware.dt.convert_time_zone("UTC").to_physical()
+
+        try:
+            early, late = placed("earliest"), placed("latest")
+        except pl.exceptions.PolarsError as error:
+            raise DatasetError(
+                f"{self.source}: log.time_zone {self.files.time_zone!r} is unknown: {error}"
+            ) from error
+        self._require(
+            column,
+            rows,
+            early.is_null() & naive.is_not_null(),
+            f"in {self.files.time_zone}, whose clocks skip it",
+        )
+        twice = (early != late).fill_null(False)
+        self.ambiguous_rows += int(twice.sum())
+        how = self.files.ambiguous
+        if how == "refuse":
+            self._require(
+                column,
+                rows,
+                twice,
+                f"in {self.files.time_zone}, whose clocks pass it twice: set log.ambiguous to mask,"
+                " earliest, latest or order",
+            )
+        if how == "mask":
+            both = pl.DataFrame({"at": early, "twice": twice})
+            return both.select(pl.when(~pl.col("twice")).then("at")).to_series()
+        if how == "order" and twice.any():
+            again = self._second_time(naive.to_physical().to_numpy(), twice.to_numpy())
+            return pl.Series(np.where(again, late.to_numpy(), early.to_numpy()))
+        return late if how == "latest" else early
+
+    def _second_time(self, local: np.ndarray, twice: np.ndarray) -> np.ndarray:
+        """Rows of the repeated hour behind the place where its stamps jump back."""
+        again = np.zeros(len(local), np.bool_)
+        day, newest, second = self.repeated
+        for row in np.flatnonzero(twice):
+            stamp = int(local[row])
+            if stamp // (86_400 * 10**9) != day:
+                day, newest, second = stamp // (86_400 * 10**9), stamp, False
+            second = second or stamp < newest - HALF_AN_HOUR
+            newest = max(newest, stamp)
+            again[row] = second
+        self.repeated = (day, newest, second)
+        return again
+
+    def _require(self, column: pl.Series, rows: pl.Series, wrong: pl.Series, how: str) -> None:
+        if wrong.any():
+            first = int(wrong.arg_max() or 0)
+            raise DatasetError(
+                f"{self.source}: column '{self.files.timestamp}', row {rows[first]}: cannot read "
+                f"{column[first]!r} {how}"
+            )
+
+    def _count(self, found: pl.Series) -> None:
+        stamps = found.drop_nulls().to_numpy()
+        if len(stamps):
+            before = np.append(self.latest, stamps[:-1])
+            self.out_of_order += int((stamps < before).sum())
+            self.latest = int(stamps[-1])
+
+
+def _offset(zone: pl.Series) -> pl.Series:
+    """Nanoseconds of ``+01:00``, ``-0530`` and ``Z``."""
+    plain = zone.str.replace("Z", "+0000").str.replace(":", "", literal=True)
+    hours = plain.str.slice(1, 2).cast(pl.Int64)
+    minutes = plain.str.slice(3, 2).cast(pl.Int64)
+    sign = plain.str.starts_with("-").cast(pl.Int64) * -2 + 1
+    return sign * (hours * 60 + minutes) * 60 * 10**9

@@ -1,0 +1,260 @@
+"""Files of a log, block by block, as valid values: quality, units, ranges, text among numbers."""
+
+import contextlib
+import dataclasses
+import gzip
+import hashlib
+import shutil
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from neorl_core.boundary import nearest_name
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._hdf5 import require_regular
+from neorl_envs.plant_logs._configuration import WORDS, Files, PlantLog, Tag
+from neorl_envs.plant_logs._stamps import Clock
+
+BLOCK = 100_000
+ROW = "neorl row"
+
+
+@dataclasses.dataclass
+class Tally:
+    """What was met while a log was read.
+
+    Attributes:
+        rows: Rows of all files.
+        out_of_order: Rows with a stamp before that of the row above.
+        ambiguous: Rows in an hour that daylight saving repeats.
+        offsets: Offsets from UTC that stamps named.
+        tags: For every tag what became of its values: ``"bad quality"``, ``"missing"``,
+            ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
+        unknown: Of the long layout: tags that the configuration does not name.
+        files: Name, bytes and SHA-256 of every file.
+    """
+
+    rows: int = 0
+    out_of_order: int = 0
+    ambiguous: int = 0
+    offsets: set[str] = dataclasses.field(default_factory=set)
+    tags: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
+    unknown: set[str] = dataclasses.field(default_factory=set)
+    files: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def count(self, tag: str, what: str, number: int) -> None:
+        """Adds to what became of the values of a tag."""
+        if number:
+            self.tags.setdefault(tag, Counter())[what] += number
+
+
+class Words:
+    """Words of modes and batches as numbers: the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def codes(self, column: pl.Series) -> pl.Series:
+        """A number for every word."""
+        for word in column.drop_nulls().unique(maintain_order=True):
+            self.known.setdefault(word, len(self.known))
+        return column.replace_strict(self.known, default=None, return_dtype=pl.Float64)
+
+
+def blocks(
+    config: PlantLog, paths: Sequence[Path], tally: Tally, words: dict[str, Words]
+) -> Iterator[pl.DataFrame]:
+    """Valid values of all files: ``at`` (nanoseconds UTC), ``tag`` (index) and ``value``.
+
+    Args:
+        config: The configuration.
+        paths: The files.
+        tally: Counts what is met.
+        words: Words of every tag that has words.
+
+    Yields:
+        Blocks of rows in no particular order of time.
+
+    Raises:
+        DatasetError: Naming file, row and tag of the first thing that cannot be read.
+    """
+    for path in paths:
+        require_regular(path)
+        tally.files.append(
+            {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
+        )
+        clock = Clock(config.log, str(path))
+        try:
+            with scanned(path, config.log) as frame:
+                yield from _file_blocks(config, path, frame, clock, tally, words)
+        except (pl.exceptions.PolarsError, OSError, zlib.error, EOFError) as error:
+            reason = (str(error).splitlines() or ["?"])[0]
+            raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
+        tally.out_of_order += clock.out_of_order
+        tally.ambiguous += clock.ambiguous_rows
+        tally.offsets |= clock.offsets
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def scanned(path: Path, files: Files) -> Iterator[pl.LazyFrame]:
+    """A table that is not read yet; a compressed one is unpacked beside the temporary files.
+
+    Yields:
+        The columns of CSV as text, those of Parquet as they are.
+    """
+    if path.name.endswith((".parquet", ".pq")):
+        yield pl.scan_parquet(path, glob=False).with_row_index(ROW)
+        return
+    with contextlib.ExitStack() as stack:
+        if path.name.endswith(".gz"):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="neorl-log-"))
+            plain = Path(folder) / "log.csv"
+            with gzip.open(path, "rb") as packed, plain.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 2**20)
+            path = plain
+        yield pl.scan_csv(
+            path,
+            separator=files.separator,
+            infer_schema=False,
+            row_index_name=ROW,
+            row_index_offset=2,  # the line below the header, as an editor counts
+            glob=False,
+        )
+
+
+def _file_blocks(
+    config: PlantLog,
+    path: Path,
+    frame: pl.LazyFrame,
+    clock: Clock,
+    tally: Tally,
+    words: dict[str, Words],
+) -> Iterator[pl.DataFrame]:
+    wanted = _columns(config)
+    present = frame.collect_schema().names()
+    for column in wanted:
+        if column not in present:
+            near = nearest_name(column, present)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise DatasetError(
+                f"{path}: no column {column!r}{hint} (it has {', '.join(present[1:9])}"
+                f"{', ...' if len(present) > 9 else ''})"
+            )
+    for block in frame.select(ROW, *wanted).collect_batches(chunk_size=BLOCK, maintain_order=True):
+        if block.is_empty():
+            continue
+        tally.rows += len(block)
+        at = clock.nanoseconds(block[config.log.timestamp], block[ROW])
+        block = block.with_columns(at.alias("neorl at")).filter(pl.col("neorl at").is_not_null())
+        tables = _wide if config.log.layout == "wide" else _long
+        for index, tag, table in tables(config, block, tally):
+            values = _values(config.log, tag, table, str(path), tally, words)
+            kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
+            yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
+
+
+def _columns(config: PlantLog) -> list[str]:
+    log = config.log
+    if log.layout == "long":
+        optional = [name for name in (log.quality_column, log.unit_column) if name]
+        return [log.timestamp, log.tag_column, log.value_column, *optional]
+    qualities = [tag.quality for tag in config.tags if tag.quality]
+    return list(dict.fromkeys([log.timestamp, *(tag.logged_as for tag in config.tags), *qualities]))
+
+
+def _wide(
+    config: PlantLog, block: pl.DataFrame, tally: Tally
+) -> Iterator[tuple[int, Tag, pl.DataFrame]]:
+    for index, tag in enumerate(config.tags):
+        columns = {"value": tag.logged_as, **({"quality": tag.quality} if tag.quality else {})}
+        chosen = [pl.col(column).alias(name) for name, column in columns.items()]
+        yield index, tag, block.select(ROW, "neorl at", *chosen)
+
+
+def _long(
+    config: PlantLog, block: pl.DataFrame, tally: Tally
+) -> Iterator[tuple[int, Tag, pl.DataFrame]]:
+    log = config.log
+    columns = {"value": log.value_column, "quality": log.quality_column, "unit": log.unit_column}
+    chosen = [pl.col(column).alias(name) for name, column in columns.items() if column]
+    names = {tag.logged_as: index for index, tag in enumerate(config.tags)}
+    for (name,), part in block.group_by(log.tag_column, maintain_order=True):
+        if name not in names:
+            tally.unknown.add(str(name))
+            continue
+        index = names[str(name)]
+        yield index, config.tags[index], part.select(ROW, "neorl at", *chosen)
+
+
+def _values(
+    log: Files, tag: Tag, table: pl.DataFrame, source: str, tally: Tally, words: dict[str, Words]
+) -> pl.Series:
+    """The values of one tag in its unit; null where they do not count."""
+    raw = table["value"]
+    if raw.dtype == pl.String:
+        raw = raw.str.strip_chars()
+    absent = raw.is_null() | (raw.cast(pl.String).is_in(["", *log.missing]))
+    bad = pl.repeat(False, len(raw), eager=True)
+    if "quality" in table.columns:
+        quality = table["quality"].cast(pl.String).str.strip_chars()
+        bad = ~quality.is_in(list(log.good)).fill_null(False) & ~absent
+    tally.count(tag.name, "missing", int(absent.sum()))
+    tally.count(tag.name, "bad quality", int(bad.sum()))
+    usable = ~absent & ~bad
+    if tag.role in WORDS:
+        text = raw.cast(pl.String)
+        return words.setdefault(tag.name, Words()).codes(_where(usable, text))
+    if log.decimal == "," and raw.dtype == pl.String:
+        raw = raw.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Boolean)):
+        raise DatasetError(f"{source}: tag {tag.name!r} holds {raw.dtype}, expected numbers")
+    number = raw.cast(pl.Float64, strict=False)
+    _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, log)
+    number = _in_unit(_where(usable & number.is_not_nan(), number), tag, table, source)
+    outside = ((number < tag.low) | (number > tag.high)).fill_null(False)
+    tally.count(tag.name, "outside the range", int(outside.sum()))
+    tally.count(tag.name, "missing", int((usable & number.is_null()).sum()))
+    return _where(~outside, number)
+
+
+def _where(condition: pl.Series, column: pl.Series) -> pl.Series:
+    frame = pl.DataFrame({"keep": condition, "column": column})
+    return frame.select(pl.when("keep").then("column")).to_series()
+
+
+def _require(wrong: pl.Series, table: pl.DataFrame, tag: Tag, source: str, log: Files) -> None:
+    if wrong.any():
+        first = int(wrong.arg_max() or 0)
+        raise DatasetError(
+            f"{source}: tag {tag.name!r}, row {table[ROW][first]}: expected a number, got "
+            f"{table['value'][first]!r}; add the text to log.missing if it stands for none"
+        )
+
+
+def _in_unit(number: pl.Series, tag: Tag, table: pl.DataFrame, source: str) -> pl.Series:
+    """The numbers in the unit of the channel."""
+    if "unit" not in table.columns:
+        return number * tag.factor + tag.offset
+    unit = table["unit"].cast(pl.String).str.strip_chars().fill_null("")
+    rules = {tag.unit: (tag.factor, tag.offset), **tag.conversions}
+    unknown = ~unit.is_in(list(rules)) & number.is_not_null()
+    if unknown.any():
+        first = int(unknown.arg_max() or 0)
+        raise DatasetError(
+            f"{source}: tag {tag.name!r}, row {table[ROW][first]}: unit {unit[first]!r} is neither "
+            f"{tag.unit!r} nor one of its conversions; add it, as [factor, offset]"
+        )
+    factor = unit.replace_strict({u: r[0] for u, r in rules.items()}, default=None)
+    offset = unit.replace_strict({u: r[1] for u, r in rules.items()}, default=None)
+    return number * factor.cast(pl.Float64) + offset.cast(pl.Float64)

@@ -1,0 +1,121 @@
+"""The commands from a log to a report."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neorl_envs import read_dataset
+from neorl_envs._command.main import main
+from neorl_envs.plant_logs import read_plant_log
+
+from .conftest import Tank
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
+
+
+def test_a_log_is_drafted_and_converted(
+    tank: Tank, wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wide)
+    assert main(["convert", "log.csv"]) == 2
+    assert "no plant.toml beside it; draft one: neorl-envs init log.csv" in capsys.readouterr().err
+    assert main(["init", "log.csv"]) == 0
+    assert "4 tags" in capsys.readouterr().out
+    drafted = read_plant_log("plant.toml")
+    assert [tag.role for tag in drafted.tags] == ["observation", "setpoint", "manipulated", "mode"]
+    assert drafted.sampling.period_s == 60
+    assert main(["init", "log.csv"]) == 2
+    assert "plant.toml exists; choose another --out" in capsys.readouterr().err
+    text = Path("plant.toml").read_text()
+    text = text.replace('expression = "0"', 'expression = "-abs(LI_1_PV - LC_1_SP)"')
+    Path("plant.toml").write_text(text)
+    assert main(["convert", "plant.toml", "--out", "tank.h5"]) == 0
+    assert "Next: neorl-envs inspect tank.h5" in capsys.readouterr().out
+    dataset = read_dataset("tank.h5")
+    assert dataset.n_rows > 200
+    # Another log with the same configuration.
+    (wide / "later.csv").write_text((wide / "log.csv").read_text())
+    assert main(["convert", "plant.toml", "later.csv", "--out", "later.h5"]) == 0
+    assert read_dataset("later.h5").content_hash == dataset.content_hash
+    assert main(["convert", "log.csv"]) == 0
+    np.testing.assert_array_equal(read_dataset("log.h5").time, dataset.time)
+
+
+def test_a_failed_conversion_leaves_nothing(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wide)
+    assert main(["init", "log.csv"]) == 0
+    (wide / "log.csv").write_text((wide / "log.csv").read_text().replace("1.25,", "high,", 1))
+    capsys.readouterr()
+    assert main(["convert", "plant.toml"]) == 2
+    error = capsys.readouterr().err
+    assert "tag 'LC_1_SP', row 42: expected a number, got 'high'" in error
+    assert len(error.splitlines()) == 1
+    assert sorted(path.name for path in wide.iterdir()) == ["log.csv", "plant.toml"]
+
+
+DRAFTS = {
+    "semicolons and commas": (
+        "Zeit;TI1;Ventil.OP\n"
+        + "".join(f"01.02.2024 10:{m:02d}:00;{m},5;{m}\n" for m in range(20)),
+        ['separator = ";"', 'decimal = ","', 'timestamp = "Zeit"', '"%d.%m.%Y %H:%M:%S"'],
+    ),
+    "long": (
+        "ts,tag,value,quality\n"
+        + "".join(
+            f"2024-02-01T10:{m:02d}:00Z,{tag},{m},Good\n"
+            for m in range(20)
+            for tag in ("A", "B.OP")
+        ),
+        ['layout = "long"', 'quality_column = "quality"', 'tag = "B.OP"\nrole = "manipulated"'],
+    ),
+    "text and gaps": (
+        "time,A,note,B_valve,B_valve_q\n"
+        + "".join(
+            f"2024-02-01 10:{m:02d}:00,{'Bad' if m == 3 else m},ok,{m},Good\n" for m in range(20)
+        ),
+        ['missing = ["Bad"]', '# "note" holds no numbers (ok)', 'quality = "B_valve_q"'],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DRAFTS)
+def test_drafts_of_other_exports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, expected = DRAFTS[case]
+    Path("log.csv").write_text(text)
+    assert main(["init", "log.csv"]) == 0
+    drafted = Path("plant.toml").read_text()
+    for words in expected:
+        assert words in drafted
+    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
+    assert read_dataset("log.h5").n_rows >= 15
+
+
+BAD = {
+    "missing": ("no.csv", None, "no.csv: no such file"),
+    "empty": ("log.csv", "", "log.csv: the log is empty"),
+    "no rows": ("log.csv", "time,a\n", "log.csv: the log has no row"),
+    "no stamps": ("log.csv", "a,b\n1,2\n", "log.csv: no column holds stamps"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_logs_of_which_nothing_can_be_drafted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, content, message = BAD[case]
+    if content is not None:
+        Path(name).write_text(content)
+    assert main(["init", name]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1

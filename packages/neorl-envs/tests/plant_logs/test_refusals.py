@@ -1,0 +1,235 @@
+"""Bad logs and bad configurations: each is refused in one line that names what is wrong."""
+
+import copy
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from neorl_core import InputError
+from neorl_envs.plant_logs import convert_log, read_plant_log
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs._expressions import Expression
+
+from .conftest import WIDE, Tank, wide_lines
+
+
+def refused(folder: Path, message: str, values: dict[str, Any] = WIDE) -> None:
+    before = sorted(folder.iterdir())
+    with pytest.raises(InputError, match=message) as caught:
+        convert_log(plant_log_from_dict(values, "plant.toml"), folder=folder)
+    assert "\n" not in str(caught.value)
+    assert sorted(folder.iterdir()) == before
+
+
+HEAD = "time,LI-1.PV,LC-1.SP,LC-1.OP,LC-1.MODE\n"
+
+
+def row(minute: int, stamp: str = "2024-01-01T00:{:02d}:00Z", values: str = "1,1,50,AUTO") -> str:
+    return f"{stamp.format(minute)},{values}\n"
+
+
+ROWS = "".join(row(minute) for minute in range(9))
+LOGS = {
+    "nothing": ("", "cannot read it as a table"),
+    "no rows": (HEAD, "the log gives no row: no valid sample of 'level', 'setpoint', 'valve'"),
+    "one row": (HEAD + row(0), "the log gives no row: 1 times 'samples without a successor'"),
+    "another column": (HEAD.replace("LC-1.OP", "LC-1.OUT") + ROWS, "no column 'LC-1.OP'; did you"),
+    "another stamp column": (HEAD.replace("time", "when") + ROWS, "no column 'time'"),
+    "text among numbers": (
+        HEAD + ROWS + row(9, values="I/O Timeout,1,50,AUTO"),
+        r"log.csv: tag 'level', row 11: expected a number, got 'I/O Timeout'; add the text to log",
+    ),
+    "an infinite value": (
+        HEAD + ROWS + row(9, values="1,1,inf,AUTO"),
+        "tag 'valve', row 11: .*'inf'",
+    ),
+    "a stamp in words": (
+        HEAD + ROWS + row(9, "yesterday"),
+        "column 'time', row 11: cannot read 'yesterday' as an ISO 8601 stamp",
+    ),
+    "no stamp": (HEAD + ROWS + row(9, ""), "row 11: cannot read None as an ISO 8601 stamp"),
+    "a day that is none": (
+        HEAD + row(0, "2024-02-30T00:00:00Z"),
+        "row 2: cannot read '2024-02-30T",
+    ),
+    "two kinds of stamps": (
+        HEAD + ROWS + row(9, "2024-01-01T00:09:00"),
+        "row 11: cannot read '2024-01-01T00:09:00' beside stamps that name their offset",
+    ),
+    "a tag that is never there": (
+        HEAD + "".join(row(minute, values=",1,50,AUTO") for minute in range(9)),
+        "no valid sample of 'level'",
+    ),
+    "all qualities bad": (
+        HEAD + "".join(row(minute, values="Bad,1,50,AUTO") for minute in range(9)),
+        "no valid sample of 'level'",
+    ),
+    "ragged": (HEAD + ROWS + row(9, values="1,2,3,4,5,6,7"), "cannot read it as a table"),
+    "a stamp far away": (
+        HEAD + row(0, "1970-01-01T00:00:00Z") + ROWS,
+        "look for a stamp far from the others",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_bad_logs(tmp_path: Path, case: str) -> None:
+    content, message = LOGS[case]
+    (tmp_path / "log.csv").write_text(content)
+    values = copy.deepcopy(WIDE)
+    if case == "a stamp far away":
+        values["episodes"]["gap_s"] = 1e12
+        values["sampling"] |= {"period_s": 1}
+    refused(tmp_path, message, values)
+
+
+def test_damaged_files(tank: Tank, tmp_path: Path) -> None:
+    text = "\n".join(wide_lines(tank)).encode()
+    values = copy.deepcopy(WIDE)
+    for name, content in {
+        "log.csv.gz": gzip.compress(text)[:800],
+        "bad.csv.gz": b"\x1f\x8bnothing",
+        "log.parquet": b"PAR1nothing",
+        "bytes.csv": HEAD.encode() + b"\xff\xfe,1,2,3,4\n",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        values["log"]["files"] = [name]
+        refused(tmp_path, f"{name}: ", values)
+    values["log"]["files"] = ["no*.csv"]
+    refused(tmp_path, r"plant.toml: log.files: no file 'no\*.csv' in", values)
+    pl.DataFrame({"time": [True], "LI-1.PV": [1.0]}).write_parquet(tmp_path / "odd.parquet")
+    values["log"]["files"] = ["odd.parquet"]
+    refused(tmp_path, "no column 'LC-1.SP'", values)
+
+
+def test_an_unknown_unit_is_refused(tmp_path: Path) -> None:
+    lines = ["time,tag,value,unit", "2024-01-01T00:00:00Z,LI-1.PV,1,ft"]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    values = copy.deepcopy(WIDE)
+    values["log"] |= {"layout": "long", "unit_column": "unit"}
+    refused(tmp_path, "tag 'level', row 2: unit 'ft' is neither 'm' nor one of its conv", values)
+
+
+def put(*path: Any) -> Callable[[dict], None]:
+    """Sets the value at a path of keys; removes it where the value is ``None``."""
+
+    def change(values: dict[str, Any]) -> None:
+        *folders, key, value = path
+        for folder in folders:
+            values = values[folder]
+        if value is None:
+            del values[key]
+        else:
+            values[key] = value
+
+    return change
+
+
+CONFIGURATIONS = {
+    "unknown table": (put("sampling_", {}), "unknown key of plant.toml 'sampling_'; did you mean"),
+    "unknown key": (
+        put("log", "timestmp", "t"),
+        r"in \[log\] 'timestmp'; did you mean 'timestamp'",
+    ),
+    "missing key": (put("log", "timestamp", None), "plant.toml: log.timestamp is missing"),
+    "text for a number": (
+        put("sampling", "period_s", "60"),
+        "sampling.period_s must be a number, got '60'",
+    ),
+    "true for a number": (put("sampling", "period_s", True), "must be a number, got True"),
+    "a fraction of rows": (put("episodes", "length", 1.5), "must be a whole number, got 1.5"),
+    "text for a list": (put("log", "files", "a.csv"), "log.files must be a list, got 'a.csv'"),
+    "text for a table": (put("reward", "1"), r"\[reward\] must be a table, got '1'"),
+    "a role": (
+        put("tag", 0, "role", "state"),
+        "tag.role must be one of 'observation', .* got 'sta",
+    ),
+    "no period": (put("sampling", "period_s", 0), "sampling.period_s must be above 0 s, got 0"),
+    "no gap": (put("episodes", "gap_s", float("nan")), "episodes.gap_s must be above 0 s, got nan"),
+    "negative length": (put("episodes", "length", -1), "episodes.length must be 0 or more"),
+    "no history": (put("history", {"steps": 0}), "history.steps must be 1 or more, got 0"),
+    "no manipulated": (put("tag", 2, "role", "auxiliary"), "no tag has the role 'manipulated'"),
+    "one name twice": (put("tag", 1, "name", "level"), "two tags are called 'level'"),
+    "one column twice": (put("tag", 1, "tag", "LI-1.PV"), "two tags are called 'LI-1.PV'"),
+    "no range": (
+        put("tag", 2, "low", None),
+        "tag 'valve': low and high must be numbers with low <",
+    ),
+    "an empty range": (put("tag", 2, "low", 100), "low < high, got 100.0 and 100.0"),
+    "a valve on a line": (put("tag", 2, "fill", "interpolate"), "is held between samples, never"),
+    "a delay off the grid": (
+        put("tag", 0, "delay_s", 90),
+        "whole number of periods of 60 s, got 90",
+    ),
+    "a delayed valve": (put("tag", 2, "delay_s", 60), "a manipulated has no transport delay"),
+    "a factor of zero": (put("tag", 0, "factor", 0), "factor must not be 0"),
+    "half a conversion": (
+        put("tag", 0, "conversions", {"ft": [0.3]}),
+        r"conversions.ft must be \[f",
+    ),
+    "no automatic": (put("tag", 3, "automatic", []), "say which words mean automatic"),
+    "a mode of nothing": (put("tag", 3, "of", ["valv"]), "'valv'; did you mean 'valve'?"),
+    "a reserved name": (put("tag", 0, "name", "before_x"), "does not begin with 'before_'"),
+    "order in a long log": (
+        put("log", {"files": ["a"], "timestamp": "t", "layout": "long", "ambiguous": "order"}),
+        "needs rows in order of time",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGURATIONS)
+def test_bad_configurations(case: str) -> None:
+    change, message = CONFIGURATIONS[case]
+    values = copy.deepcopy(WIDE)
+    change(values)
+    with pytest.raises(InputError, match=message) as caught:
+        plant_log_from_dict(values, "plant.toml")
+    assert "plant.toml" in str(caught.value) or "tag 'mode'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no\.toml: cannot read it: No such file"):
+        read_plant_log(tmp_path / "no.toml")
+    (tmp_path / "bad.toml").write_text("name = ")
+    with pytest.raises(InputError, match=r"bad\.toml: not valid TOML"):
+        read_plant_log(tmp_path / "bad.toml")
+
+
+EXPRESSIONS = {
+    "level +": "cannot read",
+    "leval": "uses 'leval', which is no tag; did you mean 'level'",
+    "sum(level)": "looks beyond its row",
+    "level - avg(level)": "looks beyond its row",
+    "row_number() over (order by level)": "looks beyond its row",
+    "level, valve": "cannot read",
+    "__import__('os')": "cannot read",
+    "(select 1)": "cannot compute",
+    "read_csv('/etc/passwd')": "cannot read",
+    "level = 'high'": "cannot compute",
+    "*": "cannot read",
+    "": "cannot read",
+}
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_bad_expressions(text: str) -> None:
+    with pytest.raises(InputError, match=EXPRESSIONS[text]) as caught:
+        Expression(text, ["level", "valve"], "plant.toml: reward.expression")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_condition_on_an_unknown_tag_is_unknown(tank: Tank) -> None:
+    """SQL would take the ELSE branch, and a masked value would have decided the reward."""
+    expression = Expression("CASE WHEN level > 1 THEN -valve ELSE 5 END", ["level", "valve"], "x")
+    level, valve = np.array([2, np.nan, 0.5, 2]), np.array([3, 3, np.nan, np.nan])
+    np.testing.assert_array_equal(
+        expression({"level": level, "valve": valve}), [-3, np.nan, np.nan, np.nan]
+    )
+    constant = Expression("1.5", ["level"], "x")
+    np.testing.assert_array_equal(constant({"level": level}), np.full(4, 1.5))
