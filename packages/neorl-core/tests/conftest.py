@@ -2,4 +2,5 @@ from neorl_core.testing import configure_tests
 
 
 def pytest_configure() -> None:
-    configure_tests(strict_dtypes=True)
+    # Every example of the table holds three samples, and each function has many laws.
+    configure_tests(strict_dtypes=True, examples=25)

@@ -15,6 +15,7 @@ from neorl_core.testing import (
     check_edges,
     check_form,
     check_refusals,
+    check_transformations,
     check_values,
     exports,
     load_table,
@@ -121,6 +122,12 @@ every_row = pytest.mark.parametrize("row", TABLE, ids=str)
 @every_row
 def test_values(row):
     check_values(row)
+
+
+@pytest.mark.nightly
+@every_row
+def test_transformations(row):
+    check_transformations(row)
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.edges], ids=str)

@@ -25,7 +25,6 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
-    everywhere,
     flags,
     keys,
     mapped,
@@ -166,14 +165,6 @@ def magic_promises_as_little_error_as_scipys(log, key, *, discount, resamples):
         weights, best = np.asarray(ours.weights[row], np.float64), least_quadratic(matrix)
         slack = 1e-3 * np.abs(matrix).max()
         assert weights @ matrix @ weights <= best @ matrix @ best + slack
-
-
-def blended_by_magic(log, key, **options):
-    return magic(log, key, **options).blended
-
-
-def magic_blends_the_same_under_every_transformation(log, key, **options):
-    everywhere(blended_by_magic, log, key, rtol=1e-3, atol=1e-3, **options)
 
 
 def scales_with_the_rewards(function):
@@ -380,10 +371,7 @@ ROWS = [
         sample=st.tuples(logs(N), keys()).map(lambda pair: (*pair[0], pair[1])),
         options={"discount": 0.875, "resamples": 20},
         oracle=None,
-        laws=[
-            magic_promises_as_little_error_as_scipys,
-            magic_blends_the_same_under_every_transformation,
-        ],
+        laws=[magic_promises_as_little_error_as_scipys],
         refuses=[
             Refusal(
                 "two trajectories",

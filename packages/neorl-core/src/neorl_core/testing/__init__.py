@@ -33,7 +33,7 @@ so pass functions defined at module level. Keyword arguments are shared by all r
 arrays are traced, the rest is static. Rows may be PyTrees.
 
 * **settings** - :func:`configure_tests`: rank promotion raises, Hypothesis profiles (50 repeatable
-  examples; ``nightly``).
+  examples unless told otherwise; ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
@@ -44,10 +44,10 @@ arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`logs`, :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
-  :func:`check_bad_values`, :func:`table_gaps`: a table of all public functions whose rows are its
-  tests (the how-to is the docstring of :class:`Row`'s module). :func:`public_api` records
-  signatures, :func:`namespaces` and :func:`exports` list the public namespaces of a package and the
-  names in them.
+  :func:`check_bad_values`, :func:`check_transformations` (dear: for the night),
+  :func:`table_gaps`: a table of all public functions whose rows are its tests (the how-to is the
+  docstring of :class:`Row`'s module). :func:`public_api` records signatures, :func:`namespaces` and
+  :func:`exports` list the public namespaces of a package and the names in them.
 
 Traps that the kit avoids, measured: arrays that Hypothesis fills with one value, subnormals, free
 lengths (each compiles), eager gradients (30 times slower), scan bodies made anew in each call.
@@ -57,6 +57,7 @@ from neorl_core.testing._checks import check_bad_values as check_bad_values
 from neorl_core.testing._checks import check_edges as check_edges
 from neorl_core.testing._checks import check_form as check_form
 from neorl_core.testing._checks import check_refusals as check_refusals
+from neorl_core.testing._checks import check_transformations as check_transformations
 from neorl_core.testing._checks import check_values as check_values
 from neorl_core.testing._checks import mapped as mapped
 from neorl_core.testing._compare import assert_close as assert_close
@@ -117,6 +118,7 @@ __all__ = [
     "check_edges",
     "check_form",
     "check_refusals",
+    "check_transformations",
     "check_values",
     "conditioned",
     "configure_tests",

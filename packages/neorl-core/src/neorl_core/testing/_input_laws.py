@@ -26,6 +26,7 @@ SUMS = {
     *("scatter-add", "scatter_add"),
 }
 LOOPS = {"scan", "while"}
+BRANCHES = {"cond"}
 
 
 def whole_numbers_are_whole(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -154,6 +155,13 @@ def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
     """Whether the program of ``fn`` holds a gradient back."""
     program = _program(fn, take(as_rows(rows), 0), options)
     return any(each.primitive.name == "stop_gradient" for each in equations(program.jaxpr))
+
+
+def has_control_flow(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
+    """Whether the program of ``fn`` has a loop or a branch."""
+    program = _program(fn, take(as_rows(rows), 0), options)
+    names = {each.primitive.name for each in equations(program.jaxpr)}
+    return not names.isdisjoint(LOOPS | BRANCHES)
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

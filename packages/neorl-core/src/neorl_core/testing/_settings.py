@@ -8,18 +8,19 @@ import jax
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 
 
-def configure_tests(*, strict_dtypes: bool = False) -> None:
+def configure_tests(*, strict_dtypes: bool = False, examples: int = 50) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
     Implicit rank promotion raises. Hypothesis has no deadline (compilation lands in a first
     example) and three profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
-    ``default`` (50 examples, the same in every run), ``nightly`` (2,000 random ones) and
+    ``default`` (the same ``examples`` in every run), ``nightly`` (2,000 random ones) and
     ``mutation`` (25, the same in every run, without shrinking). Settings of JAX and Hypothesis are
     all that it changes in the process.
 
     Args:
         strict_dtypes: Whether mixing dtypes raises too. Right for pure mathematics; code that
             calls optax needs the standard promotion.
+        examples: Of a property in the ``default`` profile.
     """
     jax.config.update("jax_numpy_rank_promotion", "raise")
     if strict_dtypes:
@@ -27,7 +28,7 @@ def configure_tests(*, strict_dtypes: bool = False) -> None:
     check = hypothesis.HealthCheck
     suppressed = (check.too_slow, check.data_too_large, check.large_base_example)
     fixed = hypothesis.settings(
-        max_examples=50,
+        max_examples=examples,
         derandomize=True,
         database=None,
         deadline=None,

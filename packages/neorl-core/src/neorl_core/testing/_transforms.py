@@ -93,21 +93,40 @@ def everywhere(
     calls = variants(fn, static)
     rows = as_rows(rows)
     stacked = calls.batch_jit(rows, traced)
-
-    @functools.cache
-    def spread() -> Any:
-        return rounding(lambda *rows, **some: calls.batch_jit(rows, some), rows, traced, atol)
-
+    spread = _spread(calls, rows, traced, atol)
     close = functools.partial(assert_stable, rtol=rtol, atol=atol)
     close(calls.batch(rows, traced), stacked, spread, message="vmap and jit of vmap differ")
-    row, want = take(rows, 0), take(stacked, 0)
+    alone = calls.single_jit(take(rows, 0), traced)
+    close(alone, take(stacked, 0), lambda: take(spread(), 0), message="jit and vmap differ")
+    eager_agrees(fn, *rows, rtol=rtol, atol=atol, **options)
+    return stacked
 
-    def alone() -> Any:
-        return take(spread(), 0)
 
-    close(calls.single_jit(row, traced), want, alone, message="jit and vmap differ")
+def eager_agrees(
+    fn: Callable[..., Any], *rows: Any, rtol: float = RTOL, atol: float = ATOL, **options: Any
+) -> None:
+    """The first row eagerly gives what jit of vmap gives, and compiles once.
+
+    An eager call compiles every operation by itself.
+
+    Args:
+        fn: A function of one sample.
+        *rows: As for :func:`everywhere`.
+        rtol: As for :func:`everywhere`.
+        atol: As for :func:`everywhere`.
+        **options: As for :func:`everywhere`.
+
+    Raises:
+        AssertionError: If values or dtypes differ, or a second eager call compiles again.
+    """
+    traced, static = split_options(options)
+    calls = variants(fn, static)
+    rows = as_rows(rows)
+    spread = _spread(calls, rows, traced, atol)
+    row, want = take(rows, 0), take(calls.batch_jit(rows, traced), 0)
     eager = calls.single(row, traced)
-    close(eager, want, alone, message="eager and vmap differ")
+    message = "eager and vmap differ"
+    assert_stable(eager, want, lambda: take(spread(), 0), rtol=rtol, atol=atol, message=message)
     before = compilations()
     calls.single(row, traced)
     assert compilations() == before, (
@@ -117,7 +136,16 @@ def everywhere(
     assert dtypes == [leaf.dtype for leaf in jax.tree.leaves(want)], (
         f"eager and compiled results differ in dtype: {dtypes}"
     )
-    return stacked
+
+
+def _spread(calls: _Variants, rows: tuple, traced: Options, atol: float) -> Callable[[], Any]:
+    """What rounding the arguments can change, found when it is first asked for."""
+
+    @functools.cache
+    def spread() -> Any:
+        return rounding(lambda *rows, **some: calls.batch_jit(rows, some), rows, traced, atol)
+
+    return spread
 
 
 def finite_grad(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
