@@ -118,14 +118,16 @@ def test_flower():
     record = stored("flower")
     updates = {name: np.asarray(record[name]) for name in ("weight", "bias")}
     byzantine, selected = record["num_byzantine"], record["selected"]
-    ours = {
-        "weighted_mean": weighted_mean(updates, np.asarray(record["rows"], float)),
-        "coordinate_median": coordinate_median(updates),
-        "trimmed_mean": trimmed_mean(updates, num_byzantine=byzantine),
-        "krum": krum(updates, num_byzantine=byzantine),
-        "multi_krum": multi_krum(updates, num_byzantine=byzantine, selected=selected),
-        "bulyan": bulyan(updates, num_byzantine=byzantine),
+    every = {"num_byzantine": byzantine}
+    rules = {
+        "coordinate_median": coordinate_median,
+        "trimmed_mean": functools.partial(trimmed_mean, **every),
+        "krum": functools.partial(krum, **every),
+        "multi_krum": functools.partial(multi_krum, selected=selected, **every),
+        "bulyan": functools.partial(bulyan, **every),
     }
+    ours = {name: jax.jit(rule)(updates) for name, rule in rules.items()}
+    ours["weighted_mean"] = jax.jit(weighted_mean)(updates, np.asarray(record["rows"], float))
     assert ours.keys() == record["results"].keys()
     for name, result in ours.items():
         for leaf, expected in record["results"][name].items():

@@ -29,10 +29,6 @@ with install_import_hook(hooked, "beartype.beartype"):
     from neorl_core.testing import configure_tests, exports, load_table
 
 
-def first_of_each(rows):
-    return jax.tree.map(lambda leaf: leaf[0], rows)
-
-
 def is_checked(function) -> bool:
     """Whether the hook wrapped it; of a folder that it does not know it wraps nothing."""
     return hasattr(function, "__wrapped__")
@@ -48,7 +44,6 @@ def trace(row) -> None:
         def call(*args):
             return row.function(*args, **options)
 
-        jax.eval_shape(call, *first_of_each(sample))
         jax.eval_shape(jax.vmap(call), *sample)
 
     once()

@@ -50,25 +50,32 @@ def test_truncated_normal_draws(mean, log_std):
     assert stats.kstest(draws, exact.cdf).pvalue > LEAST
 
 
+@jax.jit
+def first_and_slopes(centre, width):
+    def first(centre, width):
+        return truncated_normal_sample(centre, width, KEYS[0])[0]
+
+    return jax.value_and_grad(first, argnums=(0, 1))(centre, width)
+
+
+log_density = jax.jit(truncated_normal_log_density)
+
+
 def test_truncated_normal_draws_move_with_their_parameters():
     """The slope of a draw at a fixed share: ``-dF/dparameter / density``, by differences."""
     with jax.enable_x64(True):
         for mean, log_std in ((0.25, -1.0), (3.0, 0.0), (-3.0, 0.2), (0.5, 6.0)):
             centre, width = jnp.asarray([mean]), jnp.asarray([log_std])
 
-            def first(centre, width, key=KEYS[0]):
-                return truncated_normal_sample(centre, width, key)[0]
+            at, slopes = first_and_slopes(centre, width)
 
-            at = float(first(centre, width))
-            slopes = jax.grad(first, argnums=(0, 1))(centre, width)
-
-            def share(mean, log_std, at=at):
+            def share(mean, log_std, at=float(at)):
                 std = np.exp(log_std)
                 low, here, high = special.ndtr((np.asarray([-1, at, 1]) - mean) / std)
                 return (here - low) / (high - low)
 
             step = 1e-5
-            density = np.exp(float(truncated_normal_log_density(jnp.asarray([at]), centre, width)))
+            density = np.exp(float(log_density(at[None], centre, width)))
             for slope, (up, down) in zip(
                 slopes,
                 [

@@ -26,10 +26,12 @@ def _double():
         yield
 
 
+@jax.jit
 def after(updates, rounds):
-    for mixing in rounds:
-        updates = gossip_step(updates, mixing).value
-    return updates
+    def step(updates, mixing):
+        return gossip_step(updates, mixing).value, None
+
+    return jax.lax.scan(step, updates, rounds)[0]
 
 
 def random_links(clients):
@@ -53,7 +55,7 @@ def test_disagreement_shrinks_at_the_stated_rate_and_the_mean_stays(mixing):
     start = np.linalg.norm(updates - mean)
     current = {"x": updates}
     for k in range(1, 41):
-        current = gossip_step(current, mixing).value
+        current = after(current, mixing[None])
         left = np.linalg.norm(np.asarray(current["x"]) - mean)
         assert left <= rate**k * start * (1 + 1e-5) + 1e-6
         np.testing.assert_allclose(np.mean(current["x"], axis=0), mean, atol=1e-6)
@@ -125,8 +127,11 @@ def test_a_graph_in_two_parts_never_agrees():
 
 @pytest.mark.parametrize(
     ("links", "rounds"),
-    [(np.eye(2 * k, k=1) + np.eye(2 * k, k=-1), 2 * k - 1) for k in (6, 15)]
-    + [(np.asarray(ring_mixing(k)) > 0, k // 2) for k in (20, 30, 40, 60)],
+    [(np.eye(30, k=1) + np.eye(30, k=-1), 29), (np.asarray(ring_mixing(40)) > 0, 20)]
+    + [
+        pytest.param(np.asarray(ring_mixing(k)) > 0, k // 2, marks=pytest.mark.nightly)
+        for k in (20, 30, 60)
+    ],
 )
 def test_many_rounds_are_exact_in_float32(links, rounds):
     """In order of size, twenty rounds of a ring blew rounding up to 113."""
@@ -135,8 +140,7 @@ def test_many_rounds_are_exact_in_float32(links, rounds):
         assert (matrices.dtype, len(matrices)) == (jnp.float32, rounds)
         value = jnp.arange(len(links), dtype=jnp.float32)
         mean = (len(links) - 1) / 2
-        for matrix in matrices:
-            value = gossip_step(value, matrix).value
+        value = after(value, matrices)
         np.testing.assert_allclose(value, mean, atol=1e-5 * len(links))
 
 

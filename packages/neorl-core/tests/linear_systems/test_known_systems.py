@@ -122,6 +122,7 @@ def test_the_kalman_filter_has_the_error_it_states():
     np.testing.assert_allclose(estimator.covariance, stationary, rtol=1e-8)
 
 
+@pytest.mark.nightly
 def test_intervals_cover_the_value_of_a_linear_quadratic_task():
     """Noisy masses under a linear policy: the expected discounted cost is known in closed form."""
     discount, steps, noise, datasets, size = 0.9, 60, 0.2, 400, 24

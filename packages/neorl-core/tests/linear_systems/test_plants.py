@@ -17,9 +17,9 @@ SMALL = (3, 2)
 CASES = [
     (SMALL, "float32"),
     (SMALL, "float64"),
-    ((8, 3), "float32"),
+    pytest.param((8, 3), "float32", marks=pytest.mark.nightly),
     ((20, 4), "float32"),
-    ((20, 4), "float64"),
+    pytest.param((20, 4), "float64", marks=pytest.mark.nightly),
 ]
 EACH = 12
 ALLOWED = {"float32": 1e-3, "float64": 1e-9}

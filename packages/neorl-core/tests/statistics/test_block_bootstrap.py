@@ -63,6 +63,7 @@ def test_the_mean_has_the_variance_of_the_drawn_blocks(blocks, exact):
         assert abs(means.mean() - SERIES.mean()) < 5 * np.sqrt(expected / resamples)
 
 
+@pytest.mark.nightly
 def test_the_mean_of_an_autocorrelated_series_is_covered_by_blocks_alone():
     """Six hundred steps of an AR(1), many times."""
     count, length, level = 150, 600, 0.9

@@ -39,6 +39,7 @@ def test_student_intervals_of_normal_samples_cover_exactly():
     assert_nominal(np.asarray(intervals.low <= 7.0), (1 + LEVEL) / 2)
 
 
+@pytest.mark.nightly
 def test_pairs_cover_and_are_narrower_than_unpaired_samples():
     common, noise = jax.random.normal(jax.random.key(1), (2, DATASETS, 12))
     better = common * 10 + noise + 0.5
@@ -49,6 +50,7 @@ def test_pairs_cover_and_are_narrower_than_unpaired_samples():
     assert np.mean(paired.high - paired.low) < 0.3 * np.mean(alone.high - alone.low)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_bootstrap_intervals_cover_at_either_end(method):
     samples = jax.random.normal(jax.random.key(2), (DATASETS, 40))
@@ -64,6 +66,7 @@ def second_moment(samples):
     return jnp.mean(samples**2, axis=0)
 
 
+@pytest.mark.nightly
 def test_bca_balances_the_ends_of_a_skewed_statistic_better_than_percentiles():
     samples = jax.random.normal(jax.random.key(4), (DATASETS, 20))
     keys = jax.random.split(jax.random.key(5), DATASETS)
@@ -78,6 +81,7 @@ def test_bca_balances_the_ends_of_a_skewed_statistic_better_than_percentiles():
     assert abs(missed_above("bca") - nominal) < abs(missed_above("percentile") - nominal)
 
 
+@pytest.mark.nightly
 def test_a_stratified_interval_covers_the_aggregate():
     means = jnp.asarray([0.0, 5.0, -3.0])
     noise = jax.random.normal(jax.random.key(6), (DATASETS, 20, 3))
@@ -89,7 +93,9 @@ def test_a_stratified_interval_covers_the_aggregate():
     assert_nominal(covers(intervals, 2 / 3), LEVEL)
 
 
-@pytest.mark.parametrize("trials", [5, 40, 3000])
+@pytest.mark.parametrize(
+    "trials", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (40, 3000))]
+)
 def test_counts_cover_whatever_the_probability(trials):
     """The exact coverage: the chances of all counts whose interval holds the probability."""
     counts = np.arange(trials + 1)

@@ -27,7 +27,7 @@ def rank(quantile, n):
     return max(-(-parts * n // 10**6), 1) - 1
 
 
-@pytest.mark.parametrize("n", [1000, 1_000_000])
+@pytest.mark.parametrize("n", [1000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
 def test_a_quantile_of_many_samples_is_the_one_that_is_counted(n):
     samples = jnp.arange(n, dtype=jnp.float32)[::-1]
     equal = jnp.full(n, 0.1)
@@ -55,7 +55,9 @@ def test_a_quantile_of_short_floats_is_counted_too():
         np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
 
 
-@pytest.mark.parametrize("spread", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "spread", [*(pytest.param(s, marks=pytest.mark.nightly) for s in (0.0, 3.0)), 1.0]
+)
 def test_tails_of_many_weighted_samples_equal_those_in_double(spread):
     n = 100_000
     samples, weights = RNG.permutation(n), np.exp(spread * RNG.normal(size=n)).astype(np.float32)
