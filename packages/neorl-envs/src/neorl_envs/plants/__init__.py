@@ -8,15 +8,19 @@ from neorl_envs.plants._simulated_data import Moment as Moment
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
+from neorl_envs.plants.dmsd._env import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
+from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
 
 __all__ = [
+    "DMSD",
     "PLANTS",
     "ChemicalReactor",
     "Derived",
     "HVACControl",
     "Moment",
+    "Pipeline",
     "Plant",
     "PlantDefaults",
     "SimulatedPlant",

@@ -8,7 +8,9 @@ from neorl_core import InputError
 from neorl_core.boundary import Registry
 from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
+from neorl_envs.plants.dmsd._env import DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl
+from neorl_envs.plants.pipeline._env import Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing
 
 VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
@@ -30,6 +32,8 @@ _OWN: dict[str, Callable[[], Plant]] = {
     ChemicalReactor.name: ChemicalReactor,
     SteelAnnealing.name: SteelAnnealing,
     HVACControl.name: HVACControl,
+    DMSD.name: DMSD,
+    Pipeline.name: Pipeline,
 }
 PLANTS = Registry("neorl.plants", "environment", _OWN, _check_factory)
 """What makes every plant, by its name; without arguments it makes the plant as documented."""

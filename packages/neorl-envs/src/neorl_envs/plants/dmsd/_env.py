@@ -1,0 +1,121 @@
+"""DMSD-v0: declarations, targets, reward and controllers."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import highs, lows
+from neorl_core.control import StateFeedback
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Moment, Parameters
+from neorl_envs.plants.dmsd._physics import (
+    ACTUATORS,
+    DT,
+    INSTRUMENTS,
+    Constants,
+    Masses,
+    Targets,
+    moved,
+)
+
+TARGET_BOUND = 1.5  # m
+CHANGE_STEP = 50
+SHIFTED_MASS = 30.0  # kg
+STEADY = ((4.0, -2.0), (-2.0, 4.0))  # N/m: forces that hold positions, from the springs
+REGULATOR = (
+    (172.28178699, -0.50926705, 95.2502502, 3.16146826),
+    (-0.50926705, 172.28178699, 3.16146826, 95.2502502),
+)
+"""Gain of the linear-quadratic regulator for weights of 1 on positions and 0.01 on forces in parts
+of 30 N; a test solves the Riccati equation again."""
+
+
+class DMSD(SimulatedPlant):
+    """Two masses between three springs and dampers; see :mod:`neorl_envs.plants.dmsd`.
+
+    Attributes:
+        horizon: Steps after which an episode is truncated.
+        shifted: Whether the masses are those of the benchmark's test mode, 30 kg.
+    """
+
+    horizon: int = eqx.field(static=True, default=100)
+    shifted: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "DMSD-v0"
+    dt: ClassVar[float] = DT
+    constants: ClassVar[Any] = Constants()
+    initial: ClassVar[Any] = Masses(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]
+    initial_spread: ClassVar[Any] = Masses(0.25, 0.1)  # type: ignore[arg-type]
+    instruments = INSTRUMENTS
+    actuators = ACTUATORS
+    reward_unit: ClassVar[str] = "points"
+    reference: ClassVar[str] = "LQR"
+    glossary: ClassVar[str] = "points: minus the logarithm of each mass' distance from its target"
+    channel_descriptions: ClassVar[str] = (
+        "Measured: positions x1 and x2 of the masses, their velocities v1 and v2, and their "
+        "targets. Manipulated: a force on each mass."
+    )
+
+    def default_params(
+        self, preset: str = "plant", *, dtype: DTypeLike = jnp.float32
+    ) -> Parameters:
+        """The published constants, or the heavier masses of the test mode."""
+        params = super().default_params(preset, dtype=dtype)
+        if not self.shifted:
+            return params
+        mass = jnp.full((2,), SHIFTED_MASS, dtype)
+        return params._replace(constants=params.constants._replace(mass=mass))
+
+    def tunings(self) -> dict[str, StateFeedback]:
+        """Three linear laws: a weak PD, the same with feed-forward, and a regulator."""
+        pd = np.hstack([15.0 * np.eye(2), 15.0 * np.eye(2)])
+        return {
+            "PD": _tracking(pd, np.zeros((2, 2))),
+            "PD feed-forward": _tracking(pd, np.asarray(STEADY)),
+            "LQR": _tracking(np.asarray(REGULATOR), np.asarray(STEADY)),
+        }
+
+    def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Targets:
+        """Targets of the episode."""
+        draws, changes = jax.random.split(key)
+        dtype = c.mass.dtype
+        first, second = jax.random.uniform(draws, (2, 2), dtype, -TARGET_BOUND, TARGET_BOUND)
+        change = jax.random.bernoulli(changes, 0.5, (2,))
+        return Targets(first, jnp.where(change, second, first))
+
+    def evolve(
+        self, c: Constants, plant: Masses, inputs: Array, disturbance: Targets, time: Array
+    ) -> Masses:
+        """One explicit step of 0.2 s."""
+        return moved(c, plant, inputs)
+
+    def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
+        """Positions, velocities and the targets in force."""
+        return jnp.concatenate([now.plant.position, now.plant.velocity, target(now)])
+
+    def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
+        """Minus the logarithms of the distances from the targets."""
+        return -jnp.log(jnp.abs(now.plant.position - target(now)) + 0.01).sum()
+
+
+def target(now: Moment) -> Float[Array, "2"]:
+    """The targets in force, m."""
+    return jnp.where(now.time >= CHANGE_STEP, now.disturbance.second, now.disturbance.first)
+
+
+def _tracking(gain: np.ndarray, steady: np.ndarray) -> StateFeedback:
+    """``u = steady target - gain (state - (target, 0))`` as feedback of the whole observation."""
+    on_target = -(gain[:, :2] + steady)
+    channels = tuple(actuator.channel for actuator in ACTUATORS)
+    return StateFeedback(
+        gain=jnp.asarray(np.hstack([gain, on_target]), jnp.float32),
+        setpoint=jnp.zeros(6),
+        bias=jnp.zeros(2),
+        low=jnp.asarray(lows(channels)),
+        high=jnp.asarray(highs(channels)),
+    )

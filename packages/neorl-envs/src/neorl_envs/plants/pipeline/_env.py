@@ -1,0 +1,152 @@
+"""Pipeline-v0: a gate, a delay line and a target that jumps."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import Channel
+from neorl_core.control import StateFeedback
+from neorl_envs.blocks import Actuator, Instrument, constant
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Moment
+
+PIPE, HISTORY = 20, 25  # steps
+MAX_FLOW = 200.0
+LEVELS = (50.0, 80.0, 110.0, 140.0)
+NEORL2 = "NeoRL-2, envs/pipline.py"
+
+
+class Constants(NamedTuple):
+    """How often the target is drawn anew."""
+
+    change: Float[Array, ""] = constant(0.003, "1", NEORL2, clean=0.0, domain="not negative")
+
+
+class Pipe(NamedTuple):
+    """Flows and what is remembered of them, newest first.
+
+    Attributes:
+        flows: Flow in every part of the pipe, from the gate to the outflow, shape ``(20,)``.
+        outflows: The outflow and the 25 before it, shape ``(26,)``.
+        actions: The last 25 changes of the gate, shape ``(25,)``.
+    """
+
+    flows: Float[Array, "20"]
+    outflows: Float[Array, "26"]
+    actions: Float[Array, "25"]
+
+
+class Draw(NamedTuple):
+    """Draws of one step.
+
+    Attributes:
+        uniform: Below the probability of a change, the target changes; from [0, 1).
+        level: Index of the new target.
+    """
+
+    uniform: Float[Array, ""]
+    level: Int[Array, ""]
+
+
+def _instruments() -> tuple[Instrument, ...]:
+    def flow(name: str) -> Instrument:
+        return Instrument(Channel(name, "1", 0.0, MAX_FLOW))
+
+    before = [flow(f"outflow_{i}") for i in range(1, HISTORY + 1)]
+    acts = [Instrument(Channel(f"action_{i}", "1", -1.0, 1.0)) for i in range(1, HISTORY + 1)]
+    return (flow("outflow"), flow("target"), *before, *acts)
+
+
+class Pipeline(SimulatedPlant):
+    """A pipe with dead time; see :mod:`neorl_envs.plants.pipeline`."""
+
+    horizon: int = eqx.field(static=True, default=1000)
+
+    name: ClassVar[str] = "Pipeline-v0"
+    dt: ClassVar[float] = 1.0
+    constants: ClassVar[Any] = Constants()
+    initial: ClassVar[Any] = 100.0
+    initial_spread: ClassVar[Any] = 20.0
+    instruments = _instruments()
+    actuators = (Actuator(Channel("gate", "1", -1.0, 1.0), start=0.0),)
+    reward_unit: ClassVar[str] = "points"
+    reference: ClassVar[str] = "predictive P"
+    glossary: ClassVar[str] = (
+        "points: at most 1 a step, less the further the outflow is from its target; P: action in "
+        "proportion to the distance of the outflow from its target"
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Measured: the outflow of the pipe and its target, the outflows and the actions of the 25 "
+        "steps before. Manipulated: the change of the flow through the gate."
+    )
+
+    def tunings(self) -> dict[str, StateFeedback]:
+        """Proportional control of the outflow, slow and fast, and of the flow at the gate."""
+        return {
+            "P 0.005": _proportional(0.005, predicted=False),
+            "P 0.02": _proportional(0.02, predicted=False),
+            "predictive P": _proportional(0.5, predicted=True),
+        }
+
+    def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Pipe:
+        """A pipe full of one flow."""
+        flows, outflows = (jnp.broadcast_to(initial, (n,)) for n in (PIPE, HISTORY + 1))
+        return Pipe(flows, outflows, jnp.zeros(HISTORY, initial.dtype))
+
+    def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Array:
+        """The first target."""
+        return _level(jax.random.randint(key, (), 0, len(LEVELS)), c.change)
+
+    def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> Draw:
+        """Whether the target changes, and to what."""
+        uniform, level = jax.random.split(key)
+        return Draw(
+            jax.random.uniform(uniform, (), c.change.dtype),
+            jax.random.randint(level, (), 0, len(LEVELS)),
+        )
+
+    def disturb(self, c: Constants, disturbance: Array, noise: Draw, time: Array) -> Array:
+        """The target of this step."""
+        return jnp.where(noise.uniform < c.change, _level(noise.level, c.change), disturbance)
+
+    def evolve(
+        self, c: Constants, plant: Pipe, inputs: Array, disturbance: Array, time: Array
+    ) -> Pipe:
+        """The gate moves, and everything in the pipe moves on by one part."""
+        gate = jnp.clip(plant.flows[0] + inputs[0], 0, MAX_FLOW)
+        flows = jnp.concatenate([gate[None], plant.flows[:-1]])
+        return Pipe(
+            flows,
+            jnp.concatenate([flows[-1:], plant.outflows[:-1]]),
+            jnp.concatenate([inputs, plant.actions[:-1]]),
+        )
+
+    def measure(self, c: Constants, now: Moment) -> Float[Array, "52"]:
+        """Outflow, target, the outflows and the actions before."""
+        pipe: Pipe = now.plant
+        target = now.disturbance[None]
+        return jnp.concatenate([pipe.outflows[:1], target, pipe.outflows[1:], pipe.actions])
+
+    def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
+        """``((200 - |outflow - target|) / 100)^2 - 3``."""
+        return jnp.square((MAX_FLOW - jnp.abs(now.plant.outflows[0] - now.disturbance)) * 0.01) - 3
+
+
+def _level(index: Array, like: Array) -> Array:
+    return jnp.asarray(LEVELS, like.dtype)[index]
+
+
+def _proportional(gain: float, *, predicted: bool) -> StateFeedback:
+    """``a = gain (target - outflow)``, of the outflow now or of the one under way at the gate."""
+    rows = np.zeros((1, 2 + 2 * HISTORY), np.float32)
+    rows[0, 0], rows[0, 1] = gain, -gain
+    if predicted:
+        rows[0, 2 + HISTORY : 2 + HISTORY + PIPE - 1] = gain
+    one = jnp.ones(1)
+    return StateFeedback(
+        jnp.asarray(rows), jnp.zeros(rows.shape[1]), jnp.zeros(1), low=-one, high=one
+    )
