@@ -9,8 +9,8 @@ is uniform in [-1.5, 1.5] m; with probability one half it changes once, at step 
 
 Published: equations, constants, starts (0.25 m and 0.1 m/s to each side), targets, horizon, and the
 forces of at most 30 N, which others scale to [-1, 1]. Nothing is noisy, delayed or limited in
-speed, and there is no cost. ``DMSD(shifted=True)`` has the masses of 30 kg of the benchmark's test mode.
-Own choices: the measuring ranges, and the three controllers.
+speed, and there is no cost. ``DMSD(shifted=True)`` has the masses of 30 kg of the
+benchmark's test mode. Own choices: the measuring ranges and the controllers.
 
 The normalised score of the benchmark is ``100 (R - 30.60) / (849.51 - 30.60)``.
 
