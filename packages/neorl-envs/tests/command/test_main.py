@@ -24,8 +24,11 @@ def test_generate_inspect_and_list(
     assert "106/1500" in capsys.readouterr().out
     assert main(["inspect", "log.h5", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["format"], document["version"]) == ("neorl-dataset-report", 1)
+    assert (document["format"], document["version"]) == ("neorl-dataset-report", 2)
     assert document["content_hash"] == dataset.content_hash
+    assert main(["inspect", "log.h5", "--html", "log.html"]) == 0
+    assert "106/1500" in capsys.readouterr().out
+    assert Path("log.html").read_text().startswith("<!doctype html>")
     before = Path("log.h5").read_bytes()
     again = ["generate", "--out", "log.h5", "--steps", "400", "--seed", "4"]
     assert main(again) == 2
@@ -63,6 +66,7 @@ BAD = {
     "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
     "required": (["generate"], "--out"),
     "a word too many": (["inspect", "a.h5", "b.h5"], "unexpected word 'b.h5'; options begin with"),
+    "page": (["inspect", "no.h5", "--html", "no/x.html"], "no/x.html: no folder no; create it"),
     "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),
 }
 

@@ -16,7 +16,7 @@ import pytest
 from neorl_core import Spec, spec_to_dict
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES
+from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES, map_checked
 from neorl_envs.datasets._hdf5 import set_text
 
 
@@ -213,3 +213,12 @@ def test_units_must_be_text_to_be_written(toy: Dataset, tmp_path: Path) -> None:
     spec = dataclasses.replace(toy.spec, obs=(odd, toy.spec.obs[1]))
     with pytest.raises(DatasetError, match="the unit of a channel of 'obs': expected text"):
         write_dataset(tmp_path / "log.h5", dataclasses.replace(toy, spec=spec))
+
+
+def test_an_inspected_file_is_mapped_and_hashed_nevertheless(toy: Dataset, toy_file: Path) -> None:
+    same(map_checked(toy_file), toy)
+    assert isinstance(map_checked(toy_file).transitions.obs, np.memmap)
+    with h5py.File(toy_file, "r+") as file:
+        file["reward"][3] += 1
+    with pytest.raises(DatasetError, match="do not match the recorded content hash"):
+        map_checked(toy_file)

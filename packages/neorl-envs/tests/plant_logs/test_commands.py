@@ -7,9 +7,11 @@ import pytest
 
 from neorl_envs import read_dataset
 from neorl_envs._command.main import main
-from neorl_envs.plant_logs import read_plant_log
+from neorl_envs.inspection import dataset_report
+from neorl_envs.plant_logs import convert_log, read_plant_log
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 
-from .conftest import Tank
+from .conftest import WIDE, Tank
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +121,15 @@ def test_logs_of_which_nothing_can_be_drafted(
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def test_the_reward_of_a_converted_log_is_computed_again(wide: Path) -> None:
+    dataset = convert_log(plant_log_from_dict(WIDE, "plant.toml"), folder=wide)
+    check = dataset_report(dataset)["reward_check"]
+    assert check["checked"]
+    assert check["rows"] == dataset.n_rows - 3  # the first of every episode needs the one before
+    assert check["largest_difference"] < check["tolerance"]
+    np.asarray(dataset.transitions.reward)[5] += 1
+    report = dataset_report(dataset)
+    assert report["reward_check"]["largest_difference"] == pytest.approx(1, abs=1e-3)
+    assert "the reward differs from its expression by up to 1" in report["notes"]

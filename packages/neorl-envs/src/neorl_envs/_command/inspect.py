@@ -6,32 +6,47 @@ from pathlib import Path
 
 import tyro
 
-from neorl_core.boundary import head
+from neorl_core import InputError
+from neorl_core.boundary import head, write_text
 from neorl_envs.command_line import parse_options
-from neorl_envs.ingest._read import read_dataset
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import map_checked
+from neorl_envs.ingest._read import read_dataset, reader_name
+from neorl_envs.inspection._html import report_html
 from neorl_envs.inspection._report import dataset_report
 from neorl_envs.inspection._text import report_text
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON document."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspect:
-    """Says what a log holds: rows, episodes, returns, costs, coverage, excitation, doubts.
+    """Says what a log holds: time, rows, returns, costs, coverage, excitation, delays, doubts.
 
-    example: neorl-envs inspect log.h5
+    example: neorl-envs inspect log.h5 --html log.html
     """
 
     file: tyro.conf.Positional[Path]
     """A dataset file, a NeoRL-2 .npz, a D4RL HDF5 file, or what an installed reader knows."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
+    html: Path | None = None
+    """Write a page as well; it needs nothing else."""
 
 
 def command(words: list[str]) -> None:
     """``neorl-envs inspect``."""
     options = parse_options(Inspect, words, program="neorl-envs inspect")
-    report = dataset_report(read_dataset(options.file))
+    if options.html is not None and not options.html.parent.is_dir():
+        raise InputError(f"{options.html}: no folder {options.html.parent}; create it first")
+    report = dataset_report(_opened(options.file))
+    if options.html is not None:
+        write_text(options.html, report_html(report))
     document = {**head("dataset-report", VERSION), **report}
     print(json.dumps(document, indent=2) if options.json else report_text(report))
+
+
+def _opened(path: Path) -> Dataset:
+    """A dataset file is left on the disk and hashed there; others are read."""
+    return map_checked(path) if reader_name(path) == "neorl" else read_dataset(path)

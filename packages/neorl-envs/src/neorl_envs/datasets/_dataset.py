@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from neorl_core import Spec, Transition
-from neorl_envs.datasets._checks import DatasetError, check_columns, check_episodes
+from neorl_envs.datasets._checks import DatasetError, blocks, check_columns, check_episodes
 from neorl_envs.datasets._optional import (
     OPTIONAL,
     check_optional,
@@ -156,14 +156,7 @@ class Dataset:
     @functools.cached_property
     def content_hash(self) -> str:
         """SHA-256 over the specification and every column; see the page of the file format."""
-        digest = hashlib.sha256()
-        digest.update(json.dumps(plain_spec(self.spec), sort_keys=True).encode())
-        for name, column in self.columns():
-            stored = as_stored(column)
-            digest.update(f"{name} {stored.dtype.str} {list(stored.shape)}\n".encode())
-            if stored.size:
-                digest.update(stored.reshape(-1).data.cast("B"))
-        return f"sha256:{digest.hexdigest()}"
+        return content_digest(self)
 
     def _take(self, rows: Any) -> Transition:
         return jax.tree.map(lambda column: column[rows], self.transitions)
@@ -172,6 +165,18 @@ class Dataset:
         mask = np.asarray(self.transitions.mask).reshape((-1,) + (1,) * (column.ndim - 1))
         rows = np.where(mask, column, 0).astype(np.float64)
         return np.add.reduceat(rows, self.episode_starts, axis=0)
+
+
+def content_digest(dataset: Dataset) -> str:
+    """The content hash, computed from what is there; a mapped column is read in blocks."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps(plain_spec(dataset.spec), sort_keys=True).encode())
+    for name, column in dataset.columns():
+        kind = as_stored(column[:0])
+        digest.update(f"{name} {kind.dtype.str} {list(column.shape)}\n".encode())
+        for rows in blocks(len(column) if column.size else 0):
+            digest.update(as_stored(column[rows]).reshape(-1).data.cast("B"))
+    return f"sha256:{digest.hexdigest()}"
 
 
 def as_stored(column: np.ndarray) -> np.ndarray:

@@ -21,9 +21,9 @@ from neorl_envs.datasets._checks import (
     check_columns,
     check_episodes,
 )
-from neorl_envs.datasets._dataset import Dataset, as_stored
+from neorl_envs.datasets._dataset import Dataset, as_stored, content_digest
 from neorl_envs.datasets._deferred_errors import DeferredErrorFile
-from neorl_envs.datasets._hdf5 import attribute, require_sizes, set_text, stored_column
+from neorl_envs.datasets._hdf5 import attribute, opened, require_sizes, set_text, stored_column
 from neorl_envs.datasets._optional import OPTIONAL, check_optional
 from neorl_envs.datasets._specification import check_spec, json_object, plain_spec, read_spec
 
@@ -127,13 +127,39 @@ def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Datase
     if memory_map:
         # The file is not read to be hashed; `cached_property` takes the stored value.
         dataset.__dict__["content_hash"] = stored_hash
-    elif dataset.content_hash != stored_hash:
-        raise DatasetError(
-            f"{source}: the columns do not match the recorded content hash: expected "
-            f"{stored_hash}, got {dataset.content_hash}; the file was changed or damaged, "
-            "generate or copy it again"
-        )
+    else:
+        _require_hash(source, stored_hash, dataset.content_hash)
     return dataset
+
+
+def map_checked(path: Path) -> Dataset:
+    """A dataset file with its columns on the disk, its content hash checked nevertheless.
+
+    Columns that cannot be mapped, since they are chunked, are read into memory.
+
+    Raises:
+        DatasetError: As :func:`neorl_envs.read_dataset`.
+    """
+    with opened(path) as file:
+        contiguous = all(
+            isinstance(file.get(name, getlink=True), h5py.HardLink)
+            and getattr(file[name], "chunks", None) is None
+            for name in DTYPES
+            if name in file
+        )
+        dataset = read_neorl_hdf5(file, str(path), memory_map=contiguous)
+    if contiguous:
+        stored = dataset.content_hash
+        _require_hash(str(path), stored, content_digest(dataset))
+    return dataset
+
+
+def _require_hash(source: str, stored: str, actual: str) -> None:
+    if actual != stored:
+        raise DatasetError(
+            f"{source}: the columns do not match the recorded content hash: expected {stored}, got "
+            f"{actual}; the file was changed or damaged, generate or copy it again"
+        )
 
 
 def _header(file: h5py.File, source: str) -> tuple[Spec, dict[str, Any], str]:

@@ -5,19 +5,29 @@ from typing import Any
 
 import numpy as np
 
-from neorl_core import Channel, CostChannel
+from neorl_core import CostChannel
 from neorl_core.costs import limit_kind
 from neorl_envs.datasets._dataset import Dataset
-
-SATURATED = 0.005
-"""Within this part of the range from either end, a channel counts as saturated."""
+from neorl_envs.inspection._channels import channel_entries, movement, summary
+from neorl_envs.inspection._contradictions import (
+    contradictions,
+    drift,
+    duplicate_rows,
+    time_report,
+)
+from neorl_envs.inspection._relations import relations
+from neorl_envs.inspection._reward import reward_check
+from neorl_envs.inspection._sample import episodes_sample
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
-    """Rows, episodes, returns, costs, coverage and excitation of a log.
+    """What a log holds, what it can teach, and what is doubtful in it.
 
     Masked rows are counted and otherwise left out. A row is a duplicate if an earlier one has the
-    same observation and action. A channel is saturated within 0.5 % of its range from either end.
+    same observation and action. A channel is saturated within 0.5 % of its range from either end,
+    and flat while it does not change at all. Delays, correlation and behaviour are estimated on
+    whole episodes, evenly spread, of at most about 100,000 rows. Columns are looked at in blocks,
+    so a mapped file may be larger than memory.
 
     Args:
         dataset: The log.
@@ -26,73 +36,46 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         Plain numbers and strings, ready for JSON. ``notes`` says what deserves attention.
     """
     rows: Any = dataset.transitions
-    used = rows.mask
-    obs, action = rows.obs[used], rows.action[used]
+    used = np.asarray(rows.mask)
+    spec, attributes = dataset.spec, dataset.attributes
+    actions = channel_entries(spec.action, rows.action, dataset)
     report = {
-        "name": dataset.attributes.get("name", "?"),
+        "name": attributes.get("name", "?"),
         "content_hash": dataset.content_hash,
         "rows": dataset.n_rows,
         "masked_rows": int(dataset.n_rows - used.sum()),
-        "duplicate_rows": _duplicates(obs, action),
+        "duplicate_rows": duplicate_rows(dataset),
         "episodes": dataset.n_episodes,
-        "period_s": dataset.spec.dt,
-        "horizon": dataset.spec.horizon,
-        "terminated": int(rows.terminated.sum()),
-        "truncated": int(rows.truncated.sum()),
-        "episode_length": _summary(dataset.episode_lengths),
-        "episode_return": _summary(dataset.episode_returns()),
-        "costs": _costs(dataset.spec.cost, dataset.episode_costs(), rows.cost[used]),
-        "obs": [_channel(c, obs[:, i]) for i, c in enumerate(dataset.spec.obs)],
-        "action": _actions(dataset, used),
+        "period_s": spec.dt,
+        "horizon": spec.horizon,
+        "terminated": int(np.asarray(rows.terminated).sum()),
+        "truncated": int(np.asarray(rows.truncated).sum()),
+        "episode_length": summary(dataset.episode_lengths),
+        "episode_lengths": np.histogram(dataset.episode_lengths, 20)[0].tolist(),
+        "episode_return": summary(dataset.episode_returns()),
+        "time": time_report(dataset),
+        "costs": _costs(spec.cost, dataset.episode_costs(), np.asarray(rows.cost)[used]),
+        "obs": channel_entries(spec.obs, rows.obs, dataset),
+        "action": [{**c, **m} for c, m in zip(actions, movement(dataset), strict=True)],
+        "manual": _manual(dataset),
+        "contradictions": contradictions(dataset),
+        **relations(episodes_sample(dataset), spec),
+        "drift": drift(dataset),
+        "reward_check": reward_check(dataset),
         "behaviours": _behaviours(dataset),
-        "excitation": dataset.attributes.get("excitation"),
-        "attribution": dataset.attributes.get("attribution"),
+        **{
+            name: attributes.get(name)
+            for name in ("excitation", "ingestion", "provenance", "split", "attribution")
+        },
     }
     return {**report, "notes": _notes(report)}
 
 
-def _summary(values: np.ndarray) -> dict[str, float]:
-    values = np.asarray(values, np.float64)
-    return {
-        "min": float(values.min()),
-        "mean": float(values.mean()),
-        "max": float(values.max()),
-        "std": float(values.std()),
-    }
-
-
-def _channel(channel: Channel, values: np.ndarray) -> dict[str, Any]:
-    span = channel.high - channel.low
-    near_low = values <= channel.low + SATURATED * span
-    near_high = values >= channel.high - SATURATED * span
-    return {
-        "name": channel.name,
-        "unit": channel.unit,
-        "low": channel.low,
-        "high": channel.high,
-        **(_summary(values) if len(values) else {}),
-        "coverage": float(np.ptp(values) / span) if len(values) else 0.0,
-        "saturated": float((near_low | near_high).mean()) if len(values) else 0.0,
-        "constant": bool(len(values) == 0 or values.min() == values.max()),
-    }
-
-
-def _actions(dataset: Dataset, used: np.ndarray) -> list[dict[str, Any]]:
-    """As observations, and how much and how often each input moves inside an episode."""
-    action: Any = dataset.transitions.action
-    inside = np.ones(dataset.n_rows, np.bool_)
-    inside[dataset.episode_starts] = False  # no step back from the first row of an episode
-    inside[1:] &= used[1:] & used[:-1]
-    steps = np.diff(action, axis=0, prepend=action[:1])[inside].astype(np.float64)
-    channels = []
-    for i, channel in enumerate(dataset.spec.action):
-        moves = np.abs(steps[:, i]) > 1e-4 * (channel.high - channel.low)
-        excited = {
-            "step_std": float(steps[:, i].std()) if len(steps) else 0.0,
-            "moved": float(moves.mean()) if len(steps) else 0.0,
-        }
-        channels.append({**_channel(channel, action[used][:, i]), **excited})
-    return channels
+def _manual(dataset: Dataset) -> list[float] | None:
+    """Share of the unmasked rows in manual, for every manipulated variable."""
+    if dataset.mode is None or not np.asarray(dataset.transitions.mask).any():
+        return None
+    return [float(x) for x in dataset.mode[np.asarray(dataset.transitions.mask)].mean(axis=0)]
 
 
 def _costs(
@@ -104,7 +87,7 @@ def _costs(
             "unit": channel.unit,
             "limit": channel.limit,
             "per": channel.per,
-            "episode": _summary(episodes[:, i]),
+            "episode": summary(episodes[:, i]),
             "steps_above_zero": float((steps[:, i] > 0).mean()) if len(steps) else 0.0,
             "beyond_limit": _exceeded(channel, episodes[:, i], steps[:, i]),
         }
@@ -135,14 +118,6 @@ def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
     ]
 
 
-def _duplicates(obs: np.ndarray, action: np.ndarray) -> int:
-    joined = np.ascontiguousarray(np.concatenate([obs, action], axis=1) + 0.0)  # -0.0 is 0.0
-    if not joined.size:
-        return 0
-    as_bytes = joined.view(np.dtype((np.void, joined.dtype.itemsize * joined.shape[1])))
-    return len(joined) - len(np.unique(as_bytes))
-
-
 def _notes(report: dict[str, Any]) -> list[str]:
     notes = []
     if report["terminated"] == 0:
@@ -158,7 +133,76 @@ def _notes(report: dict[str, Any]) -> list[str]:
     ]
     if constant:
         notes.append(f"constant: {', '.join(constant)}")
+    for kind in ("obs", "action"):
+        notes += [
+            f"{kind} {c['name']} is outside its range in {c['outside']:.1%} of rows"
+            for c in report[kind]
+            if c["outside"] > 0
+        ]
+    notes += [
+        sentence.format(report["contradictions"][name])
+        for name, sentence in CONTRADICTIONS.items()
+        if report["contradictions"][name]
+    ]
+    notes += _notes_on_time(report["time"])
+    drifting = [d["name"] for d in report["drift"] if d["distance"] > DRIFTS]
+    if drifting:
+        notes.append(f"the last fifth of the episodes differs from the rest in {_some(drifting)}")
+    notes += _notes_on_behaviour(report)
     return [*notes, *(note for channel in report["action"] for note in _doubts(channel))]
+
+
+CONTRADICTIONS = {
+    "next_obs_differs": "in {} rows next_obs differs from the observation of the next row",
+    "negative_costs": "{} rows have a negative cost",
+    "episodes_beyond_horizon": "{} episodes are longer than the horizon",
+    "duplicate_episodes": "{} episodes repeat another one",
+}
+DRIFTS, REPEATABLE = 0.3, 0.98
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
+
+
+def _notes_on_time(time: dict[str, Any] | None) -> list[str]:
+    if time is None:
+        return ["no stamps are recorded, so holes inside an episode cannot be seen"]
+    notes = []
+    if time["gaps"]:
+        notes.append(
+            f"{time['gaps']} gaps, the longest {duration(time['longest_gap_s'])}; rows cover "
+            f"{time['covered']:.0%} of the time"
+        )
+    if time["overlapping_episodes"]:
+        notes.append(f"{time['overlapping_episodes']} episodes overlap others in time")
+    if time["episodes_out_of_order"]:
+        notes.append(f"{time['episodes_out_of_order']} episodes start before the one above them")
+    return notes
+
+
+def _notes_on_behaviour(report: dict[str, Any]) -> list[str]:
+    fixed = [b["action"] for b in report["behaviour"] if b["repeatable"] > REPEATABLE]
+    notes = []
+    if fixed:
+        notes.append(
+            f"the observation decides {_some(fixed)}: nothing is known of other actions there"
+        )
+    check = report["reward_check"]
+    if check["checked"] and check["largest_difference"] > check["tolerance"]:
+        notes.append(
+            f"the reward differs from its expression by up to {check['largest_difference']:.3g}"
+        )
+    return notes
+
+
+def duration(seconds: float) -> str:
+    """A time for people: seconds, minutes, hours or days."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _doubts(channel: dict[str, Any]) -> list[str]:

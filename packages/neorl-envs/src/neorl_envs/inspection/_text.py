@@ -1,9 +1,15 @@
 """The report of a log as text for a terminal."""
 
+import textwrap
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from neorl_core.costs import limit_kind
+from neorl_envs.inspection._report import duration
+
+WIDTH = 110
+EPOCH = "1970-01-01T00:00:00Z"
 
 
 def report_text(report: dict[str, Any]) -> str:
@@ -24,6 +30,7 @@ def report_text(report: dict[str, Any]) -> str:
         f"return per episode: mean {returns['mean']:.4g}, from {returns['min']:.4g} to "
         f"{returns['max']:.4g}, standard deviation {returns['std']:.3g}",
     ]
+    lines += _time_lines(report["time"])
     for cost in report["costs"]:
         kind = limit_kind(cost["per"])
         limit = kind.limit_words(cost["limit"], cost["unit"])
@@ -36,6 +43,8 @@ def report_text(report: dict[str, Any]) -> str:
         lines += ["", *_channel_table(title, report[kind])]
     if report["behaviours"]:
         lines += ["", *_behaviour_table(report["behaviours"])]
+    for line in ("", *relation_lines(report), *origin_lines(report)):
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False) or [""]
     if report["attribution"]:
         lines += ["", f"attribution: {report['attribution']}"]
     if report["notes"]:
@@ -43,13 +52,95 @@ def report_text(report: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"content {report['content_hash']}"])
 
 
+def _time_lines(time: dict[str, Any] | None) -> list[str]:
+    if time is None:
+        return []
+    return [
+        f"time: {duration(time['span_s'])} from {moment(time['start'], time['origin'])} to "
+        f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; {time['gaps']} "
+        f"gaps, the longest {duration(time['longest_gap_s'])}"
+    ]
+
+
+def moment(seconds: float, origin: str | None) -> str:
+    """A stamp for people: a date where it counts from 1970, else seconds."""
+    if origin != EPOCH:
+        return f"{seconds:g} s"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"
+
+
+def relation_lines(report: dict[str, Any]) -> list[str]:
+    """Behaviour, delays, drift and the check of the reward, a line each."""
+    lines = [
+        f"behaviour of {b['action']}: {b['explained']:.0%} of its variance is linear in the "
+        f"observation; like situations repeat it to {b['repeatable']:.0%}"
+        for b in report["behaviour"]
+    ]
+    if report["manual"] is not None:
+        shares = zip(report["action"], report["manual"], strict=True)
+        lines.append("in manual: " + ", ".join(f"{c['name']} {m:.1%}" for c, m in shares))
+    strongest = sorted(report["delays"], key=lambda d: -abs(d["correlation"]))[:8]
+    lines += [
+        f"{d['action']} shows in {d['obs']} after {duration(d['delay_s'])} (correlation of changes "
+        f"{d['correlation']:+.2f})"
+        for d in strongest
+    ]
+    if not report["delays"]:
+        lines.append("no change of an action is seen in an observation afterwards")
+    largest = sorted(report["drift"], key=lambda d: -d["distance"])[:3]
+    if largest:
+        apart = ", ".join(f"{d['name']} {d['distance']:.2f}" for d in largest)
+        lines.append(f"drift (distance of the last fifth from the rest, 0 to 1): {apart}")
+    check = report["reward_check"]
+    lines.append(
+        f"reward computed again from its expression: {check['rows']} rows, largest difference "
+        f"{check['largest_difference']:.2g}"
+        if check["checked"]
+        else f"reward not computed again: {check['why']}"
+    )
+    return lines
+
+
+def origin_lines(report: dict[str, Any]) -> list[str]:
+    """Excitation, ingestion, provenance and split as the file tells them."""
+    lines = []
+    excitation = report["excitation"]
+    channels = excitation.get("channels", []) if isinstance(excitation, dict) else []
+    for c in channels if isinstance(channels, list) else []:
+        if isinstance(c, dict) and "channel" in c:
+            numbers = {k: v for k, v in c.items() if k not in ("channel", "unit")}
+            lines.append(f"excitation of {c['channel']}: {_pairs(numbers)}")
+    for name in ("ingestion", "provenance", "split"):
+        value = report[name]
+        if isinstance(value, dict):
+            lines.append(f"{name}: {_pairs(value)}")
+    return lines
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    """Plain members of an object; of a list or object inside it, its size."""
+
+    def word(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.4g}"
+        if isinstance(value, dict | list) and len(str(value)) > 60:
+            return f"({len(value)})"
+        return str(value)
+
+    return ", ".join(f"{name} {word(value)}" for name, value in values.items())
+
+
 def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
     moving = "step_std" in channels[0]
-    head = [title, "unit", "min", "mean", "max", "std", "coverage", "saturated"]
+    head = [title, "unit", "min", "mean", "max", "std", "coverage", "saturated", "longest flat"]
     rows = [head + (["std of step", "moves"] if moving else [])]
     for c in channels:
         numbers = [f"{c.get(name, float('nan')):.5g}" for name in ("min", "mean", "max", "std")]
         fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}"]
+        fractions.append(duration(c["longest_flat_s"]))
         moved = [f"{c['step_std']:.4g}", f"{c['moved']:.0%}"] if moving else []
         rows.append([c["name"], c["unit"], *numbers, *fractions, *moved])
     return _aligned(rows)

@@ -1,0 +1,141 @@
+"""Ranges, saturation and flat lines of channels, block by block."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Channel
+from neorl_envs.datasets._checks import blocks
+from neorl_envs.datasets._dataset import Dataset
+
+SATURATED = 0.005
+"""Within this part of the range from either end, a channel counts as saturated."""
+BINS = 24
+"""Of the histogram of a channel over its range."""
+MOVES = 1e-4
+"""A step counts as a move beyond this part of the range."""
+
+
+def used_blocks(column: np.ndarray, mask: np.ndarray) -> Iterator[np.ndarray]:
+    """The unmasked rows of a column in blocks, float64."""
+    for rows in blocks(len(column)):
+        chosen = np.asarray(column[rows])[np.asarray(mask[rows])]
+        if len(chosen):
+            yield chosen.astype(np.float64)
+
+
+def summary(values: np.ndarray) -> dict[str, float]:
+    """Least, mean, largest and standard deviation."""
+    values = np.asarray(values, np.float64)
+    return {
+        "min": float(values.min()),
+        "mean": float(values.mean()),
+        "max": float(values.max()),
+        "std": float(values.std()),
+    }
+
+
+def channel_entries(
+    channels: Sequence[Channel], column: np.ndarray, dataset: Dataset
+) -> list[dict[str, Any]]:
+    """What a report says of every channel of a column."""
+    mask: Any = dataset.transitions.mask
+    low, high = (np.array([getattr(c, end) for c in channels]) for end in ("low", "high"))
+    span = high - low
+    n = 0
+    total = np.zeros(len(channels))
+    square, near, outside = total.copy(), total.copy(), total.copy()
+    least, most = np.full(len(channels), np.inf), np.full(len(channels), -np.inf)
+    histogram = np.zeros((len(channels), BINS), np.int64)
+    for part in used_blocks(column, mask):
+        mean = part.mean(axis=0)
+        if n:  # Chan, Golub and LeVeque (1979)
+            square += ((part - mean) ** 2).sum(axis=0)
+            square += (mean - total / n) ** 2 * n * len(part) / (n + len(part))
+        else:
+            square = ((part - mean) ** 2).sum(axis=0)
+        total, n = total + part.sum(axis=0), n + len(part)
+        least, most = np.minimum(least, part.min(axis=0)), np.maximum(most, part.max(axis=0))
+        close = (part <= low + SATURATED * span) | (part >= high - SATURATED * span)
+        near += close.sum(axis=0)
+        # float32 of a range's end may lie a rounding beyond it.
+        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        outside += ((part < low - slack) | (part > high + slack)).sum(axis=0)
+        place = np.clip(((part - low) / span * BINS).astype(np.int64), 0, BINS - 1)
+        for i in range(len(channels)):
+            histogram[i] += np.bincount(place[:, i], minlength=BINS)
+    flat = longest_flat(column, dataset)
+    return [
+        {
+            "name": channel.name,
+            "unit": channel.unit,
+            "low": channel.low,
+            "high": channel.high,
+            **(_numbers(least[i], total[i] / n, most[i], square[i] / n) if n else {}),
+            "coverage": float((most[i] - least[i]) / span[i]) if n else 0.0,
+            "saturated": float(near[i] / n) if n else 0.0,
+            "outside": float(outside[i] / n) if n else 0.0,
+            "constant": bool(n == 0 or least[i] == most[i]),
+            "longest_flat_s": float(flat[i] * dataset.spec.dt),
+            "histogram": histogram[i].tolist(),
+        }
+        for i, channel in enumerate(channels)
+    ]
+
+
+def _numbers(least: float, mean: float, most: float, variance: float) -> dict[str, float]:
+    numbers = {"min": least, "mean": mean, "max": most, "std": np.sqrt(variance)}
+    return {name: float(value) for name, value in numbers.items()}
+
+
+def longest_flat(column: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """The largest number of steps over which each channel did not change at all."""
+    mask: Any = dataset.transitions.mask
+    width = column.shape[1]
+    longest, run = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    starts = np.zeros(dataset.n_rows, np.bool_)
+    starts[dataset.episode_starts] = True
+    for rows in blocks(dataset.n_rows):
+        first = max(rows.start - 1, 0)
+        values = np.asarray(column[first : rows.stop])
+        live = (
+            ~starts[first + 1 : rows.stop]
+            & mask[first + 1 : rows.stop]
+            & mask[first : rows.stop - 1]
+        )
+        same = (values[1:] == values[:-1]) & live[:, None]
+        for i in range(width):
+            ends = np.flatnonzero(~same[:, i])
+            if not len(ends):
+                run[i] += len(same)
+                longest[i] = max(longest[i], run[i])
+                continue
+            longest[i] = max(longest[i], run[i] + ends[0], np.diff(ends).max(initial=1) - 1)
+            run[i] = len(same) - 1 - ends[-1]
+            longest[i] = max(longest[i], run[i])
+    return longest
+
+
+def movement(dataset: Dataset) -> list[dict[str, Any]]:
+    """How much and how often each manipulated variable moves inside an episode.
+
+    A step leads from the action of an unmasked row to its next action, which may be that of a
+    masked row: the row that ends a log is one.
+    """
+    rows: Any = dataset.transitions
+    span = np.array([channel.high - channel.low for channel in dataset.spec.action])
+    n, moved = 0, np.zeros(len(span))
+    total, square = np.zeros(len(span)), np.zeros(len(span))
+    for part in blocks(dataset.n_rows):
+        inside = np.asarray(rows.mask[part]) & ~np.asarray(
+            rows.terminated[part] | rows.truncated[part]
+        )
+        step = (
+            rows.next_action[part][inside].astype(np.float64) - rows.action[part][inside]
+        ) / span
+        n, moved = n + len(step), moved + (np.abs(step) > MOVES).sum(axis=0)
+        total, square = total + step.sum(axis=0), square + (step**2).sum(axis=0)
+    n = max(n, 1)
+    std = np.sqrt(np.maximum(square / n - (total / n) ** 2, 0)) * span
+    return [{"step_std": float(s), "moved": float(m)} for s, m in zip(std, moved / n, strict=True)]

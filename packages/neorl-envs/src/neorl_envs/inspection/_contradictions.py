@@ -1,0 +1,139 @@
+"""What may be right and deserves a look: repeats, contradictions, time, drift."""
+
+from typing import Any
+
+import numpy as np
+
+from neorl_envs.datasets._checks import blocks
+from neorl_envs.datasets._dataset import Dataset
+
+DRIFT_ROWS = 20_000
+
+
+def duplicate_rows(dataset: Dataset) -> int:
+    """Unmasked rows whose observation and action an earlier one has, by a hash of 64 bits."""
+    return _repeats(_row_hashes(dataset, ("obs", "action"))[np.asarray(dataset.transitions.mask)])
+
+
+def duplicate_episodes(dataset: Dataset) -> int:
+    """Episodes whose every observation, action and reward an earlier one has."""
+    rows = _row_hashes(dataset, ("obs", "action", "reward"))
+    position = np.arange(dataset.n_rows) - np.repeat(
+        dataset.episode_starts, dataset.episode_lengths
+    )
+    mixed = _mixed(rows + _mixed(position.astype(np.uint64) + np.uint64(1)))
+    return _repeats(np.add.reduceat(mixed, dataset.episode_starts))
+
+
+def _repeats(hashes: np.ndarray) -> int:
+    return len(hashes) - len(np.unique(hashes))
+
+
+def _row_hashes(dataset: Dataset, names: tuple[str, ...]) -> np.ndarray:
+    columns: Any = dataset.transitions
+    hashes = np.zeros(dataset.n_rows, np.uint64)
+    for rows in blocks(dataset.n_rows):
+        value = np.zeros(rows.stop - rows.start, np.uint64)
+        for name in names:
+            part = np.asarray(getattr(columns, name)[rows], np.float32) + 0.0  # -0.0 is 0.0
+            bits = part.reshape(len(part), -1).view(np.uint32).astype(np.uint64)
+            for i in range(bits.shape[1]):
+                value = _mixed(value ^ (bits[:, i] + np.uint64(0x9E3779B97F4A7C15)))
+        hashes[rows] = value
+    return hashes
+
+
+def _mixed(value: np.ndarray) -> np.ndarray:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def contradictions(dataset: Dataset) -> dict[str, int]:
+    """Counts of unmasked rows and of episodes that contradict the rest of the log."""
+    rows: Any = dataset.transitions
+    differs = negative = 0
+    for part in blocks(dataset.n_rows):
+        mask = np.asarray(rows.mask[part])
+        negative += int((np.asarray(rows.cost[part])[mask] < 0).any(axis=-1).sum())
+        behind = slice(part.start + 1, part.stop + 1)
+        follow = np.asarray(rows.obs[behind])
+        inside = mask & ~np.asarray(rows.terminated[part] | rows.truncated[part])
+        inside, mask_behind = inside[: len(follow)], np.asarray(rows.mask[behind])
+        other = (np.asarray(rows.next_obs[part])[: len(follow)] != follow).any(axis=-1)
+        differs += int((other & inside & mask_behind).sum())
+    return {
+        "next_obs_differs": differs,
+        "negative_costs": negative,
+        "episodes_beyond_horizon": int((dataset.episode_lengths > dataset.spec.horizon).sum()),
+        "duplicate_episodes": duplicate_episodes(dataset),
+    }
+
+
+def time_report(dataset: Dataset) -> dict[str, Any] | None:
+    """Span, coverage and gaps of the stamps; ``None`` where none were recorded."""
+    time = dataset.time
+    if time is None:
+        return None
+    dt = dataset.spec.dt
+    starts = np.asarray(time[dataset.episode_starts])
+    ends = np.asarray(time[dataset.episode_ends - 1]) + dt
+    order = np.argsort(starts, kind="stable")
+    gaps = starts[order][1:] - np.maximum.accumulate(ends[order])[:-1]
+    inside = np.diff(np.asarray(time))
+    inside[dataset.episode_ends[:-1] - 1] = dt
+    holes = inside[inside > 1.5 * dt] - dt
+    gap = np.append(gaps[gaps > 0.5 * dt], holes)
+    covered = float(np.asarray(dataset.transitions.mask).sum() * dt)
+    span = float(ends.max() - starts.min())
+    return {
+        "origin": dataset.attributes.get("time_origin"),
+        "start": float(starts.min()),
+        "end": float(ends.max()),
+        "span_s": span,
+        "covered": covered / span if span > 0 else 1.0,
+        "gaps": len(gap),
+        "longest_gap_s": float(gap.max(initial=0.0)),
+        "overlapping_episodes": int((gaps < -0.5 * dt).sum()),
+        "episodes_out_of_order": int((np.diff(starts) < 0).sum()),
+        "pieces": [[float(a), float(b)] for a, b in zip(starts, ends, strict=True)][:2000],
+    }
+
+
+def drift(dataset: Dataset) -> list[dict[str, Any]]:
+    """Kolmogorov and Smirnov's distance between the first 80 % of the episodes and the rest.
+
+    A model is trained on the past and used in the future: where the distance is large, held-out
+    episodes drawn at random say less than they seem to.
+    """
+    n = dataset.n_episodes
+    if n < 2:
+        return []
+    border = int(dataset.episode_starts[min(max(round(0.8 * n), 1), n - 1)])
+    rows: Any = dataset.transitions
+    mask = np.asarray(rows.mask)
+    early, late = np.flatnonzero(mask[:border]), border + np.flatnonzero(mask[border:])
+    if not len(early) or not len(late):
+        return []
+    early, late = _thin(early), _thin(late)
+    entries = []
+    for kind, channels in (("obs", dataset.spec.obs), ("action", dataset.spec.action)):
+        column = getattr(rows, kind)
+        first, rest = np.asarray(column[early]), np.asarray(column[late])
+        for i, channel in enumerate(channels):
+            distance = kolmogorov_smirnov(first[:, i], rest[:, i])
+            entries.append({"name": channel.name, "kind": kind, "distance": distance})
+    return entries
+
+
+def _thin(index: np.ndarray) -> np.ndarray:
+    return index[:: max(1, -(-len(index) // DRIFT_ROWS))]
+
+
+def kolmogorov_smirnov(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest distance of two empirical distribution functions."""
+    both = np.concatenate([a, b])
+    below = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (a, b))
+    first, second = below
+    return float(np.abs(first - second).max())

@@ -1,0 +1,128 @@
+"""How actions and observations go together: delays, correlation, determinism of the behaviour."""
+
+from typing import Any
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_envs.inspection._sample import Sample
+
+LONGEST_DELAY = 60
+"""Steps up to which a delay is looked for."""
+SIGNIFICANT = 5.0
+"""A correlation counts beyond this many times 1 / sqrt(rows)."""
+NEIGHBOURS = 1500
+
+
+def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
+    """What a report says of every pair of a manipulated and an observed variable."""
+    return {
+        "delays": delays(sample, spec),
+        "correlation": correlation(sample).tolist(),
+        "behaviour": behaviour(sample, spec),
+    }
+
+
+def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
+    """The lag at which changes of an action and of an observation correlate most.
+
+    Changes from row to row stand for the signals, which takes slow trends out; a loop that is
+    closed moves the action after the observation too, which lags below zero would show, so only
+    the answer that follows the action is looked for. One row a pair that is significant.
+    """
+    found = []
+    step_u, step_y = (_steps(column, sample.episode) for column in (sample.action, sample.obs))
+    for i, action in enumerate(spec.action):
+        for j, observed in enumerate(spec.obs):
+            best = _best_lag(step_u[:, i], step_y[:, j])
+            if best is not None:
+                lag, value, rows = best
+                found.append(
+                    {
+                        "action": action.name,
+                        "obs": observed.name,
+                        "delay_s": lag * spec.dt,
+                        "correlation": value,
+                        "rows": rows,
+                    }
+                )
+    return found
+
+
+def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
+    """Change since the row before; NaN at the start of an episode."""
+    step = np.full_like(column, np.nan)
+    step[1:] = np.where((episode[1:] == episode[:-1])[:, None], np.diff(column, axis=0), np.nan)
+    return step
+
+
+def _best_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
+    """Lag, correlation and rows of the best lag from 1 on: an action shows in the next row."""
+    best: tuple[int, float, int] | None = None
+    # The steps hold NaN at the start of every episode, so no pair spans two unless an episode is
+    # shorter than the lag; those pairs are noise and few.
+    for lag in range(1, min(LONGEST_DELAY, len(action) - 2) + 1):
+        u, y = action[:-lag], observed[lag:]
+        both = np.isfinite(u) & np.isfinite(y)
+        rows = int(both.sum())
+        if rows < 30:
+            continue
+        u, y = u[both] - u[both].mean(), y[both] - y[both].mean()
+        scale = np.sqrt((u**2).sum() * (y**2).sum())
+        value = float((u * y).sum() / scale) if scale > 0 else 0.0
+        if abs(value) > SIGNIFICANT / np.sqrt(rows) and (best is None or abs(value) > abs(best[1])):
+            best = (lag, value, rows)
+    return best
+
+
+def correlation(sample: Sample) -> np.ndarray:
+    """Pearson's correlation of every action with every observation; zero for a constant."""
+    used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
+    action, obs = (_standardised(column[used]) for column in (sample.action, sample.obs))
+    return action.T @ obs / max(len(obs), 1)
+
+
+def _standardised(column: np.ndarray) -> np.ndarray:
+    if not len(column):
+        return column
+    deviation = column.std(axis=0)
+    return (column - column.mean(axis=0)) / np.where(deviation > 0, deviation, np.inf)
+
+
+def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
+    """How far the observation decides each action.
+
+    ``explained`` is R² of a linear least-squares fit on the observation. ``repeatable`` is one
+    less the mean square of the difference of an action to that at the nearest other observation,
+    in units of twice its variance: 1 where like situations meet like actions, 0 where they meet
+    any action. A behaviour that is both leaves nothing to learn but itself.
+    """
+    used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
+    obs, action = _standardised(sample.obs[used]), sample.action[used]
+    if len(obs) < 3:
+        return []
+    design = np.column_stack([obs, np.ones(len(obs))])
+    fitted = design @ np.linalg.lstsq(design, action, rcond=None)[0]
+    variance = action.var(axis=0)
+    left = ((action - fitted) ** 2).mean(axis=0)
+    some = np.random.default_rng(0).permutation(len(obs))[:NEIGHBOURS]
+    near = _nearest(obs[some])
+    apart = ((action[some] - action[some][near]) ** 2).mean(axis=0) / 2
+    moving = variance > 0
+    scale = np.where(moving, variance, 1)
+    return [
+        {
+            "action": channel.name,
+            "explained": float(1 - left[i] / scale[i]) if moving[i] else 1.0,
+            "repeatable": float(1 - apart[i] / scale[i]) if moving[i] else 1.0,
+        }
+        for i, channel in enumerate(spec.action)
+    ]
+
+
+def _nearest(points: np.ndarray) -> np.ndarray:
+    """Index of the nearest other point."""
+    square = (points**2).sum(axis=1)
+    distance = square[:, None] + square[None] - 2 * points @ points.T
+    np.fill_diagonal(distance, np.inf)
+    return distance.argmin(axis=1)

@@ -1,0 +1,39 @@
+"""Rows that dear statistics look at: whole episodes, evenly spread over the log."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_envs.datasets._dataset import Dataset
+
+MOST_ROWS = 100_000
+
+
+class Sample(NamedTuple):
+    """Rows of some whole episodes, float64; NaN where a row is masked.
+
+    Attributes:
+        obs: Observations.
+        action: Actions.
+        episode: Number of the episode of each row.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    episode: np.ndarray
+
+
+def episodes_sample(dataset: Dataset, most: int = MOST_ROWS) -> Sample:
+    """Every n-th episode, so that about ``most`` rows come together; one long one is cut."""
+    rows: Any = dataset.transitions
+    every = max(1, -(-dataset.n_rows // most))
+    chosen = range(0, dataset.n_episodes, every)
+    parts = [np.arange(dataset.episode_starts[i], dataset.episode_ends[i]) for i in chosen]
+    index = np.concatenate(parts)[: 2 * most]
+    episode = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[: 2 * most]
+    used = np.asarray(rows.mask)[index][:, None]
+    obs, action = (
+        np.where(used, np.asarray(column[index], np.float64), np.nan)
+        for column in (rows.obs, rows.action)
+    )
+    return Sample(obs, action, episode)
