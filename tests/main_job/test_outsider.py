@@ -23,7 +23,7 @@ held_out = 0.3
 [penalty]
 overflow = 1.0
 [[limits.further]]
-kind = "interlock"
+kind = "ceiling"
 channel = "inflow"
 obs = 0
 above = 1.5
@@ -54,14 +54,14 @@ from neorl_envs.plants import register_plant
 from neorl_safety.constraints import register_kind
 from neorl_train import configure, start
 from outsider.awac import AWAC
-from outsider.interlock import INTERLOCK
+from outsider.ceiling import CEILING
 from outsider.table import READER
 from outsider.tank import Tank
 
 ALGORITHMS.register("awac", AWAC)
 register_plant("Tank-v0", Tank)
 register_reader("table", READER)
-register_kind("interlock", INTERLOCK)
+register_kind("ceiling", CEILING)
 
 assert "Tank-v0" in environment_names() and make("Tank-v0") == Tank()
 assert read_dataset("log.table").spec == Tank().spec
@@ -69,7 +69,7 @@ run = start(configure("table.toml", output={"directory": "registered"}), quiet=T
 assert run.record["origins"] == {
     "algorithm": {"awac": "registered"},
     "reader": {"table": "registered"},
-    "constraint": {"interlock": "registered"},
+    "constraint": {"ceiling": "registered"},
 }, run.record["origins"]
 assert repr(run.verdict).startswith("CANNOT TELL")
 bundle = export_run(run.path)
@@ -120,7 +120,7 @@ def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(w
     assert record["origins"] == {
         "algorithm": {"awac": "outsider 0.1.0"},
         "environment": {"Tank-v0": "outsider 0.1.0"},
-        "constraint": {"interlock": "outsider 0.1.0"},
+        "constraint": {"ceiling": "outsider 0.1.0"},
     }
     assert WORDS in record["limits"]
     page = (run / "report.html").read_text()
@@ -128,7 +128,7 @@ def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(w
     assert "Tank-v0: outsider 0.1.0" in page
     assert WORDS in page
     kinds = [c["kind"] for c in json.loads((run / "constraints.json").read_text())["constraints"]]
-    assert kinds == ["box", "rate", "interlock"]
+    assert kinds == ["box", "rate", "ceiling"]
     manifest = json.loads((run / "policy.bundle" / "manifest.json").read_text())
     assert manifest["provenance"]["policy"]["metadata"]["origin"] == "outsider 0.1.0"
     assert manifest["provenance"]["record"]["origins"] == record["origins"]

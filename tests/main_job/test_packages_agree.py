@@ -32,7 +32,7 @@ def test_the_bundle_acts_as_the_guarded_policy_of_the_run(workplace: Path, finis
     learned = load_policy(finished / candidate)
     fallback = load_policy(finished / "policies" / "fallback.safetensors")
     limits = constraints_from_dict(json.loads((finished / "constraints.json").read_text()))
-    guarded = guard(learned.policy, limits, fallback.policy, learned.spec.dt)
+    guarded = guard(learned.policy, limits, fallback.policy, learned.spec)
     log = read_log(finished / "dataset.h5")
     n_rows = min(200, int(log.starts[1]))
 

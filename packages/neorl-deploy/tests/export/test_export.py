@@ -85,7 +85,7 @@ def test_the_exported_program_acts_as_the_guarded_policy(finished_run, runtime, 
     """Independent of the stored test vectors: 100 steps of the loaded bundle beside the objects."""
     candidate = load_policy(finished_run / "policies/iql-0.safetensors").policy
     fallback = load_policy(finished_run / "policies/fallback.safetensors").policy
-    policy = guard(candidate, action_constraints(spec, [0.5, None]), fallback, spec.dt)
+    policy = guard(candidate, action_constraints(spec, [0.5, None]), fallback, spec)
     step = jax.jit(lambda carry, obs: policy(carry, obs, None))
     carry, sent = policy.initial_carry(), np.full(2, np.nan, np.float32)
     runtime.reset()

@@ -14,7 +14,7 @@ from neorl_deploy import BundleError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import checksums
 from neorl_deploy.bundle._strict_json import dump_canonical
-from neorl_deploy.runtime import load_bundle
+from neorl_deploy.runtime import LastSent, load_bundle
 from neorl_deploy.runtime._runtime import Runtime
 
 MIDDLE = np.array([1.0, 330.0, 3.0])
@@ -33,7 +33,7 @@ def test_a_step_never_gives_anything_but_a_finite_action_in_the_box(runtime):
     runtime.reset()
     for _ in range(300):
         obs = np.where(rng.random(3) < 0.3, rng.choice(special, 3), MIDDLE)
-        sent = rng.choice(special, 2) if rng.random() < 0.3 else None
+        sent = rng.choice(special, 2) if rng.random() < 0.3 else LastSent.UNKNOWN
         decision = runtime.step(obs, sent)
         assert np.isfinite(decision.action).all()
         assert ((decision.action >= [0, 280]) & (decision.action <= [100, 320])).all()
@@ -43,7 +43,7 @@ def test_a_step_never_gives_anything_but_a_finite_action_in_the_box(runtime):
 
 def test_the_rate_counts_from_what_was_sent(runtime):
     runtime.reset()
-    runtime.step(MIDDLE)
+    runtime.step(MIDDLE, LastSent.UNKNOWN)
     decision = runtime.step(MIDDLE, np.array([0.0, 300.0]))
     assert decision.action[0] <= 0.5 * 30 + 1e-5
     assert decision.limits[0] in (0, 8)
@@ -51,36 +51,74 @@ def test_the_rate_counts_from_what_was_sent(runtime):
     assert decision.action[0] >= 100 - 0.5 * 30 - 1e-4
 
 
+def test_a_last_action_that_nobody_tells_never_switches_the_rate_limit_off(runtime):
+    """Never told, and 5 % of the read-backs lost: no command moves faster than the limit."""
+    rng = np.random.default_rng(5)
+    for told in (0.0, 0.95):
+        runtime.reset()
+        last, sent, moves, assumed = None, LastSent.UNKNOWN, [], 0
+        for _ in range(200):
+            decision = runtime.step(MIDDLE + rng.normal(0, [0.3, 10, 0.3]), sent)
+            if last is not None:
+                moves.append(np.abs(decision.action - last))
+            last = decision.action
+            sent = last if rng.random() < told else LastSent.UNKNOWN
+            assumed += "previous_assumed" in runtime.flag_names(decision.flags)
+        assert np.max(moves, axis=0)[0] <= 0.5 * 30
+        assert assumed >= 3
+    with pytest.raises(TypeError, match="last_sent"):
+        runtime.step(MIDDLE)
+
+
+def test_an_old_measurement_counts_as_lost(runtime):
+    runtime.reset()
+    fresh = runtime.step(MIDDLE, LastSent.UNKNOWN, ages=np.array([1.0, 29.0, 2.0]), max_age=30.0)
+    assert "observation_nonfinite" not in runtime.flag_names(fresh.flags)
+    for age in (31.0, np.nan):
+        old = runtime.step(MIDDLE, fresh.action, ages=np.array([1.0, age, 2.0]), max_age=30.0)
+        assert "observation_nonfinite" in runtime.flag_names(old.flags)
+    with pytest.raises(ValueError, match="max_age must be a positive number"):
+        runtime.step(MIDDLE, fresh.action, max_age=0.0)
+
+
+def test_impossible_measurements_are_flagged_and_the_fallback_acts(runtime):
+    runtime.reset()
+    sent = runtime.step(MIDDLE, LastSent.UNKNOWN).action
+    for wrong in (np.full(3, 1e9), np.zeros(3), MIDDLE - [0, 273.15, 0], MIDDLE[[1, 0, 2]]):
+        names = runtime.flag_names(runtime.step(wrong, sent).flags)
+        assert {"monitor_alarm", "fallback_used"} <= set(names)
+
+
 def test_reset_starts_an_episode(runtime):
     runtime.reset()
-    first = runtime.step(MIDDLE).action
+    first = runtime.step(MIDDLE, LastSent.UNKNOWN).action
     for _ in range(5):
         runtime.step(MIDDLE + 0.2, np.array([80.0, 310.0]))
     runtime.reset()
-    np.testing.assert_array_equal(runtime.step(MIDDLE).action, first)
+    np.testing.assert_array_equal(runtime.step(MIDDLE, LastSent.UNKNOWN).action, first)
 
 
 def test_a_returned_action_is_the_callers_own(runtime):
     runtime.reset()
-    action = runtime.step(MIDDLE).action
+    action = runtime.step(MIDDLE, LastSent.UNKNOWN).action
     action[:] = -1
-    assert runtime.step(MIDDLE, None).action[0] >= 0
+    assert runtime.step(MIDDLE, LastSent.AS_PROPOSED).action[0] >= 0
 
 
 def test_wrong_shapes_are_refused(runtime):
     with pytest.raises(ValueError, match=r"obs has shape \(2,\); expected \(3,\)"):
-        runtime.step(np.ones(2))
+        runtime.step(np.ones(2), LastSent.UNKNOWN)
     with pytest.raises(ValueError, match=r"last_sent has shape \(1, 2\)"):
         runtime.step(np.ones(3), np.ones((1, 2)))
 
 
 def test_a_second_step_does_not_trace_again(exported):
     runtime = Runtime(read_bundle(exported))
-    runtime.step(MIDDLE)
+    runtime.step(MIDDLE, LastSent.UNKNOWN)
     with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
         compiled = []
         patch.setattr(runtime, "_step", _counting(runtime._step, compiled))
-        runtime.step(MIDDLE)
+        runtime.step(MIDDLE, LastSent.UNKNOWN)
     assert compiled == [1]
 
 
@@ -142,9 +180,9 @@ import sys
 for name in ("equinox", "optax", "neorl_core", "neorl_safety", "neorl_agents", "h5py"):
     sys.modules[name] = None
 import numpy as np
-from neorl_deploy.runtime import load_bundle
+from neorl_deploy.runtime import LastSent, load_bundle
 runtime = load_bundle({str(exported)!r})
-print(runtime.step(np.array([1.0, 330.0, 3.0])).action.tolist())
+print(runtime.step(np.array([1.0, 330.0, 3.0]), LastSent.UNKNOWN).action.tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(json.loads(done.stdout)) == 2

@@ -23,6 +23,11 @@ from neorl_safety.constraints import (
 )
 
 
+def situation_of(obs, start) -> Situation:
+    held = jnp.full_like(start, jnp.inf)
+    return Situation(obs, start, jnp.asarray(60.0), request=start, held=held)
+
+
 def test_box_and_rate_are_the_first_entries():
     assert list(KINDS)[:2] == ["box", "rate"]
     assert all(isinstance(kind, ConstraintKind) for kind in KINDS.values())
@@ -39,26 +44,26 @@ def test_each_kind_says_what_it_demands(spec):
 
 
 def test_each_kind_lowers_itself_to_an_interval():
-    situation = Situation(jnp.zeros(1), jnp.array([50.0, 300.0]), jnp.asarray(60.0))
+    situation = situation_of(jnp.zeros(1), jnp.array([50.0, 300.0]))
     box = KINDS["box"].lower(Box(jnp.array([0.0, jnp.nan]), jnp.array([100.0, 320.0])), situation)
     largest = np.finfo(np.float32).max
     np.testing.assert_array_equal(box.low, np.float32([0.0, -largest]))
     np.testing.assert_array_equal(box.bad, [False, True])
     rate = KINDS["rate"].lower(Rate(jnp.array([0.25, jnp.inf]), jnp.array([0.5, -1.0])), situation)
-    np.testing.assert_array_equal(rate.low, [20.0, -np.inf])
+    np.testing.assert_array_equal(rate.low, [20.0, 300.0])
     np.testing.assert_array_equal(rate.high, [65.0, np.inf])
     np.testing.assert_array_equal(rate.bad, [False, True])
 
 
-def test_a_foreign_kind_is_written_described_and_read_back(spec, interlock):
-    constraint = interlock.constraint(obs=1, above=350.0, highest=[10.0, 300.0])
-    with pytest.raises(InputError, match="unknown kind 'interlock'; known: box, rate"):
-        Constraints(action_constraints(spec), {"interlock": constraint})
-    register_kind("interlock", interlock.kind)
-    constraints = Constraints(action_constraints(spec, [0.5, None]), {"interlock": constraint})
+def test_a_foreign_kind_is_written_described_and_read_back(spec, ceiling):
+    constraint = ceiling.constraint(obs=1, above=350.0, highest=[10.0, 300.0])
+    with pytest.raises(InputError, match=r"unknown kind 'ceiling';.* known: box, rate, "):
+        Constraints(action_constraints(spec), {"ceiling": constraint})
+    register_kind("ceiling", ceiling.kind)
+    constraints = Constraints(action_constraints(spec, [0.5, None]), {"ceiling": constraint})
     document = json.loads(json.dumps(constraints_to_dict(constraints), allow_nan=False))
     assert document["constraints"][-1] == {
-        "kind": "interlock",
+        "kind": "ceiling",
         "obs": 1,
         "above": 350.0,
         "highest": [10.0, 300.0],
@@ -71,23 +76,23 @@ def test_a_foreign_kind_is_written_described_and_read_back(spec, interlock):
         "jacket at most 300 K while observation 1 is above 350",
     ]
     document["constraints"][-1]["above"] = "hot"
-    with pytest.raises(InputError, match=r"constraint 3 \(interlock\): above must be a number"):
+    with pytest.raises(InputError, match=r"constraint 3 \(ceiling\): above must be a number"):
         constraints_from_dict(document)
 
 
-def test_a_kind_that_is_none_is_refused(interlock):
+def test_a_kind_that_is_none_is_refused(ceiling):
     with pytest.raises(InputError, match="a kind is an object, got the class"):
-        register_kind("interlock", type(interlock.kind))
+        register_kind("ceiling", type(ceiling.kind))
     with pytest.raises(InputError, match=r"has to_records, .*; to_records is missing"):
-        register_kind("interlock", object())  # pyright: ignore
+        register_kind("ceiling", object())  # pyright: ignore
     with pytest.raises(InputError, match="the kind 'box' exists already"):
-        register_kind("box", interlock.kind)
+        register_kind("box", ceiling.kind)
 
 
 def test_a_broken_distribution_is_named_where_its_kind_is_used(spec, distribution):
-    distribution("neorl.constraints", "barrier = no_such_module:KIND")
+    distribution("neorl.constraints", "totaliser = no_such_module:KIND")
     document = constraints_to_dict(action_constraints(spec))
     assert constraints_from_dict(document).n_action == 2
-    document["constraints"].append({"kind": "barrier"})
-    with pytest.raises(InputError, match=r"the kind 'barrier' of foreign 0.3 cannot be imported"):
+    document["constraints"].append({"kind": "totaliser"})
+    with pytest.raises(InputError, match=r"the kind 'totaliser' of foreign 0.3 cannot be imported"):
         constraints_from_dict(document)

@@ -127,11 +127,11 @@ def test_the_filter_is_total_whatever_a_kind_answers(spec, hostile_cases):
     assert (flags[malformed] & Flag.FALLBACK_USED).all()
 
 
-def test_a_foreign_kind_is_enforced_by_a_guard_under_jit(spec, interlock, pid):
-    register_kind("interlock", interlock.kind)
-    constraint = interlock.constraint(obs=1, above=350.0, highest=[10.0, 320.0])
-    constraints = Constraints(action_constraints(spec), {"interlock": constraint})
-    policy = guard(pid, constraints, pid, spec.dt)
+def test_a_foreign_kind_is_enforced_by_a_guard_under_jit(spec, ceiling, pid):
+    register_kind("ceiling", ceiling.kind)
+    constraint = ceiling.constraint(obs=1, above=350.0, highest=[10.0, 320.0])
+    constraints = Constraints(action_constraints(spec), {"ceiling": constraint})
+    policy = guard(pid, constraints, pid, spec)
     step = jax.jit(lambda carry, obs: policy(carry, obs))
     carry = policy.initial_carry()
     carry, cold = step(carry, jnp.array([0.0, 340.0]))

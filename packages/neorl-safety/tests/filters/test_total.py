@@ -1,14 +1,16 @@
 """Whatever comes in, what comes out is finite, admissible and explained."""
 
 import os
+from fractions import Fraction
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_safety.constraints import action_constraints
-from neorl_safety.filters import Context, Flag, Limit, filter_action
+from neorl_safety.constraints import ActionConstraints, action_constraints
+from neorl_safety.filters import Context, Flag, Limit, filter_action, flag_names
 
 TINY, LARGEST = np.finfo(np.float32).tiny, np.finfo(np.float32).max
 
@@ -52,11 +54,14 @@ def reference(hostile_cases):
 
 def limits_in_numpy(constraints):
     """The stated limits and whether they are well formed, channel by channel."""
-    c = jax.tree.map(flush, jax.tree.map(np.asarray, constraints))
+    raw = jax.tree.map(np.asarray, constraints)
+    c = jax.tree.map(flush, raw)
     well = np.isfinite([c.low, c.high, c.actuator_low, c.actuator_high]).all(axis=0)
     well &= (c.low <= c.high) & (c.actuator_low <= c.actuator_high)
     well &= (c.actuator_low <= c.low) & (c.high <= c.actuator_high)
     well &= (c.rate_up >= 0) & (c.rate_down >= 0)
+    for leaf in jax.tree.leaves(raw):
+        well &= ~((leaf != 0) & (np.abs(leaf) < TINY))
     return c, well
 
 
@@ -85,11 +90,11 @@ def assert_admissible(action, constraints, context):
     assert in_box[well & began_in_box].all()
     period = np.where(np.isfinite(dt) & (dt > 0), dt, 0).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        rise = np.where(np.isinf(c.rate_up), np.inf, c.rate_up.astype(np.float64) * period)
-        fall = np.where(np.isinf(c.rate_down), np.inf, c.rate_down.astype(np.float64) * period)
+        # The product is a float32; the sum is rounded towards the start, so no slack for it.
+        rise = np.where(np.isinf(c.rate_up), np.inf, c.rate_up * period.astype(np.float32))
+        fall = np.where(np.isinf(c.rate_down), np.inf, c.rate_down * period.astype(np.float32))
         moved = action.astype(np.float64) - start
-        ulp = np.spacing(np.maximum(np.abs(action), np.abs(start)))
-    slow = (moved <= rise * (1 + 1e-6) + ulp) & (moved >= -fall * (1 + 1e-6) - ulp)
+    slow = (moved <= rise + TINY) & (moved >= -fall - TINY)
     assert slow[well & known].all()
     assert well.mean() > 0.5
 
@@ -105,11 +110,24 @@ def nearest(value, low, high):
     return low if value < low else high if value > high else value
 
 
-def step_of(rate, dt):
-    """The largest change; unlimited where the rate is malformed."""
-    if not rate >= 0 or rate == np.inf:
-        return np.float32(np.inf)
-    return flush(rate * dt)
+def step_of(rate, dt, malformed):
+    """The largest change; none where the rate is malformed."""
+    if not rate >= 0 or malformed:
+        return np.float32(0)
+    return np.float32(np.inf) if rate == np.inf else np.minimum(flush(rate * dt), LARGEST)
+
+
+def towards(start, change):
+    """The float32 next to ``start + change`` that is no further from ``start``."""
+    if np.isinf(change):
+        return change
+    total = start + change
+    if np.isfinite(total):
+        exact = Fraction(float(start)) + Fraction(float(change))
+        beyond = Fraction(float(total)) - exact
+        if beyond > 0 if change >= 0 else beyond < 0:
+            total = np.nextafter(total, start)
+    return total
 
 
 def channel_in_python(c, i, previous, fallback, request):
@@ -135,6 +153,8 @@ def channel_in_python(c, i, previous, fallback, request):
 def filter_in_python(constraints, context, action):
     """The whole filter for one case, in plain Python on float32 scalars."""
     c, well = limits_in_numpy(constraints)
+    raw = jax.tree.map(np.asarray, constraints)
+    request = action
     action, previous, fallback = (
         flush(x) for x in (action, context.previous, context.fallback_action)
     )
@@ -147,13 +167,17 @@ def filter_in_python(constraints, context, action):
     used = flags != 0
     flags |= Flag.FALLBACK_USED if used else 0
     flags |= Flag.BAD_PERIOD if bad_dt else 0
+    subnormal = (request != 0) & (np.abs(request) < TINY)
+    flags |= Flag.REQUEST_SUBNORMAL if subnormal.any() else 0
     applied, limits = [], []
     for i in range(len(action)):
         start, box, actuator, boxed, request = channel_in_python(
             c, i, previous[i], fallback[i], None if used else action[i]
         )
         dt_i = np.float32(0) if bad_dt else dt
-        lowest, highest = start - step_of(c.rate_down[i], dt_i), start + step_of(c.rate_up[i], dt_i)
+        tiny = [0 < abs(rate[i]) < TINY for rate in (raw.rate_down, raw.rate_up)]
+        lowest = towards(start, -step_of(c.rate_down[i], dt_i, tiny[0]))
+        highest = towards(start, step_of(c.rate_up[i], dt_i, tiny[1]))
         applied.append(nearest(boxed, lowest, highest))
         limits.append(
             Limit.LOW * (request < box[0])
@@ -194,7 +218,7 @@ def test_every_hostile_case_agrees_with_plain_python(hostile_cases, reference):
 def test_what_changed_is_explained_by_a_flag(reference):
     _, report = reference
     changed = (report.intervention > 0).any(axis=1)
-    explained = Flag.FALLBACK_USED | Flag.BOX_ACTIVE | Flag.RATE_ACTIVE
+    explained = Flag.FALLBACK_USED | Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.REQUEST_SUBNORMAL
     assert ((report.flags & explained) != 0)[changed].all()
 
 
@@ -203,9 +227,8 @@ def test_a_request_within_all_limits_passes_to_the_bit(hostile_cases, reference)
     applied, report = reference
     untouched = (report.flags & (Flag.FALLBACK_USED | Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)) == 0
     assert untouched.sum() > 50
-    normal = np.abs(action) >= TINY
-    same = applied.view(np.uint32) == np.where(normal, action, flush(action)).view(np.uint32)
-    assert same[untouched].all()
+    untouched &= (report.flags & Flag.REQUEST_SUBNORMAL) == 0
+    assert (applied.view(np.uint32) == action.view(np.uint32))[untouched].all()
 
 
 def test_filtering_twice_changes_nothing(hostile_cases, reference):
@@ -249,3 +272,53 @@ def test_from_outside_a_tightened_box_the_action_returns_at_the_allowed_rate(spe
     action, report = filter_action(limits, beyond, jnp.array([95.0, 300.0]))
     np.testing.assert_allclose(action, [85.0, 300.0])
     assert int(report.flags) & Flag.PREVIOUS_OUT_OF_RANGE
+
+
+def step_from(previous, rate, dt=1.0, ends=3.4e38, request=3.4e38):
+    """One step of one wide channel."""
+    one = np.float32([1])
+    limits = ActionConstraints(
+        -ends * one, ends * one, rate * one, rate * one, -ends * one, ends * one, ("u",), ("1",)
+    )
+    context = Context(jnp.ones(1), jnp.float32([previous]), jnp.float32(dt), jnp.zeros(1))
+    action, report = filter_action(limits, context, jnp.float32([request]))
+    return float(action[0]), set(flag_names(int(report.flags)))
+
+
+def test_a_step_is_never_rounded_up_over_the_rate():
+    """Floats near 1e9 lie 64 apart: 33 a second allows no step, and 65 one of 64."""
+    assert step_from(1e9, 33.0, ends=2e9)[0] == 1e9
+    assert step_from(1e9, 65.0, ends=2e9)[0] == 1e9 + 64
+    assert step_from(1e9, 33.0, ends=2e9, request=-2e9)[0] == 1e9
+
+
+def test_a_rate_whose_product_overflows_is_still_a_limit():
+    moved = step_from(-3e38, 1e38, dt=4.0)[0] + 3e38
+    assert moved <= 4e38
+
+
+def test_a_malformed_rate_admits_no_movement(spec):
+    limits = action_constraints(spec)
+    for rate in (np.nan, -1.0, 1e-40):
+        bad = eqx.tree_at(lambda c: c.rate_up, limits, jnp.float32([rate, 1.0]))
+        context = Context(
+            jnp.ones(2), jnp.array([10.0, 300.0]), jnp.array(60.0), jnp.array([95.0, 300.0])
+        )
+        action, report = filter_action(bad, context, jnp.array([95.0, 300.0]))
+        assert action[0] == 10.0
+        assert int(report.flags) & Flag.BAD_CONSTRAINT
+
+
+def test_a_subnormal_request_counts_as_zero_and_says_so(spec):
+    context = Context(jnp.ones(2), jnp.array([0.0, 300.0]), jnp.array(60.0), jnp.ones(2))
+    action, report = filter_action(
+        action_constraints(spec), context, jnp.asarray(np.float32([1e-40, 300.0]))
+    )
+    assert np.asarray(action).tolist() == [0.0, 300.0]
+    assert int(report.flags) & Flag.REQUEST_SUBNORMAL
+
+
+def test_subnormal_limits_are_refused_by_name():
+    one = np.float32([1])
+    with pytest.raises(ValueError, match=r"'u'.*low is .*smallest normal number.*write 0"):
+        ActionConstraints(1e-40 * one, one, one, one, -one, one, ("u",), ("1",))

@@ -1,17 +1,19 @@
 """A guarded policy: always finite, never a bump, itself a policy."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import Policy
+from neorl_core import InputError, Policy
 from neorl_core.control import PID, ConstantPolicy, UniformPolicy
 from neorl_core.testing import no_recompile
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag, flag_names
-from neorl_safety.guards import GuardedPolicy, guard
+from neorl_safety.guards import GuardedPolicy, guard, supervision
 
 RATES = (0.25, 0.05)
 LOW, HIGH = np.array([0.0, 280.0]), np.array([100.0, 320.0])
@@ -42,7 +44,7 @@ def network() -> Network:
 
 @pytest.fixture
 def guarded(spec, network, pid) -> GuardedPolicy:
-    return guard(network, action_constraints(spec, RATES), pid, spec.dt)
+    return guard(network, action_constraints(spec, RATES), pid, spec)
 
 
 def advance(policy, carry, row):
@@ -100,7 +102,7 @@ def test_ten_thousand_hostile_steps_stay_finite_and_admissible(guarded):
     nonfinite = ~np.isfinite(observations).all(axis=-1)
     np.testing.assert_array_equal((report.flags & Flag.OBSERVATION_NONFINITE) != 0, nonfinite)
     assert ((report.flags & Flag.FALLBACK_USED) != 0)[nonfinite].all()
-    for leaf in jax.tree.leaves(carry):
+    for leaf in jax.tree.leaves(carry._replace(held=(), scores=())):  # these two may be infinite
         assert np.isfinite(leaf).all()
     single = ROLL(guarded, observations[7], no_overrides(100))[1][0]
     np.testing.assert_allclose(single, actions[7], rtol=1e-6)
@@ -145,6 +147,44 @@ def test_hand_over_to_the_pid_has_no_bump(guarded, pid, network):
     assert (bump > 5 * jump).all()
 
 
+def test_no_bump_where_a_loop_has_no_integral_action_and_none_at_hand_back(spec, network, pid):
+    """The offset of a hand-over decays; without it the action would jump by tens of units."""
+    proportional = dataclasses.replace(pid, ki=jnp.zeros(2))
+    limits = action_constraints(spec)  # no rate limit that would hide a jump
+    safe = guard(network, limits, proportional, spec)
+    plain = guard(network, limits, proportional, spec, supervision=supervision(settle=0.0))
+    observations = calm_observations(120)
+    observations[60:70, 1] = np.nan
+    runs = {}
+    for name, policy in (("offset", safe), ("none", plain)):
+        _, (actions, _, report) = ROLL(policy, observations, no_overrides(120))
+        used = np.flatnonzero((np.asarray(report.flags) & Flag.FALLBACK_USED) != 0)
+        assert used.tolist() == list(range(60, 74))  # five clean steps, the fifth hands back
+        moves = np.abs(np.diff(np.asarray(actions), axis=0))
+        runs[name] = moves, np.asarray(actions), np.asarray(report.flags)
+    moves, actions, flags = runs["offset"]
+    calm = moves[30:59].max(axis=0)
+    take_over, hand_back = 59, 73
+    for at in (take_over, hand_back):
+        jump = runs["none"][0][at]
+        assert jump[0] > 10 * calm[0]
+        assert moves[at][0] < 0.12 * jump[0] + calm[0]
+    assert flags[60] & flags[74] & Flag.HAND_OVER
+    # Later both are the controllers' own laws again.
+    assert (np.abs(actions[-1] - runs["none"][1][-1]) < [0.3, 0.1]).all()
+
+
+def test_a_flickering_sensor_does_not_make_policy_and_fallback_take_turns(spec, network, pid):
+    safe = guard(network, action_constraints(spec, RATES), pid, spec)
+    observations = calm_observations(200)
+    observations[50:150:2, 1] = np.nan
+    _, (_, _, report) = ROLL(safe, observations, no_overrides(200))
+    used = ((np.asarray(report.flags) & Flag.FALLBACK_USED) != 0).astype(int)
+    assert np.abs(np.diff(used)).sum() == 2
+    assert used[50:149].all()
+    assert not used[160:].any()
+
+
 def test_the_pid_follows_what_a_person_sends(guarded):
     """In manual mode the plant receives other actions; taking over starts from those."""
     overrides = np.broadcast_to(np.array([70.0, 312.0], np.float32), (60, 2))
@@ -161,8 +201,8 @@ def test_one_bad_observation_does_not_poison_the_carries(guarded):
     dirty[20, 1] = np.nan
     carry, (actions, _, report) = ROLL(guarded, dirty, no_overrides())
     used = np.flatnonzero((report.flags & Flag.FALLBACK_USED) != 0)
-    assert used.tolist() == [20]
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(carry))
+    assert used.tolist() == [20, 21, 22, 23, 24]  # back after five clean steps
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(carry._replace(held=())))
     _, (undisturbed, _, _) = ROLL(guarded, clean, no_overrides())
     np.testing.assert_allclose(actions[-1], undisturbed[-1], atol=0.1)
     # The second loop had no measurement and held; the first went on controlling.
@@ -187,7 +227,7 @@ def test_a_proposal_within_the_limits_passes_to_the_bit(guarded, network):
 @pytest.mark.parametrize("reading", [1.1, np.nan])
 def test_who_acted_is_told_what_was_sent_and_the_other_follows(spec, pid, reading):
     """The policy acts, or the fallback, where an observation is lost."""
-    safe = guard(pid, action_constraints(spec), pid, spec.dt)
+    safe = guard(pid, action_constraints(spec), pid, spec)
     carry, _ = safe(safe.initial_carry(), jnp.array([1.1, 331.0]))
     carry, _ = safe(carry, jnp.array([reading, 331.0]))
     action = jnp.array([20.0, 290.0])
@@ -203,25 +243,48 @@ def test_who_acted_is_told_what_was_sent_and_the_other_follows(spec, pid, readin
     np.testing.assert_array_equal(followed.previous, action)
 
 
-def test_where_nothing_is_reported_the_last_action_counts_as_sent(guarded):
-    carry, first = guarded(guarded.initial_carry(), jnp.array([1.0, 330.0]))
-    np.testing.assert_array_equal(carry.previous, first)
-    _, second = guarded(carry, jnp.array([2.0, 400.0]))
-    assert (np.abs(second - first) <= STEP * (1 + 1e-5)).all()
+def test_an_unknown_last_action_never_switches_the_rate_limit_off(guarded):
+    """Nobody says what was sent: assumed for three steps, then the fallback acts; never faster."""
+    carry = guarded.initial_carry()
+    unknown = jnp.full((2,), jnp.nan)
+    step = jax.jit(lambda carry, obs: guarded(guarded.sent(carry, unknown), obs))
+    actions, names = [], []
+    for obs in calm_observations(12) * np.array([1.0, 1.1], np.float32):
+        carry, action = step(carry, jnp.asarray(obs))
+        actions.append(np.asarray(action))
+        names.append(flag_names(int(carry.report.flags)))
+    assert (np.abs(np.diff(actions, axis=0)) <= STEP).all()
+    assert "previous_unknown" in names[0]
+    assert [("previous_assumed" in one) for one in names[:4]] == [False, True, True, True]
+    assert not any("fallback_used" in one for one in names[1:4])
+    assert all({"previous_unknown", "fallback_used"} <= set(one) for one in names[4:])
 
 
-def test_an_unknown_sent_action_restarts_from_the_fallback(guarded):
+def test_one_lost_read_back_is_assumed_and_being_told_ends_it(guarded):
     carry, _ = ROLL(guarded, calm_observations(), no_overrides())
-    carry = guarded.sent(carry, jnp.full((2,), jnp.nan))
     carry, action = guarded(carry, jnp.array([1.0, 330.0]))
-    assert "previous_unknown" in flag_names(int(carry.report.flags))
-    assert np.isfinite(action).all()
+    lost = guarded.sent(carry, jnp.array([jnp.nan, 300.0]))
+    np.testing.assert_array_equal(lost.previous, [action[0], 300.0])
+    carry, action = guarded(lost, jnp.array([1.0, 330.0]))
+    assert "previous_assumed" in flag_names(int(carry.report.flags))
+    carry, _ = guarded(guarded.sent(carry, action), jnp.array([1.0, 330.0]))
+    assert "previous_assumed" not in flag_names(int(carry.report.flags))
+
+
+def test_an_observation_beyond_its_measuring_range_hands_over(guarded):
+    """All 1e9, a dead historian's zeros, degrees Celsius for kelvin, channels in wrong order."""
+    carry, _ = ROLL(guarded, calm_observations(), no_overrides())
+    assert "fallback_used" not in flag_names(int(carry.report.flags))
+    for wrong in ([1e9, 1e9], [0.0, 0.0], [1.0, 57.0], [330.0, 1.0]):
+        after, _ = guarded(carry, jnp.array(wrong))
+        assert {"monitor_alarm", "fallback_used"} <= set(flag_names(int(after.report.flags)))
+        assert after.scores[0] > 0.05
 
 
 def test_another_instance_uses_the_same_program(spec, network, pid):
     limits = action_constraints(spec, RATES)
     other = Network(network.weights * 2, network.offset)
-    first, second = (guard(policy, limits, pid, spec.dt) for policy in (network, other))
+    first, second = (guard(policy, limits, pid, spec) for policy in (network, other))
     arguments = (jnp.asarray(calm_observations(5)), jnp.asarray(no_overrides(5)))
     no_recompile(roll, (first, *arguments), (second, *arguments))
 
@@ -229,31 +292,35 @@ def test_another_instance_uses_the_same_program(spec, network, pid):
 def test_simple_policies_can_be_guarded_and_keys_reach_the_policy(spec):
     limits = action_constraints(spec)
     explorer = UniformPolicy(jnp.array([0.0, 280.0]), jnp.array([100.0, 320.0]))
-    safe = guard(explorer, limits, ConstantPolicy(jnp.array([50.0, 300.0])), spec.dt)
+    safe = guard(explorer, limits, ConstantPolicy(jnp.array([50.0, 300.0])), spec)
     keys = jax.random.split(jax.random.key(0))
-    actions = [safe(safe.initial_carry(), jnp.ones(2), key)[1] for key in keys]
+    obs = jnp.array([1.0, 330.0])
+    actions = [safe(safe.initial_carry(), obs, key)[1] for key in keys]
     assert not np.allclose(*actions)
 
 
 def test_misuse_is_refused(spec, network, pid):
     limits = action_constraints(spec)
-    with pytest.raises(ValueError, match="dt must be a positive number of seconds, got 0"):
-        guard(network, limits, pid, 0.0)
+    swapped = dataclasses.replace(spec, action=spec.action[::-1])
+    with pytest.raises(InputError, match=r"the constraints are for .*; the specification sets"):
+        guard(network, limits, pid, swapped)
+    with pytest.raises(InputError, match="reset_after must be a whole number of at least 1, got 0"):
+        supervision(reset_after=0, settle=1.0)
     short = ConstantPolicy(jnp.ones(1))
     cases = {
         "one observation of rank 1, got shape": (network, pid, jnp.ones((5, 2))),
-        r"action has shape \(1,\)": (short, pid, jnp.ones(2)),
-        r"context.fallback_action has shape \(1,\)": (pid, short, jnp.ones(2)),
+        r"the policy gives an action of shape \(1,\)": (short, pid, jnp.ones(2)),
+        r"the fallback gives an action of shape \(1,\)": (pid, short, jnp.ones(2)),
     }
     for message, (policy, fallback, obs) in cases.items():
-        safe = guard(policy, limits, fallback, spec.dt)
+        safe = guard(policy, limits, fallback, spec)
         carry = safe.initial_carry()
         with pytest.raises(ValueError, match=message):
             safe(carry, obs)
 
 
 def test_the_fallback_may_be_any_policy(spec, pid):
-    safe = guard(pid, action_constraints(spec), pid, spec.dt)
+    safe = guard(pid, action_constraints(spec), pid, spec)
     assert isinstance(safe.fallback, PID)
     _, action = safe(safe.initial_carry(), jnp.array([jnp.nan, jnp.nan]))
     assert action.tolist() == [50.0, 300.0]

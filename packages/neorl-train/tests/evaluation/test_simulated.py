@@ -162,7 +162,7 @@ close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
 def test_a_wrapped_policy_acts_as_it_does_alone(toy):
     plant, key, starts = toy.Line(noise=toy.NOISE), jax.random.key(0), np.arange(4)
     alone = [toy.proportional(0.3), Echo(jnp.ones(1)), toy.proportional(0.6)]
-    alone.append(guard(alone[1], action_constraints(plant.spec), alone[0], plant.spec.dt))
+    alone.append(guard(alone[1], action_constraints(plant.spec), alone[0], plant.spec))
     wrapped = switched(alone, 1)
     assert len(wrapped[0].members) == 3
     for policy, one in zip(alone, wrapped, strict=True):
@@ -181,10 +181,10 @@ def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
     np.testing.assert_array_equal(nan.returns, of(found, "steady").returns)
     np.testing.assert_array_equal(nan.fallback, nan.length)
     huge = of(found, "huge-0", guarded=True)
-    assert huge.fallback.sum() == 0
-    np.testing.assert_array_equal(huge.filtered, huge.length)
+    # Filtered until the plant has left its measuring range; then the fallback acts to the end.
+    assert (huge.filtered >= 3).all()
+    np.testing.assert_array_equal(huge.filtered + huge.fallback, huge.length)
     assert found.tables.row("nan-0", guarded=True).fallback == 1
-    assert found.tables.row("huge-0", guarded=True).filtered == 1
     applied = [t.applied for t in found.traces if t.guarded]
     assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
 

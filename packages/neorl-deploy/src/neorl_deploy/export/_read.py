@@ -76,7 +76,7 @@ def guarded_policy(run: Run) -> Guarded:
     for artefact, path in ((candidate, run.candidate), (fallback, run.fallback)):
         _require_judged(run, artefact, path)
         _require_same_actions(artefact, path)
-    policy = guard(candidate.policy, constraints, fallback.policy, candidate.spec.dt)
+    policy = guard(candidate.policy, constraints, fallback.policy, candidate.spec)
     return Guarded(policy, candidate, fallback, constraints)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 import os
 from typing import Any, NamedTuple
 
@@ -15,6 +17,22 @@ from neorl_deploy.bundle._test_vectors import relative_difference
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
+
+
+OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
+"""Parts of names of flags that may depend on the last bit of an action."""
+
+
+class LastSent(enum.Enum):
+    """What is said of the last action in place of its value."""
+
+    AS_PROPOSED = "as proposed"
+    """The plant received the last decision as it was; only where that is certain."""
+    UNKNOWN = "unknown"
+    """Nobody can say: no read-back yet, or it was lost."""
+
+
+AS_PROPOSED, UNKNOWN = LastSent.AS_PROPOSED, LastSent.UNKNOWN
 
 
 class Decision(NamedTuple):
@@ -87,32 +105,67 @@ class Runtime:
         self._initial = tuple(programs.initial_carry.call())
         require_carry(bundle, self._initial)
         self._carry = self._initial
+        self._proposed = self._nothing_sent()
 
     def reset(self) -> None:
         """Starts an episode: a fresh carry, no action sent yet."""
         self._carry = self._initial
+        self._proposed = self._nothing_sent()
 
-    def step(self, obs: np.ndarray, last_sent: np.ndarray | None = None) -> Decision:
+    def release(self) -> None:
+        """Lets the policy act again after a latch, once all is well: what a person decides."""
+        cleared = {".supervisor.latched", ".supervisor.trips"}
+        self._carry = tuple(
+            np.zeros_like(leaf) if entry.name in cleared else leaf
+            for entry, leaf in zip(self.manifest.carry, self._carry, strict=True)
+        )
+
+    def step(
+        self,
+        obs: np.ndarray,
+        last_sent: np.ndarray | LastSent,
+        *,
+        ages: np.ndarray | None = None,
+        max_age: float = math.inf,
+    ) -> Decision:
         """One control period.
 
         Args:
             obs: One observation in the order and units of ``manifest.obs``; NaN where a
                 measurement is missing.
-            last_sent: Action that the plant received since the last call, in the order and units of
-                ``manifest.action``; NaN or ``None`` where that is not known (first step, restart).
+            last_sent: Action that the plant received since the last call, read back, in the order
+                and units of ``manifest.action``; NaN where a channel was not read. Or
+                ``LastSent.AS_PROPOSED`` or ``LastSent.UNKNOWN``. What is not known is assumed
+                to be the last decision for a few steps, then the fallback acts; the rate limit
+                holds in either case.
+            ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` where the
+                source does not say.
+            max_age: Seconds after which a measurement counts as lost.
 
         Returns:
             The action to send and what the filter did. The action is finite, whatever comes in.
 
         Raises:
-            ValueError: If a shape does not fit the channels.
+            ValueError: If a shape does not fit the channels, or ``max_age`` is not positive.
         """
         width = len(self.manifest.action)
-        sent = np.full(width, np.nan) if last_sent is None else last_sent
-        inputs = _vector("obs", obs, len(self.manifest.obs)), _vector("last_sent", sent, width)
-        *carry, action, flags, limits, intervention = self._step(*self._carry, *inputs)
+        read = _vector("obs", obs, len(self.manifest.obs))
+        if not max_age > 0:
+            raise ValueError(f"max_age must be a positive number of seconds, got {max_age}")
+        if ages is not None:
+            old = _vector("ages", ages, len(self.manifest.obs))
+            read = np.where(old <= max_age, read, np.float32(np.nan))
+        if isinstance(last_sent, LastSent):
+            sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
+        else:
+            sent = _vector("last_sent", last_sent, width)
+        *carry, action, flags, limits, intervention = self._step(*self._carry, read, sent)
         self._carry = tuple(carry)
+        self._proposed = np.array(action)
         return Decision(np.array(action), int(flags), np.array(limits), np.array(intervention))
+
+    def _nothing_sent(self) -> np.ndarray:
+        return np.full(len(self.manifest.action), np.nan, np.float32)
 
     @property
     def findings(self) -> int:
@@ -120,7 +173,8 @@ class Runtime:
 
         Whether a limit is active may depend on the last bit of an action; these may not.
         """
-        return sum(bit for name, bit in self.manifest.flags.items() if "active" not in name)
+        flags = self.manifest.flags.items()
+        return sum(bit for name, bit in flags if not any(part in name for part in OF_THE_ACTION))
 
     def flag_names(self, flags: int) -> tuple[str, ...]:
         """Names of the decisions in ``flags``."""
@@ -129,13 +183,13 @@ class Runtime:
     def answers(self, section: str) -> tuple[np.ndarray, np.ndarray]:
         """Action and flags for the inputs of a section of the test vectors."""
         vectors = self.bundle.test_vectors(section)
-        saved, self._carry = self._carry, self._initial
+        saved, proposed, self._carry = self._carry, self._proposed, self._initial
         decisions = []
         for obs, last_sent in zip(vectors["obs"], vectors["last_sent"], strict=True):
             if section == "single":
                 self._carry = self._initial
             decisions.append(self.step(obs, last_sent))
-        self._carry = saved
+        self._carry, self._proposed = saved, proposed
         actions = np.stack([decision.action for decision in decisions])
         return actions, np.array([decision.flags for decision in decisions], np.uint32)
 

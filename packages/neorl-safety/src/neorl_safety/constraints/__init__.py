@@ -2,36 +2,64 @@
 
 from neorl_safety.constraints._action_limits import ActionConstraints as ActionConstraints
 from neorl_safety.constraints._action_limits import action_constraints as action_constraints
+from neorl_safety.constraints._barrier import Barrier as Barrier
+from neorl_safety.constraints._barrier import barrier_records as barrier_records
 from neorl_safety.constraints._by_channel import Box as Box
 from neorl_safety.constraints._by_channel import Rate as Rate
 from neorl_safety.constraints._constraints import AnyConstraints as AnyConstraints
 from neorl_safety.constraints._constraints import Constraints as Constraints
+from neorl_safety.constraints._constraints import channels_of as channels_of
 from neorl_safety.constraints._constraints import describe_constraints as describe_constraints
+from neorl_safety.constraints._declared import constraints_from_toml as constraints_from_toml
+from neorl_safety.constraints._declared import declared_constraints as declared_constraints
+from neorl_safety.constraints._declared import spec_channels as spec_channels
+from neorl_safety.constraints._feasible import require_feasible as require_feasible
+from neorl_safety.constraints._interlock import Interlock as Interlock
 from neorl_safety.constraints._json import constraints_from_dict as constraints_from_dict
 from neorl_safety.constraints._json import constraints_to_dict as constraints_to_dict
 from neorl_safety.constraints._kinds import KINDS as KINDS
 from neorl_safety.constraints._kinds import register_kind as register_kind
-from neorl_safety.constraints._protocol import ActionChannel as ActionChannel
+from neorl_safety.constraints._linear import Linear as Linear
+from neorl_safety.constraints._protocol import ChannelRange as ChannelRange
+from neorl_safety.constraints._protocol import Channels as Channels
 from neorl_safety.constraints._protocol import ConstraintKind as ConstraintKind
 from neorl_safety.constraints._protocol import Interval as Interval
+from neorl_safety.constraints._protocol import Rank as Rank
 from neorl_safety.constraints._protocol import Record as Record
+from neorl_safety.constraints._protocol import Rows as Rows
 from neorl_safety.constraints._protocol import Situation as Situation
+from neorl_safety.constraints._wear import Deadband as Deadband
+from neorl_safety.constraints._wear import Dwell as Dwell
 
 __all__ = [
     "KINDS",
-    "ActionChannel",
     "ActionConstraints",
     "AnyConstraints",
+    "Barrier",
     "Box",
+    "ChannelRange",
+    "Channels",
     "ConstraintKind",
     "Constraints",
+    "Deadband",
+    "Dwell",
+    "Interlock",
     "Interval",
+    "Linear",
+    "Rank",
     "Rate",
     "Record",
+    "Rows",
     "Situation",
     "action_constraints",
+    "barrier_records",
+    "channels_of",
     "constraints_from_dict",
+    "constraints_from_toml",
     "constraints_to_dict",
+    "declared_constraints",
     "describe_constraints",
     "register_kind",
+    "require_feasible",
+    "spec_channels",
 ]

@@ -46,7 +46,7 @@ class ActionConstraints(eqx.Module):
 
     Raises:
         ValueError: If shapes differ, or a concrete limit is NaN, infinite where it may not be,
-            negative or inverted; the channel is named.
+            negative, subnormal or inverted; the channel is named.
     """
 
     low: Float[Array, " act"] = eqx.field(converter=_as_float)
@@ -88,6 +88,13 @@ def _refuse_bad_limits(
     for i, (name, unit) in enumerate(zip(names, units, strict=True)):
         at = {field: float(value[i]) for field, value in values.items()}
         where = f"action channel {name!r} ({unit})"
+        for field, value in values.items():
+            tiny = float(np.finfo(value.dtype).tiny)
+            if 0 < abs(at[field]) < tiny:
+                raise ValueError(
+                    f"{where}: {field} is {at[field]}, below the smallest normal number {tiny:g}; "
+                    "write 0"
+                )
         for field in ("low", "high", "actuator_low", "actuator_high"):
             if not np.isfinite(at[field]):
                 raise ValueError(f"{where}: {field} must be finite in float32, got {at[field]}")

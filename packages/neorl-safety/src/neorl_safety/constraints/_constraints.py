@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from neorl_safety.constraints._action_limits import ActionConstraints
 from neorl_safety.constraints._by_channel import Box, Rate
 from neorl_safety.constraints._kinds import KINDS
-from neorl_safety.constraints._protocol import ActionChannel
+from neorl_safety.constraints._protocol import ChannelRange, Channels
 
 CHANNEL_KINDS = ("box", "rate")
 """Kinds whose numbers lie in :class:`ActionConstraints`."""
@@ -21,6 +21,7 @@ class Constraints(eqx.Module):
     Attributes:
         action: Box and rate limits of every channel, and the ranges of the actuators.
         further: Constraints of further kinds, by the name of the kind; each a PyTree of arrays.
+        obs: Observed channels with their measuring ranges; empty where no kind reads one.
 
     Raises:
         InputError: If a kind is not known.
@@ -28,6 +29,7 @@ class Constraints(eqx.Module):
 
     action: ActionConstraints
     further: dict[str, Any] = eqx.field(default_factory=dict)
+    obs: tuple[ChannelRange, ...] = eqx.field(static=True, default=())
 
     @property
     def n_action(self) -> int:
@@ -75,11 +77,13 @@ def by_kind(constraints: Constraints) -> Mapping[str, Any]:
     }
 
 
-def channels_of(constraints: Constraints) -> tuple[ActionChannel, ...]:
-    """The action channels with the ranges of their actuators."""
-    c = constraints.action
+def channels_of(constraints: AnyConstraints) -> Channels:
+    """The action channels with the ranges of their actuators, and the observed channels."""
+    every = as_constraints(constraints)
+    c = every.action
     ends = zip(c.names, c.units, c.actuator_low, c.actuator_high, strict=True)
-    return tuple(ActionChannel(tag, unit, float(low), float(high)) for tag, unit, low, high in ends)
+    actions = (ChannelRange(tag, unit, float(low), float(high)) for tag, unit, low, high in ends)
+    return Channels(tuple(actions), every.obs)
 
 
 def describe_constraints(constraints: AnyConstraints) -> list[str]:

@@ -5,7 +5,6 @@ from typing import Any
 
 from neorl_core.boundary import check_head, head
 from neorl_safety.constraints._action_limits import ActionConstraints
-from neorl_safety.constraints._by_channel import shortest
 from neorl_safety.constraints._constraints import (
     CHANNEL_KINDS,
     AnyConstraints,
@@ -14,15 +13,18 @@ from neorl_safety.constraints._constraints import (
     by_kind,
     channels_of,
 )
+from neorl_safety.constraints._feasible import require_feasible
 from neorl_safety.constraints._kinds import KINDS
 from neorl_safety.constraints._protocol import (
-    ActionChannel,
+    ChannelRange,
+    Channels,
     Record,
     number,
     require,
     require_fields,
     type_name,
 )
+from neorl_safety.constraints._records import shortest
 
 VERSION = 1
 
@@ -30,11 +32,12 @@ VERSION = 1
 def constraints_to_dict(constraints: AnyConstraints) -> dict[str, Any]:
     """The constraints as plain dictionaries, lists, strings and numbers, ready for JSON.
 
-    ``channels`` lists the action channels in order, each with its actuator range;
-    ``constraints`` is a list of records of every kind: ``{"kind": "box", "channel", "low",
-    "high"}`` for every channel, ``{"kind": "rate", "channel", "up", "down"}`` (per second,
-    ``None`` for no limit) for those with a rate limit, then what further kinds write. Numbers are
-    the shortest that give the same float32.
+    ``channels`` lists the action channels in order, each with its actuator range, and
+    ``observations`` those of the observation with their measuring ranges, empty where no kind
+    reads one. ``constraints`` is a list of records of every kind: ``{"kind": "box", "channel",
+    "unit", "low", "high"}`` for every channel, ``{"kind": "rate", "channel", "unit", "up",
+    "down"}`` (per second, ``None`` for no limit) for those with a rate limit, then what further
+    kinds write. Numbers are the shortest that give the same float32.
     """
     every = as_constraints(constraints)
     c = every.action
@@ -50,7 +53,12 @@ def constraints_to_dict(constraints: AnyConstraints) -> dict[str, Any]:
         for name, constraint in by_kind(every).items()
         for record in KINDS.find(name).to_records(described, constraint)
     ]
-    return {**head("constraints", VERSION), "channels": channels, "constraints": records}
+    return {
+        **head("constraints", VERSION),
+        "channels": channels,
+        "observations": [channel._asdict() for channel in every.obs],
+        "constraints": records,
+    }
 
 
 def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") -> Constraints:
@@ -65,15 +73,31 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
     Raises:
         InputError: If the document is of another format or version, a field is missing or
-            unknown, a kind is not known, a channel has no box or two, or a limit is bad. The
-            record or channel is named.
+            unknown, a kind is not known, a channel has no box or two, a unit is another than
+            the channel's, a limit is bad, or no action satisfies two of them at once. The records
+            or the channel are named.
     """
     fields = check_head(data, "constraints", VERSION, source)
-    require_fields("constraints", fields, {"channels", "constraints"})
+    require_fields("constraints", fields, {"channels", "observations", "constraints"})
     for name, value in fields.items():
         require(isinstance(value, list), f"{name} must be a list, got {type_name(value)}")
-    channels = _channels(fields["channels"])
-    records = _records(fields["constraints"])
+    require(bool(fields["channels"]), "constraints need at least one channel")
+    channels = Channels(
+        _channels("channel", fields["channels"]), _channels("observation", fields["observations"])
+    )
+    return made_constraints(channels, read_records(fields["constraints"]))
+
+
+def made_constraints(channels: Channels, records: Mapping[str, list[Record]]) -> Constraints:
+    """The constraints of records that were read, with a feasible set.
+
+    Args:
+        channels: Channels that the records may name.
+        records: Records by kind.
+
+    Raises:
+        InputError: As :func:`constraints_from_dict`.
+    """
     made = {
         name: KINDS.find(name).from_records(channels, records.get(name, []))
         for name in dict.fromkeys((*CHANNEL_KINDS, *records))
@@ -84,33 +108,34 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
         high=box.high,
         rate_up=rate.up,
         rate_down=rate.down,
-        actuator_low=[channel.low for channel in channels],
-        actuator_high=[channel.high for channel in channels],
-        names=tuple(channel.name for channel in channels),
-        units=tuple(channel.unit for channel in channels),
+        actuator_low=[channel.low for channel in channels.action],
+        actuator_high=[channel.high for channel in channels.action],
+        names=tuple(channel.name for channel in channels.action),
+        units=tuple(channel.unit for channel in channels.action),
     )
-    return Constraints(action, made)
+    constraints = Constraints(action, made, channels.obs)
+    require_feasible(constraints)
+    return constraints
 
 
-def _channels(listed: list[Any]) -> tuple[ActionChannel, ...]:
-    require(bool(listed), "constraints need at least one channel")
+def _channels(what: str, listed: list[Any]) -> tuple[ChannelRange, ...]:
     channels = []
     for i, entry in enumerate(listed):
-        require_fields(f"channel {i}", entry, {"name", "unit", "low", "high"})
+        require_fields(f"{what} {i}", entry, {"name", "unit", "low", "high"})
         for field in ("name", "unit"):
             require(
                 isinstance(entry[field], str),
-                f"channel {i}: {field} must be a string, got {type_name(entry[field])}",
+                f"{what} {i}: {field} must be a string, got {type_name(entry[field])}",
             )
-        where = f"channel {entry['name']!r}"
+        where = f"{what} {entry['name']!r}"
         low, high = (number(where, field, entry[field]) for field in ("low", "high"))
-        channels.append(ActionChannel(entry["name"], entry["unit"], low, high))
+        channels.append(ChannelRange(entry["name"], entry["unit"], low, high))
     names = [channel.name for channel in channels]
-    require(len(set(names)) == len(names), "two channels share a name")
+    require(len(set(names)) == len(names), f"two {what}s share a name")
     return tuple(channels)
 
 
-def _records(listed: list[Any]) -> dict[str, list[Record]]:
+def read_records(listed: list[Any]) -> dict[str, list[Record]]:
     """The records by kind, each with its place in the document."""
     records: dict[str, list[Record]] = {}
     for i, record in enumerate(listed):

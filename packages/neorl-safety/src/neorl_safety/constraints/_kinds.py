@@ -3,11 +3,23 @@
 from typing import Any
 
 from neorl_core.boundary import Registry
+from neorl_safety.constraints._barrier import BarrierKind
 from neorl_safety.constraints._by_channel import BoxKind, RateKind
-from neorl_safety.constraints._protocol import ConstraintKind
+from neorl_safety.constraints._interlock import InterlockKind
+from neorl_safety.constraints._linear import LinearKind
+from neorl_safety.constraints._protocol import ConstraintKind, Rank
+from neorl_safety.constraints._wear import DeadbandKind, DwellKind
 
 MEMBERS = ("to_records", "from_records", "describe", "lower")
-_OWN: dict[str, ConstraintKind] = {"box": BoxKind(), "rate": RateKind()}
+_OWN: dict[str, ConstraintKind] = {
+    "box": BoxKind(),
+    "rate": RateKind(),
+    "interlock": InterlockKind(),
+    "linear": LinearKind(),
+    "barrier": BarrierKind(),
+    "deadband": DeadbandKind(),
+    "dwell": DwellKind(),
+}
 
 
 def _check_kind(name: str, kind: Any) -> None:
@@ -37,7 +49,7 @@ def register_kind(name: str, kind: ConstraintKind) -> None:
     Distributions declare theirs with an entry point instead::
 
         [project.entry-points."neorl.constraints"]
-        dwell = "my_package.dwell:DWELL"
+        totaliser = "my_package.totaliser:TOTALISER"
 
     Args:
         name: Name in the field ``kind`` of a record.
@@ -48,3 +60,8 @@ def register_kind(name: str, kind: ConstraintKind) -> None:
         InputError: If the name is taken or a member is missing.
     """
     KINDS.register(name, kind)
+
+
+def rank_of(name: str) -> Rank:
+    """The rank of a kind; a limit where it does not say."""
+    return Rank(getattr(KINDS.find(name), "rank", Rank.LIMIT))

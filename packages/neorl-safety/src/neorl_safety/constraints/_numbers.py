@@ -1,7 +1,8 @@
 """Arithmetic of limits that gives the same answer for NaN, infinities and subnormal numbers."""
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 
 def finite_or_zero(x: Array) -> Array:
@@ -14,25 +15,53 @@ def flush(x: Array) -> Array:
     return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
 
 
+def subnormal(x: Array) -> Bool[Array, "..."]:
+    """Whether a number is subnormal, told by its bits: some processors compare it as zero."""
+    width = jnp.uint64 if x.dtype == jnp.float64 else jnp.uint32
+    info = jnp.finfo(x.dtype)
+    largest_magnitude = (1 << (info.bits - 1)) - 1
+    bits = jax.lax.bitcast_convert_type(x, width) & width(largest_magnitude)
+    return (bits > 0) & (bits < width(1 << info.nmant))
+
+
 def usable_ends(low: Array, high: Array) -> tuple[Array, Array, Array]:
     """An interval with finite ends: the largest number for a malformed end, or two inverted."""
     largest = jnp.finfo(low.dtype).max
     usable_low = jnp.where(jnp.isfinite(low), flush(low), -largest)
     usable_high = jnp.where(jnp.isfinite(high), flush(high), largest)
     inverted = usable_low > usable_high
-    bad = ~(jnp.isfinite(low) & jnp.isfinite(high)) | inverted
+    well = jnp.isfinite(low) & jnp.isfinite(high) & ~subnormal(low) & ~subnormal(high)
     return (
         jnp.where(inverted, -largest, usable_low),
         jnp.where(inverted, largest, usable_high),
-        bad,
+        ~well | inverted,
     )
 
 
 def usable_step(rate: Array, period: Array) -> tuple[Array, Array]:
-    """Largest change in one period; infinite where there is no limit or a malformed one."""
+    """Largest change in one period; infinite where there is no limit, zero where it is malformed.
+
+    A product beyond the largest number is that number: a limit never turns into none.
+    """
     per_second = flush(rate)
     # Not `per_second < 0`: that is false for NaN, which must count as malformed.
-    bad = ~(per_second >= 0)
-    unlimited = bad | jnp.isinf(rate)
-    step = flush(jnp.where(unlimited, 0, per_second) * period)
+    bad = ~(per_second >= 0) | subnormal(rate)
+    unlimited = ~bad & jnp.isinf(rate)
+    finite = jnp.where(bad | unlimited, 0, per_second)
+    step = jnp.minimum(flush(finite * period), jnp.finfo(rate.dtype).max)
     return jnp.where(unlimited, jnp.inf, step), bad
+
+
+def rounded_towards_first(first: Array, second: Array) -> Array:
+    """``first + second``, rounded towards ``first`` where the sum is not a floating-point number.
+
+    So the result is never further from ``first`` than ``second`` says. The rounding error is that
+    of Knuth's TwoSum.
+    """
+    total = first + second
+    part = total - first
+    error = (first - (total - part)) + (second - part)
+    beyond = jnp.where(second >= 0, error < 0, error > 0)
+    fixed = jax.lax.stop_gradient(total)  # nextafter has no derivative; one ulp back is a constant
+    back = jnp.where(beyond, jnp.nextafter(fixed, jax.lax.stop_gradient(first)) - fixed, 0)
+    return total + back

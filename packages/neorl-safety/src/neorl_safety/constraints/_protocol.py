@@ -1,5 +1,6 @@
 """What a kind of constraint must bring: its JSON, its words and its meaning for one action."""
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -8,20 +9,33 @@ from jaxtyping import Array, Bool, Float
 from neorl_core import InputError
 
 
-class ActionChannel(NamedTuple):
-    """One manipulated variable that is constrained.
+class ChannelRange(NamedTuple):
+    """One variable that a constraint speaks of.
 
     Attributes:
         name: Tag of the channel.
         unit: Physical unit.
-        low: Lower end of the actuator, in ``unit``.
-        high: Upper end of the actuator, in ``unit``.
+        low: Lower end of the actuator or of the measuring range, in ``unit``.
+        high: Upper end, in ``unit``.
     """
 
     name: str
     unit: str
     low: float
     high: float
+
+
+class Channels(NamedTuple):
+    """The variables that constraints may speak of.
+
+    Attributes:
+        action: Manipulated variables with the ranges of their actuators, in order.
+        obs: Observed variables with their measuring ranges, in order; empty where only actions
+            are constrained.
+    """
+
+    action: tuple[ChannelRange, ...]
+    obs: tuple[ChannelRange, ...]
 
 
 class Situation(NamedTuple):
@@ -33,11 +47,16 @@ class Situation(NamedTuple):
             the plant received last or, where that is not known, the clipped fallback action.
         dt: Seconds that one step lasts, scalar, finite and not negative; zero where the period is
             malformed, so that nothing may move.
+        request: The action that is asked for, shape ``(act,)``, always finite; the start for
+            kinds of rank :attr:`Rank.LIMIT`, which do not depend on it.
+        held: Seconds since each channel moved last, shape ``(act,)``; infinite where not known.
     """
 
     obs: Float[Array, " obs"]
     start: Float[Array, " act"]
     dt: Float[Array, ""]
+    request: Float[Array, " act"]
+    held: Float[Array, " act"]
 
 
 class Interval(NamedTuple):
@@ -52,6 +71,29 @@ class Interval(NamedTuple):
     low: Float[Array, " act"]
     high: Float[Array, " act"]
     bad: Bool[Array, " act"]
+
+
+class Rows(NamedTuple):
+    """The actions that one constraint admits, by linear inequalities ``rows @ u <= bounds``.
+
+    Attributes:
+        rows: Coefficients, shape ``(row, act)``.
+        bounds: Right sides, shape ``(row,)``; ``inf`` where there is no limit now.
+        bad: Flag of a malformed row, shape ``(row,)``; the fallback then acts.
+    """
+
+    rows: Float[Array, "row act"]
+    bounds: Float[Array, " row"]
+    bad: Bool[Array, " row"]
+
+
+class Rank(enum.IntEnum):
+    """Which constraints give way where not all can hold; the actuator and the rate never do."""
+
+    LIMIT = 0
+    """What must hold."""
+    WEAR = 1
+    """What spares the actuator; gives way to every limit."""
 
 
 class Record(NamedTuple):
@@ -70,17 +112,15 @@ class Record(NamedTuple):
 class ConstraintKind(Protocol):
     """One kind of constraint: an object, or a module, with these functions.
 
-    A constraint of the kind is any PyTree of arrays; ``channels`` are those of the action, in
-    order, each with the range of its actuator.
+    A constraint of the kind is any PyTree of arrays; ``channels`` are those of action and
+    observation. A kind may have a ``rank``, see :class:`Rank`; without one it is a limit.
     """
 
-    def to_records(
-        self, channels: Sequence[ActionChannel], constraint: Any
-    ) -> Sequence[Mapping[str, Any]]:
+    def to_records(self, channels: Channels, constraint: Any) -> Sequence[Mapping[str, Any]]:
         """The constraint as JSON records, without ``kind``."""
         ...
 
-    def from_records(self, channels: Sequence[ActionChannel], records: Sequence[Record]) -> Any:
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Any:
         """The constraint of records that were read.
 
         Raises:
@@ -88,12 +128,17 @@ class ConstraintKind(Protocol):
         """
         ...
 
-    def describe(self, channels: Sequence[ActionChannel], constraint: Any) -> Sequence[str]:
+    def describe(self, channels: Channels, constraint: Any) -> Sequence[str]:
         """What it demands in words, a sentence without full stop for each, with units."""
         ...
 
-    def lower(self, constraint: Any, situation: Situation) -> Interval:
-        """The actions that it admits now; traced, so total: NaN is an answer, never an error."""
+    def lower(self, constraint: Any, situation: Situation) -> Interval | Rows:
+        """The actions that it admits now; traced, so total: NaN is an answer, never an error.
+
+        What is admitted may depend on the situation, never the other way round: a wish that is
+        no interval and no row (move by a percent or not at all) is an interval chosen by the
+        situation. A kind of rank :attr:`Rank.WEAR` lowers to an interval.
+        """
         ...
 
 

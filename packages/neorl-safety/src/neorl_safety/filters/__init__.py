@@ -1,5 +1,11 @@
 """From a requested action to an admissible one; each filter is total."""
 
+from neorl_safety.filters._candidates import Candidate as Candidate
+from neorl_safety.filters._candidates import nearest as nearest
+from neorl_safety.filters._candidates import nearest_by_dual_ascent as nearest_by_dual_ascent
+from neorl_safety.filters._candidates import nearest_by_enumeration as nearest_by_enumeration
+from neorl_safety.filters._certify import Admissible as Admissible
+from neorl_safety.filters._certify import certify as certify
 from neorl_safety.filters._context import Context as Context
 from neorl_safety.filters._filter import filter_action as filter_action
 from neorl_safety.filters._report import Flag as Flag
@@ -10,12 +16,18 @@ from neorl_safety.filters._report import flag_names as flag_names
 from neorl_safety.filters._self_test import fast_math_self_test as fast_math_self_test
 
 __all__ = [
+    "Admissible",
+    "Candidate",
     "Context",
     "Flag",
     "Limit",
     "SafetyReport",
+    "certify",
     "empty_report",
     "fast_math_self_test",
     "filter_action",
     "flag_names",
+    "nearest",
+    "nearest_by_dual_ascent",
+    "nearest_by_enumeration",
 ]

@@ -15,9 +15,12 @@ class Context(NamedTuple):
         dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
             larger step.
         fallback_action: What the declared fallback proposes now, shape ``(act,)``.
+        held: Seconds since each channel moved last, shape ``(act,)``; ``None`` where no
+            constraint asks for it, then infinite.
     """
 
     obs: Float[Array, " obs"]
     previous: Float[Array, " act"]
     dt: Float[Array, ""]
     fallback_action: Float[Array, " act"]
+    held: Float[Array, " act"] | None = None

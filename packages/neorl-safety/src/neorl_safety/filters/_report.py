@@ -15,29 +15,47 @@ class Flag(enum.IntFlag):
     OBSERVATION_NONFINITE = 1 << 1
     """The observation holds a NaN or an infinity."""
     BAD_CONSTRAINT = 1 << 2
-    """A limit is NaN, infinite where it may not be, negative or inverted."""
+    """A limit is NaN, infinite where it may not be, negative, subnormal or inverted."""
     BAD_PERIOD = 1 << 3
     """The period is NaN, infinite or not positive: nothing may move."""
     PREVIOUS_UNKNOWN = 1 << 4
-    """A previous action is NaN or infinite: the step starts from the clipped fallback action."""
-    PREVIOUS_OUT_OF_RANGE = 1 << 5
+    """What the plant received last is not known, and was not for longer than may be assumed."""
+    PREVIOUS_ASSUMED = 1 << 5
+    """Nobody said what the plant received: the last own action is assumed."""
+    PREVIOUS_OUT_OF_RANGE = 1 << 6
     """A previous action lies where the actuator cannot be: it was clipped to the actuator range."""
-    PREVIOUS_OUTSIDE_BOX = 1 << 6
+    PREVIOUS_OUTSIDE_BOX = 1 << 7
     """A previous action lies outside the box: it returns at the allowed rate."""
-    FALLBACK_NONFINITE = 1 << 7
+    FALLBACK_NONFINITE = 1 << 8
     """The fallback action holds a NaN or an infinity: such a channel holds, or takes mid-range."""
-    FALLBACK_CLIPPED = 1 << 8
+    FALLBACK_CLIPPED = 1 << 9
     """The fallback action lies outside the box and was clipped to it."""
-    FALLBACK_USED = 1 << 9
+    FALLBACK_USED = 1 << 10
     """The fallback took the place of the request, on every channel."""
-    BOX_ACTIVE = 1 << 10
+    BOX_ACTIVE = 1 << 11
     """The box changed at least one channel."""
-    RATE_ACTIVE = 1 << 11
+    RATE_ACTIVE = 1 << 12
     """The rate limit changed at least one channel."""
-    FURTHER_ACTIVE = 1 << 12
-    """Constraints of further kinds changed at least one channel."""
-    FURTHER_EMPTY = 1 << 13
-    """Constraints of further kinds leave no action inside the box: left out on that channel."""
+    FURTHER_ACTIVE = 1 << 13
+    """Intervals of further kinds changed at least one channel."""
+    FURTHER_EMPTY = 1 << 14
+    """Intervals of further kinds leave no action inside the box: left out on that channel."""
+    ROWS_ACTIVE = 1 << 15
+    """Linear or barrier rows changed at least one channel."""
+    ROWS_INFEASIBLE = 1 << 16
+    """No action was found that satisfies all rows: the fallback acts without them."""
+    WEAR_ACTIVE = 1 << 17
+    """A deadband or a dwell changed at least one channel."""
+    REQUEST_SUBNORMAL = 1 << 18
+    """A requested channel is subnormal and counts as zero."""
+    MONITOR_ALARM = 1 << 19
+    """A monitor finds the situation unfit for the policy."""
+    FALLBACK_HELD = 1 << 20
+    """The fallback stays in charge: clean steps, time or a release are still missing."""
+    LATCHED = 1 << 21
+    """The fallback stays in charge until somebody releases it."""
+    HAND_OVER = 1 << 22
+    """A hand-over is under way: a decaying offset is added to whoever acts."""
 
 
 class Limit(enum.IntFlag):
@@ -55,6 +73,10 @@ class Limit(enum.IntFlag):
     """More would have been below what further kinds admit."""
     FURTHER_HIGH = 1 << 5
     """More would have been above what further kinds admit."""
+    ROWS = 1 << 6
+    """Another value would have broken a linear or barrier row."""
+    WEAR = 1 << 7
+    """A deadband or a dwell held the channel."""
 
 
 class SafetyReport(NamedTuple):

@@ -1,11 +1,31 @@
 """A policy behind its filter, and who takes over."""
 
+from neorl_safety.guards._chain import ChainCarry as ChainCarry
+from neorl_safety.guards._chain import FallbackChain as FallbackChain
+from neorl_safety.guards._chain import fallback_chain as fallback_chain
 from neorl_safety.guards._guard import GuardCarry as GuardCarry
 from neorl_safety.guards._guard import GuardedPolicy as GuardedPolicy
 from neorl_safety.guards._guard import guard as guard
+from neorl_safety.guards._hand_over import decayed_offset as decayed_offset
+from neorl_safety.guards._supervisor import Supervision as Supervision
+from neorl_safety.guards._supervisor import SupervisorCarry as SupervisorCarry
+from neorl_safety.guards._supervisor import initial_supervisor as initial_supervisor
+from neorl_safety.guards._supervisor import released as released
+from neorl_safety.guards._supervisor import supervise as supervise
+from neorl_safety.guards._supervisor import supervision as supervision
 
 __all__ = [
+    "ChainCarry",
+    "FallbackChain",
     "GuardCarry",
     "GuardedPolicy",
+    "Supervision",
+    "SupervisorCarry",
+    "decayed_offset",
+    "fallback_chain",
     "guard",
+    "initial_supervisor",
+    "released",
+    "supervise",
+    "supervision",
 ]

@@ -1,22 +1,38 @@
 """A policy behind its constraints, with a fallback that is always ready to take over."""
 
-import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_core import Policy
+from neorl_core import InputError, Policy, Spec
 from neorl_core.control import follow
-from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
-from neorl_safety.filters._context import Context
-from neorl_safety.filters._filter import filter_action
-from neorl_safety.filters._report import Flag, SafetyReport, empty_report
+from neorl_safety.constraints import AnyConstraints, Constraints
+from neorl_safety.constraints._constraints import as_constraints
+from neorl_safety.filters import Candidate, Context, Flag, SafetyReport, empty_report, nearest
+from neorl_safety.filters._filter import bit, distance, filtered
+from neorl_safety.filters._lowering import Limits, clip, usable_limits
+from neorl_safety.guards._hand_over import decayed_offset
+from neorl_safety.guards._supervisor import (
+    Supervision,
+    SupervisorCarry,
+    initial_supervisor,
+    released,
+    supervise,
+    supervision,
+)
+from neorl_safety.monitoring import Monitor, Seen, range_monitor
 
 Tree = TypeVar("Tree")
+NOBODY, POLICY, FALLBACK = -1, 0, 1
+SETTLE_PERIODS = 10
+FOUND_BY_FILTER = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
+"""Faults that the filter finds after it was decided who acts: they count for the next step."""
+STILL = 1e-6
+"""Part of the actuator range by which a read-back may differ and still count as no movement."""
 
 
 class GuardCarry(NamedTuple):
@@ -25,14 +41,30 @@ class GuardCarry(NamedTuple):
     Attributes:
         policy: Carry of the guarded policy.
         fallback: Carry of the fallback policy.
-        previous: The action that the plant received last, shape ``(act,)``; NaN before the first
-            step and where ``sent`` was told so.
+        previous: The action that the plant received last, shape ``(act,)``: as told by ``sent``,
+            else the last own action; NaN before the first step.
+        age: Steps since that was told, shape ``(act,)``; zero: known, else assumed.
+        before: What the plant had received before that, shape ``(act,)``; NaN where not known.
+        held: Seconds since each channel moved last, shape ``(act,)``; infinite where not known.
+        acted: Who acted last: 0 the policy, 1 the fallback, -1 somebody else or nobody yet.
+        offset: What was added to the proposal of whoever acted, shape ``(act,)``.
+        supervisor: State of who is in charge.
+        monitors: Carry of every monitor.
+        scores: Value of every monitor in the last step, shape ``(monitor,)``.
         report: What the filter did in the last step.
     """
 
     policy: Any
     fallback: Any
     previous: Float[Array, " act"]
+    age: Int[Array, " act"]
+    before: Float[Array, " act"]
+    held: Float[Array, " act"]
+    acted: Int[Array, ""]
+    offset: Float[Array, " act"]
+    supervisor: SupervisorCarry
+    monitors: tuple[Any, ...]
+    scores: Float[Array, " monitor"]
     report: SafetyReport
 
 
@@ -44,27 +76,42 @@ class GuardedPolicy(eqx.Module):
         constraints: Hard constraints of the action, in physical units.
         fallback: A deterministic policy that takes over where the guarded one cannot act.
         dt: Control period in seconds, scalar.
+        supervision: When the fallback takes over and hands back.
+        monitors: What may call for the fallback.
+        candidate: What proposes actions that satisfy linear rows.
     """
 
     policy: Any
     constraints: Constraints
     fallback: Any
     dt: Float[Array, ""]
+    supervision: Supervision
+    monitors: tuple[Any, ...]
+    candidate: Candidate = eqx.field(static=True, default=nearest)
 
     def initial_carry(self) -> GuardCarry:
         """Fresh carries, no previous action, an empty report."""
         n_action, dtype = self.constraints.n_action, self.constraints.dtype
+        unknown = jnp.full((n_action,), jnp.nan, dtype)
         return GuardCarry(
             policy=self.policy.initial_carry(),
             fallback=self.fallback.initial_carry(),
-            previous=jnp.full((n_action,), jnp.nan, dtype),
+            previous=unknown,
+            age=jnp.zeros((n_action,), jnp.int32),
+            before=unknown,
+            held=jnp.full_like(unknown, jnp.inf),
+            acted=jnp.asarray(NOBODY, jnp.int32),
+            offset=jnp.zeros_like(unknown),
+            supervisor=initial_supervisor(),
+            monitors=tuple(monitor.initial_carry() for monitor in self.monitors),
+            scores=jnp.zeros((len(self.monitors),), jnp.float32),
             report=empty_report(n_action, dtype),
         )
 
     def __call__(
         self, carry: GuardCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[GuardCarry, Float[Array, " act"]]:
-        """One step of policy, fallback and filter.
+        """One step of policy, fallback, monitors, supervisor and filter.
 
         Args:
             carry: Carry from :meth:`initial_carry`, the last step or :meth:`sent`.
@@ -82,66 +129,141 @@ class GuardedPolicy(eqx.Module):
         if obs.ndim != 1:
             raise ValueError(f"a guard sees one observation of rank 1, got shape {obs.shape}")
         policy_carry, proposed = self.policy(carry.policy, obs, key)
-        fallback_carry, fallback_action = self.fallback(carry.fallback, obs, None)
-        context = Context(obs, carry.previous, self.dt, fallback_action)
-        applied, report = filter_action(self.constraints, context, proposed)
-        return (
-            GuardCarry(
-                policy=_keep_finite(policy_carry, carry.policy),
-                fallback=_keep_finite(fallback_carry, carry.fallback),
-                previous=applied.astype(carry.previous.dtype),
-                report=report,
-            ),
-            applied,
+        fallback_carry, substitute = self.fallback(carry.fallback, obs, None)
+        _require_widths(self.constraints, proposed, substitute)
+        monitors, scores, alarm = self._watched(carry, Seen(obs, proposed, carry.previous))
+        finite = jnp.all(jnp.isfinite(proposed)) & jnp.all(jnp.isfinite(obs))
+        unknown = jnp.any(carry.age > self.supervision.assume_for)
+        fault = unknown | ~finite | ((carry.report.flags & FOUND_BY_FILTER) != 0)
+        supervisor = supervise(self.supervision, carry.supervisor, fault, alarm)
+        refused = bit(unknown, Flag.PREVIOUS_UNKNOWN) | bit(supervisor.latched, Flag.LATCHED)
+        refused |= bit(supervisor.tripped & alarm, Flag.MONITOR_ALARM)
+        refused |= bit(supervisor.tripped & finite & ~unknown & ~alarm, Flag.FALLBACK_HELD)
+        ours, our_offset = self._from_the_last(carry, proposed, POLICY)
+        theirs, their_offset = self._from_the_last(carry, substitute, FALLBACK)
+        held = self._held(carry)
+        context = Context(obs, carry.previous, self.dt, theirs, held)
+        applied, report = filtered(self.constraints, context, ours, refused, self.candidate)
+        taken_over = (report.flags & Flag.FALLBACK_USED) != 0
+        offset = jnp.where(taken_over, their_offset, our_offset)
+        flags = report.flags | bit(alarm, Flag.MONITOR_ALARM)
+        flags |= bit(jnp.any(offset != 0), Flag.HAND_OVER)
+        flags |= bit(jnp.any(carry.age > 0) & ~unknown, Flag.PREVIOUS_ASSUMED)
+        after = GuardCarry(
+            policy=_keep_finite(policy_carry, carry.policy),
+            fallback=_keep_finite(fallback_carry, carry.fallback),
+            previous=applied.astype(carry.previous.dtype),
+            age=jnp.minimum(carry.age + 1, 2**30),
+            before=carry.previous,
+            held=held,
+            acted=jnp.where(taken_over, FALLBACK, POLICY).astype(jnp.int32),
+            offset=offset.astype(carry.offset.dtype),
+            supervisor=supervisor,
+            monitors=_keep_finite(monitors, carry.monitors),
+            scores=scores,
+            report=SafetyReport(flags, report.limits, distance(applied, proposed)),
         )
+        return after, applied
 
     def sent(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
         """Tells policy and fallback what the plant received; NaN where that is not known.
 
         The one of them that acted in the last step hears of what became of its proposal, the
-        other one follows.
+        other one follows. Where it is not known, the last own action is assumed, for as many steps
+        as the supervision says.
         """
-        taken_over = (carry.report.flags & Flag.FALLBACK_USED) != 0
-        return carry._replace(
-            policy=_told(self.policy, carry.policy, action, ~taken_over),
-            fallback=_told(self.fallback, carry.fallback, action, taken_over),
-            previous=action.astype(carry.previous.dtype),
-        )
+        return self._told(carry, action, carry.acted)
 
     def follow(self, carry: GuardCarry, action: Float[Array, " act"]) -> GuardCarry:
         """Tells policy and fallback what the plant received from somebody else."""
-        nobody = jnp.zeros((), jnp.bool_)
+        nobody = jnp.full_like(carry.acted, NOBODY)
+        return self._told(carry, action, nobody)._replace(acted=nobody)
+
+    def released(self, carry: GuardCarry) -> GuardCarry:
+        """After a person released the latch: the policy may act again once all is well."""
+        return carry._replace(supervisor=released(carry.supervisor))
+
+    def _told(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:
+        known = jnp.isfinite(action)
         return carry._replace(
-            policy=_told(self.policy, carry.policy, action, nobody),
-            fallback=_told(self.fallback, carry.fallback, action, nobody),
-            previous=action.astype(carry.previous.dtype),
+            policy=_told(self.policy, carry.policy, action, acted == POLICY),
+            fallback=_told(self.fallback, carry.fallback, action, acted == FALLBACK),
+            previous=jnp.where(known, action, carry.previous).astype(carry.previous.dtype),
+            age=jnp.where(known, 0, carry.age),
         )
+
+    def _held(self, carry: GuardCarry) -> Float[Array, " act"]:
+        """Seconds since each channel moved last, as of now."""
+        limits = usable_limits(self.constraints, carry.held.dtype)
+        moved = jnp.abs(carry.previous - carry.before) > STILL * _span(limits)
+        return jnp.where(moved, 0, carry.held) + self.dt.astype(carry.held.dtype)
+
+    def _from_the_last(
+        self, carry: GuardCarry, proposal: Array, who: int
+    ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
+        """A proposal with the offset of a hand-over, and that offset."""
+        limits = usable_limits(self.constraints, proposal.dtype)
+        inside = clip(proposal, limits.low, limits.high)
+        offset = decayed_offset(
+            inside,
+            carry.previous.astype(proposal.dtype),
+            carry.offset.astype(proposal.dtype),
+            carry.acted == who,
+            span=_span(limits),
+            dt=self.dt.astype(proposal.dtype),
+            settle=self.supervision.settle.astype(proposal.dtype),
+        )
+        return jnp.where(offset == 0, proposal, inside + offset), offset
+
+    def _watched(
+        self, carry: GuardCarry, seen: Seen
+    ) -> tuple[tuple[Any, ...], Float[Array, " monitor"], Bool[Array, ""]]:
+        carries, values, alarm = [], [], jnp.zeros((), jnp.bool_)
+        for monitor, own in zip(self.monitors, carry.monitors, strict=True):
+            new, score = monitor(own, seen)
+            carries.append(new)
+            values.append(score.value.astype(carry.scores.dtype))
+            alarm = alarm | score.alarm
+        return tuple(carries), jnp.stack(values) if values else carry.scores, alarm
 
 
 def guard(
-    policy: Policy, constraints: AnyConstraints, fallback: Policy, dt: float | Array
+    policy: Policy,
+    constraints: AnyConstraints,
+    fallback: Policy,
+    spec: Spec,
+    *,
+    supervision: Supervision | None = None,
+    monitors: Sequence[Monitor] | None = None,
+    candidate: Candidate = nearest,
 ) -> GuardedPolicy:
     """Puts a policy behind its constraints, with a fallback ready to take over without a bump.
 
     Every step runs both policies and filters the proposal; :func:`filter_action` states what
-    holds of the result. A non-finite observation or proposal hands over to the fallback in the
-    same step. While the policy acts the fallback follows what was really sent, so a PID goes on
-    from there when it takes over. No entry of either carry ever turns from a finite number
-    into a non-finite one: such an entry keeps its last value, so one bad observation does not
-    poison an integrator or a recurrent state.
+    holds of the result. A non-finite observation or proposal, an observation beyond its measuring
+    range, or a last action that nobody told for too long hands over to the fallback in the same
+    step; it stays in charge until all has been well for some steps. While the policy acts the
+    fallback follows what was really sent. Whoever takes over starts from the last action, by an
+    offset that decays, so there is no bump between controllers with or without integral action.
+    No entry of a carry ever turns from a finite number into a non-finite one: such an entry keeps
+    its last value, so one bad observation does not poison an integrator or a recurrent state.
 
     Args:
         policy: Any policy in physical units.
         constraints: Constraints for the same action channels: from
             :func:`~neorl_safety.constraints.action_constraints`, or with further kinds.
         fallback: A deterministic policy for the same channels: usually the PID in use.
-        dt: Control period in seconds (``spec.dt``).
+        spec: The control problem: its period, and the measuring ranges of its observations.
+        supervision: When the fallback takes over and hands back; by default at the first alarm,
+            back after five clean steps, offsets decaying in ten periods, no latch.
+        monitors: What may call for the fallback; the measuring ranges by default.
+        candidate: What proposes actions that satisfy linear rows; static.
 
     Returns:
         The guarded policy. Batches are a ``vmap`` outside, ``guard`` inside it.
 
     Raises:
-        ValueError: If ``dt`` is a concrete number that is not finite and positive.
+        InputError: If the constraints are not for the action channels of the specification.
 
     Example:
         >>> import jax.numpy as jnp
@@ -152,15 +274,39 @@ def guard(
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
         >>> wild, calm = ConstantPolicy(jnp.array([jnp.nan])), ConstantPolicy(jnp.array([40.0]))
-        >>> safe = guard(wild, action_constraints(spec), calm, spec.dt)
+        >>> safe = guard(wild, action_constraints(spec), calm, spec)
         >>> carry, action = safe(safe.initial_carry(), jnp.ones(1))
         >>> action.tolist()
         [40.0]
     """
-    if not isinstance(dt, Tracer) and not (math.isfinite(dt) and dt > 0):
-        raise ValueError(f"dt must be a positive number of seconds, got {dt}")
     every = as_constraints(constraints)
-    return GuardedPolicy(policy, every, fallback, jnp.asarray(dt, every.dtype))
+    channels = [(channel.name, channel.unit) for channel in spec.action]
+    limited = list(zip(every.names, every.units, strict=True))
+    if channels != limited:
+        raise InputError(f"the constraints are for {limited}; the specification sets {channels}")
+    settings = default_supervision(spec.dt) if supervision is None else supervision
+    watching = (range_monitor(spec),) if monitors is None else tuple(monitors)
+    dt = jnp.asarray(spec.dt, every.dtype)
+    return GuardedPolicy(policy, every, fallback, dt, settings, watching, candidate)
+
+
+def default_supervision(dt: float) -> Supervision:
+    """The supervision of a guard that is told nothing else, for a period in seconds."""
+    return supervision(settle=SETTLE_PERIODS * dt)
+
+
+def _span(limits: Limits) -> Float[Array, " act"]:
+    return limits.actuator_high - limits.actuator_low
+
+
+def _require_widths(constraints: Constraints, proposed: Array, substitute: Array) -> None:
+    expected = (constraints.n_action,)
+    for name, action in (("policy", proposed), ("fallback", substitute)):
+        if action.shape != expected:
+            raise ValueError(
+                f"the {name} gives an action of shape {action.shape}; expected {expected} for the "
+                f"channels {', '.join(constraints.names)}"
+            )
 
 
 def _told(policy: Policy, carry: Tree, action: Array, acted: Bool[Array, ""]) -> Tree:

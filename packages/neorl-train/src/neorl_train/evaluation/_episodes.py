@@ -13,7 +13,9 @@ from neorl_safety.filters import Flag
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import Episodes
 
-ACTED = int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)
+ACTED = int(
+    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
+)
 
 
 def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:

@@ -118,7 +118,7 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
 
 
 def _guarded(one: _Tested, constraints: AnyConstraints, fallback: Policy, spec: Spec) -> _Tested:
-    behind = tuple(guard(policy, constraints, fallback, spec.dt) for policy in one.policies)
+    behind = tuple(guard(policy, constraints, fallback, spec) for policy in one.policies)
     return dataclasses.replace(one, guarded=True, policies=behind)
 
 

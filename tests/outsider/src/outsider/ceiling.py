@@ -11,7 +11,7 @@ from neorl_safety.constraints import Interval
 FIELDS = {"channel", "obs", "above", "high"}
 
 
-class Interlock(NamedTuple):
+class Ceiling(NamedTuple):
     """``u[act] <= high`` while ``obs[measured] > above``; one entry for every record."""
 
     act: jax.Array
@@ -20,13 +20,13 @@ class Interlock(NamedTuple):
     high: jax.Array
 
 
-class InterlockKind:
-    """``{"kind": "interlock", "channel": ..., "obs": 0, "above": 1.5, "high": 10.0}``."""
+class CeilingKind:
+    """``{"kind": "ceiling", "channel": ..., "obs": 0, "above": 1.5, "high": 10.0}``."""
 
     def to_records(self, channels, constraint):
         return [
             {
-                "channel": channels[int(act)].name,
+                "channel": channels.action[int(act)].name,
                 "obs": int(measured),
                 "above": float(above),
                 "high": float(high),
@@ -35,7 +35,7 @@ class InterlockKind:
         ]
 
     def from_records(self, channels, records):
-        names = [channel.name for channel in channels]
+        names = [channel.name for channel in channels.action]
         for record in records:
             if set(record.fields) != FIELDS or record.fields["channel"] not in names:
                 raise InputError(
@@ -43,7 +43,7 @@ class InterlockKind:
                     f"{', '.join(names)}, got {dict(record.fields)}"
                 )
         rows = [record.fields for record in records]
-        return Interlock(
+        return Ceiling(
             act=jnp.asarray([names.index(row["channel"]) for row in rows], jnp.int32),
             measured=jnp.asarray([int(row["obs"]) for row in rows], jnp.int32),
             above=jnp.asarray([float(row["above"]) for row in rows], jnp.float32),
@@ -52,7 +52,8 @@ class InterlockKind:
 
     def describe(self, channels, constraint):
         return [
-            f"{channels[int(act)].name} at most {float(high):g} {channels[int(act)].unit} while "
+            f"{channels.action[int(act)].name} at most {float(high):g} "
+            f"{channels.action[int(act)].unit} while "
             f"observation {int(measured)} is above {float(above):g}"
             for act, measured, above, high in zip(*constraint, strict=True)
         ]
@@ -65,4 +66,4 @@ class InterlockKind:
         return Interval(-free, high, jnp.isnan(high))
 
 
-INTERLOCK = InterlockKind()
+CEILING = CeilingKind()

@@ -1,0 +1,195 @@
+"""Discrete-time barriers: a linear model keeps a quantity of the plant above zero."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from neorl_core import InputError
+from neorl_safety.constraints._linear import malformed_rows
+from neorl_safety.constraints._protocol import (
+    Channels,
+    Record,
+    Rows,
+    Situation,
+    require,
+    require_fields,
+)
+from neorl_safety.constraints._records import (
+    coefficient_records,
+    coefficients,
+    column,
+    finite,
+    row_words,
+    shortest,
+)
+
+NUMBERS = ("offset", "next_offset", "decay", "margin")
+FIELDS = {"now", "next_by_obs", "next_by_action", *NUMBERS}
+
+
+class Barrier(NamedTuple):
+    """``h_next >= (1 - decay) h + margin`` with ``h`` and its prediction linear.
+
+    ``h = now @ obs + offset`` is safe where it is not negative, and
+    ``h_next = next_by_obs @ obs + next_by_action @ u + next_offset`` is what a model predicts.
+
+    Attributes:
+        now: Coefficients of the quantity, shape ``(row, obs)``.
+        offset: Its constant part, shape ``(row,)``.
+        next_by_obs: Coefficients of the prediction, shape ``(row, obs)``.
+        next_by_action: Effect of the action on the prediction, shape ``(row, act)``.
+        next_offset: Constant part of the prediction, shape ``(row,)``.
+        decay: Part of the distance to the limit that may be used up until the prediction, in
+            (0, 1], shape ``(row,)``.
+        margin: What the prediction must keep for its own error, shape ``(row,)``.
+    """
+
+    now: Float[Array, "row obs"]
+    offset: Float[Array, " row"]
+    next_by_obs: Float[Array, "row obs"]
+    next_by_action: Float[Array, "row act"]
+    next_offset: Float[Array, " row"]
+    decay: Float[Array, " row"]
+    margin: Float[Array, " row"]
+
+
+class BarrierKind:
+    """``{"kind": "barrier", "now", "offset", "next_by_obs", "next_by_action", ...}``.
+
+    With ``next_offset``, ``decay`` and ``margin``; coefficients as in the kind ``linear``.
+    """
+
+    def to_records(self, channels: Channels, constraint: Barrier) -> list[dict[str, Any]]:
+        """A record for every barrier."""
+        c = Barrier(*(np.asarray(leaf) for leaf in constraint))
+        return [
+            {
+                "now": coefficient_records(channels.obs, c.now[i]),
+                "next_by_obs": coefficient_records(channels.obs, c.next_by_obs[i]),
+                "next_by_action": coefficient_records(channels.action, c.next_by_action[i]),
+                **{name: shortest(getattr(c, name)[i]) for name in NUMBERS},
+            }
+            for i in range(len(c.offset))
+        ]
+
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Barrier:
+        """The barriers, in the order of the records."""
+        rows: dict[str, list[Any]] = {field: [] for field in Barrier._fields}
+        for where, fields in records:
+            require_fields(where, fields, FIELDS)
+            for field in ("now", "next_by_obs", "next_by_action"):
+                of = channels.action if field == "next_by_action" else channels.obs
+                rows[field].append(coefficients(of, where, field, fields[field]))
+            for field in NUMBERS:
+                rows[field].append(finite(where, field, fields[field]))
+            require(0 < rows["decay"][-1] <= 1, f"{where}: decay must lie in (0, 1]")
+            require(rows["margin"][-1] >= 0, f"{where}: margin must not be negative")
+            require(
+                bool(np.any(rows["next_by_action"][-1])),
+                f"{where}: no action changes the prediction, so nothing can be kept; predict "
+                "further ahead (steps)",
+            )
+        made = [
+            jnp.asarray(np.reshape(rows[field], (len(records), -1)), jnp.float32)
+            if field in ("now", "next_by_obs", "next_by_action")
+            else column(rows[field])
+            for field in Barrier._fields
+        ]
+        return Barrier(*made)
+
+    def describe(self, channels: Channels, constraint: Barrier) -> list[str]:
+        """Such as ``"-1 T_R +380 stays above zero: a model's next value keeps 70 % of it"``."""
+        return [
+            f"{row_words(channels.obs, now)} {offset:+g} stays above zero: the value that a model "
+            f"predicts keeps {100 * (1 - decay):g} % of it and a margin of {margin:g}"
+            for now, offset, decay, margin in zip(
+                *map(np.asarray, (constraint.now, constraint.offset)),
+                *map(np.asarray, (constraint.decay, constraint.margin)),
+                strict=True,
+            )
+        ]
+
+    def lower(self, constraint: Barrier, situation: Situation) -> Rows:
+        """The rows ``-next_by_action @ u <= h_next(u = 0) - (1 - decay) h - margin``."""
+        dtype = situation.start.dtype
+        c = Barrier(*(leaf.astype(dtype) for leaf in constraint))
+        kept = 1 - c.decay
+        by_obs = c.next_by_obs - kept[:, None] * c.now
+        parts = jnp.where(by_obs == 0, 0, by_obs * situation.obs.astype(dtype)[None])
+        bounds = jnp.sum(parts, axis=-1) + c.next_offset - kept * c.offset - c.margin
+        rows = -c.next_by_action
+        usable = (c.decay > 0) & (c.decay <= 1) & (c.margin >= 0)
+        return Rows(rows, bounds, malformed_rows(rows, bounds) | ~usable)
+
+
+def barrier_records(
+    channels: Channels,
+    model: tuple[ArrayLike, ArrayLike, ArrayLike],
+    *,
+    keep: Mapping[str, float],
+    at_most: float,
+    decay: float,
+    margin: float = 0.0,
+    steps: int = 1,
+) -> list[dict[str, Any]]:
+    """Keeps a weighted sum of observations at or below a limit, by a linear model of the plant.
+
+    With ``h(x) = at_most - keep @ x`` and the model ``x_next = A x + B u + c``, held for ``steps``
+    periods: ``h(x_steps) >= (1 - decay) h(x) + margin``. Exact for the model, since both are
+    linear; of the plant it says no more than the model and the margin do.
+
+    Args:
+        channels: Channels of action and observation, such as ``channels_of(constraints)``.
+        model: ``A`` of shape ``(obs, obs)``, ``B`` of shape ``(obs, act)``, ``c`` of shape
+            ``(obs,)``, for one period, in physical units.
+        keep: Weight of every observation that takes part, by name.
+        at_most: The limit, in the unit of the sum.
+        decay: Part of the distance to the limit that may be used up in these periods, in (0, 1].
+        margin: Kept for the error of the prediction, for example a conformal quantile of it.
+        steps: Periods ahead; more than one where an action acts with delay.
+
+    Returns:
+        One record of the kind ``barrier``, for :func:`declared_constraints`.
+
+    Raises:
+        InputError: If a shape does not fit the channels, ``steps`` is below one or a name is
+            unknown.
+
+    Source: Agrawal and Sreenath, Discrete control barrier functions, RSS 2017.
+    """
+    n_obs, n_action = len(channels.obs), len(channels.action)
+    a, b, c = (np.asarray(part, np.float64) for part in model)
+    for part, shape in ((a, (n_obs, n_obs)), (b, (n_obs, n_action)), (c, (n_obs,))):
+        if part.shape != shape:
+            raise InputError(f"a part of the model has shape {part.shape}; expected {shape}")
+    if steps < 1:
+        raise InputError(f"steps must be at least one, got {steps}")
+    names = [channel.name for channel in channels.obs]
+    unknown = sorted(set(keep) - set(names))
+    if unknown:
+        raise InputError(
+            f"keep names {', '.join(unknown)}; the observations are {', '.join(names)}"
+        )
+    weight = np.array([keep.get(name, 0.0) for name in names])
+    state, effect, constant = np.eye(n_obs), np.zeros_like(b), np.zeros_like(c)
+    for _ in range(steps):
+        state, effect, constant = a @ state, a @ effect + b, a @ constant + c
+    return [
+        {
+            "kind": "barrier",
+            "now": _written(channels.obs, -weight),
+            "offset": float(at_most),
+            "next_by_obs": _written(channels.obs, -weight @ state),
+            "next_by_action": _written(channels.action, -weight @ effect),
+            "next_offset": float(at_most - weight @ constant),
+            "decay": float(decay),
+            "margin": float(margin),
+        }
+    ]
+
+
+def _written(channels: Sequence[Any], row: np.ndarray) -> dict[str, dict[str, Any]]:
+    return coefficient_records(channels, np.asarray(row, np.float32))

@@ -1,0 +1,92 @@
+"""Constraints declared as records, in code or in TOML, each with its units."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neorl_core import InputError, Spec, highs, lows
+from neorl_safety.constraints._constraints import Constraints
+from neorl_safety.constraints._json import made_constraints, read_records
+from neorl_safety.constraints._protocol import ChannelRange, Channels, require
+
+
+def spec_channels(spec: Spec) -> Channels:
+    """The channels of a specification, as kinds of constraints name them."""
+    return Channels(
+        tuple(ChannelRange(c.name, c.unit, c.low, c.high) for c in spec.action),
+        tuple(ChannelRange(c.name, c.unit, c.low, c.high) for c in spec.obs),
+    )
+
+
+def declared_constraints(spec: Spec, records: Sequence[Mapping[str, Any]]) -> Constraints:
+    """Constraints of records that name channels and units.
+
+    A channel without a record of the kind ``box`` may use the range of its actuator; one without a
+    ``rate`` may change at any rate.
+
+    Args:
+        spec: Specification whose channels the records name.
+        records: One object a constraint: its ``kind`` and the fields of that kind.
+
+    Returns:
+        The constraints, in float32.
+
+    Raises:
+        InputError: If a kind, channel or unit is not that of the specification, a number is bad,
+            or no action satisfies two of the constraints at once; both are named.
+
+    Example:
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_safety.constraints import declared_constraints, describe_constraints
+        >>> pumps = tuple(Channel(name, "kg/h", 0.0, 100.0) for name in ("a", "b"))
+        >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), pumps, (), dt=60.0, horizon=100)
+        >>> one = {"value": 1.0, "per": "kg/h"}
+        >>> total = {"kind": "linear", "sum": {"a": one, "b": one}, "at_most": 150.0, "plus": {}}
+        >>> describe_constraints(declared_constraints(spec, [total]))[-1]
+        '1 a +1 b at most 150'
+    """
+    channels = spec_channels(spec)
+    by_kind = read_records(list(records))
+    boxed = {record.fields.get("channel") for record in by_kind.get("box", [])}
+    plain = zip(channels.action, lows(spec.action), highs(spec.action), strict=True)
+    ranges = [
+        {"kind": "box", "channel": c.name, "unit": c.unit, "low": low, "high": high}
+        for c, low, high in plain
+        if c.name not in boxed
+    ]
+    by_kind["box"] = by_kind.get("box", []) + read_records(ranges).get("box", [])
+    return made_constraints(channels, by_kind)
+
+
+def constraints_from_toml(document: str, spec: Spec) -> Constraints:
+    r"""Constraints of a TOML document with one table ``[[constraint]]`` for each.
+
+    Args:
+        document: Text of the document.
+        spec: Specification whose channels it names.
+
+    Returns:
+        The constraints, in float32.
+
+    Raises:
+        InputError: If it is not TOML, has anything but ``constraint`` at its top, or as
+            :func:`declared_constraints`.
+
+    Example:
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_safety.constraints import constraints_from_toml, describe_constraints
+        >>> valve = Channel("valve", "%", 0.0, 100.0)
+        >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
+        >>> document = '[[constraint]]\nkind = "dwell"\nchannel = "valve"\nseconds = 300.0'
+        >>> describe_constraints(constraints_from_toml(document, spec))[-1]
+        'valve holds for 300 s after every move'
+    """
+    try:
+        read = tomllib.loads(document)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the constraints are not TOML: {error}") from error
+    odd = sorted(set(read) - {"constraint"})
+    require(not odd, f"the constraints have the tables {', '.join(odd)}; expected [[constraint]]")
+    listed = read.get("constraint", [])
+    require(isinstance(listed, list), "write each constraint as [[constraint]], with two brackets")
+    return declared_constraints(spec, listed)

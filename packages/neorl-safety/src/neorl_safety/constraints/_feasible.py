@@ -1,0 +1,121 @@
+"""Whether any action satisfies what is declared; checked on the host before anything runs."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_safety.constraints._constraints import Constraints, channels_of
+from neorl_safety.constraints._interlock import Interlock
+from neorl_safety.constraints._kinds import KINDS
+from neorl_safety.constraints._linear import Linear
+from neorl_safety.constraints._protocol import require
+
+SLACK = 1e-9
+"""Of the size of a row: what rounding in float64 may leave over."""
+
+
+class _Row(NamedTuple):
+    """One inequality ``coefficients @ u <= bound``, with its words."""
+
+    words: str
+    coefficients: np.ndarray
+    bound: float
+
+
+def require_feasible(constraints: Constraints) -> None:
+    """Raises unless some action satisfies any two of the declared constraints.
+
+    Boxes, tripped interlocks and linear rows, the right sides at the most generous observation of
+    the measuring range. Three rows that leave nothing together although any two do leave something
+    are found at run time, by a flag; so are barriers, which depend on the state.
+
+    Args:
+        constraints: Constraints with concrete numbers.
+
+    Raises:
+        InputError: Naming the two that exclude each other.
+    """
+    low = np.asarray(constraints.action.low, np.float64)
+    high = np.asarray(constraints.action.high, np.float64)
+    _require_interlocks(constraints, low, high)
+    rows = _rows(constraints)
+    for row in rows:
+        require(
+            _least_excess([row], low, high) <= 0,
+            f"no action satisfies both the box and the constraint {row.words!r}",
+        )
+    for first, second in itertools.combinations(rows, 2):
+        require(
+            _least_excess([first, second], low, high) <= 0,
+            f"no action in the box satisfies both {first.words!r} and {second.words!r}",
+        )
+
+
+def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndarray) -> None:
+    locks = constraints.further.get("interlock")
+    if not isinstance(locks, Interlock):
+        return
+    words = KINDS.find("interlock").describe(channels_of(constraints), locks)
+    ends = [
+        (int(act), float(lowest), float(highest))
+        for act, lowest, highest in zip(locks.act, locks.low, locks.high, strict=True)
+    ]
+    for (act, lowest, highest), said in zip(ends, words, strict=True):
+        name = constraints.names[act]
+        require(
+            max(lowest, low[act]) <= min(highest, high[act]),
+            f"no action satisfies both the box of {name} ({low[act]:g} to {high[act]:g}) and the "
+            f"interlock {said!r}",
+        )
+    for (i, one), (j, other) in itertools.combinations(enumerate(ends), 2):
+        apart = max(one[1], other[1]) > min(one[2], other[2])
+        require(
+            one[0] != other[0] or not apart or _never_together(locks, i, j),
+            f"no action satisfies both interlocks {words[i]!r} and {words[j]!r}",
+        )
+
+
+def _never_together(locks: Interlock, i: int, j: int) -> bool:
+    """Whether two interlocks on one measurement trip on opposite sides of it."""
+    if int(locks.measured[i]) != int(locks.measured[j]):
+        return False
+    below, above = np.asarray(locks.below), np.asarray(locks.above)
+    low_high = np.isinf(above[i]) and np.isinf(below[j]) and below[i] <= above[j]
+    high_low = np.isinf(below[i]) and np.isinf(above[j]) and above[i] >= below[j]
+    return bool(low_high or high_low)
+
+
+def _rows(constraints: Constraints) -> list[_Row]:
+    linear = constraints.further.get("linear")
+    if not isinstance(linear, Linear):
+        return []
+    words = KINDS.find("linear").describe(channels_of(constraints), linear)
+    low = np.array([channel.low for channel in constraints.obs])
+    high = np.array([channel.high for channel in constraints.obs])
+    rows, by_obs = np.asarray(linear.rows, np.float64), np.asarray(linear.by_obs, np.float64)
+    most = np.asarray(linear.at_most, np.float64) + np.maximum(by_obs * low, by_obs * high).sum(1)
+    return [_Row(*row) for row in zip(words, rows, most, strict=True)]
+
+
+def _least_excess(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> float:
+    """``min_u max_i (G_i u - h_i)`` over the box, by its dual; zero or less where feasible.
+
+    For two rows the dual ``max_t min_u (t (G_1 u - h_1) + (1 - t) (G_2 u - h_2))`` is concave and
+    piecewise linear in ``t``, with its kinks where a coefficient of ``u`` changes sign.
+    """
+    first, second = rows[0], rows[-1]
+    kinks = [0.0, 1.0]
+    for a, b in zip(first.coefficients, second.coefficients, strict=True):
+        if a * b < 0:
+            kinks.append(float(b / (b - a)))
+    best = -np.inf
+    for t in kinks:
+        mixed = t * first.coefficients + (1 - t) * second.coefficients
+        least = np.where(mixed > 0, mixed * low, mixed * high).sum()
+        best = max(best, float(least - t * first.bound - (1 - t) * second.bound))
+    size = max(
+        float(np.abs(row.coefficients) @ np.maximum(np.abs(low), np.abs(high))) + abs(row.bound)
+        for row in rows
+    )
+    return 0.0 if best <= SLACK * size else best

@@ -1,0 +1,134 @@
+"""Interlocks: while a measurement is beyond its limit, an action stays in a set."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_safety.constraints._numbers import usable_ends
+from neorl_safety.constraints._protocol import (
+    Channels,
+    Interval,
+    Record,
+    Situation,
+    require,
+    require_fields,
+)
+from neorl_safety.constraints._records import (
+    column,
+    finite,
+    index_of,
+    indices,
+    require_unit,
+    shortest,
+)
+
+FIELDS = {"obs", "obs_unit", "below", "above", "channel", "unit", "low", "high"}
+
+
+class Interlock(NamedTuple):
+    """``low <= u[act] <= high`` while ``obs[measured]`` lies outside ``[below, above]``.
+
+    Attributes:
+        measured: Index of the observation of each interlock, shape ``(lock,)``.
+        below: Trips below this value, shape ``(lock,)``; ``-inf`` for never.
+        above: Trips above this value, shape ``(lock,)``; ``inf`` for never.
+        act: Index of the action that is confined, shape ``(lock,)``.
+        low: Lower end of the action while tripped, shape ``(lock,)``.
+        high: Upper end of the action while tripped, shape ``(lock,)``.
+    """
+
+    measured: Int[Array, " lock"]
+    below: Float[Array, " lock"]
+    above: Float[Array, " lock"]
+    act: Int[Array, " lock"]
+    low: Float[Array, " lock"]
+    high: Float[Array, " lock"]
+
+
+class InterlockKind:
+    """``{"kind": "interlock", "obs", "obs_unit", "below", "above", "channel", "unit", ...}``.
+
+    With ``low`` and ``high``, the ends of the action while the interlock is tripped; ``below`` or
+    ``above`` may be ``null`` (in TOML ``-inf`` and ``inf``).
+    """
+
+    def to_records(self, channels: Channels, constraint: Interlock) -> list[dict[str, Any]]:
+        """A record for every interlock."""
+        return [
+            {
+                "obs": channels.obs[int(measured)].name,
+                "obs_unit": channels.obs[int(measured)].unit,
+                "below": shortest(below),
+                "above": shortest(above),
+                "channel": channels.action[int(act)].name,
+                "unit": channels.action[int(act)].unit,
+                "low": shortest(low),
+                "high": shortest(high),
+            }
+            for measured, below, above, act, low, high in zip(
+                *map(np.asarray, constraint), strict=True
+            )
+        ]
+
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Interlock:
+        """The interlocks, in the order of the records."""
+        rows = [_read(channels, record) for record in records]
+        measured, below, above, act, low, high = zip(*rows, strict=True) if rows else [()] * 6
+        return Interlock(
+            indices(measured), column(below), column(above), indices(act), column(low), column(high)
+        )
+
+    def describe(self, channels: Channels, constraint: Interlock) -> list[str]:
+        """Such as ``"feed between 0 and 5000 kg/h while T_R is below 361.15 K"``."""
+        sentences = []
+        for row in self.to_records(channels, constraint):
+            beyond = [
+                f"{word} {row[word]:g} {row['obs_unit']}"
+                for word in ("below", "above")
+                if row[word] is not None
+            ]
+            sentences.append(
+                f"{row['channel']} between {row['low']:g} and {row['high']:g} {row['unit']} while "
+                f"{row['obs']} is {' or '.join(beyond)}"
+            )
+        return sentences
+
+    def lower(self, constraint: Interlock, situation: Situation) -> Interval:
+        """The intervals of the tripped interlocks; one whose measurement is NaN is tripped."""
+        c, dtype, shape = constraint, situation.start.dtype, situation.start.shape
+        low, high, bad = usable_ends(c.low.astype(dtype), c.high.astype(dtype))
+        bad = bad | jnp.isnan(c.below) | jnp.isnan(c.above)
+        reading = situation.obs[c.measured]
+        tripped = ~((reading >= c.below) & (reading <= c.above))
+        lowest = jnp.where(tripped & ~bad, low, -jnp.inf).astype(dtype)
+        highest = jnp.where(tripped & ~bad, high, jnp.inf).astype(dtype)
+        return Interval(
+            jnp.full(shape, -jnp.inf, dtype).at[c.act].max(lowest),
+            jnp.full(shape, jnp.inf, dtype).at[c.act].min(highest),
+            jnp.zeros(shape, jnp.bool_).at[c.act].max(bad),
+        )
+
+
+def _read(channels: Channels, record: Record) -> tuple[int, float, float, int, float, float]:
+    where, fields = record
+    require_fields(where, fields, FIELDS)
+    measured = index_of(channels.obs, where, "obs", fields["obs"])
+    require_unit(where, "obs_unit", fields["obs_unit"], channels.obs[measured])
+    below, above = (
+        unlimited if fields[end] is None or fields[end] == unlimited
+        else finite(where, end, fields[end])
+        for end, unlimited in (("below", -np.inf), ("above", np.inf))
+    )  # fmt: skip
+    require(
+        np.isfinite(below) or np.isfinite(above), f"{where}: give a limit, below or above or both"
+    )
+    require(below <= above, f"{where}: below {below} exceeds above {above}: it is always tripped")
+    act = index_of(channels.action, where, "action", fields["channel"])
+    channel = channels.action[act]
+    require_unit(where, "unit", fields["unit"], channel)
+    low, high = (finite(where, end, fields[end]) for end in ("low", "high"))
+    require(low <= high, f"{where}: low {low} is above high {high}")
+    return measured, below, above, act, low, high

@@ -1,0 +1,110 @@
+"""Fields of records: channels by name and unit, numbers, coefficients."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from neorl_core.boundary import unknown_name
+from neorl_safety.constraints._protocol import ChannelRange, number, require, type_name
+
+
+def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any) -> int:
+    """The index of a channel by its name.
+
+    Raises:
+        InputError: If there is none of that name, with the nearest one.
+    """
+    names = [channel.name for channel in channels]
+    require(bool(names), f"{where}: no {field} channels are declared; declare those it names")
+    require(isinstance(name, str), f"{where}: {field} must be a name, got {type_name(name)}")
+    if name not in names:
+        require(False, f"{where}: {unknown_name(f'{field} channel', name, names)}")
+    return names.index(name)
+
+
+def require_unit(where: str, field: str, unit: Any, channel: ChannelRange) -> None:
+    """Raises unless a unit is that of the channel: numbers are not converted."""
+    require(
+        unit == channel.unit,
+        f"{where}: {field} is {unit!r}, but {channel.name} is in {channel.unit!r}; convert the "
+        "numbers",
+    )
+
+
+def coefficients(
+    channels: Sequence[ChannelRange], where: str, field: str, value: Any
+) -> np.ndarray:
+    """One number for every channel, zero where the record names none.
+
+    A coefficient is ``{"per": unit, "value": number}``: so many units of the row per unit of the
+    channel.
+
+    Raises:
+        InputError: If a channel is not known, its unit is another, or a number is bad.
+    """
+    row = np.zeros(len(channels), np.float32)
+    require(
+        isinstance(value, Mapping),
+        f"{where}: {field} must be an object of coefficients by channel, got {type_name(value)}",
+    )
+    for name, entry in value.items():
+        index = index_of(channels, where, field, name)
+        at = f"{where}, {field} of {name}"
+        good = isinstance(entry, Mapping) and set(entry) == {"value", "per"}
+        require(good, f'{at}: expected {{"value": number, "per": unit}}, got {entry!r}')
+        require_unit(at, "per", entry["per"], channels[index])
+        row[index] = finite(at, "value", entry["value"])
+    return row
+
+
+def coefficient_records(channels: Sequence[ChannelRange], row: Any) -> dict[str, dict[str, Any]]:
+    """Inverse of :func:`coefficients`."""
+    return {
+        channel.name: {"value": shortest(entry), "per": channel.unit}
+        for channel, entry in zip(channels, np.asarray(row), strict=True)
+        if entry != 0
+    }
+
+
+def row_words(channels: Sequence[ChannelRange], row: Any) -> str:
+    """Such as ``"1 feed + 2.5 jacket"``; empty where all coefficients are zero."""
+    terms = [
+        f"{float(entry):+g} {channel.name}"
+        for channel, entry in zip(channels, np.asarray(row), strict=True)
+        if entry != 0
+    ]
+    return " ".join(terms).removeprefix("+")
+
+
+def finite(where: str, field: str, value: Any) -> float:
+    """A number that is finite in float32 and not subnormal."""
+    given = number(where, field, value)
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = np.float32(given)
+    require(bool(np.isfinite(nearest)), f"{where}: {field} must be finite in float32, got {given}")
+    tiny = np.finfo(np.float32).tiny
+    require(
+        given == 0 or abs(float(nearest)) >= tiny,
+        f"{where}: {field} is {given}, below the smallest normal number {tiny:g}; write 0",
+    )
+    return float(nearest)
+
+
+def shortest(value: Any) -> float | None:
+    """The shortest decimal that rounds to the same float32; ``None`` for infinity."""
+    nearest = np.asarray(value)[()]
+    return float(str(nearest)) if np.isfinite(nearest) else None
+
+
+def column(values: Sequence[float]) -> Array:
+    """Numbers as float32."""
+    with np.errstate(over="ignore"):  # an end that is infinite in float32 is refused by name later
+        return jnp.asarray(np.asarray(values, np.float32))
+
+
+def indices(values: Sequence[int]) -> Array:
+    """Positions of channels."""
+    return jnp.asarray(np.asarray(values, np.int32))

@@ -1,0 +1,125 @@
+"""What spares an actuator: no move that is too small, and no move too soon after the last."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_safety.constraints._numbers import flush, subnormal
+from neorl_safety.constraints._protocol import (
+    Channels,
+    Interval,
+    Rank,
+    Record,
+    Situation,
+    require,
+    require_fields,
+)
+from neorl_safety.constraints._records import column, finite, index_of, require_unit, shortest
+
+
+class Deadband(NamedTuple):
+    """A channel holds unless it is asked to move by at least so much.
+
+    Attributes:
+        width: Smallest move in the unit of the channel, shape ``(act,)``; zero for none.
+    """
+
+    width: Float[Array, " act"]
+
+
+class Dwell(NamedTuple):
+    """A channel that moved holds for so long.
+
+    Attributes:
+        seconds: Shape ``(act,)``; zero for none.
+    """
+
+    seconds: Float[Array, " act"]
+
+
+class DeadbandKind:
+    """``{"kind": "deadband", "channel", "unit", "width"}``; yields to every limit."""
+
+    rank = Rank.WEAR
+
+    def to_records(self, channels: Channels, constraint: Deadband) -> list[dict[str, Any]]:
+        """A record for every channel that has a deadband."""
+        return _written(channels, "width", constraint.width, with_unit=True)
+
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Deadband:
+        """The deadbands; a channel without a record has none."""
+        return Deadband(_read(channels, records, "width", with_unit=True))
+
+    def describe(self, channels: Channels, constraint: Deadband) -> list[str]:
+        """Such as ``"feed moves by at least 50 kg/h or holds"``."""
+        return [
+            f"{row['channel']} moves by at least {row['width']:g} {row['unit']} or holds"
+            for row in self.to_records(channels, constraint)
+        ]
+
+    def lower(self, constraint: Deadband, situation: Situation) -> Interval:
+        """The start alone, where the request is too near to it."""
+        small = jnp.abs(situation.request - situation.start) < flush(constraint.width)
+        return _held(situation, small, constraint.width)
+
+
+class DwellKind:
+    """``{"kind": "dwell", "channel", "seconds"}``; yields to every limit."""
+
+    rank = Rank.WEAR
+
+    def to_records(self, channels: Channels, constraint: Dwell) -> list[dict[str, Any]]:
+        """A record for every channel that has a dwell."""
+        return _written(channels, "seconds", constraint.seconds, with_unit=False)
+
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Dwell:
+        """The dwells; a channel without a record has none."""
+        return Dwell(_read(channels, records, "seconds", with_unit=False))
+
+    def describe(self, channels: Channels, constraint: Dwell) -> list[str]:
+        """Such as ``"pump holds for 300 s after every move"``."""
+        return [
+            f"{row['channel']} holds for {row['seconds']:g} s after every move"
+            for row in self.to_records(channels, constraint)
+        ]
+
+    def lower(self, constraint: Dwell, situation: Situation) -> Interval:
+        """The start alone, where the channel moved too recently."""
+        return _held(situation, situation.held < flush(constraint.seconds), constraint.seconds)
+
+
+def _held(situation: Situation, holds: Array, setting: Array) -> Interval:
+    bad = ~(jnp.isfinite(setting) & (setting >= 0)) | subnormal(setting)
+    holds = holds & ~bad
+    return Interval(
+        jnp.where(holds, situation.start, -jnp.inf),
+        jnp.where(holds, situation.start, jnp.inf),
+        bad,
+    )
+
+
+def _written(
+    channels: Channels, field: str, values: Array, *, with_unit: bool
+) -> list[dict[str, Any]]:
+    return [
+        {"channel": channel.name}
+        | ({"unit": channel.unit} if with_unit else {})
+        | {field: shortest(value)}
+        for channel, value in zip(channels.action, values, strict=True)
+        if value != 0
+    ]
+
+
+def _read(channels: Channels, records: Sequence[Record], field: str, *, with_unit: bool) -> Array:
+    given: dict[int, float] = {}
+    for where, record in records:
+        require_fields(where, record, {"channel", field} | ({"unit"} if with_unit else set()))
+        act = index_of(channels.action, where, "action", record["channel"])
+        if with_unit:
+            require_unit(where, "unit", record["unit"], channels.action[act])
+        require(act not in given, f"{where}: {channels.action[act].name!r} has one already")
+        given[act] = finite(where, field, record[field])
+        require(given[act] > 0, f"{where}: {field} must be positive, got {given[act]}")
+    return column([given.get(act, 0.0) for act in range(len(channels.action))])

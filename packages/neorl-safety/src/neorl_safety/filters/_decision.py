@@ -1,0 +1,51 @@
+"""Who acts: the request, or the whole fallback action in its place."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, UInt32
+
+from neorl_safety.constraints._numbers import finite_or_zero, flush
+from neorl_safety.filters._lowering import Limits, clip
+from neorl_safety.filters._report import Flag
+
+
+def start_and_backup(
+    limits: Limits, previous: Float[Array, " act"], fallback: Float[Array, " act"]
+) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
+    """The action that the rate counts from, and the fallback action made admissible.
+
+    Both are finite, whatever comes in. A fallback channel that is not finite holds the previous
+    action, or takes mid-range where that is not known either.
+    """
+    known = jnp.isfinite(previous)
+    reachable = clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
+    largest = jnp.finfo(previous.dtype).max
+    bounded = (limits.low > -largest) & (limits.high < largest)
+    middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
+    last_resort = jnp.where(known, reachable, middle)
+    proposed = jnp.where(jnp.isfinite(fallback), flush(finite_or_zero(fallback)), last_resort)
+    backup = clip(proposed, limits.low, limits.high)
+    return jnp.where(known, reachable, backup), backup
+
+
+def decide(
+    bad: Bool[Array, ""], obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> UInt32[Array, ""]:
+    """The reasons why the request cannot stand; zero where it can.
+
+    Args:
+        bad: Flag of a malformed constraint.
+        obs: The observation.
+        action: The request.
+
+    Returns:
+        Bits of :class:`Flag`.
+    """
+    faults = {
+        Flag.REQUEST_NONFINITE: ~jnp.all(jnp.isfinite(action)),
+        Flag.OBSERVATION_NONFINITE: ~jnp.all(jnp.isfinite(obs)),
+        Flag.BAD_CONSTRAINT: bad,
+    }
+    bits = jnp.uint32(0)
+    for flag, found in faults.items():
+        bits = bits | jnp.where(found, jnp.uint32(flag), jnp.uint32(0))
+    return bits

@@ -1,0 +1,98 @@
+"""An ordered chain of fallbacks: the first that can act, acts."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_core import InputError, Policy
+from neorl_core.control import follow
+
+
+class ChainCarry(NamedTuple):
+    """What a :class:`FallbackChain` remembers.
+
+    Attributes:
+        members: Carry of every member.
+        acted: Index of the member that acted last.
+    """
+
+    members: tuple[Any, ...]
+    acted: Int[Array, ""]
+
+
+class FallbackChain(eqx.Module):
+    """Several fallbacks in order, itself a policy; see :func:`fallback_chain`.
+
+    Attributes:
+        members: The fallbacks, the preferred one first.
+    """
+
+    members: tuple[Any, ...]
+
+    def initial_carry(self) -> ChainCarry:
+        """Fresh carries."""
+        carries = tuple(member.initial_carry() for member in self.members)
+        return ChainCarry(carries, jnp.zeros((), jnp.int32))
+
+    def __call__(
+        self, carry: ChainCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[ChainCarry, Float[Array, " act"]]:
+        """Every member steps; the first whose action is finite on all channels acts.
+
+        Where none is, the last one acts; a guard holds the channels that are not finite.
+        """
+        carries, actions = [], []
+        for member, own in zip(self.members, carry.members, strict=True):
+            new, action = member(own, obs, None)
+            carries.append(new)
+            actions.append(action)
+        able = jnp.stack([jnp.all(jnp.isfinite(action)) for action in actions])
+        acted = jnp.where(jnp.any(able), jnp.argmax(able), len(actions) - 1).astype(jnp.int32)
+        return ChainCarry(tuple(carries), acted), jnp.stack(actions)[acted]
+
+    def sent(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
+        """Tells the member that acted what became of its proposal; the others follow."""
+        told = []
+        for index, (member, own) in enumerate(zip(self.members, carry.members, strict=True)):
+            acted = carry.acted == index
+            pair = member.sent(own, action), follow(member, own, action)
+            told.append(jax.tree.map(lambda a, b, acted=acted: jnp.where(acted, a, b), *pair))
+        return carry._replace(members=tuple(told))
+
+    def follow(self, carry: ChainCarry, action: Float[Array, " act"]) -> ChainCarry:
+        """Tells all members what the plant received from somebody else."""
+        pairs = zip(self.members, carry.members, strict=True)
+        return carry._replace(members=tuple(follow(m, own, action) for m, own in pairs))
+
+
+def fallback_chain(*fallbacks: Policy) -> FallbackChain:
+    """Fallbacks in order: each takes over where all before it give no finite action.
+
+    So a PID that lost a measurement leaves the plant to a second one that does without, and that
+    one to a constant. The whole action changes hands: half of one controller and half of another
+    is not a control law.
+
+    Args:
+        fallbacks: Deterministic policies for the same channels, the preferred one first.
+
+    Returns:
+        The chain, a policy.
+
+    Raises:
+        InputError: If there is none.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core.control import ConstantPolicy
+        >>> from neorl_safety.guards import fallback_chain
+        >>> lost, safe = ConstantPolicy(jnp.array([jnp.nan])), ConstantPolicy(jnp.array([40.0]))
+        >>> chain = fallback_chain(lost, safe)
+        >>> chain(chain.initial_carry(), jnp.ones(1))[1].tolist()
+        [40.0]
+    """
+    if not fallbacks:
+        raise InputError("a chain of fallbacks needs at least one")
+    return FallbackChain(tuple(fallbacks))

@@ -1,0 +1,43 @@
+"""Hand-over without a bump, between any two controllers: an offset that decays."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+NEGLIGIBLE = 1e-3
+"""Part of the actuator range below which an offset is dropped."""
+
+
+def decayed_offset(
+    proposal: Float[Array, " act"],
+    last: Float[Array, " act"],
+    offset: Float[Array, " act"],
+    acted: Bool[Array, ""],
+    *,
+    span: Float[Array, " act"],
+    dt: Float[Array, ""],
+    settle: Float[Array, ""],
+) -> Float[Array, " act"]:
+    """What is added to a controller's proposal in this step.
+
+    ``b = (last - proposal) exp(-dt / settle)`` in the step in which the controller takes over,
+    ``b = b exp(-dt / settle)`` in every further one. So the action goes on from where the plant
+    is, and approaches the controller's own law with the time constant ``settle``, whether the
+    controller has integral action or not (manual reset that decays).
+
+    Args:
+        proposal: What the controller proposes, within its limits; may hold NaN.
+        last: What the plant received last; NaN where unknown: then there is no offset.
+        offset: Offset of the last step.
+        acted: Whether the controller acted in the last step.
+        span: Range of every actuator.
+        dt: Period in seconds.
+        settle: Time constant in seconds; zero for no offset.
+
+    Returns:
+        The offset, finite always; zero where it would be negligible.
+    """
+    kept = jnp.exp(-dt / settle)
+    fresh = jnp.where(acted, offset, last - proposal)
+    remaining = fresh * jnp.where(jnp.isfinite(kept), kept, 0)
+    counts = jnp.isfinite(remaining) & (jnp.abs(remaining) > NEGLIGIBLE * span)
+    return jnp.where(counts, remaining, 0)

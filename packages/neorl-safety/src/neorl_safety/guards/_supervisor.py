@@ -1,0 +1,140 @@
+"""Who acts, the policy or its fallback: a pure state machine over faults, alarms and a person."""
+
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_core import InputError
+
+
+class Supervision(eqx.Module):
+    """When the fallback takes over and when it hands back; see :func:`supervision`.
+
+    Attributes:
+        trip_after: Consecutive steps with an alarm after which the fallback takes over, scalar.
+        reset_after: Consecutive steps without fault and alarm before the policy may act again.
+        dwell: Steps that the fallback stays in charge at least.
+        latch_after: Take-overs after which the fallback stays until it is released; zero for
+            never.
+        assume_for: Steps for which the last own action counts as what the plant received, where
+            nobody says.
+        settle: Seconds in which the offset of a hand-over decays to 37 %.
+    """
+
+    trip_after: Int[Array, ""]
+    reset_after: Int[Array, ""]
+    dwell: Int[Array, ""]
+    latch_after: Int[Array, ""]
+    assume_for: Int[Array, ""]
+    settle: Float[Array, ""]
+
+
+def supervision(
+    *,
+    trip_after: int = 1,
+    reset_after: int = 5,
+    dwell: int = 5,
+    latch_after: int = 0,
+    assume_for: int = 3,
+    settle: float,
+) -> Supervision:
+    """When the fallback takes over, and when it hands back.
+
+    A step in which the policy cannot act (an input that is not finite, a malformed constraint, an
+    unknown last action) hands over at once, whatever ``trip_after`` says.
+
+    Args:
+        trip_after: Consecutive steps with an alarm of a monitor before the fallback takes over.
+        reset_after: Consecutive clean steps before the policy may act again.
+        dwell: Steps that the fallback stays in charge at least.
+        latch_after: Take-overs after which it stays until somebody releases it; zero for never.
+        assume_for: Steps for which the last own action counts as what the plant received.
+        settle: Seconds in which the offset of a hand-over decays to 37 %; zero for no offset.
+
+    Returns:
+        The settings as arrays.
+
+    Raises:
+        InputError: If a number is out of range; it is named.
+    """
+    counts = {
+        "trip_after": (trip_after, 1),
+        "reset_after": (reset_after, 1),
+        "dwell": (dwell, 0),
+        "latch_after": (latch_after, 0),
+        "assume_for": (assume_for, 0),
+    }
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**30:
+            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if not (math.isfinite(settle) and settle >= 0):
+        raise InputError(f"settle must be zero or more seconds, got {settle}")
+    numbers = (jnp.asarray(value, jnp.int32) for value, _ in counts.values())
+    return Supervision(*numbers, jnp.asarray(settle, jnp.float32))
+
+
+class SupervisorCarry(NamedTuple):
+    """What the supervisor remembers.
+
+    Attributes:
+        tripped: The fallback is in charge.
+        alarms: Consecutive steps with an alarm.
+        clean: Consecutive steps without fault and alarm.
+        since: Steps since the last change of who is in charge.
+        trips: Take-overs since the last release.
+        latched: The fallback stays until it is released.
+    """
+
+    tripped: Bool[Array, ""]
+    alarms: Int[Array, ""]
+    clean: Int[Array, ""]
+    since: Int[Array, ""]
+    trips: Int[Array, ""]
+    latched: Bool[Array, ""]
+
+
+def initial_supervisor() -> SupervisorCarry:
+    """The policy is in charge, nothing has happened."""
+    no, none = jnp.zeros((), jnp.bool_), jnp.zeros((), jnp.int32)
+    return SupervisorCarry(no, none, none, none, none, no)
+
+
+def supervise(
+    settings: Supervision, carry: SupervisorCarry, fault: Bool[Array, ""], alarm: Bool[Array, ""]
+) -> SupervisorCarry:
+    """One step: a fault trips at once, alarms after a while; back only when all is well for long.
+
+    Args:
+        settings: When to trip and to reset.
+        carry: From the last step.
+        fault: The policy cannot act in this step.
+        alarm: A monitor finds the situation unfit.
+
+    Returns:
+        The state that decides who acts in this step: ``tripped``.
+    """
+    most = 2**30
+    alarms = jnp.where(alarm, jnp.minimum(carry.alarms + 1, most), 0)
+    clean = jnp.where(fault | alarm, 0, jnp.minimum(carry.clean + 1, most))
+    trip = fault | (alarms >= settings.trip_after)
+    since = jnp.minimum(carry.since + 1, most)
+    well = (clean >= settings.reset_after) & (since >= settings.dwell) & ~carry.latched
+    tripped = trip | (carry.tripped & ~well)
+    trips = jnp.minimum(carry.trips + (tripped & ~carry.tripped).astype(jnp.int32), most)
+    latches = (settings.latch_after > 0) & (trips >= settings.latch_after) & tripped
+    return SupervisorCarry(
+        tripped=tripped,
+        alarms=alarms,
+        clean=clean,
+        since=jnp.where(tripped == carry.tripped, since, 0),
+        trips=trips,
+        latched=carry.latched | latches,
+    )
+
+
+def released(carry: SupervisorCarry) -> SupervisorCarry:
+    """After a person released the latch: the count of take-overs starts anew."""
+    return carry._replace(latched=jnp.zeros_like(carry.latched), trips=jnp.zeros_like(carry.trips))

@@ -1,0 +1,51 @@
+"""What watches the situation: a score and an alarm, and never a hand on the action."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Seen(NamedTuple):
+    """What a monitor is shown once a step.
+
+    Attributes:
+        obs: The observation, shape ``(obs,)``; may hold NaN.
+        action: What the policy proposes, shape ``(act,)``; may hold NaN.
+        previous: What the plant received last, shape ``(act,)``; NaN where unknown.
+    """
+
+    obs: Float[Array, " obs"]
+    action: Float[Array, " act"]
+    previous: Float[Array, " act"]
+
+
+class Score(NamedTuple):
+    """What a monitor found.
+
+    Attributes:
+        value: The larger, the less fit; infinite where it could not be computed. Scalar.
+        alarm: The value is above the monitor's threshold. Scalar.
+    """
+
+    value: Float[Array, ""]
+    alarm: Bool[Array, ""]
+
+
+@runtime_checkable
+class Monitor(Protocol):
+    """A PyTree of arrays with two pure functions."""
+
+    def initial_carry(self) -> Any:
+        """What it remembers before the first step."""
+        ...
+
+    def __call__(self, carry: Any, seen: Seen) -> tuple[Any, Score]:
+        """The new carry, and the score of this step."""
+        ...
+
+
+def scored(value: Float[Array, ""], threshold: Float[Array, ""]) -> Score:
+    """A score against its threshold; a value or a threshold that is NaN is an alarm."""
+    value = jnp.where(jnp.isnan(value), jnp.inf, value)
+    return Score(value, ~(value <= threshold))

@@ -1,0 +1,141 @@
+"""Finite but wrong measurements: beyond the measuring range, or frozen."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_core import InputError, Spec, highs, lows
+from neorl_safety.monitoring._monitor import Score, Seen, scored
+
+TOLERANCE = 0.05
+"""Part of the measuring range by which a reading may lie beyond it."""
+
+
+class RangeMonitor(eqx.Module):
+    """Alarms while a channel is beyond its measuring range; see :func:`range_monitor`.
+
+    Attributes:
+        low: Lower ends of the measuring ranges, shape ``(obs,)``.
+        high: Upper ends, shape ``(obs,)``.
+        tolerance: Part of the range by which a reading may lie beyond it, scalar.
+    """
+
+    low: Float[Array, " obs"]
+    high: Float[Array, " obs"]
+    tolerance: Float[Array, ""]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+        """The largest distance beyond a range, in parts of the range; NaN is infinitely far."""
+        span = self.high - self.low
+        beyond = jnp.maximum(self.low - seen.obs, seen.obs - self.high) / span
+        beyond = jnp.where(jnp.isnan(beyond), jnp.inf, beyond)
+        return carry, scored(jnp.maximum(jnp.max(beyond), 0), self.tolerance)
+
+
+def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
+    """Watches that every observation lies in its measuring range.
+
+    Args:
+        spec: Specification with the measuring ranges.
+        tolerance: Part of the range by which a reading may lie beyond it, not negative.
+
+    Returns:
+        The monitor.
+
+    Raises:
+        InputError: If the tolerance is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_safety.monitoring import Seen, range_monitor
+        >>> valve = Channel("valve", "%", 0.0, 100.0)
+        >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
+        >>> _, score = range_monitor(spec)((), Seen(jnp.array([3.0]), jnp.ones(1), jnp.ones(1)))
+        >>> float(score.value), bool(score.alarm)
+        (0.5, True)
+    """
+    if not (np.isfinite(tolerance) and tolerance >= 0):
+        raise InputError(f"tolerance must be zero or more, got {tolerance}")
+    ends = (jnp.asarray(np.asarray(end(spec.obs), np.float32)) for end in (lows, highs))
+    return RangeMonitor(*ends, jnp.asarray(tolerance, jnp.float32))
+
+
+class FrozenCarry(NamedTuple):
+    """What a :class:`FrozenMonitor` remembers.
+
+    Attributes:
+        last: Last observation, shape ``(obs,)``; NaN before the first.
+        steps: Steps for which each channel has not moved, shape ``(obs,)``.
+    """
+
+    last: Float[Array, " obs"]
+    steps: Int[Array, " obs"]
+
+
+class FrozenMonitor(eqx.Module):
+    """Alarms while a channel has not moved for too long; see :func:`frozen_monitor`.
+
+    Attributes:
+        least: Smallest change that counts as a movement, shape ``(obs,)``; a change must be larger
+            than this.
+        most: Steps for which a channel may stand still, shape ``(obs,)``.
+    """
+
+    least: Float[Array, " obs"]
+    most: Int[Array, " obs"]
+
+    def initial_carry(self) -> FrozenCarry:
+        """Nothing seen yet."""
+        return FrozenCarry(jnp.full_like(self.least, jnp.nan), jnp.zeros_like(self.most))
+
+    def __call__(self, carry: FrozenCarry, seen: Seen) -> tuple[FrozenCarry, Score]:
+        """The longest standstill, as a multiple of what each channel is allowed."""
+        obs = seen.obs.astype(carry.last.dtype)
+        # A NaN on either side counts as a movement: it is told by other flags.
+        still = jnp.abs(obs - carry.last) <= self.least
+        steps = jnp.where(still, jnp.minimum(carry.steps, 2**30) + 1, 0)
+        share = steps.astype(carry.last.dtype) / jnp.maximum(self.most, 1).astype(carry.last.dtype)
+        return FrozenCarry(obs, steps), scored(jnp.max(share), jnp.ones((), share.dtype))
+
+
+def frozen_monitor(
+    spec: Spec, steps: int, *, channels: tuple[str, ...] | None = None, least: float = 0.0
+) -> FrozenMonitor:
+    """Watches that measurements move: a signal with noise that stands still is a dead one.
+
+    Args:
+        spec: Specification with the measuring ranges.
+        steps: Steps for which a channel may stand still, at least one.
+        channels: Names of the watched channels; all by default. Leave out set points, valves and
+            whatever may rest.
+        least: Smallest change that counts as a movement, in parts of the measuring range.
+
+    Returns:
+        The monitor.
+
+    Raises:
+        InputError: If ``steps`` is below one, ``least`` is negative or a name is not known.
+    """
+    names = [channel.name for channel in spec.obs]
+    watched = names if channels is None else list(channels)
+    unknown = sorted(set(watched) - set(names))
+    if unknown:
+        raise InputError(
+            f"no observation is called {', '.join(unknown)}; known: {', '.join(names)}"
+        )
+    if steps < 1 or not least >= 0:
+        raise InputError(f"steps must be at least one and least not negative: {steps}, {least}")
+    span = np.asarray(highs(spec.obs)) - np.asarray(lows(spec.obs))
+    never = np.iinfo(np.int32).max
+    most = [steps if name in watched else never for name in names]
+    return FrozenMonitor(
+        jnp.asarray(np.asarray(least * span, np.float32)), jnp.asarray(np.asarray(most, np.int32))
+    )
