@@ -12,6 +12,7 @@ from neorl_envs.plants.dmsd._env import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
+from neorl_envs.plants.water_treatment._env import WaterTreatment as WaterTreatment
 
 __all__ = [
     "DMSD",
@@ -25,5 +26,6 @@ __all__ = [
     "PlantDefaults",
     "SimulatedPlant",
     "SteelAnnealing",
+    "WaterTreatment",
     "register_plant",
 ]
