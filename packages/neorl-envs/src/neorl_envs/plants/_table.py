@@ -8,6 +8,7 @@ from neorl_core import InputError
 from neorl_core.boundary import Registry
 from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
+from neorl_envs.plants.cstr._env import CSTR
 from neorl_envs.plants.dmsd._env import DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl
 from neorl_envs.plants.pipeline._env import Pipeline
@@ -33,6 +34,7 @@ _OWN: dict[str, Callable[[], Plant]] = {
     ChemicalReactor.name: ChemicalReactor,
     SteelAnnealing.name: SteelAnnealing,
     HVACControl.name: HVACControl,
+    CSTR.name: CSTR,
     DMSD.name: DMSD,
     Pipeline.name: Pipeline,
     WaterTreatment.name: WaterTreatment,
