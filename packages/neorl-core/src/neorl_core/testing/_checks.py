@@ -173,6 +173,9 @@ def _repeated(leaf: Any) -> Any:
 
 
 def _check_formula(row: Row, sample: tuple, options: dict) -> None:
+    if row.differentiable:
+        # First, since the program with the gradients gives the values too.
+        finite_grad(row.function, *sample, **options)
     result = mapped(row.function, *sample, **options)
     if row.oracle is not None:
         least = 1.0 if "size" in row.exempt else 0.0
@@ -180,8 +183,6 @@ def _check_formula(row: Row, sample: tuple, options: dict) -> None:
     if "finite" not in row.exempt:
         for leaf in jax.tree.leaves(to_numpy(result)):
             assert np.all(np.isfinite(leaf)), f"{row} is not finite: {leaf}"
-    if row.differentiable:
-        finite_grad(row.function, *sample, **options)
 
 
 def _single(leaf: Any) -> np.ndarray:

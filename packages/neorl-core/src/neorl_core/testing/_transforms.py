@@ -22,7 +22,7 @@ class _Variants(NamedTuple):
     single_jit: Callable[..., Any]
     batch: Callable[..., Any]
     batch_jit: Callable[..., Any]
-    gradient: Callable[..., Any]
+    gradients: Callable[..., Any]
 
 
 Static = tuple[tuple[str, Hashable, type], ...]
@@ -43,7 +43,11 @@ def split_options(options: Options) -> tuple[Options, Static]:
 
 @functools.lru_cache(maxsize=4096)
 def variants(fn: Callable[..., Any], static: Static) -> _Variants:
-    """The transformed callables of ``fn``, cached by its identity and its static options."""
+    """The transformed callables of ``fn``, cached by its identity and its static options.
+
+    Where gradients were asked for, the program that gives them gives the values too: two programs
+    cost nearly twice what one costs.
+    """
     fixed = {name: value for name, value, _ in static}
 
     def single(rows: tuple, options: Options) -> Any:
@@ -55,15 +59,40 @@ def variants(fn: Callable[..., Any], static: Static) -> _Variants:
     def weighted_sum(floats: list, others: list, structure: Any, options: Options) -> jax.Array:
         return _weighted_sum(single(_merge(floats, others, structure), options))
 
-    def gradient(floats: list, others: list, options: Options, structure: Any) -> Any:
+    @functools.partial(jax.jit, static_argnums=3)
+    def both(floats: list, others: list, options: Options, structure: Any) -> tuple[Any, Any]:
         def of_row(floats: list, others: list) -> Any:
             return jax.grad(weighted_sum)(floats, others, structure, options)
 
-        return jax.vmap(of_row)(floats, others)
+        rows = _merge(floats, others, structure)
+        return batch(rows, options), jax.vmap(of_row)(floats, others)
 
-    return _Variants(
-        single, jax.jit(single), batch, jax.jit(batch), jax.jit(gradient, static_argnums=3)
-    )
+    compiled, with_gradients = jax.jit(batch), set()
+
+    def gradients(rows: tuple, options: Options) -> Any:
+        with_gradients.add(_form_of(rows, options))
+        return both(*_parted(rows, options))[1]
+
+    def batch_jit(rows: tuple, options: Options) -> Any:
+        if _form_of(rows, options) in with_gradients:
+            return both(*_parted(rows, options))[0]
+        return compiled(rows, options)
+
+    return _Variants(single, jax.jit(single), batch, batch_jit, gradients)
+
+
+def _form_of(rows: tuple, options: Options) -> Hashable:
+    """Two calls of one form run one compiled program."""
+    leaves, structure = jax.tree.flatten((rows, options))
+    return structure, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+
+
+def _parted(rows: tuple, options: Options) -> tuple[list, list, Options, Any]:
+    """The floats, in which there is a gradient, and what else there is."""
+    leaves, structure = jax.tree.flatten(rows)
+    floats = [leaf if is_float(leaf) else None for leaf in leaves]
+    others = [None if is_float(leaf) else leaf for leaf in leaves]
+    return floats, others, options, structure
 
 
 def everywhere(
@@ -166,10 +195,7 @@ def finite_grad(fn: Callable[..., Any], *rows: Any, **options: Any) -> Any:
         AssertionError: If an entry is NaN or infinite.
     """
     traced, static = split_options(options)
-    leaves, structure = jax.tree.flatten(as_rows(rows))
-    floats = [leaf if is_float(leaf) else None for leaf in leaves]
-    others = [None if is_float(leaf) else leaf for leaf in leaves]
-    gradients = variants(fn, static).gradient(floats, others, traced, structure)
+    gradients = variants(fn, static).gradients(as_rows(rows), traced)
     for index, gradient in enumerate(gradients):
         if gradient is not None:
             bad = ~np.isfinite(np.asarray(gradient, np.float64))
