@@ -194,9 +194,9 @@ def test_cql_logsumexp_of_a_linear_critic_in_closed_form():
 
 @pytest.mark.parametrize("constant", [-30.0, 0.0, 12.5])
 def test_cql_a_constant_critic_leaves_the_sum_of_inverse_densities(constant):
-    log_density = jnp.asarray([-0.7, -0.7, 1.3, 0.2, -4.0])
-    term = cql_regulariser(jnp.asarray(constant), jnp.full(5, constant), log_density)
-    assert float(term) == pytest.approx(float(np.log(np.sum(np.exp(-log_density)))), abs=1e-5)
+    log_prob = jnp.asarray([-0.7, -0.7, 1.3, 0.2, -4.0])
+    term = cql_regulariser(jnp.asarray(constant), jnp.full(5, constant), log_prob)
+    assert float(term) == pytest.approx(float(np.log(np.sum(np.exp(-log_prob)))), abs=1e-5)
 
 
 def test_cql_gradients_over_samples_and_data_cancel():

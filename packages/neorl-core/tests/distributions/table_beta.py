@@ -6,7 +6,7 @@ from scipy import stats
 
 from neorl_core.distributions import (
     beta_entropy,
-    beta_log_density,
+    beta_log_prob,
     beta_mean,
     beta_mode,
     beta_sample,
@@ -32,7 +32,7 @@ def on_box(x, a, b, *, low, high):
     """``x`` is drawn as a share of the box."""
     x = 1.0 * jnp.asarray(x)
     start, width = (jnp.asarray(number, x.dtype) for number in (low, high - low))
-    return beta_log_density(start + width * x, a, b, low=low, high=high)
+    return beta_log_prob(start + width * x, a, b, low=low, high=high)
 
 
 def on_box_by_scipy(x, a, b, *, low, high):
@@ -51,7 +51,7 @@ def outside_it_is_nan(x, a, b, *, low, high):
 
 def one_and_one_is_uniform(x, a, b):
     ones = np.ones_like(a)
-    assert_close(mapped(beta_log_density, x, ones, ones), np.full(3, -CHANNELS * np.log(2)))
+    assert_close(mapped(beta_log_prob, x, ones, ones), np.full(3, -CHANNELS * np.log(2)))
 
 
 def entropy_by_scipy(a, b, *, low, high):
@@ -109,7 +109,7 @@ WIDE = [
 ROWS = [
     Row(
         on_box,
-        name="beta_log_density",
+        name="beta_log_prob",
         sample=st.tuples(rows(CHANNELS, elements=reals(0.0625, 0.9375)), SHAPE, SHAPE),
         options=BOX,
         oracle=on_box_by_scipy,
@@ -124,7 +124,7 @@ ROWS = [
         atol=1e-4,
     ),
     Row(
-        beta_log_density,
+        beta_log_prob,
         sample=st.tuples(rows(CHANNELS, elements=reals(-0.875, 0.875)), SHAPE, SHAPE),
         oracle=log_density_by_scipy,
         laws=[one_and_one_is_uniform],

@@ -7,7 +7,7 @@ from scipy import special, stats
 from neorl_core.distributions import (
     categorical_entropy,
     categorical_kl,
-    categorical_log_probability,
+    categorical_log_prob,
     categorical_mode,
     categorical_sample,
 )
@@ -40,14 +40,14 @@ def log_p_by_scipy(index, logits):
 
 def probabilities_sum_to_one(index, logits):
     choices = [np.full_like(index, choice) for choice in range(CHOICES)]
-    log_p = [np.asarray(mapped(categorical_log_probability, c, logits)) for c in choices]
+    log_p = [np.asarray(mapped(categorical_log_prob, c, logits)) for c in choices]
     assert_close(np.exp(log_p).sum(axis=0), np.ones(3))
 
 
 def a_shift_of_all_logits_changes_nothing(index, logits):
     assert_close(
-        mapped(categorical_log_probability, index, logits + 8),
-        mapped(categorical_log_probability, index, logits),
+        mapped(categorical_log_prob, index, logits + 8),
+        mapped(categorical_log_prob, index, logits),
         atol=1e-5,
     )
 
@@ -101,16 +101,16 @@ def first_of_the_largest(logits):
 
 def most_probable(logits):
     mode = np.asarray(mapped(categorical_mode, logits))
-    best = mapped(categorical_log_probability, mode, logits)
+    best = mapped(categorical_log_prob, mode, logits)
     for choice in range(CHOICES):
-        other = mapped(categorical_log_probability, np.full_like(mode, choice), logits)
+        other = mapped(categorical_log_prob, np.full_like(mode, choice), logits)
         assert np.all(np.asarray(best) >= np.asarray(other))
 
 
 OF_A_SUM = {"size": "the logarithm of a sum that may be near one"}
 ROWS = [
     Row(
-        categorical_log_probability,
+        categorical_log_prob,
         exempt=OF_A_SUM,
         sample=st.tuples(integers(low=0, high=CHOICES - 1), LOGITS),
         oracle=log_p_by_scipy,

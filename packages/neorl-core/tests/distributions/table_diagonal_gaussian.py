@@ -7,7 +7,7 @@ from scipy import stats
 from neorl_core.distributions import (
     diagonal_gaussian_entropy,
     diagonal_gaussian_kl,
-    diagonal_gaussian_log_density,
+    diagonal_gaussian_log_prob,
     diagonal_gaussian_mode,
     diagonal_gaussian_sample,
 )
@@ -48,8 +48,8 @@ def log_density_by_scipy(x, mean, log_std):
 
 def only_the_difference_counts(x, mean, log_std):
     assert_close(
-        mapped(diagonal_gaussian_log_density, x - mean, np.zeros_like(mean), log_std),
-        mapped(diagonal_gaussian_log_density, x, mean, log_std),
+        mapped(diagonal_gaussian_log_prob, x - mean, np.zeros_like(mean), log_std),
+        mapped(diagonal_gaussian_log_prob, x, mean, log_std),
         rtol=1e-4,
         scale=1000.0,
     )
@@ -58,8 +58,8 @@ def only_the_difference_counts(x, mean, log_std):
 def units_change_the_density_by_their_size(x, mean, log_std):
     wider = log_std + np.float32(np.log(4))
     assert_close(
-        mapped(diagonal_gaussian_log_density, 4 * x, 4 * mean, wider),
-        mapped(diagonal_gaussian_log_density, x, mean, log_std) - CHANNELS * np.log(4),
+        mapped(diagonal_gaussian_log_prob, 4 * x, 4 * mean, wider),
+        mapped(diagonal_gaussian_log_prob, x, mean, log_std) - CHANNELS * np.log(4),
         rtol=1e-4,
         atol=1e-5,
     )
@@ -113,8 +113,8 @@ def the_mean_itself(mean):
 def densest_at_the_mode(mean):
     width = np.zeros_like(mean)
     best = mapped(diagonal_gaussian_mode, mean)
-    at_best = mapped(diagonal_gaussian_log_density, best, mean, width)
-    off = mapped(diagonal_gaussian_log_density, best + np.float32(0.125), mean, width)
+    at_best = mapped(diagonal_gaussian_log_prob, best, mean, width)
+    off = mapped(diagonal_gaussian_log_prob, best + np.float32(0.125), mean, width)
     assert np.all(np.asarray(at_best) > np.asarray(off))
 
 
@@ -122,7 +122,7 @@ RAW_KEY = np.zeros(2, np.uint32)
 
 ROWS = [
     Row(
-        diagonal_gaussian_log_density,
+        diagonal_gaussian_log_prob,
         sample=st.tuples(VALUE, VALUE, LOG_STD),
         oracle=log_density_by_scipy,
         laws=[only_the_difference_counts, units_change_the_density_by_their_size],

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from neorl_core.distributions import (
-    diagonal_gaussian_log_density,
-    gaussian_mixture_log_density,
+    diagonal_gaussian_log_prob,
+    gaussian_mixture_log_prob,
     gaussian_mixture_mean,
     gaussian_mixture_mode,
     gaussian_mixture_sample,
@@ -29,16 +29,16 @@ def log_density_by_scipy(x, logits, mean, log_std):
 def one_component_is_a_gaussian(x, logits, mean, log_std):
     only = np.where(np.arange(COMPONENTS) == 1, logits, np.float32(-np.inf))
     assert_close(
-        mapped(gaussian_mixture_log_density, x, only, mean, log_std),
-        mapped(diagonal_gaussian_log_density, x, mean[:, 1], log_std[:, 1]),
+        mapped(gaussian_mixture_log_prob, x, only, mean, log_std),
+        mapped(diagonal_gaussian_log_prob, x, mean[:, 1], log_std[:, 1]),
         **LOOSE,
     )
 
 
 def order_of_components_is_free(x, logits, mean, log_std):
     assert_close(
-        mapped(gaussian_mixture_log_density, x, logits[:, ::-1], mean[:, ::-1], log_std[:, ::-1]),
-        mapped(gaussian_mixture_log_density, x, logits, mean, log_std),
+        mapped(gaussian_mixture_log_prob, x, logits[:, ::-1], mean[:, ::-1], log_std[:, ::-1]),
+        mapped(gaussian_mixture_log_prob, x, logits, mean, log_std),
         **LOOSE,
     )
 
@@ -70,9 +70,9 @@ def densest_mean(logits, mean, log_std):
 
 def no_mean_is_denser(logits, mean, log_std):
     best = mapped(gaussian_mixture_mode, logits, mean, log_std)
-    at_best = mapped(gaussian_mixture_log_density, best, logits, mean, log_std)
+    at_best = mapped(gaussian_mixture_log_prob, best, logits, mean, log_std)
     for k in range(COMPONENTS):
-        other = mapped(gaussian_mixture_log_density, mean[:, k], logits, mean, log_std)
+        other = mapped(gaussian_mixture_log_prob, mean[:, k], logits, mean, log_std)
         assert np.all(np.asarray(at_best) >= np.asarray(other) - 1e-4)
 
 
@@ -89,7 +89,7 @@ COMPONENT = "give one mean for each component"
 
 ROWS = [
     Row(
-        gaussian_mixture_log_density,
+        gaussian_mixture_log_prob,
         sample=st.tuples(POINT, LOGITS, MEAN, LOG_STD),
         oracle=log_density_by_scipy,
         laws=[one_component_is_a_gaussian, order_of_components_is_free],

@@ -8,8 +8,8 @@ from neorl_core.distributions import (
     diagonal_gaussian_sample,
     tanh_gaussian_entropy,
     tanh_gaussian_kl,
-    tanh_gaussian_latent_log_density,
-    tanh_gaussian_log_density,
+    tanh_gaussian_latent_log_prob,
+    tanh_gaussian_log_prob,
     tanh_gaussian_mode,
     tanh_gaussian_sample,
 )
@@ -45,8 +45,8 @@ def latent_by_scipy(latent, mean, log_std):
 def agrees_with_the_density_of_the_action(latent, mean, log_std):
     inside = np.clip(latent, -2, 2)
     assert_close(
-        mapped(tanh_gaussian_log_density, np.tanh(inside), mean, log_std),
-        mapped(tanh_gaussian_latent_log_density, inside, mean, log_std),
+        mapped(tanh_gaussian_log_prob, np.tanh(inside), mean, log_std),
+        mapped(tanh_gaussian_latent_log_prob, inside, mean, log_std),
         rtol=1e-3,
         atol=1e-4,
     )
@@ -61,7 +61,7 @@ def integrates_to_one(action, mean, log_std):
     """Over (-1, 1), first channel, where the density is smooth enough for quadrature."""
     grid = np.linspace(-6, 6, 1201).astype(np.float32)
     centre, width = np.float32(np.clip(mean[0, 0], -1, 1)), np.float32(0.5)
-    log_p = jax.jit(tanh_gaussian_latent_log_density)(
+    log_p = jax.jit(tanh_gaussian_latent_log_prob)(
         grid[:, None], np.full((1201, 1), centre), np.full((1201, 1), np.log(width))
     )
     # d action = (1 - tanh^2) d latent.
@@ -73,7 +73,7 @@ def draw_and_density_agree(mean, log_std, key):
     action, log_p = mapped(tanh_gaussian_sample, mean, log_std, key)
     latent = mapped(diagonal_gaussian_sample, mean, log_std, key)
     assert_close(action, np.tanh(latent))
-    assert_close(log_p, mapped(tanh_gaussian_latent_log_density, latent, mean, log_std))
+    assert_close(log_p, mapped(tanh_gaussian_latent_log_prob, latent, mean, log_std))
     assert np.max(np.abs(action)) <= 1
 
 
@@ -131,7 +131,7 @@ WIDE = (
 
 ROWS = [
     Row(
-        tanh_gaussian_latent_log_density,
+        tanh_gaussian_latent_log_prob,
         sample=st.tuples(VALUE, VALUE, LOG_STD),
         oracle=latent_by_scipy,
         laws=[agrees_with_the_density_of_the_action],
@@ -151,7 +151,7 @@ ROWS = [
         **LOOSE,
     ),
     Row(
-        tanh_gaussian_log_density,
+        tanh_gaussian_log_prob,
         sample=st.tuples(rows(CHANNELS, elements=reals(-0.875, 0.875)), VALUE, LOG_STD),
         oracle=squashed_by_scipy,
         laws=[integrates_to_one],

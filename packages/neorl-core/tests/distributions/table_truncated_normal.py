@@ -6,7 +6,7 @@ from scipy import special, stats
 
 from neorl_core.distributions import (
     truncated_normal_entropy,
-    truncated_normal_log_density,
+    truncated_normal_log_prob,
     truncated_normal_mean,
     truncated_normal_mode,
     truncated_normal_sample,
@@ -39,14 +39,14 @@ def quadrature(mean, log_std, low, high):
 
 def mirrored(x, mean, log_std, *, low, high):
     assert_close(
-        mapped(truncated_normal_log_density, -x, -mean, log_std, low=-high, high=-low),
-        mapped(truncated_normal_log_density, x, mean, log_std, low=low, high=high),
+        mapped(truncated_normal_log_prob, -x, -mean, log_std, low=-high, high=-low),
+        mapped(truncated_normal_log_prob, x, mean, log_std, low=low, high=high),
     )
 
 
 def outside_it_is_nan(x, mean, log_std, *, low, high):
     beyond = np.full_like(x, high + 1)
-    result = mapped(truncated_normal_log_density, beyond, mean, log_std, low=low, high=high)
+    result = mapped(truncated_normal_log_prob, beyond, mean, log_std, low=low, high=high)
     assert np.isnan(result).all()
 
 
@@ -85,9 +85,9 @@ def clipped(mean, *, low, high):
 def densest_there(mean, *, low, high):
     mode = np.asarray(mapped(truncated_normal_mode, mean, low=low, high=high))
     width = np.zeros_like(mean)
-    at_mode = mapped(truncated_normal_log_density, mode, mean, width, low=low, high=high)
+    at_mode = mapped(truncated_normal_log_prob, mode, mean, width, low=low, high=high)
     middle = np.full_like(mean, (low + high) / 2)
-    off = mapped(truncated_normal_log_density, middle, mean, width, low=low, high=high)
+    off = mapped(truncated_normal_log_prob, middle, mean, width, low=low, high=high)
     assert np.all(np.asarray(at_mode) >= np.asarray(off) - 1e-5)
 
 
@@ -108,7 +108,7 @@ WIDE = [
 
 ROWS = [
     Row(
-        truncated_normal_log_density,
+        truncated_normal_log_prob,
         sample=st.tuples(POINT, VALUE, LOG_STD),
         options=BOX,
         oracle=log_density_by_scipy,

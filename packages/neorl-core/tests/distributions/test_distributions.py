@@ -11,7 +11,7 @@ from neorl_core.distributions import (
     categorical_sample,
     diagonal_gaussian_sample,
     tanh_gaussian_entropy,
-    tanh_gaussian_log_density,
+    tanh_gaussian_log_prob,
     tanh_gaussian_sample,
 )
 
@@ -43,7 +43,7 @@ def test_tanh_gaussian_draws_and_their_densities():
     assert abs(surprise.mean() - float(tanh_gaussian_entropy(MEAN, LOG_STD))) < 4 * error
     # Through the action itself the density is the same where float32 still resolves the latent.
     unsaturated = np.all(np.abs(draws) < 0.999, axis=1)
-    again = tanh_gaussian_log_density(draws, jnp.tile(MEAN, (N, 1)), LOG_STD[None])
+    again = tanh_gaussian_log_prob(draws, jnp.tile(MEAN, (N, 1)), LOG_STD[None])
     np.testing.assert_allclose(again[unsaturated], log_p[unsaturated], atol=1e-3)
     assert np.mean(unsaturated) > 0.5
 
@@ -61,7 +61,7 @@ def test_saturated_actions_have_finite_densities_and_gradients():
     for bound in (-1.0, 1.0):
         logged = jnp.full(2, bound)
         value, gradient = jax.value_and_grad(
-            lambda mean, logged=logged: tanh_gaussian_log_density(logged, mean, jnp.zeros(2))
+            lambda mean, logged=logged: tanh_gaussian_log_prob(logged, mean, jnp.zeros(2))
         )(jnp.zeros(2))
         assert np.isfinite(value)
         # The latent of 1 - 1e-5, to the resolution of float32 there.
@@ -94,12 +94,12 @@ def test_an_action_beyond_its_bounds_has_no_density():
         jnp.asarray([0.0, jnp.nan]),
     ):
         with pytest.raises(ValueError, match=r"in \[-1, 1\], got"):
-            tanh_gaussian_log_density(action, zero, zero)
-    density = jax.jit(tanh_gaussian_log_density)
+            tanh_gaussian_log_prob(action, zero, zero)
+    density = jax.jit(tanh_gaussian_log_prob)
     rows = jnp.asarray([[0.0, 7.0], [0.0, -1.001], [1.0, -1.0], [0.0, 1 + 2e-7]])
     values = density(rows, jnp.zeros((4, 2)), jnp.zeros((4, 2)))
     assert np.isnan(values).tolist() == [True, True, False, False]
     # What scaling rounds beyond a bound is on it.
     np.testing.assert_array_equal(values[3], density(rows[3].clip(-1, 1), zero, zero))
-    slope = jax.jit(jax.grad(tanh_gaussian_log_density, argnums=(0, 1)))
+    slope = jax.jit(jax.grad(tanh_gaussian_log_prob, argnums=(0, 1)))
     assert all(np.isfinite(leaf).all() for leaf in slope(rows[2], zero, zero))

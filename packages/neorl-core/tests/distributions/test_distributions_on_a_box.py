@@ -9,10 +9,10 @@ import pytest
 from scipy import special, stats
 
 from neorl_core.distributions import (
-    beta_log_density,
+    beta_log_prob,
     beta_sample,
     gaussian_mixture_sample,
-    truncated_normal_log_density,
+    truncated_normal_log_prob,
     truncated_normal_sample,
 )
 
@@ -58,7 +58,7 @@ def first_and_slopes(centre, width):
     return jax.value_and_grad(first, argnums=(0, 1))(centre, width)
 
 
-log_density = jax.jit(truncated_normal_log_density)
+log_density = jax.jit(truncated_normal_log_prob)
 
 
 def test_truncated_normal_draws_move_with_their_parameters():
@@ -106,15 +106,13 @@ def test_mixture_draws():
 def test_a_concentration_that_is_not_positive_has_no_density():
     x, one = jnp.zeros(1), jnp.ones(1)
     for wrong in (0.0, -1.0, jnp.nan):
-        assert np.isnan(beta_log_density(x, wrong * one, one))
-        assert np.isnan(beta_log_density(x, one, wrong * one))
+        assert np.isnan(beta_log_prob(x, wrong * one, one))
+        assert np.isnan(beta_log_prob(x, one, wrong * one))
 
 
 def test_traced_ends_without_room_between_them_give_nan():
     density = jax.jit(
-        lambda high: truncated_normal_log_density(
-            jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), high=high
-        )
+        lambda high: truncated_normal_log_prob(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1), high=high)
     )
     assert np.isnan(density(-2.0))
     assert np.isfinite(density(2.0))

@@ -10,8 +10,8 @@ SAMPLES = 5
 TEMPERATURE = reals(0.25, 10.0).map(lambda temperature: {"temperature": temperature})
 
 
-def cql_by_scipy(q_data, q_samples, log_density, *, temperature):
-    scores = (q_samples - log_density) / temperature
+def cql_by_scipy(q_data, q_samples, log_prob, *, temperature):
+    scores = (q_samples - log_prob) / temperature
     return temperature * special.logsumexp(scores, axis=-1) - q_data
 
 
@@ -24,19 +24,19 @@ def uncorrected_by_scipy(q_data, q_samples, *, temperature):
     return temperature * special.logsumexp(scores, axis=-1) - q_data
 
 
-def a_constant_critic_leaves_the_densities(q_data, q_samples, log_density, *, temperature):
+def a_constant_critic_leaves_the_densities(q_data, q_samples, log_prob, *, temperature):
     constant = np.broadcast_to(q_data[..., None], q_samples.shape)
     assert_close(
-        mapped(cql_regulariser, q_data, constant, log_density, temperature=1.0),
-        special.logsumexp(-log_density.astype(np.float64), axis=-1),
+        mapped(cql_regulariser, q_data, constant, log_prob, temperature=1.0),
+        special.logsumexp(-log_prob.astype(np.float64), axis=-1),
         atol=1e-5,
     )
 
 
-def gradients_cancel(q_data, q_samples, log_density, *, temperature):
+def gradients_cancel(q_data, q_samples, log_prob, *, temperature):
     """Raising every value alike changes nothing: gradients over samples and data sum to zero."""
     to_data, to_samples, to_density = finite_grad(
-        cql_regulariser, q_data, q_samples, log_density, temperature=temperature
+        cql_regulariser, q_data, q_samples, log_prob, temperature=temperature
     )
     assert_close(np.sum(to_samples, axis=-1), -np.asarray(to_data), atol=1e-5)
     assert not np.any(to_density)
@@ -98,7 +98,7 @@ ROWS = [
             Refusal("last axis of samples", (jnp.ones(2), jnp.ones(2), jnp.ones(2))),
             Refusal("last axis of samples", (jnp.ones(2), jnp.ones((3, 2)), jnp.ones((3, 2)))),
             Refusal(
-                "q_samples and log_density must have one shape",
+                "q_samples and log_prob must have one shape",
                 (jnp.ones(2), jnp.ones((2, 3)), jnp.ones((2, 1))),
             ),
             Refusal("at least one sample", (jnp.ones(2), jnp.ones((2, 0)), jnp.ones((2, 0)))),

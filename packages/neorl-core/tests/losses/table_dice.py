@@ -29,7 +29,9 @@ KINDS = st.sampled_from(["kl", "chi2", "soft_chi2"])
 KIND = KINDS.map(lambda kind: {"divergence": kind})
 SHARE = reals(0, 1)
 DUAL = st.fixed_dictionaries({"discount": SHARE, "power": reals(1.25, 3)})
-OPTI = st.fixed_dictionaries({"discount": SHARE, "alpha": reals(4, 8), "divergence": KINDS})
+OPTI = st.fixed_dictionaries(
+    {"discount": SHARE, "divergence_weight": reals(4, 8), "divergence": KINDS}
+)
 MODEST = st.integers(-320, 320).map(lambda n: n / 64)
 
 
@@ -107,17 +109,22 @@ def the_square_by_default(value, next_value, initial, terminated, *, discount, p
     )
 
 
-def opti_by_search(value, next_value, initial, reward, terminated, *, discount, alpha, divergence):
-    """``max_w w e - alpha f(w)`` for every row, by search."""
+def opti_by_search(
+    value, next_value, initial, reward, terminated, *, discount, divergence_weight, divergence
+):
+    """``max_w w e - divergence_weight f(w)`` for every row, by search."""
     follows = np.where(terminated, 0, next_value)
     residual = reward + discount * follows - value
-    best = [maximiser(e / alpha, divergence) for e in residual]
-    inner = [w * e - alpha * generator(w, divergence) for w, e in zip(best, residual, strict=True)]
+    best = [maximiser(e / divergence_weight, divergence) for e in residual]
+    inner = [
+        w * e - divergence_weight * generator(w, divergence)
+        for w, e in zip(best, residual, strict=True)
+    ]
     return np.round((1 - discount) * initial + np.asarray(inner), 12)
 
 
 def the_slope_in_the_reward_is_the_weight(
-    value, next_value, initial, reward, terminated, *, discount, alpha, divergence
+    value, next_value, initial, reward, terminated, *, discount, divergence_weight, divergence
 ):
     _, _, _, slope = finite_grad(
         opti_dice_loss,
@@ -127,17 +134,19 @@ def the_slope_in_the_reward_is_the_weight(
         reward,
         terminated,
         discount=discount,
-        alpha=alpha,
+        divergence_weight=divergence_weight,
         divergence=divergence,
     )
     residual = reward + np.float32(discount) * np.where(terminated, 0, next_value) - value
-    weights = mapped(opti_dice_weights, residual, alpha=alpha, divergence=divergence)
+    weights = mapped(
+        opti_dice_weights, residual, divergence_weight=divergence_weight, divergence=divergence
+    )
     scale = 1 + np.cos(np.arange(reward.shape[1])) / 2
     assert_close(slope, scale * np.asarray(weights), rtol=1e-3, atol=1e-4)
 
 
-def weights_by_search(residual, *, alpha, divergence):
-    return np.asarray([maximiser(e / alpha, divergence) for e in residual])
+def weights_by_search(residual, *, divergence_weight, divergence):
+    return np.asarray([maximiser(e / divergence_weight, divergence) for e in residual])
 
 
 def weights_have_no_gradient(residual, **options):
@@ -244,24 +253,30 @@ ROWS = [
         oracle=opti_by_search,
         laws=[the_slope_in_the_reward_is_the_weight],
         edges=[
-            Edge((*[ZEROS] * 4, NO), {"discount": 1.0, "alpha": 1.0, "divergence": "soft_chi2"}),
-            Edge((*[ZEROS] * 4, ~NO), {"discount": 1.0, "alpha": 1.0, "divergence": "chi2"}),
+            Edge(
+                (*[ZEROS] * 4, NO),
+                {"discount": 1.0, "divergence_weight": 1.0, "divergence": "soft_chi2"},
+            ),
+            Edge(
+                (*[ZEROS] * 4, ~NO),
+                {"discount": 1.0, "divergence_weight": 1.0, "divergence": "chi2"},
+            ),
         ],
         refuses=[
             Refusal(
                 "value and reward must have one shape",
                 (*THREE, jnp.ones(3), jnp.zeros(2, bool)),
-                {"discount": 0.5, "alpha": 1.0},
+                {"discount": 0.5, "divergence_weight": 1.0},
             ),
             Refusal(
-                "alpha must be finite and positive",
+                "divergence_weight must be finite and positive",
                 (*THREE, jnp.ones(2), jnp.zeros(2, bool)),
-                {"discount": 0.5, "alpha": 0.0},
+                {"discount": 0.5, "divergence_weight": 0.0},
             ),
             Refusal(
                 UNKNOWN,
                 (*THREE, jnp.ones(2), jnp.zeros(2, bool)),
-                {"discount": 0.5, "alpha": 1.0, "divergence": "tv"},
+                {"discount": 0.5, "divergence_weight": 1.0, "divergence": "tv"},
             ),
         ],
         rtol=1e-3,
@@ -270,14 +285,18 @@ ROWS = [
     Row(
         opti_dice_weights,
         sample=series(1, elements=MODEST),
-        options=st.fixed_dictionaries({"alpha": reals(1, 5), "divergence": KINDS}),
+        options=st.fixed_dictionaries({"divergence_weight": reals(1, 5), "divergence": KINDS}),
         oracle=weights_by_search,
         exempt={"slope": "the weights carry no gradient"},
         laws=[weights_have_no_gradient],
-        edges=[Edge((np.zeros(0),), {"alpha": 1.0, "divergence": "kl"})],
+        edges=[Edge((np.zeros(0),), {"divergence_weight": 1.0, "divergence": "kl"})],
         refuses=[
-            Refusal("alpha must be finite and positive", (jnp.ones(2),), {"alpha": -1.0}),
-            Refusal(UNKNOWN, (jnp.ones(2),), {"alpha": 1.0, "divergence": "tv"}),
+            Refusal(
+                "divergence_weight must be finite and positive",
+                (jnp.ones(2),),
+                {"divergence_weight": -1.0},
+            ),
+            Refusal(UNKNOWN, (jnp.ones(2),), {"divergence_weight": 1.0, "divergence": "tv"}),
         ],
         rtol=1e-4,
         atol=1e-5,

@@ -63,7 +63,7 @@ def test_the_minimum_of_opti_dice_is_the_best_occupancy_less_its_divergence():
                 jnp.asarray(REWARD),
                 jnp.zeros((3, 2), bool),
                 discount=GAMMA,
-                alpha=alpha,
+                divergence_weight=alpha,
                 divergence="chi2",
             )
             return jnp.sum(LOG * loss)
@@ -72,7 +72,9 @@ def test_the_minimum_of_opti_dice_is_the_best_occupancy_less_its_divergence():
             jax.jit(expected), np.zeros(3), jac=jax.jit(jax.grad(expected)), tol=1e-12
         )
         residual = REWARD + GAMMA * TRANSITION @ found.x - found.x[:, None]
-        weights = opti_dice_weights(jnp.asarray(residual), alpha=alpha, divergence="chi2")
+        weights = opti_dice_weights(
+            jnp.asarray(residual), divergence_weight=alpha, divergence="chi2"
+        )
 
     def flow(d):
         d = d.reshape(3, 2)

@@ -275,7 +275,7 @@ def test_lower_bounds_of_a_heavy_tailed_estimate_cover():
         "bernstein": jax.vmap(functools.partial(empirical_bernstein_interval, **in_range))(
             returns
         ).low,
-        "hcope": jax.vmap(functools.partial(hcope_lower_bound, threshold=8.0, delta=0.05))(returns),
+        "hcope": jax.vmap(functools.partial(hcope_lower_bound, threshold=8.0, level=0.95))(returns),
         "student": jax.vmap(functools.partial(student_interval, level=0.9))(returns).low,
         "percentile": jax.vmap(percentile)(returns, keys).low,
         "bca": jax.vmap(bca)(returns, keys).low,

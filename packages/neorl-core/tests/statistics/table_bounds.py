@@ -45,62 +45,66 @@ def follows_units(function):
     return law
 
 
-def hcope_by_hand(samples, *, threshold, delta):
-    n, term, cut = len(samples), math.log(2 / delta), np.minimum(samples, threshold)
+def hcope_by_hand(samples, *, threshold, level):
+    n, term, cut = len(samples), math.log(2 / (1 - level)), np.minimum(samples, threshold)
     pairs = np.sum((cut[:, None] - cut[None, :]) ** 2)
     return cut.mean() - 7 * threshold * term / (3 * (n - 1)) - math.sqrt(term / (n - 1) * pairs) / n
 
 
-def outliers_beyond_the_threshold_do_not_matter(samples, *, threshold, delta):
+def outliers_beyond_the_threshold_do_not_matter(samples, *, threshold, level):
     cut = np.minimum(samples, np.float32(threshold))
     assert_close(
-        mapped(hcope_lower_bound, cut, threshold=threshold, delta=delta),
-        mapped(hcope_lower_bound, samples, threshold=threshold, delta=delta),
+        mapped(hcope_lower_bound, cut, threshold=threshold, level=level),
+        mapped(hcope_lower_bound, samples, threshold=threshold, level=level),
         atol=1e-5,
     )
 
 
-def promised(samples, threshold, size, delta):
-    term, cut = math.log(2 / delta), np.minimum(samples, threshold)
+def promised(samples, threshold, size, level):
+    term, cut = math.log(2 / (1 - level)), np.minimum(samples, threshold)
     spread = np.std(cut, ddof=1) * math.sqrt(2 * term / size)
     return cut.mean() - spread - 7 * threshold * term / (3 * (size - 1))
 
 
-def threshold_by_trying(samples, *, size, delta):
+def threshold_by_trying(samples, *, size, level):
     tried = [c for c in samples if c > 0]
-    return max(tried, key=lambda c: promised(samples, c, size, delta), default=0.0)
+    return max(tried, key=lambda c: promised(samples, c, size, level), default=0.0)
 
 
-def no_held_out_value_promises_more(samples, *, size, delta):
-    chosen = np.asarray(mapped(hcope_threshold, samples, size=size, delta=delta))
+def no_held_out_value_promises_more(samples, *, size, level):
+    chosen = np.asarray(mapped(hcope_threshold, samples, size=size, level=level))
     for row, c in zip(samples.astype(np.float64), chosen, strict=True):
-        best = max((promised(row, other, size, delta) for other in row if other > 0), default=-1e9)
-        assert promised(row, max(c, 1e-30), size, delta) >= best - 1e-3 * (1 + abs(best))
+        best = max((promised(row, other, size, level) for other in row if other > 0), default=-1e9)
+        assert promised(row, max(c, 1e-30), size, level) >= best - 1e-3 * (1 + abs(best))
 
 
-def conformal_by_rank(scores, *, alpha):
-    rank = math.ceil((len(scores) + 1) * (1 - alpha) - 1e-6)
+def conformal_by_rank(scores, *, miscoverage):
+    rank = math.ceil((len(scores) + 1) * (1 - miscoverage) - 1e-6)
     return np.append(np.sort(scores), np.inf)[max(rank, 1) - 1]
 
 
-def a_better_score_never_raises_it(scores, *, alpha):
-    lower = mapped(conformal_quantile, scores - 1, alpha=alpha)
-    assert_close(lower, mapped(conformal_quantile, scores, alpha=alpha) - 1, atol=1e-5)
+def a_better_score_never_raises_it(scores, *, miscoverage):
+    lower = mapped(conformal_quantile, scores - 1, miscoverage=miscoverage)
+    assert_close(lower, mapped(conformal_quantile, scores, miscoverage=miscoverage) - 1, atol=1e-5)
 
 
-def weighted_conformal_by_scan(scores, weights, weight, *, alpha):
+def weighted_conformal_by_scan(scores, weights, weight, *, miscoverage):
     total = weights.sum() + weight
     for score in np.sort(scores):
-        if weights[scores <= score].sum() / total >= 1 - alpha - 1e-7:
+        if weights[scores <= score].sum() / total >= 1 - miscoverage - 1e-7:
             return score
     return np.asarray(np.inf)
 
 
-def equal_weights_are_no_weights(scores, weights, weight, *, alpha):
+def equal_weights_are_no_weights(scores, weights, weight, *, miscoverage):
     equal = mapped(
-        weighted_conformal_quantile, scores, 0 * weights + 2, 0 * weight + 2, alpha=alpha
+        weighted_conformal_quantile,
+        scores,
+        0 * weights + 2,
+        0 * weight + 2,
+        miscoverage=miscoverage,
     )
-    assert_close(equal, mapped(conformal_quantile, scores, alpha=alpha))
+    assert_close(equal, mapped(conformal_quantile, scores, miscoverage=miscoverage))
 
 
 def quantile_by_scan(samples, weights, *, quantile):
@@ -123,20 +127,20 @@ def a_weight_of_two_is_two_samples(samples, weights, *, quantile):
     )
 
 
-def tail_mean_by_integration(samples, weights, *, alpha):
-    """The quantile function, averaged over a fine grid of probabilities below alpha."""
+def tail_mean_by_integration(samples, weights, *, tail):
+    """The quantile function, averaged over a fine grid of probabilities below tail."""
     order = np.argsort(samples)
     edges = np.append(0, np.cumsum(weights[order]) / weights.sum())
-    inside = np.diff(np.minimum(edges, alpha))
-    return np.sum(inside * samples[order]) / alpha
+    inside = np.diff(np.minimum(edges, tail))
+    return np.sum(inside * samples[order]) / tail
 
 
-def between_the_least_and_the_mean(samples, weights, *, alpha):
-    tail = np.asarray(mapped(conditional_value_at_risk, samples, weights, alpha=alpha))
-    mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, alpha=1.0))
+def between_the_least_and_the_mean(samples, weights, *, tail):
+    lowest = np.asarray(mapped(conditional_value_at_risk, samples, weights, tail=tail))
+    mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, tail=1.0))
     assert_close(mean, (samples * weights).sum(axis=1) / weights.sum(axis=1), atol=1e-5)
-    assert np.all(tail <= mean + 1e-3)
-    assert np.all(tail >= samples.min(axis=1) - 1e-3)
+    assert np.all(lowest <= mean + 1e-3)
+    assert np.all(lowest >= samples.min(axis=1) - 1e-3)
 
 
 def range_row(function, oracle, least):
@@ -177,17 +181,17 @@ ROWS = [
         hcope_lower_bound,
         sample=POSITIVE,
         options=st.fixed_dictionaries(
-            {"threshold": reals(1, 40).map(float), "delta": reals(0.015625, 0.5).map(float)}
+            {"threshold": reals(1, 40).map(float), "level": reals(0.5, 0.984375).map(float)}
         ),
         oracle=hcope_by_hand,
         laws=[outliers_beyond_the_threshold_do_not_matter],
-        edges=[Edge((np.zeros(3),), {"threshold": 1.0, "delta": 0.05})],
+        edges=[Edge((np.zeros(3),), {"threshold": 1.0, "level": 0.95})],
         refuses=[
             Refusal("negative", (jnp.asarray([1.0, -1.0]),), {"threshold": 1.0}),
             Refusal("length 2", (jnp.ones(1),), {"threshold": 1.0}),
             Refusal("(sample)", (jnp.ones((2, 2)),), {"threshold": 1.0}),
             Refusal("threshold", (jnp.ones(2),), {"threshold": 0.0}),
-            Refusal("delta", (jnp.ones(2),), {"threshold": 1.0, "delta": 1.0}),
+            Refusal("level", (jnp.ones(2),), {"threshold": 1.0, "level": 1.0}),
         ],
         rtol=1e-4,
         atol=1e-5,
@@ -195,14 +199,14 @@ ROWS = [
     Row(
         hcope_threshold,
         sample=POSITIVE,
-        options=st.sampled_from([{"size": 100, "delta": 0.0625}, {"size": 9, "delta": 0.5}]),
+        options=st.sampled_from([{"size": 100, "level": 0.9375}, {"size": 9, "level": 0.5}]),
         oracle=None,
         laws=[no_held_out_value_promises_more],
         edges=[Edge((np.zeros(3),), {"size": 9})],
         refuses=[
             Refusal("negative", (jnp.asarray([1.0, -1.0]),), {"size": 9}),
             Refusal("size", (jnp.ones(2),), {"size": 1}),
-            Refusal("delta", (jnp.ones(2),), {"size": 9, "delta": 0.0}),
+            Refusal("level", (jnp.ones(2),), {"size": 9, "level": 0.0}),
         ],
         differentiable=False,
         exempt={"oracle": "equal promises tie in rounding: the law compares what is promised"},
@@ -210,18 +214,20 @@ ROWS = [
     Row(
         conformal_quantile,
         sample=st.tuples(rows(7)),
-        options=st.sampled_from([0.05, 0.125, 0.25, 0.3, 0.9]).map(lambda alpha: {"alpha": alpha}),
+        options=st.sampled_from([0.05, 0.125, 0.25, 0.3, 0.9]).map(
+            lambda miscoverage: {"miscoverage": miscoverage}
+        ),
         oracle=conformal_by_rank,
         laws=[a_better_score_never_raises_it],
         edges=[
-            Edge((np.zeros(0),), {"alpha": 0.5}),
-            *[Edge((np.arange(float(n)),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
-            *[Edge((np.arange(n - 1.0),), {"alpha": 1 / (n + 1)}) for n in (9, 19, 99)],
-            Edge((np.arange(3.0),), {"alpha": 0.9999999}),
+            Edge((np.zeros(0),), {"miscoverage": 0.5}),
+            *[Edge((np.arange(float(n)),), {"miscoverage": 1 / (n + 1)}) for n in (9, 19, 99)],
+            *[Edge((np.arange(n - 1.0),), {"miscoverage": 1 / (n + 1)}) for n in (9, 19, 99)],
+            Edge((np.arange(3.0),), {"miscoverage": 0.9999999}),
         ],
         refuses=[
             Refusal("(sample)", (jnp.ones((2, 2)),)),
-            Refusal("alpha", (jnp.ones(2),), {"alpha": 0.0}),
+            Refusal("miscoverage", (jnp.ones(2),), {"miscoverage": 0.0}),
         ],
         differentiable=False,
         exempt={"finite": "infinite where too few scores were seen"},
@@ -229,15 +235,17 @@ ROWS = [
     Row(
         weighted_conformal_quantile,
         sample=st.tuples(rows(7), WEIGHTS, rows(elements=reals(0.0625, 4))),
-        options=st.sampled_from([0.05, 0.15, 0.3, 0.9]).map(lambda alpha: {"alpha": alpha}),
+        options=st.sampled_from([0.05, 0.15, 0.3, 0.9]).map(
+            lambda miscoverage: {"miscoverage": miscoverage}
+        ),
         oracle=weighted_conformal_by_scan,
         laws=[equal_weights_are_no_weights],
-        edges=[Edge((np.zeros(0), np.zeros(0), 1.0), {"alpha": 0.5})],
+        edges=[Edge((np.zeros(0), np.zeros(0), 1.0), {"miscoverage": 0.5})],
         refuses=[
             Refusal("one shape", (jnp.ones(2), jnp.ones(3), 1.0)),
             Refusal("negative", (jnp.ones(2), jnp.asarray([1.0, -1.0]), 1.0)),
             Refusal("negative", (jnp.ones(2), jnp.ones(2), -1.0)),
-            Refusal("alpha", (jnp.ones(2), jnp.ones(2), 1.0), {"alpha": 1.0}),
+            Refusal("miscoverage", (jnp.ones(2), jnp.ones(2), 1.0), {"miscoverage": 1.0}),
             Refusal(
                 "weight must be one number, got shape (1,); index it, or use jax.vmap for several",
                 (jnp.ones(2), jnp.ones(2), jnp.ones(1)),
@@ -263,18 +271,18 @@ ROWS = [
     Row(
         conditional_value_at_risk,
         sample=st.tuples(rows(7), WEIGHTS),
-        options=reals(0.0625, 1).map(lambda alpha: {"alpha": float(alpha)}),
+        options=reals(0.0625, 1).map(lambda tail: {"tail": float(tail)}),
         oracle=tail_mean_by_integration,
         laws=[between_the_least_and_the_mean],
         edges=[
-            Edge((np.zeros(3), np.ones(3)), {"alpha": 0.5}),
-            Edge((np.arange(4.0), np.ones(4)), {"alpha": 0.5}),
-            Edge((np.arange(4.0), np.ones(4)), {"alpha": 1.0}),
+            Edge((np.zeros(3), np.ones(3)), {"tail": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"tail": 0.5}),
+            Edge((np.arange(4.0), np.ones(4)), {"tail": 1.0}),
         ],
         refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"alpha": 0.5}),
-            Refusal("(0, 1]", (jnp.ones(2),), {"alpha": 0.0}),
-            Refusal("[0, 1]", (jnp.ones(2),), {"alpha": 1.5}),
+            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"tail": 0.5}),
+            Refusal("(0, 1]", (jnp.ones(2),), {"tail": 0.0}),
+            Refusal("[0, 1]", (jnp.ones(2),), {"tail": 1.5}),
         ],
         rtol=1e-4,
         atol=1e-5,

@@ -21,32 +21,35 @@ KEY = jax.random.key(0)
 
 
 def test_one_more_outcome_is_covered_exactly_as_often_as_promised():
-    n, alpha, draws = 19, 0.1, 6000
+    n, miscoverage, draws = 19, 0.1, 6000
     scores = jax.random.exponential(KEY, (draws, n + 1))
-    limit = jax.vmap(functools.partial(conformal_quantile, alpha=alpha))(scores[:, :n])
+    limit = jax.vmap(functools.partial(conformal_quantile, miscoverage=miscoverage))(scores[:, :n])
     covered = np.mean(np.asarray(scores[:, n] <= limit))
     assert abs(covered - 0.9) < 3 * np.sqrt(0.09 / draws)
 
 
-@pytest.mark.parametrize(("alpha", "least"), [(0.1, 9), (0.05, 19), (0.01, 99), (0.001, 999)])
-def test_the_number_of_scores_that_a_level_needs(alpha, least):
+@pytest.mark.parametrize(("miscoverage", "least"), [(0.1, 9), (0.05, 19), (0.01, 99), (0.001, 999)])
+def test_the_number_of_scores_that_a_level_needs(miscoverage, least):
     quantile = jax.jit(conformal_quantile)
-    assert np.isinf(quantile(np.zeros(least - 1, np.float32), alpha=alpha))
-    assert np.isfinite(quantile(np.zeros(least, np.float32), alpha=alpha))
+    assert np.isinf(quantile(np.zeros(least - 1, np.float32), miscoverage=miscoverage))
+    assert np.isfinite(quantile(np.zeros(least, np.float32), miscoverage=miscoverage))
 
 
 @pytest.mark.parametrize(
-    ("n", "alpha"), [(10**7 - 2, "0.05"), (10**6 - 1, "0.3"), (10**6, "0.001"), (10**6 - 2, "0.7")]
+    ("n", "miscoverage"),
+    [(10**7 - 2, "0.05"), (10**6 - 1, "0.3"), (10**6, "0.001"), (10**6 - 2, "0.7")],
 )
-def test_the_rank_among_many_scores_is_the_exact_one(n, alpha):
-    above = math.floor((n + 1) * fractions.Fraction(alpha))
-    limit = jax.jit(conformal_quantile)(np.arange(n, dtype=np.float32), alpha=float(alpha))
+def test_the_rank_among_many_scores_is_the_exact_one(n, miscoverage):
+    above = math.floor((n + 1) * fractions.Fraction(miscoverage))
+    limit = jax.jit(conformal_quantile)(
+        np.arange(n, dtype=np.float32), miscoverage=float(miscoverage)
+    )
     assert float(limit) == n - above
 
 
 def test_weights_cover_a_shifted_population():
     """Scores of Exp(1); the case to come is of density ``2 x exp(-x^2)``, known as a ratio."""
-    n, alpha, draws = 200, 0.2, 3000
+    n, miscoverage, draws = 200, 0.2, 3000
     key_log, key_next = jax.random.split(KEY)
     scores = jax.random.exponential(key_log, (draws, n))
     shifted = jnp.sqrt(jax.random.exponential(key_next, (draws,)))
@@ -54,11 +57,15 @@ def test_weights_cover_a_shifted_population():
     def ratio(x):
         return 2 * x * jnp.exp(-(x**2) + x)
 
-    quantile = jax.jit(jax.vmap(functools.partial(weighted_conformal_quantile, alpha=alpha)))
+    quantile = jax.jit(
+        jax.vmap(functools.partial(weighted_conformal_quantile, miscoverage=miscoverage))
+    )
     limit = quantile(scores, ratio(scores), ratio(shifted))
     covered = np.mean(np.asarray(shifted <= limit))
     assert 0.8 - 3 * np.sqrt(0.16 / draws) <= covered <= 0.8 + 0.06
-    plain = jax.jit(jax.vmap(functools.partial(conformal_quantile, alpha=alpha)))(scores)
+    plain = jax.jit(jax.vmap(functools.partial(conformal_quantile, miscoverage=miscoverage)))(
+        scores
+    )
     assert np.mean(np.asarray(shifted <= plain)) > 0.83
 
 
@@ -72,7 +79,7 @@ def test_bad_scores_and_weights_are_flagged_under_jit():
     assert np.isinf(weighted(scores, jnp.zeros(30), 0.0))
     for function, option in (
         (weighted_quantile, "quantile"),
-        (conditional_value_at_risk, "alpha"),
+        (conditional_value_at_risk, "tail"),
     ):
         for bad in (jnp.zeros(30), -jnp.ones(30), nan):
             assert np.isnan(jax.jit(function)(scores, bad, **{option: 0.5}))
@@ -85,8 +92,8 @@ def test_weights_carry_quantiles_to_another_policy():
     for p in (0.1, 0.5, 0.9):
         quantile = weighted_quantile(samples, 2 * samples, quantile=p)
         np.testing.assert_allclose(quantile, np.sqrt(p), atol=0.02)
-        tail = conditional_value_at_risk(samples, 2 * samples, alpha=p)
-        np.testing.assert_allclose(tail, np.sqrt(p) * 2 / 3, atol=0.02)
+        lowest = conditional_value_at_risk(samples, 2 * samples, tail=p)
+        np.testing.assert_allclose(lowest, np.sqrt(p) * 2 / 3, atol=0.02)
 
 
 def test_the_threshold_falls_with_the_tail_it_cuts():

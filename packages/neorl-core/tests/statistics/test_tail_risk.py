@@ -17,8 +17,8 @@ def quantile(samples, weights, level):
 
 
 @jax.jit
-def tail(samples, weights, alpha):
-    return conditional_value_at_risk(samples, weights, alpha=alpha)
+def lowest(samples, weights, fraction):
+    return conditional_value_at_risk(samples, weights, tail=fraction)
 
 
 def rank(quantile, n):
@@ -50,7 +50,7 @@ def test_a_quantile_of_short_floats_is_counted_too():
             found = weighted_quantile(values, weights, quantile=p)
             assert found.dtype == jnp.bfloat16
             assert float(found) == float(values[rank(p, 1000)])
-        found = conditional_value_at_risk(values, weights, alpha=0.5)
+        found = conditional_value_at_risk(values, weights, tail=0.5)
         assert found.dtype == jnp.bfloat16
         np.testing.assert_allclose(float(found), 0.2495, rtol=0.01)
 
@@ -70,26 +70,26 @@ def test_tails_of_many_weighted_samples_equal_those_in_double(spread):
         assert low <= float(quantile(*given, p)) <= high
         inside = np.clip(p * reached[-1] - (reached - mass), 0, mass)
         expected = np.sum(inside * np.arange(n)) / inside.sum()
-        np.testing.assert_allclose(tail(*given, p), expected, rtol=1e-5)
+        np.testing.assert_allclose(lowest(*given, p), expected, rtol=1e-5)
 
 
 def test_what_lies_beyond_the_tail_may_be_infinite():
     samples = jnp.asarray([1.0, jnp.inf, 2.0])
-    assert float(conditional_value_at_risk(samples, alpha=0.3)) == 1
-    np.testing.assert_allclose(conditional_value_at_risk(samples, alpha=0.5), 4 / 3, rtol=1e-6)
-    assert float(conditional_value_at_risk(samples, alpha=1.0)) == np.inf
-    assert float(conditional_value_at_risk(-samples, alpha=0.3)) == -np.inf
-    slope = jax.grad(lambda x: conditional_value_at_risk(x, alpha=0.5))(samples)
+    assert float(conditional_value_at_risk(samples, tail=0.3)) == 1
+    np.testing.assert_allclose(conditional_value_at_risk(samples, tail=0.5), 4 / 3, rtol=1e-6)
+    assert float(conditional_value_at_risk(samples, tail=1.0)) == np.inf
+    assert float(conditional_value_at_risk(-samples, tail=0.3)) == -np.inf
+    slope = jax.grad(lambda x: conditional_value_at_risk(x, tail=0.5))(samples)
     np.testing.assert_allclose(slope, [2 / 3, 0, 1 / 3], rtol=1e-6)
 
 
 def test_large_weights_do_not_overflow_and_infinite_ones_are_flagged():
     samples, weights = jnp.arange(3.0), jnp.full(3, 3e38)
     assert float(quantile(samples, weights, 0.5)) == 1
-    np.testing.assert_allclose(tail(samples, weights, 1.0), 1, rtol=1e-6)
+    np.testing.assert_allclose(lowest(samples, weights, 1.0), 1, rtol=1e-6)
     assert np.isnan(quantile(samples, weights.at[1].set(jnp.inf), 0.5))
-    assert np.isnan(tail(samples, weights.at[1].set(jnp.inf), 0.5))
-    np.testing.assert_allclose(tail(samples, jnp.full(3, 2e-38), 0.5), 1 / 3, rtol=1e-6)
+    assert np.isnan(lowest(samples, weights.at[1].set(jnp.inf), 0.5))
+    np.testing.assert_allclose(lowest(samples, jnp.full(3, 2e-38), 0.5), 1 / 3, rtol=1e-6)
     # A sample without weight is never the quantile, at either end.
     ends = jnp.asarray([0.0, 1.0, 0.0])
     assert [float(quantile(samples, ends, p)) for p in (0.0, 1.0)] == [1, 1]

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._mlp import MLP
-from neorl_core.distributions import diagonal_gaussian_log_density
+from neorl_core.distributions import diagonal_gaussian_log_prob
 
 
 class GaussianActor(eqx.Module):
@@ -26,7 +26,7 @@ def gaussian_log_density(
 ) -> Float[Array, " batch"]:
     """Log-density of logged actions under the actor, its log-deviation clipped to the range."""
     log_std = jnp.clip(actor.log_std, *log_std_range)[None, :]
-    return diagonal_gaussian_log_density(action, actor.mean(obs), log_std)
+    return diagonal_gaussian_log_prob(action, actor.mean(obs), log_std)
 
 
 def squashed_parameters(

@@ -17,7 +17,7 @@ from neorl_core.distributions._box import box, in_box
 Bound = float | Float[Array, "*#batch #channel"]
 
 
-def beta_log_density(
+def beta_log_prob(
     x: Float[Array, "*batch channel"],
     a: Float[Array, "*batch channel"],
     b: Float[Array, "*#batch channel"],
@@ -52,7 +52,7 @@ def beta_log_density(
     Example:
         >>> import jax.numpy as jnp
         >>> one = jnp.ones(1)
-        >>> round(float(beta_log_density(0 * one, one, one)), 4)  # Uniform on [-1, 1].
+        >>> round(float(beta_log_prob(0 * one, one, one)), 4)  # Uniform on [-1, 1].
         -0.6931
 
     Source: Chou, Maturana and Scherer, Improving stochastic policy gradients in continuous control

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core._internal.checks import floats, require_same_shape
 
 
-def categorical_log_probability(
+def categorical_log_prob(
     index: Int[Array, " *batch"], logits: Float[Array, "*batch choice"]
 ) -> Float[Array, " *batch"]:
     """Log-probability of a choice.
@@ -24,7 +24,7 @@ def categorical_log_probability(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> round(float(categorical_log_probability(jnp.array(1), jnp.zeros(4))), 4)
+        >>> round(float(categorical_log_prob(jnp.array(1), jnp.zeros(4))), 4)
         -1.3863
     """
     logits = _logits(logits)

@@ -11,7 +11,7 @@ from neorl_core._internal.checks import floats, require_broadcast, require_same_
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
-def diagonal_gaussian_log_density(
+def diagonal_gaussian_log_prob(
     x: Float[Array, "*batch channel"],
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
@@ -34,7 +34,7 @@ def diagonal_gaussian_log_density(
     Example:
         >>> import jax.numpy as jnp
         >>> zero = jnp.zeros(2)
-        >>> round(float(diagonal_gaussian_log_density(zero, zero, zero)), 4)
+        >>> round(float(diagonal_gaussian_log_prob(zero, zero, zero)), 4)
         -1.8379
     """
     x, mean = floats(x), floats(mean)

@@ -6,13 +6,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import floats
 from neorl_core.distributions._diagonal_gaussian import (
-    diagonal_gaussian_log_density,
+    diagonal_gaussian_log_prob,
     diagonal_gaussian_sample,
     gaussian_parameters,
 )
 
 
-def gaussian_mixture_log_density(
+def gaussian_mixture_log_prob(
     x: Float[Array, "*batch channel"],
     logits: Float[Array, "*batch component"],
     mean: Float[Array, "*batch component channel"],
@@ -36,7 +36,7 @@ def gaussian_mixture_log_density(
     Example:
         >>> import jax.numpy as jnp
         >>> twice, at = jnp.zeros((2, 1)), jnp.zeros(1)
-        >>> round(float(gaussian_mixture_log_density(at, jnp.zeros(2), twice, twice)), 4)
+        >>> round(float(gaussian_mixture_log_prob(at, jnp.zeros(2), twice, twice)), 4)
         -0.9189
 
     Source: Bishop, Mixture density networks, 1994.
@@ -50,7 +50,7 @@ def gaussian_mixture_log_density(
             "give one point for each mixture"
         )
     each = jnp.broadcast_to(x[..., None, :], mean.shape)
-    inside = diagonal_gaussian_log_density(each, mean, log_std)
+    inside = diagonal_gaussian_log_prob(each, mean, log_std)
     return jax.nn.logsumexp(jax.nn.log_softmax(logits, axis=-1) + inside, axis=-1)
 
 
@@ -142,7 +142,7 @@ def gaussian_mixture_mode(
     logits, mean, log_std = _mixture(logits, mean, log_std)
     # Every component's mean as a point, along an axis of its own.
     points = jnp.moveaxis(mean, -2, 0)
-    density = jax.vmap(gaussian_mixture_log_density, (0, None, None, None))(
+    density = jax.vmap(gaussian_mixture_log_prob, (0, None, None, None))(
         points, logits, mean, log_std
     )
     best = jnp.argmax(density, axis=0)[..., None, None]

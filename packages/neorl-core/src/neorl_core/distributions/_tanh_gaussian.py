@@ -18,7 +18,7 @@ from neorl_core._internal.checks import (
 from neorl_core.distributions._diagonal_gaussian import (
     diagonal_gaussian_entropy,
     diagonal_gaussian_kl,
-    diagonal_gaussian_log_density,
+    diagonal_gaussian_log_prob,
     diagonal_gaussian_sample,
     gaussian_parameters,
 )
@@ -55,10 +55,10 @@ def tanh_gaussian_sample(
     Source: Haarnoja et al., Soft actor-critic, arXiv 1801.01290, appendix C.
     """
     latent = diagonal_gaussian_sample(mean, log_std, key)
-    return jnp.tanh(latent), tanh_gaussian_latent_log_density(latent, mean, log_std)
+    return jnp.tanh(latent), tanh_gaussian_latent_log_prob(latent, mean, log_std)
 
 
-def tanh_gaussian_latent_log_density(
+def tanh_gaussian_latent_log_prob(
     latent: Float[Array, "*batch channel"],
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
@@ -81,11 +81,11 @@ def tanh_gaussian_latent_log_density(
     """
     latent, mean = floats(latent), floats(mean)
     require_same_shape("latent", latent, "mean", mean)
-    gaussian = diagonal_gaussian_log_density(latent, mean, log_std)
+    gaussian = diagonal_gaussian_log_prob(latent, mean, log_std)
     return gaussian - jnp.sum(_log_slope(latent), axis=-1)
 
 
-def tanh_gaussian_log_density(
+def tanh_gaussian_log_prob(
     action: Float[Array, "*batch channel"],
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
@@ -114,7 +114,7 @@ def tanh_gaussian_log_density(
     Example:
         >>> import jax.numpy as jnp
         >>> zero = jnp.zeros(1)
-        >>> round(float(tanh_gaussian_log_density(zero, zero, zero)), 4)
+        >>> round(float(tanh_gaussian_log_prob(zero, zero, zero)), 4)
         -0.9189
     """
     margin = checked_probability("margin", margin)
@@ -123,7 +123,7 @@ def tanh_gaussian_log_density(
     limit = 1 - jnp.maximum(like(margin, action), jnp.finfo(action.dtype).eps)
     latent = jnp.arctanh(jnp.clip(action, -limit, limit))
     latent = jnp.where(_require_squashed(action), latent, jnp.nan)
-    return tanh_gaussian_latent_log_density(latent, mean, log_std)
+    return tanh_gaussian_latent_log_prob(latent, mean, log_std)
 
 
 def _require_squashed(action: Array) -> Array:

@@ -36,7 +36,7 @@ class _Cut(NamedTuple):
     stop: Array
 
 
-def truncated_normal_log_density(
+def truncated_normal_log_prob(
     x: Float[Array, "*batch channel"],
     mean: Float[Array, "*batch channel"],
     log_std: Float[Array, "*#batch channel"],
@@ -67,7 +67,7 @@ def truncated_normal_log_density(
     Example:
         >>> import jax.numpy as jnp
         >>> zero = jnp.zeros(1)
-        >>> round(float(truncated_normal_log_density(zero, zero, zero + 9)), 4)  # Nearly uniform.
+        >>> round(float(truncated_normal_log_prob(zero, zero, zero + 9)), 4)  # Nearly uniform.
         -0.6931
 
     Source: Johnson, Kotz and Balakrishnan, Continuous univariate distributions, volume 1, 1994,

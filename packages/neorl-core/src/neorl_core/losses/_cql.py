@@ -10,21 +10,21 @@ from neorl_core._internal.checks import checked_positive, floats, like, require_
 def cql_regulariser(
     q_data: Float[Array, "*batch"],
     q_samples: Float[Array, "*batch sample"],
-    log_density: Float[Array, "*batch sample"] | None = None,
+    log_prob: Float[Array, "*batch sample"] | None = None,
     *,
     temperature: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, "*batch"]:
     """How far sampled actions are valued above the logged one, softly; not reduced over states.
 
-    With density correction (``log_density`` given):
-    ``temperature logsumexp_i((q_samples_i - log_density_i) / temperature) - q_data``; without it
+    With density correction (``log_prob`` given):
+    ``temperature logsumexp_i((q_samples_i - log_prob_i) / temperature) - q_data``; without it
     ``q_data`` joins the samples: ``temperature logsumexp([q_samples, q_data] / temperature) -
     q_data``. Neither form subtracts the logarithm of the number of samples.
 
     Args:
         q_data: One critic's value of the logged action.
         q_samples: Its values of sampled actions, along a last axis.
-        log_density: Log-density of each sample under what it was drawn from (``-act log 2`` for
+        log_prob: Log-density of each sample under what it was drawn from (``-act log 2`` for
             uniform actions in [-1, 1]); no gradient passes through it.
         temperature: Positive; NaN results under ``jit`` where it is not.
 
@@ -52,16 +52,16 @@ def cql_regulariser(
         )
     temperature = checked_positive("temperature", temperature)
     scale = like(temperature, q_data)
-    if log_density is None:
+    if log_prob is None:
         scores = jnp.concatenate([q_samples, q_data[..., None]], axis=-1)
     else:
-        require_same_shape("q_samples", q_samples, "log_density", log_density)
+        require_same_shape("q_samples", q_samples, "log_prob", log_prob)
         if q_samples.shape[-1] == 0:
             raise ValueError(
                 "the corrected form needs at least one sample, got none; "
-                "draw some or leave log_density out"
+                "draw some or leave log_prob out"
             )
-        scores = q_samples - jax.lax.stop_gradient(floats(log_density))
+        scores = q_samples - jax.lax.stop_gradient(floats(log_prob))
     return scale * jax.nn.logsumexp(scores / scale, axis=-1) - q_data
 
 

@@ -74,14 +74,14 @@ def opti_dice_loss(
     terminated: Bool[Array, "*batch"],
     *,
     discount: float | Float[Array, ""],
-    alpha: float | Float[Array, ""],
+    divergence_weight: float | Float[Array, ""],
     divergence: DivergenceName = "soft_chi2",
 ) -> Float[Array, "*batch"]:
     """The loss of OptiDICE for the value that leads to the best occupancy near the log.
 
-    ``(1 - discount) initial_value + alpha f*(e / alpha)``, elementwise, with
+    ``(1 - discount) initial_value + a f*(e / a)``, elementwise, with ``a`` the divergence weight,
     ``e = reward + discount (1 - terminated) next_value - value`` and the conjugate
-    :func:`f_conjugate`. It is the dual of ``max_w E[w r] - alpha E f(w)`` over the occupancies
+    :func:`f_conjugate`. It is the dual of ``max_w E[w r] - a E f(w)`` over the occupancies
     ``w`` times the log that the plant allows; the weights are :func:`opti_dice_weights` of ``e``.
     For COptiDICE take ``lambda cost`` from the reward.
 
@@ -92,8 +92,8 @@ def opti_dice_loss(
         reward: Reward of each row.
         terminated: Flags of the rows where the plant ended the episode.
         discount: Discount factor in [0, 1]; NaN results under ``jit`` where it is outside.
-        alpha: Weight of the divergence, in units of reward, positive; NaN results under ``jit``
-            where it is not.
+        divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
+            under ``jit`` where it is not.
         divergence: As in :func:`f_divergence`; static.
 
     Returns:
@@ -101,13 +101,13 @@ def opti_dice_loss(
 
     Raises:
         ValueError: If the shapes differ, ``divergence`` is unknown, a concrete ``discount`` is
-            outside [0, 1] or a concrete ``alpha`` is not positive.
+            outside [0, 1] or a concrete ``divergence_weight`` is not positive.
 
     Example:
         >>> import jax.numpy as jnp
         >>> zero, one = jnp.zeros(1), jnp.ones(1)
         >>> opti_dice_loss(
-        ...     zero, zero, one, one, jnp.array([False]), discount=0.5, alpha=1.0
+        ...     zero, zero, one, one, jnp.array([False]), discount=0.5, divergence_weight=1.0
         ... ).tolist()
         [2.0]
 
@@ -115,9 +115,9 @@ def opti_dice_loss(
     correction estimation, arXiv 2106.10783.
     """
     require_same_shape("value", value, "reward", reward)
-    alpha = checked_positive("alpha", alpha)
+    divergence_weight = checked_positive("divergence_weight", divergence_weight)
     value, follows, start = _rows(value, next_value, initial_value, terminated, discount)
-    weight = like(alpha, value)
+    weight = like(divergence_weight, value)
     residual = floats(reward) + follows - value
     return start + weight * f_conjugate(residual / weight, divergence=divergence)
 
@@ -125,36 +125,37 @@ def opti_dice_loss(
 def opti_dice_weights(
     residual: Float[Array, "*batch"],
     *,
-    alpha: float | Float[Array, ""],
+    divergence_weight: float | Float[Array, ""],
     divergence: DivergenceName = "soft_chi2",
 ) -> Float[Array, "*batch"]:
-    """The ratio of the best occupancy to the log: ``max(0, (f')^{-1}(residual / alpha))``.
+    """The ratio of the best occupancy to the log: ``max(0, (f')^{-1}(residual / a))``.
 
-    The weights of the weighted behaviour cloning that extracts the policy.
+    These weigh the behaviour cloning that extracts the policy; ``a`` is the divergence weight.
 
     Args:
         residual: ``reward + discount (1 - terminated) next_value - value`` after
             :func:`opti_dice_loss` has been minimised.
-        alpha: Weight of the divergence, in units of reward, positive; NaN results under ``jit``
-            where it is not.
+        divergence_weight: The ``alpha`` of the paper, in units of reward, positive; NaN results
+            under ``jit`` where it is not.
         divergence: As in :func:`f_divergence`; static.
 
     Returns:
         The weights, same shape, without gradient; they are not normalised.
 
     Raises:
-        ValueError: If ``divergence`` is unknown or a concrete ``alpha`` is not positive.
+        ValueError: If ``divergence`` is unknown, or a concrete ``divergence_weight`` is not
+            positive.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> opti_dice_weights(jnp.array([0.0, 2.0]), alpha=2.0).tolist()
+        >>> opti_dice_weights(jnp.array([0.0, 2.0]), divergence_weight=2.0).tolist()
         [1.0, 2.0]
 
     Source: as :func:`opti_dice_loss`.
     """
-    alpha = checked_positive("alpha", alpha)
+    divergence_weight = checked_positive("divergence_weight", divergence_weight)
     residual = floats(residual)
-    ratio = f_ratio(residual / like(alpha, residual), divergence=divergence)
+    ratio = f_ratio(residual / like(divergence_weight, residual), divergence=divergence)
     return jax.lax.stop_gradient(ratio)
 
 

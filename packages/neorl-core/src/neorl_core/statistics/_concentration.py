@@ -103,19 +103,20 @@ def hcope_lower_bound(
     samples: Float[ArrayLike, " sample"],
     *,
     threshold: float | Float[Array, ""],
-    delta: float = 0.05,
+    level: float = DEFAULT_LEVEL,
 ) -> Float[Array, ""]:
     """A lower confidence bound of the mean of samples without a useful upper limit.
 
     With ``Y = min(X, c)``: ``mean(Y) - sqrt(2 s_Y^2 ln(2 / delta) / n) - 7 c ln(2 / delta) /
-    (3 (n - 1))``. Cutting only lowers the mean, so the bound holds for any ``c`` that was chosen
-    without these samples; :func:`hcope_threshold` chooses it from held-out ones.
+    (3 (n - 1))`` with ``delta = 1 - level``. Cutting only lowers the mean, so the bound holds for
+    any ``c`` chosen without these samples; :func:`hcope_threshold` chooses it from held-out ones.
 
     Args:
         samples: Importance-weighted returns, independent, two or more, none negative: shift the
             rewards so that returns start at zero.
         threshold: ``c``, positive; NaN under ``jit`` where it is not.
-        delta: Chance that the mean is lower, in (0, 1); NaN under ``jit`` outside.
+        level: Chance that the mean is higher, in (0, 1), of one side: as the lower end of an
+            interval of level ``2 level - 1``; NaN under ``jit`` outside.
 
     Returns:
         The bound, in the units of the samples; NaN under ``jit`` where a sample is negative.
@@ -135,15 +136,15 @@ def hcope_lower_bound(
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
     threshold = checked_positive("threshold", threshold)
-    delta = checked_probability("delta", delta)
+    level = checked_probability("level", level)
     cut = jnp.minimum(samples, jnp.asarray(threshold, samples.dtype))
-    width, chance = jnp.asarray(threshold, samples.dtype), jnp.asarray(delta, samples.dtype)
-    bound = jnp.mean(cut) - _bernstein(cut, width, chance)
+    width, delta = jnp.asarray(threshold, samples.dtype), 1 - jnp.asarray(level, samples.dtype)
+    bound = jnp.mean(cut) - _bernstein(cut, width, delta)
     return narrowed(jnp.where(jnp.all(samples >= 0), bound, jnp.nan), dtype)
 
 
 def hcope_threshold(
-    samples: Float[ArrayLike, " sample"], *, size: int, delta: float = 0.05
+    samples: Float[ArrayLike, " sample"], *, size: int, level: float = DEFAULT_LEVEL
 ) -> Float[Array, ""]:
     """The threshold for which held-out samples promise the highest bound.
 
@@ -153,7 +154,7 @@ def hcope_threshold(
     Args:
         samples: Held out (about 5 %), two or more, none negative, used for nothing else.
         size: Number of samples that :func:`hcope_lower_bound` will see, two or more.
-        delta: Its chance of error, in (0, 1); NaN under ``jit`` outside.
+        level: Its level, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         ``c``, positive; the smallest positive number where all held-out samples are zero.
@@ -171,11 +172,11 @@ def hcope_threshold(
     Source: Thomas, Theocharous and Ghavamzadeh, 2015, section "Optimising the threshold".
     """
     dtype, samples = floats(samples).dtype, _not_negative(samples)
-    delta = checked_probability("delta", delta)
+    level = checked_probability("level", level)
     size = checked_whole("size", size, 2, "hold fewer samples out")
     tried = sort_floats(samples)
     mean, variance = _moments_cut_at_each(tried)
-    log_term = jnp.log(2 / jnp.asarray(delta, samples.dtype))
+    log_term = jnp.log(2 / (1 - jnp.asarray(level, samples.dtype)))
     spread = jnp.sqrt(2 * variance * log_term / size)
     promised = mean - spread - 7 * tried * log_term / (3 * (size - 1))
     promised = jnp.where(tried > 0, promised, -jnp.inf)

@@ -17,38 +17,38 @@ from neorl_core._internal.sorting import sort_floats
 
 
 def conformal_quantile(
-    scores: Float[ArrayLike, " sample"], *, alpha: float = 0.1
+    scores: Float[ArrayLike, " sample"], *, miscoverage: float = 0.1
 ) -> Float[Array, ""]:
-    """The ``ceil((n + 1) (1 - alpha))``-th smallest score.
+    """The ``ceil((n + 1) (1 - miscoverage))``-th smallest score.
 
     If the scores and one more are exchangeable, that one is no larger with a chance of at least
-    ``1 - alpha``: over the draw of the scores, not for a given sample. Scores of whole episodes
-    are; those of the steps of one episode are not. The limit is for one outcome, not for a mean.
+    ``1 - miscoverage``: over the draw of the scores, not for a given sample. Scores of whole
+    episodes are; those of the steps of one are not. The limit is for one outcome, not for a mean.
     The rank is exact for up to 10^7 scores in float32.
 
     Args:
         scores: Scores of calibration episodes; may be of length zero.
-        alpha: Miscoverage, the chance of error, in (0, 1); NaN under ``jit`` outside.
+        miscoverage: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
-        The quantile; infinite where ``n < 1 / alpha - 1``, NaN if a score is NaN.
+        The quantile; infinite where ``n < 1 / miscoverage - 1``, NaN if a score is NaN.
 
     Raises:
-        ValueError: If there is not one axis or ``alpha`` is outside (0, 1).
+        ValueError: If there is not one axis or ``miscoverage`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(conformal_quantile(jnp.arange(9.0), alpha=0.1))
+        >>> float(conformal_quantile(jnp.arange(9.0), miscoverage=0.1))
         8.0
 
     Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
     """
     require_rank("scores", scores, 1, "sample")
-    alpha = checked_probability("alpha", alpha)
+    miscoverage = checked_probability("miscoverage", miscoverage)
     scores = floats(scores)
     dtype = widened(scores).dtype
     n = scores.shape[0]
-    above = (n + 1) * jnp.asarray(alpha, dtype)
+    above = (n + 1) * jnp.asarray(miscoverage, dtype)
     # Rounding may put it just below the whole number it stands for.
     slack = jnp.minimum(4 * jnp.finfo(dtype).eps * above, 1e-3)
     left_above = jnp.floor(above + slack).astype(jnp.int32)
@@ -62,11 +62,11 @@ def weighted_conformal_quantile(
     weights: Float[ArrayLike, " sample"],
     weight: Float[ArrayLike, ""],
     *,
-    alpha: float = 0.1,
+    miscoverage: float = 0.1,
 ) -> Float[Array, ""]:
     """The conformal quantile under a known shift of distribution.
 
-    The smallest ``q`` with ``sum_{V_i <= q} p_i >= 1 - alpha`` for
+    The smallest ``q`` with ``sum_{V_i <= q} p_i >= 1 - miscoverage`` for
     ``p_i = w_i / (sum_j w_j + w)``; the remaining ``w / (sum_j w_j + w)`` lies at infinity. With
     the weights of :class:`LoggedTrajectories` the scores speak of another policy than the one
     that was logged. Equal weights give :func:`conformal_quantile`.
@@ -75,7 +75,7 @@ def weighted_conformal_quantile(
         scores: Scores of calibration episodes; may be of length zero.
         weights: Likelihood ratio of every one, not negative, up to a common factor.
         weight: Likelihood ratio of the case to come, a scalar.
-        alpha: Miscoverage, the chance of error, in (0, 1); NaN under ``jit`` outside.
+        miscoverage: Chance of error, in (0, 1); NaN under ``jit`` outside.
 
     Returns:
         The quantile; infinite where too little weight was seen, NaN under ``jit`` if a score is
@@ -83,12 +83,12 @@ def weighted_conformal_quantile(
 
     Raises:
         ValueError: If shapes differ, there is not one axis, ``weight`` is not a scalar, a known
-            weight is negative, or ``alpha`` is outside (0, 1).
+            weight is negative, or ``miscoverage`` is outside (0, 1).
 
     Example:
         >>> import jax.numpy as jnp
         >>> scores, weights = jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 0.0, 9.0])
-        >>> float(weighted_conformal_quantile(scores, weights, 1.0, alpha=0.2))
+        >>> float(weighted_conformal_quantile(scores, weights, 1.0, miscoverage=0.2))
         3.0
 
     Source: Tibshirani et al., Conformal prediction under covariate shift, arXiv 1904.06019;
@@ -97,7 +97,7 @@ def weighted_conformal_quantile(
     require_rank("scores", scores, 1, "sample")
     require_same_shape("scores", scores, "weights", weights)
     require_scalar("weight", weight)
-    alpha = checked_probability("alpha", alpha)
+    miscoverage = checked_probability("miscoverage", miscoverage)
     if is_concrete((weights, weight)):
         both = np.append(np.asarray(weights), np.asarray(weight))
         if not np.all(both >= 0):
@@ -109,10 +109,10 @@ def weighted_conformal_quantile(
     order = jnp.argsort(scores)
     ordered, mass = scores[order], weights[order]
     total = jnp.sum(mass) + weight
-    # What lies above each score, summed from above: exact where alpha is small.
+    # What lies above each score, summed from above: exact where miscoverage is small.
     above = jnp.append(jnp.cumsum(mass[::-1])[::-1][1:], jnp.zeros(1, mass.dtype))
     beyond = (above[: scores.shape[0]] + weight) / jnp.where(total > 0, total, 1)
-    allowed = jnp.asarray(alpha, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
+    allowed = jnp.asarray(miscoverage, scores.dtype) * (1 + 8 * jnp.finfo(scores.dtype).eps)
     enough = beyond <= allowed
     quantile = jnp.min(jnp.where(enough & (total > 0), ordered, jnp.inf), initial=jnp.inf)
     valid = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))

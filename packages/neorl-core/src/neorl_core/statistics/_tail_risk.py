@@ -68,11 +68,11 @@ def conditional_value_at_risk(
     samples: Float[ArrayLike, " sample"],
     weights: Float[ArrayLike, " sample"] | None = None,
     *,
-    alpha: float | Float[Array, ""],
+    tail: float | Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Mean of the lowest fraction ``alpha`` of the returns.
+    """Mean of the lowest fraction ``tail`` of the returns.
 
-    It is ``1/alpha`` times the integral of the quantile from zero to ``alpha``. The sample that
+    It is ``1/tail`` times the integral of the quantile from zero to ``tail``. The sample that
     straddles the tail's end counts by the part inside; what lies beyond does not count, even if it
     is infinite. At 1 it is the mean, towards 0 the minimum. For costs, negate samples and result.
     Weights are added up to 2e-6 of their sum in float32.
@@ -80,38 +80,39 @@ def conditional_value_at_risk(
     Args:
         samples: Samples, for example returns of episodes, one or more.
         weights: Not negative; equal ones if ``None``.
-        alpha: Tail fraction in (0, 1]; NaN results under ``jit`` where it is outside.
+        tail: Fraction of the samples that counts, in (0, 1]; NaN results under ``jit`` where it is
+            outside.
 
     Returns:
         The tail mean, in the units of the samples; NaN if all weights are zero, one is negative or
         infinite, or anything is NaN.
 
     Raises:
-        ValueError: If shapes differ, there is no sample, or ``alpha`` is outside (0, 1].
+        ValueError: If shapes differ, there is no sample, or ``tail`` is outside (0, 1].
 
     Example:
         >>> import jax.numpy as jnp
-        >>> float(conditional_value_at_risk(jnp.array([4.0, 1.0, 2.0, 3.0]), alpha=0.5))
+        >>> float(conditional_value_at_risk(jnp.array([4.0, 1.0, 2.0, 3.0]), tail=0.5))
         1.5
 
     Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk, 2000.
     """
-    alpha = checked_probability("alpha", alpha, closed=True)
-    if is_concrete(alpha) and np.any(np.asarray(alpha) <= 0):
+    tail = checked_probability("tail", tail, closed=True)
+    if is_concrete(tail) and np.any(np.asarray(tail) <= 0):
         raise ValueError(
-            f"alpha must be in (0, 1], got {alpha}; 1 is the mean; give a fraction, not per cent"
+            f"tail must be in (0, 1], got {tail}; 1 is the mean; give a fraction, not per cent"
         )
     ordered, mass = _distribution(samples, weights)
     reached = _reached(mass, weights is None)
     before = jnp.roll(reached, 1).at[0].set(0)
-    aim = jnp.asarray(alpha).astype(mass.dtype) * reached[-1]
+    aim = jnp.asarray(tail).astype(mass.dtype) * reached[-1]
     # Not a clip: its gradient asks whether the result equals an argument, which XLA may compute
     # twice with other roundings.
     room = aim - before
     inside = jnp.where(room >= mass, mass, jnp.where(room <= 0, 0, room))
     part = inside / jnp.sum(inside)
-    tail = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
-    return jnp.sum(part * tail).astype(ordered.dtype)
+    counted = jnp.where((part > 0) | jnp.isfinite(ordered), ordered, 0).astype(mass.dtype)
+    return jnp.sum(part * counted).astype(ordered.dtype)
 
 
 def _reached(mass: Float[Array, " sample"], counted: bool) -> Float[Array, " sample"]:
