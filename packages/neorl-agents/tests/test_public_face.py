@@ -21,7 +21,17 @@ def test_examples(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["algorithms", "artefact", "networks", "optimisers", "policies", "sampling"]
+    "name",
+    [
+        "algorithms",
+        "artefact",
+        "classical",
+        "controllers",
+        "networks",
+        "optimisers",
+        "policies",
+        "sampling",
+    ],
 )
 def test_a_name_is_public_in_one_namespace(name):
     namespace = importlib.import_module(f"neorl_agents.{name}")

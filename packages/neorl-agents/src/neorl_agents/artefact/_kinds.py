@@ -7,12 +7,17 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
+from neorl_agents.artefact._nested_kinds import nested_static, nested_template
+from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
+from neorl_agents.controllers._predictive import PredictivePolicy
+from neorl_agents.controllers._smith_predictor import SmithPredictor
+from neorl_agents.controllers._tracking_pid import TrackingPID
 from neorl_agents.networks._activations import ACTIVATIONS
 from neorl_agents.networks._mlp import MLP
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import Affine, Policy, Spec
 from neorl_core.boundary import Registry
-from neorl_core.control import PID, ConstantPolicy
+from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback
 
 
 class PolicyKind(NamedTuple):
@@ -82,53 +87,8 @@ def _activation_name(activation: Any) -> str:
     )
 
 
-def _pid_static(policy: PID) -> dict[str, Any]:
-    return {
-        "measured": list(policy.measured),
-        "override_output": list(policy.override_output),
-        "override_measured": list(policy.override_measured),
-        "tracking_time": policy.tracking_time is not None,
-        "anti_windup": policy.anti_windup,
-    }
-
-
-def _pid_template(spec: Spec, static: dict[str, Any]) -> PID:
-    measured, output, below = (
-        tuple(int(i) for i in static[name])
-        for name in ("measured", "override_output", "override_measured")
-    )
-    loop, override = jnp.zeros(len(measured)), jnp.zeros(len(output))
-    return PID(
-        kp=loop,
-        ki=loop,
-        kd=loop,
-        tau=loop,
-        setpoint=loop,
-        bias=loop,
-        low=loop,
-        high=loop,
-        dt=jnp.zeros(()),
-        override_below=override,
-        override_cap=override,
-        measured=measured,
-        override_output=output,
-        override_measured=below,
-        tracking_time=loop if static["tracking_time"] else None,
-        anti_windup=static["anti_windup"],
-    )
-
-
-def _constant_static(policy: ConstantPolicy) -> dict[str, Any]:
-    return {}
-
-
-def _constant_template(spec: Spec, static: dict[str, Any]) -> ConstantPolicy:
-    return ConstantPolicy(jnp.zeros(spec.n_action))
-
-
 def _check_kind(name: str, kind: Any) -> None:
-    # By its parts: a distribution that brings policies need not depend on this package.
-    if not all(hasattr(kind, part) for part in PolicyKind._fields):
+    if not isinstance(kind, PolicyKind):
         raise TypeError(f"expected a neorl_agents.artefact.PolicyKind, got a {type(kind).__name__}")
     missing = [
         part for part in ("initial_carry", "__call__", "sent") if not hasattr(kind.policy, part)
@@ -141,13 +101,23 @@ def _check_kind(name: str, kind: Any) -> None:
         raise TypeError("its static and its template must be functions")
 
 
+def _nested(policy: type) -> PolicyKind:
+    return PolicyKind(policy, nested_static, nested_template(policy))
+
+
 POLICY_KINDS: Registry[PolicyKind] = Registry(
     "neorl.policies",
     "policy kind",
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
-        "pid": PolicyKind(PID, _pid_static, _pid_template),
-        "constant": PolicyKind(ConstantPolicy, _constant_static, _constant_template),
+        "pid": _nested(PID),
+        "constant": _nested(ConstantPolicy),
+        "tracking_pid": _nested(TrackingPID),
+        "smith_predictor": _nested(SmithPredictor),
+        "state_feedback": _nested(StateFeedback),
+        "linear_quadratic": _nested(LinearQuadraticPolicy),
+        "predictive": _nested(PredictivePolicy),
+        "base_stock": _nested(BaseStock),
     },
     _check_kind,
 )

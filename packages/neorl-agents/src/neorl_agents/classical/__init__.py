@@ -1,0 +1,37 @@
+"""Controllers fitted on a log: PID loops, Smith predictors, LQG, MPC, base stock."""
+
+from neorl_agents.classical._base_stock import BaseStockLevels as BaseStockLevels
+from neorl_agents.classical._base_stock import Item as Item
+from neorl_agents.classical._first_order import FirstOrderModel as FirstOrderModel
+from neorl_agents.classical._model_controllers import LQG as LQG
+from neorl_agents.classical._model_controllers import MPC as MPC
+from neorl_agents.classical._pid_controllers import ImitatedPID as ImitatedPID
+from neorl_agents.classical._pid_controllers import SmithPID as SmithPID
+from neorl_agents.classical._pid_controllers import TunedPID as TunedPID
+from neorl_agents.classical._protocol import ClassicalController as ClassicalController
+from neorl_agents.classical._protocol import Fitted as Fitted
+from neorl_agents.classical._table import CLASSICAL as CLASSICAL
+from neorl_agents.classical._task import Loop as Loop
+from neorl_agents.classical._task import Task as Task
+from neorl_agents.classical._tuning import PIDGains as PIDGains
+from neorl_agents.classical._tuning import lambda_tuning as lambda_tuning
+from neorl_agents.classical._tuning import simc as simc
+
+__all__ = [
+    "CLASSICAL",
+    "LQG",
+    "MPC",
+    "BaseStockLevels",
+    "ClassicalController",
+    "FirstOrderModel",
+    "Fitted",
+    "ImitatedPID",
+    "Item",
+    "Loop",
+    "PIDGains",
+    "SmithPID",
+    "Task",
+    "TunedPID",
+    "lambda_tuning",
+    "simc",
+]

@@ -1,0 +1,151 @@
+"""Base-stock levels for inventories, from a log."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from neorl_agents.classical._design import f32
+from neorl_agents.classical._log import Log, checked_log, leading
+from neorl_agents.classical._protocol import Fitted
+from neorl_agents.classical._settings import require_whole
+from neorl_agents.classical._task import Task
+from neorl_core import InputError, Spec, Transition, highs, lows
+from neorl_core.boundary import unknown_name
+from neorl_core.control import BaseStock
+
+LEAST_WINDOWS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """One stock-keeping point of an inventory.
+
+    Attributes:
+        order: Name of the action channel that orders it.
+        position: What each observation channel adds to its inventory position: 1 for stock on hand
+            and on order, -1 for what is owed.
+        on_hand: Name of the observation channel of stock on hand less what is owed there, of which
+            the lead time is found; empty where ``lead_time`` is given.
+        lead_time: Periods from an order to its arrival; -1 to find it in the log.
+    """
+
+    order: str
+    position: Mapping[str, float]
+    on_hand: str = ""
+    lead_time: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseStockLevels:
+    """Order-up-to levels from the demand that the log shows.
+
+    The inventory position ``P`` changes by what is ordered and what is demanded alone, so the
+    demand of a period is ``order + P - next P``. The level of an item is the quantile of the
+    demand over its lead time and one period more at the share of service: of all base-stock
+    levels the cheapest, where ``service = owed / (owed + held)`` in costs of a unit and period.
+
+    Attributes:
+        service: Share of periods without a unit owed, in (0, 1).
+        longest_lead: Longest lead time to look for, in periods.
+        rows: Rows of the log that are used, from its begin.
+
+    Source: Zipkin, Foundations of inventory management, 2000, section 6.2 and 9.6.
+    """
+
+    service: float = 0.95
+    longest_lead: int = 30
+    rows: int = 100_000
+
+    def fit(self, log: Transition, spec: Spec, task: "Task | tuple[Item, ...]") -> Fitted:
+        """Fits a level for each item; ``task`` holds an :class:`Item` for every action.
+
+        Raises:
+            InputError: If a setting is out of range, the items are not one an action, a channel is
+                unknown, or the log has too few windows of a lead time.
+        """
+        require_whole(self, 0, "longest_lead")
+        require_whole(self, 1, "rows")
+        if not 0 < self.service < 1:
+            raise InputError(
+                f"BaseStockLevels.service must be in (0, 1), got {self.service!r}; give a share, "
+                "not per cent"
+            )
+        items = _in_order(task, spec)
+        rows = leading(checked_log(log, spec), self.rows)
+        position = np.stack([_weights(item.position, spec) for item in items])
+        levels, report = [], []
+        for i, item in enumerate(items):
+            demand = _demand(rows, position[i], rows.action[:, i])
+            lead = item.lead_time if item.lead_time >= 0 else self._lead(rows, item, i, spec)
+            total = _over(demand, rows, lead + 1)
+            if len(total) < LEAST_WINDOWS:
+                raise InputError(
+                    f"the log has {len(total)} windows of {lead + 1} periods for {item.order!r}, "
+                    f"expected at least {LEAST_WINDOWS}; record longer episodes"
+                )
+            levels.append(float(np.quantile(total, self.service, method="inverted_cdf")))
+            report.append(
+                {"level": levels[-1], "lead_time": lead, "mean_demand": float(demand.mean())}
+            )
+        low, high = np.asarray(lows(spec.action)), np.asarray(highs(spec.action))
+        policy = BaseStock(f32(np.asarray(levels)), f32(position), f32(low), f32(high))
+        return Fitted(policy, {"items": report})
+
+    def _lead(self, rows: Log, item: Item, act: int, spec: Spec) -> int:
+        """The lag at which orders explain best what the stock on hand gains."""
+        stock = _weights({item.on_hand: 1.0}, spec)
+        gained = (rows.next_obs - rows.obs) @ stock
+        keep = rows.age >= self.longest_lead
+        if keep.sum() < LEAST_WINDOWS:
+            raise InputError(
+                f"pieces of the log must be longer than {self.longest_lead} rows to find a lead "
+                f"time of up to {self.longest_lead} periods; shorten longest_lead, or give "
+                f"lead_time of {item.order!r}"
+            )
+        orders = rows.action[:, act]
+        if np.ptp(orders[keep]) <= 1e-9 * np.max(np.abs(orders)):
+            raise InputError(f"orders of {item.order!r} never changed; give its lead_time")
+        rest = [
+            np.var((gained - np.roll(orders, lead))[keep]) for lead in range(self.longest_lead + 1)
+        ]
+        return int(np.argmin(rest))
+
+
+def _in_order(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
+    """The items in the order of the action channels."""
+    if isinstance(task, Task):
+        raise InputError("base stock needs an Item for every action in place of a Task of loops")
+    by_order = {item.order: item for item in task}
+    names = [channel.name for channel in spec.action]
+    for name in by_order:
+        if name not in names:
+            raise unknown_name("action channel", name, names)
+    missing = [name for name in names if name not in by_order]
+    if missing or len(by_order) != len(task):
+        raise InputError(
+            f"items must be one for each of the actions {', '.join(names)}, got "
+            f"{', '.join(item.order for item in task)}"
+        )
+    return [by_order[name] for name in names]
+
+
+def _weights(position: Mapping[str, float], spec: Spec) -> np.ndarray:
+    names = [channel.name for channel in spec.obs]
+    weights = np.zeros(len(names))
+    for name, weight in position.items():
+        if name not in names:
+            raise unknown_name("observation channel", name, names)
+        weights[names.index(name)] = weight
+    return weights
+
+
+def _demand(rows: Log, weights: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    return orders + (rows.obs - rows.next_obs) @ weights
+
+
+def _over(values: np.ndarray, rows: Log, periods: int) -> np.ndarray:
+    """Sums over all windows of so many periods within a piece."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    end = np.flatnonzero(rows.age >= periods - 1) + 1
+    return total[end] - total[end - periods]

@@ -1,0 +1,198 @@
+"""From an identified plant to observer, target and regulator, in float64 on the host."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.classical._observer import observer_gain, start_maps
+from neorl_agents.classical._plant_model import PlantModel
+from neorl_agents.classical._task import Resolved, spans
+from neorl_agents.controllers._estimator import Estimator, SteadyTarget
+from neorl_core import Affine, InputError, Spec, highs, lows
+from neorl_core.linear_systems import lq_regulator
+
+TINY = 1e-8
+
+
+class DelayedPlant(NamedTuple):
+    """The plant with the inputs on their way as further states.
+
+    Attributes:
+        a: Shape ``(state, state)``: states of the model first, then every input's past, newest
+            first.
+        b: Shape ``(state, act)``.
+        previous: Picks the last inputs from the state, shape ``(act, state)``.
+        controlled: Picks the controlled outputs, shape ``(loop, state)``.
+        chain: How often each input stands in the state, newest first.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    previous: np.ndarray
+    controlled: np.ndarray
+    chain: tuple[int, ...]
+
+
+class Weights(NamedTuple):
+    """What a regulator pays: squares of controlled errors cost 1, all in parts of ranges.
+
+    Attributes:
+        effort: Cost of inputs away from those that hold the target.
+        move: Cost of changes of the inputs.
+    """
+
+    effort: float
+    move: float
+
+
+class RegulatorDesign(NamedTuple):
+    """Gain and cost-to-go of the regulator, with the costs of one period."""
+
+    gain: np.ndarray
+    cost_to_go: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    cross: np.ndarray
+
+
+def delayed(model: PlantModel, loops: int) -> DelayedPlant:
+    """The model with its dead times; every input is remembered for a period at least."""
+    states, inputs = model.b.shape
+    chain = tuple(max(delay, 1) for delay in model.delay)
+    total = states + sum(chain)
+    a, b = np.zeros((total, total)), np.zeros((total, inputs))
+    previous, place = np.zeros((inputs, total)), states
+    a[:states, :states] = model.a
+    for i, (delay, length) in enumerate(zip(model.delay, chain, strict=True)):
+        if delay == 0:
+            b[:states, i] = model.b[:, i]
+        else:
+            a[:states, place + delay - 1] = model.b[:, i]
+        b[place, i] = 1
+        previous[i, place] = 1
+        for k in range(1, length):
+            a[place + k, place + k - 1] = 1
+        place += length
+    controlled = np.zeros((loops, total))
+    controlled[:, :states] = model.c[:loops]
+    return DelayedPlant(a, b, previous, controlled, chain)
+
+
+def regulator(plant: DelayedPlant, weights: Weights) -> RegulatorDesign:
+    """The linear-quadratic regulator of the plant with its dead times.
+
+    Raises:
+        InputError: If no feedback stabilises the identified plant.
+    """
+    inputs = plant.b.shape[1]
+    q = plant.controlled.T @ plant.controlled + weights.move * plant.previous.T @ plant.previous
+    r = (weights.effort + weights.move) * np.eye(inputs)
+    cross = -weights.move * plant.previous.T
+    with jax.enable_x64(True):
+        problem = map(jnp.asarray, (plant.a, plant.b, q, r))
+        found = lq_regulator(*problem, cross=jnp.asarray(cross))
+        gain, cost = (np.asarray(part, np.float64) for part in found)
+    if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(cost))):
+        raise InputError(
+            "no feedback stabilises the identified plant: the inputs do not reach a mode that does "
+            "not decay; check the pairing and the order, or raise effort"
+        )
+    return RegulatorDesign(gain, cost, q, r, cross)
+
+
+def estimator(
+    model: PlantModel,
+    plant: DelayedPlant,
+    resolved: Resolved,
+    spec: Spec,
+    *,
+    disturbance: float,
+    noise: float,
+) -> Estimator:
+    """The running observer of states, inputs on their way and disturbances."""
+    states, outputs, total = len(model.a), len(model.c), len(plant.a)
+    size = total + outputs
+    a, b = np.zeros((size, size)), np.zeros((size, plant.b.shape[1]))
+    a[:total, :total], b[:total] = plant.a, plant.b
+    a[:states, total:] = model.disturbance
+    a[total:, total:] = np.eye(outputs)
+    gain = np.zeros((size, outputs))
+    gain[np.r_[:states, total:size]] = observer_gain(model, disturbance=disturbance, noise=noise)
+    output = np.zeros((outputs, size))
+    output[:, :states], output[:, total:] = model.c, model.shift
+    from_output, from_input, constant = start_maps(model)
+    start_output, start_input = np.zeros((size, outputs)), np.zeros_like(b)
+    start, drift = np.zeros(size), np.zeros(size)
+    start_output[:states], start_input[:states] = from_output, from_input
+    start[:states], drift[:states] = constant, model.drift
+    start_input[states:total] = np.repeat(np.eye(b.shape[1]), plant.chain, axis=0)
+    low, high = np.asarray(lows(spec.action)), np.asarray(highs(spec.action))
+    return Estimator(
+        obs=_affine(model.outputs.offset, model.outputs.scale),
+        action=_affine(model.inputs.offset, model.inputs.scale),
+        transition=f32(a),
+        input=f32(b),
+        drift=f32(drift),
+        output=f32(output),
+        bias=f32(model.bias),
+        gain=f32(gain),
+        start_output=f32(start_output),
+        start_input=f32(start_input),
+        start=f32(start),
+        nominal=f32(np.clip(model.inputs.offset, low, high)),
+        measured=resolved.measured,
+    )
+
+
+def steady_target(
+    model: PlantModel, plant: DelayedPlant, resolved: Resolved, spec: Spec
+) -> SteadyTarget:
+    """The maps from set-points and disturbances to the steady state that holds them.
+
+    Of all steady states the one whose controlled outputs are nearest to the set-points, and of
+    those the one whose inputs are nearest to the mean of the log.
+    """
+    states, inputs = model.b.shape
+    loops, outputs = len(resolved.controlled), len(model.c)
+    stands = np.concatenate([np.eye(states) - model.a, -model.b], axis=1)
+    shown = np.concatenate([model.c[:loops], np.zeros((loops, inputs))], axis=1)
+    spread = np.zeros((states + inputs, states + inputs))
+    spread[states:, states:] = TINY * np.eye(inputs)
+    matrix = np.block([[shown.T @ shown + spread, stands.T], [stands, np.zeros((states, states))]])
+    wanted = np.zeros((len(matrix), loops + outputs + 1))
+    wanted[: states + inputs, :loops] = shown.T
+    wanted[: states + inputs, loops:-1] = -shown.T @ model.shift[:loops]
+    wanted[states + inputs :, loops:-1] = model.disturbance
+    wanted[: states + inputs, -1] = -shown.T @ model.bias[:loops]
+    wanted[states + inputs :, -1] = model.drift
+    solution = np.linalg.lstsq(matrix, wanted, rcond=1e-13)[0][: states + inputs]
+    state, action = solution[:states], solution[states:]
+    state = np.concatenate([state, np.repeat(action, plant.chain, axis=0)])
+    low = (np.asarray(lows(spec.action)) - model.inputs.offset) / model.inputs.scale
+    high = (np.asarray(highs(spec.action)) - model.inputs.offset) / model.inputs.scale
+    fixed = np.where(np.isnan(resolved.setpoint), 0.0, resolved.setpoint)
+    return SteadyTarget(
+        controlled=_affine(model.outputs.offset[:loops], spans(spec.obs, resolved.controlled)),
+        setpoint=f32(fixed),
+        state_setpoint=f32(state[:, :loops]),
+        state_disturbance=f32(state[:, loops:-1]),
+        state=f32(state[:, -1]),
+        input_setpoint=f32(action[:, :loops]),
+        input_disturbance=f32(action[:, loops:-1]),
+        input=f32(action[:, -1]),
+        reach=f32(np.linalg.pinv(action[:, :loops], rcond=1e-6)),
+        low=f32(low),
+        high=f32(high),
+        source=resolved.source,
+    )
+
+
+def f32(values: np.ndarray) -> jnp.ndarray:
+    """A leaf of a policy."""
+    return jnp.asarray(values, jnp.float32)
+
+
+def _affine(offset: np.ndarray, scale: np.ndarray) -> Affine:
+    return Affine(f32(offset), f32(scale))

@@ -1,0 +1,174 @@
+"""Order and dead times of a plant by cross-validation, and its model."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from neorl_agents.classical._observer import observer_gain, start_maps
+from neorl_agents.classical._plant_model import (
+    PlantModel,
+    Rows,
+    Units,
+    arx_errors,
+    arx_states,
+    fit_arx,
+    fit_subspace,
+    split,
+)
+from neorl_core import InputError
+
+Method = Literal["arx", "subspace"]
+LEAST_ROWS = 8
+LEAST_RANK = 1e-4
+"""Smallest singular value from which on disturbances of the states can be told apart."""
+FLOOR = 1e-6
+"""Error that no model needs to be better than, as a share of a channel's range."""
+
+
+def identify_plant(
+    rows: Rows,
+    outputs: Units,
+    inputs: Units,
+    *,
+    method: Method,
+    orders: int,
+    longest_delay: int,
+) -> PlantModel:
+    """The linear model of a plant with the order and the dead times that predict best.
+
+    Two thirds of the log fit, one third chooses by the error one period ahead: for every order a
+    dead time common to all inputs, then each input's own; then the smallest order whose error is
+    within one standard error of the least. The final model is fitted to all rows.
+
+    Args:
+        rows: Scaled columns.
+        outputs: Units of the outputs.
+        inputs: Units of the inputs.
+        method: ``"arx"`` (least squares) or ``"subspace"``.
+        orders: Largest order to try: past outputs and inputs, or states.
+        longest_delay: Longest dead time to try, in periods.
+
+    Raises:
+        InputError: If pieces of the log are too short.
+
+    Source: Ljung, System identification: theory for the user, 1999, sections 10.2 and 16.4;
+    Breiman et al., Classification and regression trees, 1984, for the rule of one standard error.
+    """
+    train, held_out = split(rows)
+    before = orders - 1 + longest_delay
+    delays = {order: _delays(train, held_out, order, longest_delay) for order in _upto(orders)}
+
+    def errors(order: int) -> np.ndarray:
+        delay = delays[order]
+        return arx_errors(held_out, fit_arx(train, order, delay), delay, before)
+
+    order, residual = _smallest(_upto(orders), errors)
+    delay = delays[order]
+    if method == "subspace":
+        return _subspace_plant(rows, train, held_out, outputs, inputs, orders, delay)
+    model = fit_arx(rows, order, delay)
+    found = arx_states(model)
+    loads, none = found.c.T, np.zeros((len(found.c), len(found.c)))
+    return PlantModel(*found, loads, none, delay, residual, order, outputs, inputs)
+
+
+def _upto(orders: int) -> range:
+    return range(1, orders + 1)
+
+
+def _delays(train: Rows, held_out: Rows, order: int, longest: int) -> tuple[int, ...]:
+    inputs, before = train.u.shape[1], order - 1 + longest
+
+    def left(delay: tuple[int, ...]) -> float:
+        errors = arx_errors(held_out, fit_arx(train, order, delay), delay, before)
+        _require_rows(errors, before + 1)
+        return float(np.mean(errors**2))
+
+    best = min(range(longest + 1), key=lambda d: left((d,) * inputs))
+    delay = [best] * inputs
+    if inputs > 1:
+        for i in range(inputs):
+            delay[i] = min(
+                range(longest + 1), key=lambda d, i=i: left((*delay[:i], d, *delay[i + 1 :]))
+            )
+    return tuple(delay)
+
+
+def _require_rows(errors: np.ndarray, length: int) -> None:
+    if len(errors) < LEAST_ROWS:
+        raise InputError(
+            f"pieces of the log are too short to choose delays and orders up to {length} periods: "
+            f"{len(errors)} held-out rows are left, expected {LEAST_ROWS}; lower longest_delay or "
+            "orders, or record longer"
+        )
+
+
+def _smallest(orders: range, errors: Callable[[int], np.ndarray]) -> tuple[int, np.ndarray]:
+    """The smallest order whose squared error is within one standard error of the least."""
+    squares = {order: errors(order) ** 2 for order in orders}
+    _require_rows(squares[orders[0]], len(orders))
+    best = min(squares, key=lambda order: float(np.mean(squares[order])))
+    for order in orders:
+        more = np.mean(squares[order] - squares[best], axis=1)
+        spread = float(np.std(more)) / np.sqrt(len(more))
+        if float(np.mean(more)) <= spread + FLOOR**2:
+            best = order
+            break
+    return best, np.sqrt(np.mean(squares[best], axis=0))
+
+
+def _subspace_plant(
+    rows: Rows,
+    train: Rows,
+    held_out: Rows,
+    outputs: Units,
+    inputs: Units,
+    orders: int,
+    delay: tuple[int, ...],
+) -> PlantModel:
+    def errors(order: int) -> np.ndarray:
+        model = _subspace_model(train, order, delay, outputs, inputs)
+        return _filtered_errors(held_out, model, settle=orders + 1)
+
+    order, residual = _smallest(_upto(orders), errors)
+    model = _subspace_model(rows, order, delay, outputs, inputs)
+    return model._replace(residual=residual)
+
+
+def _subspace_model(
+    rows: Rows, order: int, delay: tuple[int, ...], outputs: Units, inputs: Units
+) -> PlantModel:
+    a, b, c, drift, bias = fit_subspace(rows, order, delay)
+    size = len(c)
+    # Loads move states, and integrators show no other disturbance; but each output needs one of
+    # its own, and a model of few states has no room for them.
+    ways = np.linalg.pinv(c)
+    rest = np.block([[a - np.eye(order), ways], [c, np.zeros((size, size))]])
+    loads = np.linalg.svd(rest, compute_uv=False)[-1] > LEAST_RANK
+    disturbance = ways if loads else np.zeros((order, size))
+    shift = np.zeros((size, size)) if loads else np.eye(size)
+    residual = np.full(size, FLOOR)
+    return PlantModel(
+        a, b, c, drift, bias, disturbance, shift, delay, residual, order, outputs, inputs
+    )
+
+
+def _filtered_errors(rows: Rows, model: PlantModel, settle: int) -> np.ndarray:
+    """Errors one period ahead of an observer that runs through every piece."""
+    gain = observer_gain(model, disturbance=0.0, noise=1.0)
+    from_y, from_u, constant = start_maps(model)
+    late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(model.delay)], axis=1)
+    first = rows.start + max(model.delay)
+    state, errors = constant, []
+    for t, (y, u) in enumerate(zip(rows.y, late, strict=True)):
+        if t < first[t]:
+            continue
+        if t == first[t]:
+            state = from_y @ y + from_u @ u + constant
+        predicted = model.c @ state + model.bias
+        if t > first[t] + settle:
+            errors.append(y - predicted)
+        state = state + gain[: len(model.a)] @ (y - predicted)
+        state = model.a @ state + model.b @ u + model.drift
+    return np.asarray(errors)

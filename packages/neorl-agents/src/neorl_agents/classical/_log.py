@@ -1,0 +1,88 @@
+"""The columns of a log that a fit reads: checked, in float64, without masked rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_core import InputError, Spec, Transition
+
+
+class Log(NamedTuple):
+    """Rows of many episodes in order of time, float64 in physical units.
+
+    Attributes:
+        obs: Shape ``(row, obs)``.
+        action: Shape ``(row, act)``.
+        next_obs: Shape ``(row, obs)``.
+        start: Row with which the piece of every row begins, shape ``(row,)``. A piece ends with
+            its episode, and before a masked row.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    next_obs: np.ndarray
+    start: np.ndarray
+    last: np.ndarray
+
+    @property
+    def age(self) -> np.ndarray:
+        """How many rows of its piece come before each row."""
+        return np.arange(len(self.start)) - self.start
+
+
+def checked_log(log: Transition, spec: Spec, *, rows: int = 1) -> Log:
+    """The columns of a flat log.
+
+    Args:
+        log: Columns with ``row`` as first axis. ``next_obs``, ``terminated`` and ``truncated`` are
+            read, and so is ``mask`` where it is given.
+        spec: Channels of the columns.
+        rows: Least number of rows that the fit needs.
+
+    Raises:
+        InputError: If a column is missing, has another shape than ``spec`` says, holds a number
+            that is not finite, or too few rows are left.
+    """
+    for name in ("next_obs", "terminated", "truncated"):
+        if getattr(log, name) is None:
+            raise InputError(f"column {name} of the log is missing; a fit needs it")
+    ends = np.atleast_1d(np.asarray(log.terminated, bool) | np.asarray(log.truncated, bool))
+    total = len(ends)
+    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
+    if ends.shape != (total,) or keep.shape != (total,):
+        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
+    # The row before a masked one is the last of its piece.
+    ends = ends | np.append(~keep[1:], True)[:total]
+    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
+    columns = {name: _column(log, name, (total, n), keep) for name, n in widths.items()}
+    last, kept = ends[keep], int(keep.sum())
+    if kept < max(rows, 1):
+        raise InputError(f"the log must have at least {max(rows, 1)} rows, got {kept}; record more")
+    first = np.append(True, last[:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(kept), 0))
+    return Log(**columns, start=start, last=last)
+
+
+def leading(log: Log, rows: int) -> Log:
+    """The first ``rows`` rows; more are not looked at."""
+    part = Log(*(column[:rows] for column in log))
+    part.last[-1:] = True
+    return part
+
+
+def _column(log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray) -> np.ndarray:
+    column = np.asarray(getattr(log, name), np.float64)
+    if column.shape != shape:
+        raise InputError(
+            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
+            "give the specification that it was recorded with"
+        )
+    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
+    if len(wrong):
+        row, channel = (int(i) for i in wrong[0])
+        raise InputError(
+            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
+            f"channel {channel}; repair it, or set the mask of the row to false"
+        )
+    return column[keep]

@@ -1,0 +1,203 @@
+"""Controllers of an identified linear plant, fitted on a log."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_agents.classical._design import (
+    DelayedPlant,
+    Weights,
+    delayed,
+    estimator,
+    f32,
+    regulator,
+    steady_target,
+)
+from neorl_agents.classical._identification import Method, identify_plant
+from neorl_agents.classical._log import checked_log, leading
+from neorl_agents.classical._plan import Limits, plan_of
+from neorl_agents.classical._plant_model import PlantModel, scaled_rows
+from neorl_agents.classical._protocol import Fitted
+from neorl_agents.classical._settings import require_choice, require_positive, require_whole
+from neorl_agents.classical._task import Resolved, Task, resolve
+from neorl_agents.controllers._estimator import Estimator, SteadyTarget
+from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
+from neorl_agents.controllers._predictive import PredictivePolicy
+from neorl_core import InputError, Spec, Transition, highs, lows
+
+
+@dataclasses.dataclass(frozen=True)
+class LQG:
+    """Linear-quadratic control of a plant identified from the log, with integral action.
+
+    Attributes:
+        effort: Cost of inputs away from those that hold the target, where the square of a
+            controlled error costs one; both as parts of their ranges.
+        move: Cost of changes of the inputs, likewise.
+        disturbance: How fast disturbances are believed to drift, over the error of the model: the
+            larger, the quicker the integral action.
+        noise: How noisy the measurements are believed to be, over the error of the model.
+        method: ``"arx"`` (least squares) or ``"subspace"``.
+        orders: Largest order of the model to try.
+        longest_delay: Longest dead time to look for, in periods.
+        rows: Rows of the log that are used, from its begin.
+    """
+
+    effort: float = 0.01
+    move: float = 0.0
+    disturbance: float = 0.1
+    noise: float = 1.0
+    method: Method = "arx"
+    orders: int = 3
+    longest_delay: int = 30
+    rows: int = 20_000
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+        """See :class:`ClassicalController`."""
+        check_model_settings(self)
+        parts = fit_parts(self, log, spec, task)
+        design = regulator(parts.plant, Weights(self.effort, self.move))
+        policy = LinearQuadraticPolicy(
+            estimator=parts.estimator,
+            target=parts.target,
+            gain=f32(design.gain),
+            low=f32(np.asarray(lows(spec.action))),
+            high=f32(np.asarray(highs(spec.action))),
+            rate=f32(parts.resolved.rate),
+            dt=f32(np.asarray(spec.dt)),
+        )
+        return Fitted(policy, told(parts, design.gain))
+
+
+@dataclasses.dataclass(frozen=True)
+class MPC:
+    """Linear model-predictive control of a plant identified from the log.
+
+    Costs and limits are those of :class:`LQG`; a loop's ``low`` and ``high`` are soft limits of its
+    controlled variable, its ``rate`` a hard one of its manipulated variable, and so are the ranges
+    of the actions.
+
+    Attributes:
+        effort: As in :class:`LQG`.
+        move: As in :class:`LQG`.
+        price: Cost of the square of a violated output limit, where the square of a controlled
+            error costs one.
+        horizon: Periods to plan beyond the longest dead time.
+        steps: Steps of the solver; 25 solve to the precision of float32.
+        tolerance: Error from which on a solution is flagged as not converged.
+        disturbance: As in :class:`LQG`.
+        noise: As in :class:`LQG`.
+        method: As in :class:`LQG`.
+        orders: As in :class:`LQG`.
+        longest_delay: As in :class:`LQG`.
+        rows: As in :class:`LQG`.
+    """
+
+    effort: float = 0.01
+    move: float = 0.0
+    price: float = 1000.0
+    horizon: int = 20
+    steps: int = 25
+    tolerance: float = 1e-4
+    disturbance: float = 0.1
+    noise: float = 1.0
+    method: Method = "arx"
+    orders: int = 3
+    longest_delay: int = 30
+    rows: int = 20_000
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+        """See :class:`ClassicalController`."""
+        check_model_settings(self)
+        require_positive(self, "price", "tolerance")
+        require_whole(self, 1, "horizon", "steps")
+        parts = fit_parts(self, log, spec, task)
+        design = regulator(parts.plant, Weights(self.effort, self.move))
+        horizon = self.horizon + max(parts.model.delay)
+        limits = _limits(parts, spec, self.price)
+        policy = PredictivePolicy(
+            estimator=parts.estimator,
+            target=parts.target,
+            plan=plan_of(
+                parts.model, parts.plant, design, limits, horizon=horizon, steps=self.steps
+            ),
+            low=f32(np.asarray(lows(spec.action))),
+            high=f32(np.asarray(highs(spec.action))),
+            rate=f32(parts.resolved.rate),
+            dt=f32(np.asarray(spec.dt)),
+            tolerance=f32(np.asarray(self.tolerance)),
+        )
+        return Fitted(policy, {**told(parts, design.gain), "horizon": horizon})
+
+
+def _limits(parts: "Parts", spec: Spec, price: float) -> Limits:
+    """All limits in scaled units."""
+    resolved, inputs, outputs = parts.resolved, parts.model.inputs, parts.model.outputs
+    loops = len(resolved.controlled)
+    centre, span = outputs.offset[:loops], outputs.scale[:loops]
+    return Limits(
+        (np.asarray(lows(spec.action)) - inputs.offset) / inputs.scale,
+        (np.asarray(highs(spec.action)) - inputs.offset) / inputs.scale,
+        resolved.rate * spec.dt / inputs.scale,
+        (resolved.low - centre) / span,
+        (resolved.high - centre) / span,
+        price,
+    )
+
+
+class Parts(NamedTuple):
+    """What all controllers of an identified plant share."""
+
+    resolved: Resolved
+    model: PlantModel
+    plant: DelayedPlant
+    estimator: Estimator
+    target: SteadyTarget
+
+
+def fit_parts(settings: Any, log: Transition, spec: Spec, task: Task) -> Parts:
+    """Identifies the plant, and designs observer and target."""
+    resolved = resolve(task, spec)
+    used = leading(checked_log(log, spec), settings.rows)
+    rows, outputs, inputs = scaled_rows(used, spec, resolved)
+    model = identify_plant(
+        rows,
+        outputs,
+        inputs,
+        method=settings.method,
+        orders=settings.orders,
+        longest_delay=settings.longest_delay,
+    )
+    plant = delayed(model, len(resolved.controlled))
+    observer = estimator(
+        model, plant, resolved, spec, disturbance=settings.disturbance, noise=settings.noise
+    )
+    return Parts(resolved, model, plant, observer, steady_target(model, plant, resolved, spec))
+
+
+def check_model_settings(settings: Any) -> None:
+    """Refuses what no such controller can be made with."""
+    require_positive(settings, "effort", "move", or_zero=True)
+    require_positive(settings, "disturbance", "noise")
+    require_choice(settings, "method", ("arx", "subspace"))
+    require_whole(settings, 1, "orders", "rows")
+    require_whole(settings, 0, "longest_delay")
+    if settings.effort + settings.move <= 0:
+        raise InputError(
+            f"{type(settings).__name__}: effort and move are both zero, so that inputs cost "
+            "nothing; give one of them"
+        )
+
+
+def told(parts: Parts, gain: np.ndarray) -> dict[str, Any]:
+    """What was identified, for a report."""
+    model, plant = parts.model, parts.plant
+    closed = np.linalg.eigvals(plant.a - plant.b @ gain)
+    return {
+        "order": model.order,
+        "delay": list(model.delay),
+        "residual": [float(x) for x in model.residual * model.outputs.scale],
+        "plant_radius": float(np.max(np.abs(np.linalg.eigvals(model.a)))),
+        "loop_radius": float(np.max(np.abs(closed))),
+    }

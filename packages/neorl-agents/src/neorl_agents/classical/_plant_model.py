@@ -1,0 +1,206 @@
+"""A linear plant with dead times, identified from a log."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.classical._log import Log
+from neorl_agents.classical._task import Resolved, spans
+from neorl_core import InputError, Spec
+from neorl_core.linear_systems import identify_arx, identify_subspace
+
+FOLD = 3
+"""One of so many pieces of the log is held out where orders and delays are chosen."""
+
+
+class Units(NamedTuple):
+    """``scaled = (physical - offset) / scale``: means of the log and lengths of ranges."""
+
+    offset: np.ndarray
+    scale: np.ndarray
+
+
+class PlantModel(NamedTuple):
+    """``x_{t+1} = A x_t + sum_i b_i u_{i, t - delay_i} + drift``, ``y_t = C x_t + bias``.
+
+    In scaled units: means of the log are zero, ranges of the channels are one long.
+
+    Attributes:
+        a: Shape ``(state, state)``.
+        b: Shape ``(state, act)``.
+        c: Shape ``(output, state)``.
+        drift: Shape ``(state,)``.
+        bias: Shape ``(output,)``.
+        disturbance: What disturbances add to the states of the next period, shape
+            ``(state, output)``.
+        shift: What they add to the outputs, shape ``(output, output)``.
+        delay: Dead time of every input in periods.
+        residual: Root mean square error of the outputs one period ahead on held-out rows.
+        order: Past outputs (``arx``) or states (``subspace``).
+        outputs: Units of the outputs.
+        inputs: Units of the inputs.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    drift: np.ndarray
+    bias: np.ndarray
+    disturbance: np.ndarray
+    shift: np.ndarray
+    delay: tuple[int, ...]
+    residual: np.ndarray
+    order: int
+    outputs: Units
+    inputs: Units
+
+
+class Rows(NamedTuple):
+    """Scaled columns of a log, and the row with which the piece of each row begins."""
+
+    y: np.ndarray
+    u: np.ndarray
+    next_y: np.ndarray
+    start: np.ndarray
+    last: np.ndarray
+
+
+def scaled_rows(log: Log, spec: Spec, resolved: Resolved) -> tuple[Rows, Units, Units]:
+    """What identification reads: measured outputs and all inputs."""
+    measured = list(resolved.measured)
+    y, next_y = log.obs[:, measured], log.next_obs[:, measured]
+    outputs = Units(y.mean(axis=0), spans(spec.obs, measured))
+    inputs = Units(log.action.mean(axis=0), spans(spec.action, range(spec.n_action)))
+    for channels, column, units in (
+        ([spec.obs[i] for i in measured], y, outputs),
+        (spec.action, log.action, inputs),
+    ):
+        still = np.flatnonzero(np.std(column, axis=0) <= 1e-9 * units.scale)
+        if len(still):
+            names = ", ".join(channels[i].name for i in still)
+            raise InputError(f"{names} never moved in the log; excite it, or leave it out")
+    rows = Rows(
+        (y - outputs.offset) / outputs.scale,
+        (log.action - inputs.offset) / inputs.scale,
+        (next_y - outputs.offset) / outputs.scale,
+        log.start,
+        log.last,
+    )
+    return rows, outputs, inputs
+
+
+def split(rows: Rows) -> tuple[Rows, Rows]:
+    """The first two thirds of the pieces, or of the rows of a single one, and the rest."""
+    starts = np.unique(rows.start)
+    if len(starts) >= FOLD:
+        cut = int(starts[len(starts) - len(starts) // FOLD])
+    else:
+        cut = len(rows.y) - len(rows.y) // FOLD
+    early = Rows(*(column[:cut].copy() for column in rows))
+    early.last[-1] = True
+    late = Rows(*(column[cut:].copy() for column in rows))
+    return early, late._replace(start=np.maximum(late.start - cut, 0))
+
+
+class ArxParts(NamedTuple):
+    """``y_{t+1} = sum_i A_i y_{t-i} + sum_j B_j u_{t-delay-j} + offset``."""
+
+    a: np.ndarray
+    b: np.ndarray
+    offset: np.ndarray
+
+
+class StateParts(NamedTuple):
+    """``x_{t+1} = A x_t + B u_{t-delay} + drift``, ``y_t = C x_t + bias``."""
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    drift: np.ndarray
+    bias: np.ndarray
+
+
+def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
+    """``A_i``, ``B_j`` and offset of :func:`neorl_core.linear_systems.identify_arx`, float64."""
+    with jax.enable_x64(True):
+        ends = jnp.asarray(rows.last)
+        model = identify_arx(
+            jnp.asarray(rows.y),
+            jnp.asarray(rows.u),
+            jnp.asarray(rows.next_y),
+            ends,
+            jnp.zeros_like(ends),
+            output_lags=order,
+            input_lags=order,
+            delay=delay,
+            ridge=1e-12,
+        )
+        found = ArxParts(*map(_float64, (model.a, model.b, model.offset)))
+    if not all(np.all(np.isfinite(part)) for part in found):
+        raise InputError(
+            f"pieces of the log are too short to fit {order} lags with delays of "
+            f"{delay} periods; shorten them or record longer"
+        )
+    return found
+
+
+def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
+    """Errors one period ahead, on the rows with ``before`` rows of their piece before them."""
+    a, b, offset = model
+    chosen = np.flatnonzero(np.arange(len(rows.y)) - rows.start >= before)
+    predicted = np.tile(offset, (len(chosen), 1))
+    for lag in range(len(a)):
+        predicted += rows.y[chosen - lag] @ a[lag].T
+        late = np.stack([rows.u[chosen - d - lag, i] for i, d in enumerate(delay)], axis=1)
+        predicted += late @ b[lag].T
+    return rows.next_y[chosen] - predicted
+
+
+def arx_states(model: ArxParts) -> StateParts:
+    """The model with the state of past outputs and past (late) inputs, newest first."""
+    a, b, offset = model
+    lags, outputs, inputs = len(a), a.shape[1], b.shape[2]
+    past, states = lags * outputs, lags * outputs + (lags - 1) * inputs
+    A, B = np.zeros((states, states)), np.zeros((states, inputs))
+    A[:outputs, :past] = np.concatenate(list(a), axis=1)
+    if lags > 1:
+        A[:outputs, past:] = np.concatenate(list(b[1:]), axis=1)
+        A[outputs:past, : past - outputs] = np.eye(past - outputs)
+        A[past + inputs :, past : states - inputs] = np.eye(states - past - inputs)
+        B[past : past + inputs] = np.eye(inputs)
+    B[:outputs] = b[0]
+    C = np.eye(outputs, states)
+    drift = np.concatenate([offset, np.zeros(states - outputs)])
+    return StateParts(A, B, C, drift, np.zeros(outputs))
+
+
+def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
+    """``A, B, C, drift, bias`` of :func:`neorl_core.linear_systems.identify_subspace`."""
+    longest = max(delay)
+    # Inputs arrive when they act; the first rows of a piece, whose inputs are not in it, go.
+    late = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(delay)], axis=1)
+    keep = np.arange(len(rows.y)) - rows.start >= longest
+    with jax.enable_x64(True):
+        ends = jnp.asarray(rows.last[keep])
+        model = identify_subspace(
+            jnp.asarray(rows.y[keep]),
+            jnp.asarray(late[keep]),
+            ends,
+            jnp.zeros_like(ends),
+            order=order,
+            horizon=2 * order + 1,
+        )
+        names = ("a", "b", "c", "state_offset", "output_offset")
+        found = StateParts(*(_float64(getattr(model, name)) for name in names))
+    if not all(np.all(np.isfinite(part)) for part in found):
+        raise InputError(
+            f"the log has too few pieces of {4 * order + 2} rows for a model of {order} states; "
+            "lower the order or record longer"
+        )
+    return found
+
+
+def _float64(part: jax.Array) -> np.ndarray:
+    return np.asarray(part, np.float64)

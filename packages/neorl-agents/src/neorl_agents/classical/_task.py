@@ -1,0 +1,163 @@
+"""What a classical controller is to do: which channel it holds where, and by what."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_core import Channel, InputError, Spec
+from neorl_core.boundary import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """One controlled variable, the manipulated variable paired with it, and its set-point.
+
+    Attributes:
+        controlled: Name of an observation channel.
+        manipulated: Name of an action channel.
+        setpoint: Where the controlled variable is to stand, in its unit; or the name of the
+            observation channel that says so.
+        low: Least value that the controlled variable should take, in its unit.
+        high: Largest value that it should take.
+        rate: Largest speed of the manipulated variable, in its unit per second.
+    """
+
+    controlled: str
+    manipulated: str
+    setpoint: float | str
+    low: float = -math.inf
+    high: float = math.inf
+    rate: float = math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The loops of a plant, one for each controlled variable.
+
+    Attributes:
+        loops: At least one; neither a controlled nor a manipulated variable appears twice.
+        measured: Further observation channels that tell the state of the plant, such as
+            velocities; models and observers use them.
+    """
+
+    loops: tuple[Loop, ...]
+    measured: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loops", tuple(self.loops))
+        object.__setattr__(self, "measured", tuple(self.measured))
+        if not self.loops:
+            raise InputError("a task needs at least one loop; name what is to be controlled")
+        for part in ("controlled", "manipulated"):
+            names = [getattr(loop, part) for loop in self.loops]
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise InputError(f"{part} {', '.join(repeated)} is in two loops; pair it once")
+        for loop in self.loops:
+            _check_loop(loop)
+
+
+class Resolved(NamedTuple):
+    """A task as indices into the channels of a specification.
+
+    Attributes:
+        controlled: Index of every controlled observation.
+        manipulated: Index of every manipulated action, in the order of the loops.
+        source: Index of the observation that carries each set-point; -1 where it is fixed.
+        setpoint: Fixed set-points, NaN where an observation carries it, shape ``(loop,)``.
+        measured: Indices of all observations that tell the state, the controlled ones first.
+        low: Least values of the controlled variables, shape ``(loop,)``.
+        high: Largest values, shape ``(loop,)``.
+        rate: Largest speeds of all actions, infinite where no loop limits them, shape ``(act,)``.
+    """
+
+    controlled: tuple[int, ...]
+    manipulated: tuple[int, ...]
+    source: tuple[int, ...]
+    setpoint: np.ndarray
+    measured: tuple[int, ...]
+    low: np.ndarray
+    high: np.ndarray
+    rate: np.ndarray
+
+
+def resolve(task: Task, spec: Spec) -> Resolved:
+    """The task in terms of the channels of ``spec``.
+
+    Raises:
+        InputError: If a name is no channel, a fixed set-point lies outside the measuring range, or
+            a measured channel is one that carries a set-point.
+    """
+    controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
+    manipulated = tuple(_index("action", loop.manipulated, spec.action) for loop in task.loops)
+    source, fixed = [], []
+    for loop, index in zip(task.loops, controlled, strict=True):
+        carried = isinstance(loop.setpoint, str)
+        source.append(_index("observation", str(loop.setpoint), spec.obs) if carried else -1)
+        fixed.append(math.nan if carried else _inside(spec.obs[index], float(loop.setpoint)))
+    further = [_index("observation", name, spec.obs) for name in task.measured]
+    measured = tuple(dict.fromkeys([*controlled, *further]))
+    rate = np.full(spec.n_action, math.inf)
+    rate[list(manipulated)] = [loop.rate for loop in task.loops]
+    both = sorted(spec.obs[i].name for i in set(measured) & set(source))
+    if both:
+        raise InputError(f"{', '.join(both)} carries a set-point and is measured; choose one")
+    return Resolved(
+        controlled,
+        manipulated,
+        tuple(source),
+        np.asarray(fixed),
+        measured,
+        np.asarray([loop.low for loop in task.loops]),
+        np.asarray([loop.high for loop in task.loops]),
+        rate,
+    )
+
+
+def spans(channels: Sequence[Channel], indices: Sequence[int]) -> np.ndarray:
+    """Lengths of the ranges of some channels."""
+    return np.asarray([channels[i].high - channels[i].low for i in indices])
+
+
+def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
+    """For every action channel, the loop that moves it.
+
+    Raises:
+        InputError: If a manipulated variable of the plant has no loop.
+    """
+    missing = [c.name for i, c in enumerate(spec.action) if i not in resolved.manipulated]
+    if missing:
+        raise InputError(
+            f"no loop moves {', '.join(missing)}; {kind} controls one variable with each action"
+        )
+    return tuple(resolved.manipulated.index(i) for i in range(spec.n_action))
+
+
+def _index(kind: str, name: str, channels: Sequence[Channel]) -> int:
+    names = [channel.name for channel in channels]
+    if name not in names:
+        raise unknown_name(f"{kind} channel", name, names)
+    return names.index(name)
+
+
+def _inside(channel: Channel, value: float) -> float:
+    if not channel.low <= value <= channel.high:
+        raise InputError(
+            f"set-point of {channel.name!r} must be in its range, {channel.low:g} to "
+            f"{channel.high:g} {channel.unit}, got {value:g}; check the unit"
+        )
+    return value
+
+
+def _check_loop(loop: Loop) -> None:
+    if not isinstance(loop.setpoint, str) and not math.isfinite(loop.setpoint):
+        raise InputError(f"set-point of {loop.controlled!r} must be finite, got {loop.setpoint}")
+    if not loop.rate > 0:
+        raise InputError(f"rate of {loop.manipulated!r} must be positive, got {loop.rate}")
+    if not loop.low < loop.high:
+        raise InputError(
+            f"limits of {loop.controlled!r}: low must be below high, got {loop.low} and {loop.high}"
+        )

@@ -1,0 +1,108 @@
+"""PI and PID gains from a first-order-plus-dead-time model."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_agents.classical._first_order import FirstOrderModel
+from neorl_core import InputError
+
+FILTER_SHARE = 0.1
+"""Time constant of the derivative filter over the derivative time (N = 10)."""
+
+
+class PIDGains(NamedTuple):
+    """Gains of one loop in parallel form, ``u = kp e + ki integral(e) - kd dy/dt``.
+
+    Attributes:
+        kp: Units of output per unit of measurement.
+        ki: The same per second.
+        kd: The same times seconds.
+        tau: Time constant of the derivative filter in seconds.
+    """
+
+    kp: float
+    ki: float
+    kd: float
+    tau: float
+
+
+def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool = False) -> PIDGains:
+    """Skogestad's rule, for lags and integrating loops alike.
+
+    ``kp = 1 / (k' (tc + theta))``, ``ti = min(T, 4 (tc + theta))``, with the initial slope ``k'``
+    of a step response, the dead time ``theta`` (half a period for the hold included) and the
+    wanted closed-loop time ``tc = closed_loop * theta``. With ``derivative`` the series form has
+    ``td = theta / 3``.
+
+    Args:
+        model: The identified loop.
+        closed_loop: Closed-loop time over the dead time: 1 for tight control, more for smooth.
+        derivative: Whether the loop gets a derivative part.
+
+    Raises:
+        InputError: If the model has no gain.
+
+    Example:
+        >>> model = FirstOrderModel(pole=1.0, gain=0.5, offset=0.0, delay=3, share=1.0, steps=9,
+        ...                         dt=1.0)
+        >>> gains = simc(model)
+        >>> round(gains.kp, 4), round(gains.kp / gains.ki, 2)
+        (0.2857, 28.0)
+
+    Source: Skogestad, Simple analytic rules for model reduction and PID controller tuning, 2003;
+    Grimholt and Skogestad, Optimal PID control on first-order plus time delay systems, 2018, for
+    the derivative.
+    """
+    _require_gain(model)
+    theta = model.dead_time
+    wait = closed_loop * theta + theta
+    kp, ti = 1 / (model.slope * wait), min(model.time_constant, 4 * wait)
+    return _parallel(kp, ti, theta / 3 if derivative else 0.0)
+
+
+def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGains:
+    """PI by lambda tuning: the loop follows a set-point like a lag of ``lam`` seconds.
+
+    A lag: ``kp = T / (k (lam + theta))``, ``ti = T``, ``lam = closed_loop * max(T, theta)``.
+    Integrating: ``kp = (2 lam + theta) / (k' (lam + theta)^2)``, ``ti = 2 lam + theta``, ``lam =
+    3 closed_loop theta``.
+
+    Args:
+        model: The identified loop.
+        closed_loop: Factor of the closed-loop time.
+
+    Raises:
+        InputError: If the model has no gain.
+
+    Example:
+        >>> model = FirstOrderModel(pole=0.9, gain=0.2, offset=0.0, delay=1, share=1.0, steps=9,
+        ...                         dt=1.0)
+        >>> gains = lambda_tuning(model)
+        >>> round(gains.kp, 3), round(gains.kp / gains.ki, 3)
+        (0.432, 9.491)
+
+    Source: Dahlin, Designing and tuning digital controllers, 1968; Olsen and Bialkowski, Lambda
+    tuning as a promising controller tuning method for the refinery, 2002.
+    """
+    _require_gain(model)
+    theta, lag = model.dead_time, model.time_constant
+    if np.isinf(lag):
+        lam = 3 * closed_loop * theta
+        return _parallel((2 * lam + theta) / (model.slope * (lam + theta) ** 2), 2 * lam + theta, 0)
+    lam = closed_loop * max(lag, theta)
+    return _parallel(lag / (model.static_gain * (lam + theta)), lag, 0.0)
+
+
+def _parallel(kp: float, ti: float, td: float) -> PIDGains:
+    """From the series form ``kp (1 + 1 / (ti s)) (1 + td s)``."""
+    parts = kp * (1 + td / ti), kp / ti, kp * td, FILTER_SHARE * td
+    return PIDGains(*map(float, parts))
+
+
+def _require_gain(model: FirstOrderModel) -> None:
+    if not (np.isfinite(model.gain) and model.gain != 0 and model.time_constant > 0):
+        raise InputError(
+            f"the identified loop has no gain ({model.gain:g}): the input does not move the "
+            "output in this log; check the pairing of the loop"
+        )

@@ -1,0 +1,141 @@
+"""The observer of a linear plant as it runs, and the steady state that a set-point asks for."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core import Affine
+
+
+class EstimatorCarry(NamedTuple):
+    """What an observer remembers.
+
+    Attributes:
+        state: States, inputs on their way and disturbances after the last measurement, scaled.
+        previous: The action that the plant received last, physical units, shape ``(act,)``.
+        started: Whether a complete measurement was seen.
+    """
+
+    state: Float[Array, " state"]
+    previous: Float[Array, " act"]
+    started: Bool[Array, ""]
+
+
+class Estimator(eqx.Module):
+    """A stationary Kalman filter of a plant with dead times and disturbances that integrate.
+
+    ``s <- A s + B u + drift`` with what the plant received, then ``s <- s + gain (y - C s -
+    bias)``. The disturbances at the end of ``s`` take up what the model does not explain, which
+    is what removes offsets: integral action that cannot wind up, since the observer is told what
+    was sent. A measurement that is not finite corrects nothing.
+
+    Attributes:
+        obs: Units of the measured channels.
+        action: Units of all action channels.
+        transition: ``A``, shape ``(state, state)``.
+        input: ``B``, shape ``(state, act)``.
+        drift: Shape ``(state,)``.
+        output: ``C``, shape ``(output, state)``.
+        bias: Shape ``(output,)``.
+        gain: Shape ``(state, output)``.
+        start_output: Beginning of an episode: from its first measurement, shape
+            ``(state, output)``.
+        start_input: And from the action before it, shape ``(state, act)``.
+        start: And without either, shape ``(state,)``.
+        nominal: The action before an episode where nobody tells another, physical units.
+        measured: Indices of the measured observations; static.
+    """
+
+    obs: Affine
+    action: Affine
+    transition: Float[Array, "state state"]
+    input: Float[Array, "state act"]
+    drift: Float[Array, " state"]
+    output: Float[Array, "output state"]
+    bias: Float[Array, " output"]
+    gain: Float[Array, "state output"]
+    start_output: Float[Array, "state output"]
+    start_input: Float[Array, "state act"]
+    start: Float[Array, " state"]
+    nominal: Float[Array, " act"]
+    measured: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+
+    def initial_carry(self) -> EstimatorCarry:
+        """Nothing measured yet."""
+        return EstimatorCarry(jnp.zeros_like(self.drift), self.nominal, jnp.zeros((), jnp.bool_))
+
+    def update(self, carry: EstimatorCarry, obs: Array) -> tuple[EstimatorCarry, Bool[Array, ""]]:
+        """The carry after a measurement, and whether it was complete."""
+        reading = obs[jnp.asarray(self.measured)].astype(self.drift.dtype)
+        finite = jnp.isfinite(reading)
+        y = self.obs.to_scaled(jnp.where(finite, reading, self.obs.offset))
+        u = self.action.to_scaled(carry.previous)
+        prior = times(self.transition, carry.state) + times(self.input, u) + self.drift
+        surprise = jnp.where(finite, y - times(self.output, prior) - self.bias, 0)
+        later = prior + times(self.gain, surprise)
+        first = times(self.start_output, y) + times(self.start_input, u) + self.start
+        complete = jnp.all(finite)
+        state = jnp.where(carry.started, later, jnp.where(complete, first, carry.state))
+        return carry._replace(state=state, started=carry.started | complete), complete
+
+    def sent(self, carry: EstimatorCarry, action: Array) -> EstimatorCarry:
+        """The carry after the plant received an action; NaN leaves the one proposed."""
+        action = action.astype(carry.previous.dtype)
+        return carry._replace(previous=jnp.where(jnp.isfinite(action), action, carry.previous))
+
+
+class SteadyTarget(eqx.Module):
+    """The state and the input at which the outputs stand on their set-points.
+
+    Linear maps of set-point and disturbances, solved once. Where the input would leave its range,
+    the set-point gives way to the nearest that it can hold.
+
+    Attributes:
+        controlled: Units of the controlled channels.
+        setpoint: Fixed set-points, physical units, shape ``(loop,)``.
+        state_setpoint: Shape ``(state, loop)``; the state without disturbances.
+        state_disturbance: Shape ``(state, output)``.
+        state: Shape ``(state,)``.
+        input_setpoint: Shape ``(act, loop)``.
+        input_disturbance: Shape ``(act, output)``.
+        input: Shape ``(act,)``.
+        reach: Set-points that a change of the input holds, shape ``(loop, act)``.
+        low: Lower ends of the actions, scaled, shape ``(act,)``.
+        high: Upper ends.
+        source: Index of the observation that carries each set-point, or -1; static.
+    """
+
+    controlled: Affine
+    setpoint: Float[Array, " loop"]
+    state_setpoint: Float[Array, "state loop"]
+    state_disturbance: Float[Array, "state output"]
+    state: Float[Array, " state"]
+    input_setpoint: Float[Array, "act loop"]
+    input_disturbance: Float[Array, "act output"]
+    input: Float[Array, " act"]
+    reach: Float[Array, "loop act"]
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    source: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+
+    def __call__(self, obs: Array, disturbance: Array) -> tuple[Array, Array, Bool[Array, ""]]:
+        """State, input, and whether every set-point is known."""
+        given = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        wanted = jnp.stack([value.astype(self.state.dtype) for value in given])
+        known = jnp.isfinite(wanted)
+        setpoint = self.controlled.to_scaled(jnp.where(known, wanted, self.controlled.offset))
+        rest = times(self.input_disturbance, disturbance) + self.input
+        free = times(self.input_setpoint, setpoint) + rest
+        short = jnp.clip(free, self.low, self.high) - free
+        setpoint = setpoint + times(self.reach, short)
+        action = times(self.input_setpoint, setpoint) + rest
+        state = times(self.state_setpoint, setpoint) + self.state
+        state = state + times(self.state_disturbance, disturbance)
+        return state, jnp.clip(action, self.low, self.high), jnp.all(known)
+
+
+def times(matrix: Array, vector: Array) -> Array:
+    """A product that accelerators do not shorten."""
+    return jnp.matmul(matrix, vector, precision="highest")

@@ -1,0 +1,75 @@
+"""Linear-quadratic control with an observer, integral action and a steady-state target."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.controllers._estimator import Estimator, EstimatorCarry, SteadyTarget, times
+from neorl_core.projections import limit_rate, project_box
+
+
+class LinearQuadraticPolicy(eqx.Module):
+    """``u = u_s - gain (s - s_s)`` with the estimated state and the steady state wanted, clipped.
+
+    Attributes:
+        estimator: The observer.
+        target: The steady state of the set-points under the estimated disturbances.
+        gain: Of the state with the inputs on their way, scaled, shape ``(act, state)``.
+        low: Lower ends of the actions, physical units, shape ``(act,)``.
+        high: Upper ends.
+        rate: Largest speeds, units per second; may be infinite.
+        dt: Period in seconds.
+
+    Source: Pannocchia and Rawlings, Disturbance models for offset-free model-predictive control,
+    2003, for observer and target.
+    """
+
+    estimator: Estimator
+    target: SteadyTarget
+    gain: Float[Array, "act state"]
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    rate: Float[Array, " act"]
+    dt: Float[Array, ""]
+
+    def initial_carry(self) -> EstimatorCarry:
+        """Nothing measured yet."""
+        return self.estimator.initial_carry()
+
+    def __call__(
+        self, carry: EstimatorCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[EstimatorCarry, Float[Array, " act"]]:
+        """One step.
+
+        Args:
+            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            obs: One observation in physical units.
+            key: Ignored.
+
+        Returns:
+            The carry and the action, inside range and rate; NaN where a measurement or a
+            set-point is not finite, while the observer goes on from what is sent.
+        """
+        carry, complete = self.estimator.update(carry, obs)
+        states = self.gain.shape[1]
+        state, disturbance = carry.state[:states], carry.state[states:]
+        rest, holding, known = self.target(obs, disturbance)
+        scaled = holding - times(self.gain, state - rest)
+        wanted = self.estimator.action.to_physical(scaled)
+        action = jnp.where(complete & known, within(wanted, carry.previous, self), jnp.nan)
+        return self.estimator.sent(carry, action), action
+
+    def sent(self, carry: EstimatorCarry, action: Float[Array, " act"]) -> EstimatorCarry:
+        """Tells the observer what the plant received."""
+        return self.estimator.sent(carry, action)
+
+
+def within(wanted: Array, previous: Array, limits: Any) -> Array:
+    """The nearest action that the range and, from where the actuator stands, the rate allow.
+
+    From outside the range it goes back as fast as the rate allows.
+    """
+    inside = project_box(wanted, limits.low, limits.high)
+    return limit_rate(inside, previous, limits.rate, dt=limits.dt)

@@ -1,0 +1,125 @@
+"""Linear model-predictive control: one quadratic program a step, in one compiled program."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.controllers._estimator import Estimator, EstimatorCarry, SteadyTarget, times
+from neorl_agents.controllers._linear_quadratic import within
+from neorl_agents.controllers._quadratic_program import QuadraticProgram
+
+
+class PredictiveCarry(NamedTuple):
+    """What a predictive controller remembers.
+
+    Attributes:
+        estimator: Carry of the observer.
+        error: Error of the last solution, as :class:`QuadraticProgram` states it.
+        converged: Whether it was within tolerance. Where it was not, the action is the first move
+            of the best point found, still inside range and rate.
+    """
+
+    estimator: EstimatorCarry
+    error: Float[Array, ""]
+    converged: Bool[Array, ""]
+
+
+class Plan(eqx.Module):
+    """The program of one step as linear maps of what is known then, scaled.
+
+    Attributes:
+        program: Its fixed part; the variables are the inputs less those of the target, in the
+            order of the periods.
+        gradient: From the state less that of the target, shape ``(n, state)``.
+        base: Limits where all that follows is zero, shape ``(limit,)``.
+        error: What the state less that of the target takes from them, shape ``(limit, state)``.
+        state: What the target's state takes, shape ``(limit, state)``.
+        disturbance: What the disturbances take, shape ``(limit, output)``.
+        action: What the target's input takes, shape ``(limit, act)``.
+        previous: What the last input adds, shape ``(limit, act)``.
+    """
+
+    program: QuadraticProgram
+    gradient: Float[Array, "n state"]
+    base: Float[Array, " limit"]
+    error: Float[Array, "limit state"]
+    state: Float[Array, "limit state"]
+    disturbance: Float[Array, "limit output"]
+    action: Float[Array, "limit act"]
+    previous: Float[Array, "limit act"]
+
+
+class PredictivePolicy(eqx.Module):
+    """The first move of the best plan over a horizon, within range, rate and soft output limits.
+
+    Minimises the cost of :class:`LinearQuadraticPolicy` over the horizon plus its cost-to-go
+    beyond: where no limit is met, both act the same. Range and rate of the inputs hold exactly, by
+    a last clip; limits of outputs may be exceeded, at a price, so that there is always a plan.
+
+    Attributes:
+        estimator: The observer.
+        target: The steady state of the set-points under the estimated disturbances.
+        plan: The quadratic program.
+        low: Lower ends of the actions, physical units, shape ``(act,)``.
+        high: Upper ends.
+        rate: Largest speeds, units per second; may be infinite.
+        dt: Period in seconds.
+        tolerance: Error from which on a solution counts as not converged.
+
+    Source: Rawlings, Mayne and Diehl, Model predictive control: theory, computation, and design,
+    2017, chapters 1 and 2; Scokaert and Rawlings, Feasibility issues in linear model predictive
+    control, 1999, for soft limits.
+    """
+
+    estimator: Estimator
+    target: SteadyTarget
+    plan: Plan
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    rate: Float[Array, " act"]
+    dt: Float[Array, ""]
+    tolerance: Float[Array, ""]
+
+    def initial_carry(self) -> PredictiveCarry:
+        """Nothing measured yet."""
+        zero = jnp.zeros_like(self.tolerance)
+        return PredictiveCarry(self.estimator.initial_carry(), zero, jnp.ones((), jnp.bool_))
+
+    def __call__(
+        self, carry: PredictiveCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[PredictiveCarry, Float[Array, " act"]]:
+        """One step.
+
+        Args:
+            carry: From :meth:`initial_carry`, the last step or :meth:`sent`.
+            obs: One observation in physical units.
+            key: Ignored.
+
+        Returns:
+            The carry, which says whether the program was solved, and the action, inside range and
+            rate; NaN where a measurement or a set-point is not finite.
+        """
+        known, complete = self.estimator.update(carry.estimator, obs)
+        plan, states = self.plan, self.plan.gradient.shape[1]
+        state, disturbance = known.state[:states], known.state[states:]
+        rest, holding, given = self.target(obs, disturbance)
+        away = state - rest
+        stands = jnp.clip(known.previous, self.low, self.high)
+        previous = self.estimator.action.to_scaled(stands)
+        limits = plan.base - times(plan.error, away) - times(plan.state, rest)
+        limits = limits - times(plan.disturbance, disturbance) - times(plan.action, holding)
+        limits = limits + times(plan.previous, previous)
+        solution = plan.program.solve(times(plan.gradient, away), limits)
+        first = holding + solution.x[: len(holding)]
+        action = within(self.estimator.action.to_physical(first), known.previous, self)
+        action = jnp.where(complete & given, action, jnp.nan)
+        new = PredictiveCarry(
+            self.estimator.sent(known, action), solution.error, solution.error <= self.tolerance
+        )
+        return new, action
+
+    def sent(self, carry: PredictiveCarry, action: Float[Array, " act"]) -> PredictiveCarry:
+        """Tells the observer what the plant received."""
+        return carry._replace(estimator=self.estimator.sent(carry.estimator, action))

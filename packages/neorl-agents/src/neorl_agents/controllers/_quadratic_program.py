@@ -1,0 +1,121 @@
+"""Convex quadratic programs of one form, solved in a fixed number of steps of one program."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.controllers._estimator import times
+
+TO_BOUNDARY = 0.995
+"""How far towards the nearest limit a step goes."""
+
+
+class Solution(NamedTuple):
+    """A solution of a quadratic program.
+
+    Attributes:
+        x: Shape ``(n,)``; NaN where the program is not finite.
+        multipliers: Of the limits, not negative, shape ``(limit,)``.
+        error: The largest of: slope of the Lagrangian and violation, each over the size of its
+            terms, and the mean product of multiplier and slack; NaN where it is not finite.
+    """
+
+    x: Float[Array, " n"]
+    multipliers: Float[Array, " limit"]
+    error: Float[Array, ""]
+
+
+class QuadraticProgram(eqx.Module):
+    """``min 1/2 x^T H x + g^T x + sum_i v_i^2 / (2 c_i)``, ``G x <= h + v``: what is fixed.
+
+    A limit with yielding ``c = 0`` is hard; a soft one may be exceeded by ``v`` at that price. A
+    primal-dual interior point method with a predictor and a corrector: every step is one
+    factorisation, of ``H + G^T diag(1 / (s / z + c)) G``. The number of steps is fixed, and the
+    best of their points is the answer: what rounding spoils at the end does no harm.
+
+    Attributes:
+        h: ``H``, symmetric positive definite, shape ``(n, n)``.
+        rows: ``G``, shape ``(limit, n)``.
+        yielding: ``c``, not negative, shape ``(limit,)``.
+        steps: Number of steps; static.
+
+    Source: Mehrotra, On the implementation of a primal-dual interior point method, 1992; Nocedal
+    and Wright, Numerical optimization, 2006, algorithm 16.4.
+    """
+
+    h: Float[Array, "n n"]
+    rows: Float[Array, "limit n"]
+    yielding: Float[Array, " limit"]
+    steps: int = eqx.field(static=True)
+
+    def solve(self, g: Float[Array, " n"], limits: Float[Array, " limit"]) -> Solution:
+        """The solution for one gradient at zero and one set of limits."""
+        free = -jnp.linalg.solve(self.h, g)
+        if not len(limits):
+            return Solution(free, limits, jnp.max(jnp.abs(times(self.h, free) + g)))
+        slack = limits - times(self.rows, free)
+        apart = jnp.maximum(1, -jnp.min(slack))
+        start = _Point(free, jnp.maximum(slack, apart), jnp.full_like(limits, 1) * apart)
+        first = (start, start, self._error(start, g, limits))
+
+        def step(state: tuple, _: None) -> tuple[tuple, None]:
+            point, best, least = state
+            point = self._step(point, g, limits)
+            error = self._error(point, g, limits)
+            better = error < least
+            best = jax.tree.map(lambda a, b: jnp.where(better, a, b), point, best)
+            return (point, best, jnp.where(better, error, least)), None
+
+        (_, best, error), _ = jax.lax.scan(step, first, None, length=self.steps)
+        return Solution(best.x, best.z, error)
+
+    def _error(self, point: "_Point", g: Array, limits: Array) -> Array:
+        x, s, z = point
+        curved, held = times(self.h, x), times(self.rows.T, z)
+        size = 1 + jnp.max(jnp.abs(g)) + jnp.max(jnp.abs(curved))
+        slope = jnp.max(jnp.abs(curved + g + held)) / size
+        value = times(self.rows, x)
+        size = 1 + jnp.max(jnp.abs(value)) + jnp.max(jnp.abs(self.yielding * z))
+        over = jnp.max(jnp.abs(value + s - self.yielding * z - limits)) / size
+        return jnp.maximum(jnp.maximum(slope, over), jnp.mean(s * z))
+
+    def _step(self, point: "_Point", g: Array, limits: Array) -> "_Point":
+        x, s, z = point
+        rest = times(self.h, x) + g + times(self.rows.T, z)
+        over = times(self.rows, x) + s - self.yielding * z - limits
+        weight = 1 / (s / z + self.yielding)
+        system = self.h + times(self.rows.T, weight[:, None] * self.rows)
+        factor = jax.scipy.linalg.cho_factor((system + system.T) / 2, lower=True)
+
+        def direction(product: Array) -> _Point:
+            short = over - product / z
+            right = -rest - times(self.rows.T, weight * short)
+            dx = jax.scipy.linalg.cho_solve(factor, right)
+            dz = weight * (times(self.rows, dx) + short)
+            return _Point(dx, (-product - s * dz) / z, dz)
+
+        mean = jnp.mean(s * z)
+        ahead = direction(s * z)
+        share = _longest(s, ahead.s, 1.0), _longest(z, ahead.z, 1.0)
+        reached = jnp.mean((s + share[0] * ahead.s) * (z + share[1] * ahead.z))
+        centre = (reached / mean) ** 3 * mean
+        move = direction(s * z + ahead.s * ahead.z - centre)
+        length = jnp.minimum(_longest(s, move.s, TO_BOUNDARY), _longest(z, move.z, TO_BOUNDARY))
+        return _Point(x + length * move.x, s + length * move.s, z + length * move.z)
+
+
+class _Point(NamedTuple):
+    """Variables, slacks and multipliers; the last two positive."""
+
+    x: Array
+    s: Array
+    z: Array
+
+
+def _longest(value: Array, move: Array, share: float) -> Array:
+    """The longest part of a move, at most all of it, that stays positive."""
+    part = jnp.where(move < 0, -value / jnp.where(move < 0, move, -1), jnp.inf)
+    return jnp.minimum(share * jnp.min(part), 1)

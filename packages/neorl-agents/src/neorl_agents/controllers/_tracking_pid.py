@@ -1,0 +1,53 @@
+"""PID loops whose set-points are observations."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core.control import PID, PIDCarry
+
+
+class TrackingPID(eqx.Module):
+    """A bank of PID loops that reads its set-points from the observation.
+
+    Attributes:
+        loops: The loops; their own set-points hold where ``source`` is -1.
+        source: Index of the observation that carries the set-point of each loop, or -1; static.
+    """
+
+    loops: PID
+    source: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+
+    def initial_carry(self) -> PIDCarry:
+        """Nothing measured yet."""
+        return self.loops.initial_carry()
+
+    def __call__(
+        self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[PIDCarry, Float[Array, " act"]]:
+        """One step of every loop, NaN where its measurement or its set-point is not finite."""
+        fixed = jnp.asarray(self.loops.setpoint)
+        given = [fixed[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
+        setpoint = jnp.stack(given).astype(fixed.dtype)
+        known = jnp.isfinite(setpoint)
+        # A lost set-point leaves the integral alone: there is no error to integrate.
+        reading = obs[jnp.asarray(self.loops.measured)].astype(fixed.dtype)
+        usable = jnp.where(known, setpoint, jnp.where(jnp.isfinite(reading), reading, 0))
+        loops = dataclasses.replace(self.loops, setpoint=usable)
+        carry, action = loops(carry, obs, None)
+        return carry, jnp.where(known, action, jnp.nan)
+
+    def sent(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
+        """As :meth:`neorl_core.control.PID.sent`."""
+        return self.loops.sent(carry, action)
+
+    def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
+        """As :meth:`neorl_core.control.PID.follow`."""
+        return self.loops.follow(carry, action)
+
+
+def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:
+    """The loops themselves where every set-point is fixed."""
+    return TrackingPID(loops, source) if any(index >= 0 for index in source) else loops

@@ -1,0 +1,68 @@
+"""``neorl-envs generate --out FILE``: record a plant under its controllers and operators."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import tyro
+
+from neorl_core import InputError
+from neorl_envs._command.convert import check_destination
+from neorl_envs.command_line import one_line, parse_options
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import write_dataset
+from neorl_envs.plants._table import make
+from neorl_envs.recording._collect import collect_log
+from neorl_envs.recording._qualities import quality
+
+
+@dataclasses.dataclass(frozen=True)
+class Generate:
+    """Records a plant under its own controllers and operators, and writes a dataset file.
+
+    example: neorl-envs generate --environment ChemicalReactor-v0 --steps 100000 --out log.h5
+    """
+
+    out: Path
+    """The file; an existing one is kept, and refused, without --overwrite."""
+    environment: str = "ChemicalReactor-v0"
+    """One of `neorl-envs list`."""
+    quality: str = "mixed"
+    """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
+    without operators."""
+    steps: int = 100_000
+    """Smallest number of rows; complete episodes are kept."""
+    seed: int = 0
+    """Decides everything: the same seed gives the same file content on one machine."""
+    spread: float = 0.15
+    """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace an existing file."""
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs generate``."""
+    options = parse_options(Generate, words, program="neorl-envs generate")
+    check_destination(options.out, options.overwrite)
+    if not 0 <= options.seed < 2**31:
+        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
+    dataset = _collected(options)
+    write_dataset(options.out, dataset)
+    print(
+        f"{options.out}: {dataset.n_rows} rows, {dataset.n_episodes} episodes, mean return "
+        f"{dataset.episode_returns().mean():.2f}, {options.out.stat().st_size / 1e6:.1f} MB, "
+        f"{dataset.content_hash}"
+    )
+
+
+def _collected(options: Generate) -> Dataset:
+    env = make(options.environment)
+    key = jax.random.key(options.seed)
+    try:
+        who, plan = quality(env, options.quality)
+        steps, spread = options.steps, options.spread
+        return collect_log(env, who, plan=plan, n_steps=steps, key=key, spread=spread)
+    except InputError:
+        raise
+    except ValueError as error:  # a number of the command line that the plant refuses
+        raise InputError(one_line(error)) from error
