@@ -44,6 +44,8 @@ WITHIN = [
     ("neorl_envs.ingest", "neorl_envs.inspection"),
     ("neorl_envs.plants", "neorl_envs.wrappers"),
     ("neorl_envs.wrappers", "neorl_envs.interfaces"),
+    ("neorl_envs.interfaces", "neorl_envs.scoring"),
+    ("neorl_envs.scoring", "neorl_envs.testing"),
     ("neorl_envs.interfaces", "neorl_envs._command"),
     ("neorl_safety.constraints", "neorl_safety.filters"),
     ("neorl_safety.filters", "neorl_safety.monitoring"),

@@ -107,7 +107,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, installed: Path, command) -> 
 def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, installed: Path) -> None:
     run = partial(command, cwd=work, installed=installed)
     assert "from outsider 0.1.0" in run("neorl-envs", "list").stdout
-    run("neorl-envs", "generate", "--environment=Tank-v0", "--steps=60", "--out=tank.h5")
+    run("neorl-envs", "collect", "--environment=Tank-v0", "--steps=60", "--out=tank.h5")
     assert "Tank-v0: 60 rows, 2 episodes" in run("neorl-envs", "inspect", "tank.h5").stdout
     assert "log: 96 rows, 8 episodes" in run("neorl-envs", "inspect", "log.table").stdout
     unknown = command("neorl-envs", "inspect", "log.table", cwd=work, code=2)

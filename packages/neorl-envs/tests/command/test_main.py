@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from neorl_envs import read_dataset
-from neorl_envs._command.main import main
+from neorl_envs._command.main import COMMANDS, main
 
 
-def test_generate_inspect_and_list(
+def test_collect_inspect_and_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    assert main(["generate", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
+    assert main(["collect", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
     output = capsys.readouterr().out
     dataset = read_dataset("log.h5")
     assert dataset.n_rows >= 400
@@ -30,7 +30,7 @@ def test_generate_inspect_and_list(
     assert "106/1500" in capsys.readouterr().out
     assert Path("log.html").read_text().startswith("<!doctype html>")
     before = Path("log.h5").read_bytes()
-    again = ["generate", "--out", "log.h5", "--steps", "400", "--seed", "4"]
+    again = ["collect", "--out", "log.h5", "--steps", "400", "--seed", "4"]
     assert main(again) == 2
     assert "log.h5 exists; choose another --out, or pass --overwrite" in capsys.readouterr().err
     assert Path("log.h5").read_bytes() == before
@@ -41,7 +41,7 @@ def test_generate_inspect_and_list(
     assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
     assert main([]) == 0
     assert "examples:" in capsys.readouterr().out
-    for command in ("convert", "generate", "init", "inspect", "list"):
+    for command in COMMANDS:
         with pytest.raises(SystemExit) as stop:
             main([command, "--help"])
         assert stop.value.code == 0
@@ -49,22 +49,22 @@ def test_generate_inspect_and_list(
 
 
 BAD = {
-    "command": (["generat"], "unknown command 'generat'; did you mean 'generate'?"),
-    "option": (["generate", "--out", "x.h5", "--stps", "3"], "did you mean --steps?"),
+    "command": (["collct"], "unknown command 'collct'; did you mean 'collect'?"),
+    "option": (["collect", "--out", "x.h5", "--stps", "3"], "did you mean --steps?"),
     "environment": (
-        ["generate", "--out", "x.h5", "--environment", "ChemicalRactor-v0"],
+        ["collect", "--out", "x.h5", "--environment", "ChemicalRactor-v0"],
         "unknown environment 'ChemicalRactor-v0'; did you mean 'ChemicalReactor-v0'?",
     ),
     "number": (
-        ["generate", "--out", "x.h5", "--steps", "ten"],
+        ["collect", "--out", "x.h5", "--steps", "ten"],
         "--steps must be a whole number, got 'ten'",
     ),
-    "steps": (["generate", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
-    "spread": (["generate", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
-    "seed": (["generate", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
-    "a folder": (["generate", "--out", "."], ". is a folder; name a file, such as"),
-    "folder": (["generate", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
-    "required": (["generate"], "--out"),
+    "steps": (["collect", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
+    "spread": (["collect", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
+    "seed": (["collect", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
+    "a folder": (["collect", "--out", "."], ". is a folder; name a file, such as"),
+    "folder": (["collect", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
+    "required": (["collect"], "--out"),
     "a word too many": (["inspect", "a.h5", "b.h5"], "unexpected word 'b.h5'; options begin with"),
     "page": (["inspect", "no.h5", "--html", "no/x.html"], "no/x.html: no folder no; create it"),
     "file": (["inspect", "no.h5"], "no.h5: no such file; give the path of a dataset"),

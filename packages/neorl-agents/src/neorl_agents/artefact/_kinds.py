@@ -88,7 +88,8 @@ def _activation_name(activation: Any) -> str:
 
 
 def _check_kind(name: str, kind: Any) -> None:
-    if not isinstance(kind, PolicyKind):
+    # By its parts: a distribution that brings policies need not depend on this package.
+    if not all(hasattr(kind, part) for part in PolicyKind._fields):
         raise TypeError(f"expected a neorl_agents.artefact.PolicyKind, got a {type(kind).__name__}")
     missing = [
         part for part in ("initial_carry", "__call__", "sent") if not hasattr(kind.policy, part)

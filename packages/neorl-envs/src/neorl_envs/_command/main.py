@@ -12,23 +12,28 @@ Simulated plants, their logs, and what a log holds.
 commands:
   init LOG              draft a plant.toml by looking at a plant log (CSV, Parquet)
   convert plant.toml    a plant log into a dataset file
-  generate --out FILE   record a plant under its own controllers and operators
-  inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
   list                  the environments
+  describe NAME         channels, limits, units and controllers of a plant
+  render NAME           a picture or an animation of a run under a chosen policy
+  collect --out FILE    record a plant under its own controllers and operators
+  inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
+  check MODULE:CLASS    whether your own environment keeps the laws of the contract
 
 examples:
   neorl-envs init export.csv
   neorl-envs convert plant.toml --out log.h5
   neorl-envs list
-  neorl-envs generate --out log.h5
-  neorl-envs generate --out big.h5 --steps 1000000 --seed 1
-  neorl-envs inspect log.h5
+  neorl-envs describe ChemicalReactor-v0
+  neorl-envs render ChemicalReactor-v0 --policy random --out run.gif
+  neorl-envs collect --out log.h5
+  neorl-envs collect --out big.h5 --steps 1000000 --seed 1
   neorl-envs inspect log.h5 --json > report.json
+  neorl-envs check my_package.tank:QuadrupleTank
 
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-COMMANDS = ("convert", "generate", "init", "inspect", "list")
+COMMANDS = ("check", "collect", "convert", "describe", "init", "inspect", "list", "render")
 SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in COMMANDS}
 
 
@@ -51,6 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         overview=OVERVIEW,
         subcommands=SUBCOMMANDS,
         prepare=prepare_process,
-        when_memory_ends="generate fewer --steps, or use a machine with more",
+        when_memory_ends="collect fewer --steps, or use a machine with more",
     )
     return program.run(arguments)

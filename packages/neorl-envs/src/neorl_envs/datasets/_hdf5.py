@@ -46,7 +46,7 @@ def require_regular(path: Path) -> None:
     except FileNotFoundError as error:
         raise DatasetError(
             f"{path}: no such file; give the path of a dataset, or make one with "
-            "`neorl-envs generate`"
+            "`neorl-envs collect`"
         ) from error
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot read it: {error}") from error

@@ -1,5 +1,6 @@
 """HDF5 files in the layout of D4RL, with flat or nested observations and actions."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,20 @@ from typing import Any
 import h5py
 import numpy as np
 
+from neorl_core.boundary import replacing
 from neorl_envs.datasets._checks import DatasetError
-from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._hdf5 import (
     HDF5_MAGIC,
     REFUSALS,
+    attribute,
     opened,
     require_sizes,
+    set_text,
     stored_column,
 )
 from neorl_envs.datasets._nested import flatten_columns
+from neorl_envs.ingest._extras import COLUMNS, DESCRIPTION, description_of, extras_of
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag
 
 KEYS = ("observations", "actions", "rewards", "terminals")
@@ -32,6 +37,7 @@ class D4RLReader:
     an episode then has none: its own observation stands in, and it is masked unless terminal.
     Where ``observations`` or ``actions`` is a group (a dictionary of arrays, as of robots with
     several sensors), every array in it becomes channels with dotted names: ``arm.angle.0``.
+    ``costs``, as collections for safe control have, is the cost, or a column a cost.
     """
 
     suffixes = (".h5", ".hdf5")
@@ -71,6 +77,10 @@ class D4RLReader:
             truncated = read_flag(source, "timeouts", timeouts, reward)
             _check_rows(source, "observations", obs, terminated)
             mask = None
+            extras = {n: _array(file, n, source) for n in COLUMNS if n in file}
+            if "cost" not in extras and "costs" in file:
+                extras["cost"] = _array(file, "costs", source)
+            described = attribute(file, DESCRIPTION) if DESCRIPTION in file.attrs else ""
             if "next_observations" in file:
                 next_obs, next_names = _column(file, "next_observations", source)
                 _check_same_channels(source, obs_names, next_names)
@@ -85,6 +95,8 @@ class D4RLReader:
             terminated,
             truncated,
             mask=mask,
+            extras=extras,
+            description=str(described),
             names={"obs": obs_names, "action": action_names},
             attributes={
                 "name": path.stem,
@@ -146,3 +158,38 @@ def _check_rows(source: str, name: str, column: np.ndarray, like: np.ndarray) ->
             f"{source}: column '{name}': expected {len(like)} rows of two axes, got shape "
             f"{column.shape}"
         )
+
+
+def write_d4rl(path: str | os.PathLike[str], dataset: Dataset) -> Path:
+    """Writes a dataset in the layout of D4RL, completely or not at all.
+
+    Args:
+        path: The HDF5 file; an existing file is replaced.
+        dataset: What to write. Costs are ``costs``; mask, optional columns and the specification
+            lie beside the arrays of the format, and :func:`neorl_envs.read_dataset` finds them
+            again.
+
+    Returns:
+        The path.
+    """
+    path, rows = Path(path), dataset.transitions
+    arrays: dict[str, Any] = {
+        "observations": rows.obs,
+        "actions": rows.action,
+        "rewards": rows.reward,
+        "next_observations": rows.next_obs,
+        "terminals": rows.terminated,
+        "timeouts": rows.truncated,
+        **extras_of(dataset),
+    }
+    if "cost" in arrays:
+        arrays["costs"] = arrays.pop("cost")
+    with (
+        replacing(path) as temporary,
+        h5py.File(temporary, "w", libver=("v108", "v110")) as file,
+    ):
+        set_text(file, DESCRIPTION, description_of(dataset))
+        for name, column in arrays.items():
+            flag = np.asarray(column).dtype == np.bool_
+            file.create_dataset(name, data=column if flag else as_stored(np.asarray(column)))
+    return path

@@ -8,6 +8,7 @@ import numpy as np
 from neorl_core import Channel, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
+from neorl_envs.ingest._extras import column_cost, cost_channels, described
 
 INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 
@@ -50,6 +51,9 @@ def inferred_dataset(
     attributes: dict[str, Any],
     mask: np.ndarray | None = None,
     names: Mapping[str, Sequence[str]] | None = None,
+    extras: Mapping[str, np.ndarray] | None = None,
+    description: str = "",
+    action_range: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Dataset:
     """A dataset whose specification is what the numbers show: unknown units, a period of 1 s.
 
@@ -65,6 +69,10 @@ def inferred_dataset(
         mask: Flag of every row; where false, the row reaches no loss and no statistic.
         names: Channel names of ``obs`` and ``action`` where the file has them; else they are
             numbered.
+        extras: ``cost``, ``mask`` and optional columns, by name, where the file has them.
+        description: What :mod:`neorl_envs.ingest` wrote beside the arrays; with it nothing is
+            inferred.
+        action_range: Low and high of every action, where the file says so.
 
     Returns:
         The dataset.
@@ -79,16 +87,15 @@ def inferred_dataset(
             )
     if len(columns["reward"]) == 0:
         raise DatasetError(f"{source}: the dataset is empty; expected at least one row, got 0")
-    given = names or {}
-    ended = np.flatnonzero(terminated | truncated)
-    bounds = np.concatenate([[-1], ended, [len(terminated) - 1]])
-    spec = Spec(
-        obs=_channels("obs", columns["obs"], given.get("obs", ())),
-        action=_action_channels(columns["action"], given.get("action", ())),
-        cost=(),
-        dt=1.0,
-        horizon=max(1, int(np.diff(bounds).max())),
-    )
+    given: dict[str, Any] = dict(extras or {})
+    given["cost"] = cost = column_cost(given)
+    mask = given.pop("mask", mask)
+    if description:
+        spec, story = described(description, source)
+    else:
+        spec = _inferred_spec(columns, terminated | truncated, names or {}, cost, action_range)
+        known = "units" if any((names or {}).values()) else "channel names, units"
+        story = {**attributes, "inferred": INFERRED.replace("units", known, 1)}
     return dataset_from_columns(
         spec,
         obs=columns["obs"],
@@ -98,12 +105,40 @@ def inferred_dataset(
         terminated=terminated,
         truncated=truncated,
         mask=mask,
-        attributes={
-            **attributes,
-            "inferred": INFERRED if any(given.values()) else f"channel names, {INFERRED}",
-        },
+        attributes=story,
         source=source,
+        **given,
     )
+
+
+def _inferred_spec(
+    columns: Mapping[str, np.ndarray],
+    ended: np.ndarray,
+    given: Mapping[str, Sequence[str]],
+    cost: np.ndarray | None,
+    action_range: tuple[np.ndarray, np.ndarray] | None,
+) -> Spec:
+    bounds = np.concatenate([[-1], np.flatnonzero(ended), [len(ended) - 1]])
+    action = _action_channels(columns["action"], given.get("action", ()))
+    if action_range is not None and _proper(action_range, len(action)):
+        low, high = (np.ravel(end) for end in action_range)
+        action = tuple(
+            Channel(c.name, c.unit, float(a), float(b))
+            for c, a, b in zip(action, low, high, strict=True)
+        )
+    return Spec(
+        obs=_channels("obs", columns["obs"], given.get("obs", ())),
+        action=action,
+        cost=cost_channels(cost),
+        dt=1.0,
+        horizon=max(1, int(np.diff(bounds).max())),
+    )
+
+
+def _proper(ends: tuple[np.ndarray, np.ndarray], width: int) -> bool:
+    low, high = (np.ravel(end) for end in ends)
+    finite = low.size == high.size == width and np.isfinite(low).all() and np.isfinite(high).all()
+    return bool(finite and (low < high).all())
 
 
 def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:

@@ -1,8 +1,14 @@
 """The ``.npz`` files of NeoRL-2."""
 
+import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from neorl_core.boundary import replacing
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.ingest._extras import COLUMNS, DESCRIPTION, description_of, extras_of
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag
 from neorl_envs.ingest._npz import ZIP_MAGIC, load_npz, npz_names
 
@@ -16,8 +22,9 @@ class NeoRL2Reader:
     """Reads an ``.npz`` file of NeoRL-2.
 
     Rules: ``done`` is the terminal flag and nothing else; ``truncated`` is the time limit; both
-    end an episode, and so does the end of the file. ``next_obs`` is kept as stored. There is no
-    cost channel. ``index``, where present, is ignored: the flags say the same.
+    end an episode, and so does the end of the file. ``next_obs`` is kept as stored. ``cost``, which
+    the published files do not have, is a column a cost. ``index``, where present, is ignored: the
+    flags say the same.
     """
 
     suffixes = (".npz",)
@@ -38,7 +45,8 @@ class NeoRL2Reader:
         Raises:
             DatasetError: If the file is damaged, a key is missing or a column does not fit.
         """
-        arrays = load_npz(path, KEYS, "the keys of NeoRL-2")
+        arrays = load_npz(path, KEYS, "the keys of NeoRL-2", (*COLUMNS, DESCRIPTION))
+        text = arrays.pop(DESCRIPTION, np.zeros(0, np.uint8))
         terminated = read_flag(path, "done", arrays["done"], arrays["reward"])
         truncated = read_flag(path, "truncated", arrays["truncated"], arrays["reward"])
         return inferred_dataset(
@@ -46,9 +54,36 @@ class NeoRL2Reader:
             {key: arrays[key] for key in ("obs", "action", "next_obs", "reward")},
             terminated,
             truncated,
+            extras={name: arrays[name] for name in COLUMNS if name in arrays},
+            description=text.astype(np.uint8).tobytes().decode("utf-8", "replace"),
             attributes={
                 "name": path.stem,
                 "attribution": ATTRIBUTION,
                 "provenance": {"format": "NeoRL-2 npz", "file": path.name},
             },
         )
+
+
+def write_neorl2(path: str | os.PathLike[str], dataset: Dataset) -> Path:
+    """Writes a dataset as NeoRL-2 does, completely or not at all.
+
+    Args:
+        path: The ``.npz``; an existing file is replaced.
+        dataset: What to write. Costs, mask, optional columns and the specification lie beside
+            the arrays of the format, and :func:`neorl_envs.read_dataset` finds them again.
+
+    Returns:
+        The path.
+    """
+    path, rows = Path(path), dataset.transitions
+    arrays: dict[str, Any] = {key: getattr(rows, key) for key in ("obs", "action", "next_obs")}
+    arrays["reward"] = rows.reward
+    arrays["done"], arrays["truncated"] = (
+        np.asarray(flag, np.float32) for flag in (rows.terminated, rows.truncated)
+    )
+    arrays["index"] = dataset.episode_starts
+    arrays |= extras_of(dataset)
+    arrays[DESCRIPTION] = np.frombuffer(description_of(dataset).encode(), np.uint8)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    return path

@@ -9,6 +9,7 @@ from neorl_envs.datasets._checks import DatasetError, check_columns, check_episo
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import DTYPES
 from neorl_envs.datasets._hdf5 import HDF5_MAGIC, opened, require_regular
+from neorl_envs.ingest._minari import minari_file
 from neorl_envs.ingest._npz import ZIP_MAGIC
 from neorl_envs.ingest._readers import READERS, Reader
 
@@ -17,8 +18,9 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     """Reads a log from a file and checks it.
 
     The format is recognised by content, not by name: the dataset file of this project (HDF5),
-    the ``.npz`` files of NeoRL-2, D4RL-style HDF5, and what installed or registered readers know
-    (:class:`neorl_envs.ingest.Reader`). The rules by which foreign files are read are on the page
+    the ``.npz`` files of NeoRL-2, D4RL-style HDF5, Minari (its file or its folder), and what
+    installed or registered readers know (:class:`neorl_envs.ingest.Reader`). The rules by which
+    foreign files are read are on the page
     of the dataset file; their specification is inferred from the data.
 
     Args:
@@ -35,7 +37,7 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
             missing, of another shape or dtype, not finite, or inconsistent; one line that names
             file, column, row, expected and actual.
     """
-    path = Path(path)
+    path = minari_file(Path(path))
     first_bytes = _first_bytes(path)
     broken: list[str] = []
     for name in READERS:
@@ -53,8 +55,8 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     also = "".join(f"; {problem}" for problem in broken)
     raise DatasetError(
         f"{path}: expected an HDF5 dataset file or a NeoRL-2 .npz, got a file that starts with "
-        f"{first_bytes!r}; a table (CSV, Parquet, text) is converted once with "
-        f"neorl_envs.datasets.dataset_from_columns and write_dataset{also}"
+        f"{first_bytes!r}; a plant's log (CSV, Parquet) is converted once, with `neorl-envs init` "
+        f"and `neorl-envs convert`{also}"
     )
 
 
@@ -67,7 +69,7 @@ def reader_name(path: str | os.PathLike[str]) -> str:
     Raises:
         DatasetError: If the file is missing or empty, or a reader fails on it.
     """
-    path = Path(path)
+    path = minari_file(Path(path))
     first_bytes = _first_bytes(path)
     for name in READERS:
         try:

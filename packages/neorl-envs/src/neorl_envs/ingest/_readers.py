@@ -8,6 +8,7 @@ from neorl_core.boundary import Registry
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.ingest._d4rl import D4RLReader
 from neorl_envs.ingest._dataset_file import DatasetFileReader
+from neorl_envs.ingest._minari import MinariReader
 from neorl_envs.ingest._neorl2 import NeoRL2Reader
 
 
@@ -71,6 +72,7 @@ _KNOWN: dict[str, Reader] = {
     "neorl": DatasetFileReader(),
     "neorl2": NeoRL2Reader(),
     "d4rl": D4RLReader(),
+    "minari": MinariReader(),
 }
 READERS = Registry("neorl.readers", "reader", _KNOWN, _check_reader)
 """Every reader by the name of its format, in the order in which files are shown to them."""

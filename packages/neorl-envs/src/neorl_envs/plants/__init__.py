@@ -8,12 +8,15 @@ from neorl_envs.plants._simulated_data import Moment as Moment
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
+from neorl_envs.plants.cstr._env import CSTR as CSTR
 from neorl_envs.plants.dmsd._env import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
+from neorl_envs.plants.water_treatment._env import WaterTreatment as WaterTreatment
 
 __all__ = [
+    "CSTR",
     "DMSD",
     "PLANTS",
     "ChemicalReactor",
@@ -25,5 +28,6 @@ __all__ = [
     "PlantDefaults",
     "SimulatedPlant",
     "SteelAnnealing",
+    "WaterTreatment",
     "register_plant",
 ]

@@ -8,10 +8,12 @@ from neorl_core import InputError
 from neorl_core.boundary import Registry
 from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
+from neorl_envs.plants.cstr._env import CSTR
 from neorl_envs.plants.dmsd._env import DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl
 from neorl_envs.plants.pipeline._env import Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing
+from neorl_envs.plants.water_treatment._env import WaterTreatment
 
 VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
 
@@ -32,8 +34,10 @@ _OWN: dict[str, Callable[[], Plant]] = {
     ChemicalReactor.name: ChemicalReactor,
     SteelAnnealing.name: SteelAnnealing,
     HVACControl.name: HVACControl,
+    CSTR.name: CSTR,
     DMSD.name: DMSD,
     Pipeline.name: Pipeline,
+    WaterTreatment.name: WaterTreatment,
 }
 PLANTS = Registry("neorl.plants", "environment", _OWN, _check_factory)
 """What makes every plant, by its name; without arguments it makes the plant as documented."""

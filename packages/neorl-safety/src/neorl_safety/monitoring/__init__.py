@@ -1,25 +1,77 @@
 """What watches and what happened: monitors, thresholds, violations and their statistics."""
 
+from neorl_safety.monitoring._calibration import calibrated as calibrated
+from neorl_safety.monitoring._calibration import episode_scores as episode_scores
+from neorl_safety.monitoring._drift import DriftMonitor as DriftMonitor
+from neorl_safety.monitoring._drift import drift_monitor as drift_monitor
+from neorl_safety.monitoring._learned import CriticMonitor as CriticMonitor
+from neorl_safety.monitoring._learned import EnsembleMonitor as EnsembleMonitor
 from neorl_safety.monitoring._monitor import Monitor as Monitor
 from neorl_safety.monitoring._monitor import Score as Score
 from neorl_safety.monitoring._monitor import Seen as Seen
+from neorl_safety.monitoring._novelty import MahalanobisMonitor as MahalanobisMonitor
+from neorl_safety.monitoring._novelty import NeighbourMonitor as NeighbourMonitor
+from neorl_safety.monitoring._novelty import mahalanobis_monitor as mahalanobis_monitor
+from neorl_safety.monitoring._novelty import neighbour_monitor as neighbour_monitor
 from neorl_safety.monitoring._sensors import FrozenCarry as FrozenCarry
 from neorl_safety.monitoring._sensors import FrozenMonitor as FrozenMonitor
 from neorl_safety.monitoring._sensors import RangeMonitor as RangeMonitor
 from neorl_safety.monitoring._sensors import frozen_monitor as frozen_monitor
 from neorl_safety.monitoring._sensors import range_monitor as range_monitor
+from neorl_safety.monitoring._stl import Formula as Formula
+from neorl_safety.monitoring._stl import Robustness as Robustness
+from neorl_safety.monitoring._stl import above as above
+from neorl_safety.monitoring._stl import always as always
+from neorl_safety.monitoring._stl import below as below
+from neorl_safety.monitoring._stl import conjunction as conjunction
+from neorl_safety.monitoring._stl import disjunction as disjunction
+from neorl_safety.monitoring._stl import eventually as eventually
+from neorl_safety.monitoring._stl import negation as negation
+from neorl_safety.monitoring._stl import robustness as robustness
+from neorl_safety.monitoring._stl import until as until
+from neorl_safety.monitoring._stl_monitor import FormulaCarry as FormulaCarry
+from neorl_safety.monitoring._stl_monitor import FormulaMonitor as FormulaMonitor
+from neorl_safety.monitoring._stl_monitor import formula_monitor as formula_monitor
+from neorl_safety.monitoring._violations import Depth as Depth
 from neorl_safety.monitoring._violations import ViolationStatistics as ViolationStatistics
+from neorl_safety.monitoring._violations import violation_depth as violation_depth
 from neorl_safety.monitoring._violations import violation_statistics as violation_statistics
 
 __all__ = [
+    "CriticMonitor",
+    "Depth",
+    "DriftMonitor",
+    "EnsembleMonitor",
+    "Formula",
+    "FormulaCarry",
+    "FormulaMonitor",
     "FrozenCarry",
     "FrozenMonitor",
+    "MahalanobisMonitor",
     "Monitor",
+    "NeighbourMonitor",
     "RangeMonitor",
+    "Robustness",
     "Score",
     "Seen",
     "ViolationStatistics",
+    "above",
+    "always",
+    "below",
+    "calibrated",
+    "conjunction",
+    "disjunction",
+    "drift_monitor",
+    "episode_scores",
+    "eventually",
+    "formula_monitor",
     "frozen_monitor",
+    "mahalanobis_monitor",
+    "negation",
+    "neighbour_monitor",
     "range_monitor",
+    "robustness",
+    "until",
+    "violation_depth",
     "violation_statistics",
 ]

@@ -70,6 +70,52 @@ def violation_statistics(
     )
 
 
+class Depth(NamedTuple):
+    """How far a limit was exceeded over a batch of episodes.
+
+    Attributes:
+        largest: Largest excess of any step, in the unit of the quantity; zero where none exceeds.
+        mean: Mean excess of the violating steps; zero where there is none.
+        integral: Mean over the episodes of the excess summed over time, in the unit times seconds.
+    """
+
+    largest: Float[Array, ""]
+    mean: Float[Array, ""]
+    integral: Float[Array, ""]
+
+
+def violation_depth(
+    excess: Float[Array, "episode time"],
+    mask: Bool[Array, "episode time"] | None = None,
+    *,
+    dt: float,
+) -> Depth:
+    """How deep violations are, where :func:`violation_statistics` says how often and how long.
+
+    Args:
+        excess: Quantity less its limit, positive where it is violated; NaN counts as infinite.
+        mask: False where an episode has no step.
+        dt: Seconds that one step lasts.
+
+    Returns:
+        The depths.
+
+    Raises:
+        ValueError: If ``excess`` is not of rank two or ``mask`` has another shape.
+    """
+    if excess.ndim != 2:
+        raise ValueError(f"excess must have shape (episode, time), got {excess.shape}")
+    if mask is not None and mask.shape != excess.shape:
+        raise ValueError(f"mask has shape {mask.shape}; expected {excess.shape}")
+    valid = jnp.ones(excess.shape, jnp.bool_) if mask is None else mask
+    over = jnp.maximum(jnp.where(jnp.isnan(excess), jnp.inf, excess), 0)
+    over = jnp.where(valid, over, 0)
+    violating = jnp.maximum(jnp.sum(over > 0), 1).astype(over.dtype)
+    episodes = jnp.maximum(jnp.sum(jnp.any(valid, axis=1)), 1).astype(over.dtype)
+    total = jnp.sum(over)
+    return Depth(jnp.max(over, initial=0), total / violating, total * dt / episodes)
+
+
 def _longest_run(violated: Bool[Array, "episode time"]) -> Int[Array, ""]:
     index = jnp.broadcast_to(jnp.arange(violated.shape[1]), violated.shape)
     last_clear = jax.lax.cummax(jnp.where(violated, -1, index), axis=1)

@@ -1,4 +1,4 @@
-"""``neorl-envs generate --out FILE``: record a plant under its controllers and operators."""
+"""``neorl-envs collect --out FILE``: record a plant under its controllers and operators."""
 
 import dataclasses
 from pathlib import Path
@@ -17,10 +17,10 @@ from neorl_envs.recording._qualities import quality
 
 
 @dataclasses.dataclass(frozen=True)
-class Generate:
+class Collect:
     """Records a plant under its own controllers and operators, and writes a dataset file.
 
-    example: neorl-envs generate --environment ChemicalReactor-v0 --steps 100000 --out log.h5
+    example: neorl-envs collect --environment ChemicalReactor-v0 --steps 100000 --out log.h5
     """
 
     out: Path
@@ -41,8 +41,8 @@ class Generate:
 
 
 def command(words: list[str]) -> None:
-    """``neorl-envs generate``."""
-    options = parse_options(Generate, words, program="neorl-envs generate")
+    """``neorl-envs collect``."""
+    options = parse_options(Collect, words, program="neorl-envs collect")
     check_destination(options.out, options.overwrite)
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
@@ -55,7 +55,7 @@ def command(words: list[str]) -> None:
     )
 
 
-def _collected(options: Generate) -> Dataset:
+def _collected(options: Collect) -> Dataset:
     env = make(options.environment)
     key = jax.random.key(options.seed)
     try:

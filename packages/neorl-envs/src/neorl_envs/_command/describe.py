@@ -1,0 +1,103 @@
+"""``neorl-envs describe NAME``: channels, limits, units, controllers of a plant."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import tyro
+
+from neorl_core import spec_to_dict
+from neorl_core.boundary import head
+from neorl_envs.blocks._constants import named_constants
+from neorl_envs.command_line import parse_options
+from neorl_envs.plants._table import make
+
+VERSION = 1
+"""Version of the JSON document."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Describe:
+    """Says what a plant measures, moves and limits, in which units, and who controls it.
+
+    example: neorl-envs describe ChemicalReactor-v0
+    """
+
+    name: tyro.conf.Positional[str]
+    """One of `neorl-envs list`."""
+    constants: tyro.conf.FlagCreatePairsOff[bool] = False
+    """List the physical constants too, with unit and source."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON instead of text."""
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs describe``."""
+    options = parse_options(Describe, words, program="neorl-envs describe")
+    env = make(options.name)
+    if options.json:
+        document = {**head("plant-description", VERSION), **description(env, options.constants)}
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(_lines(env, options.constants)))
+
+
+def description(env: Any, with_constants: bool) -> dict[str, Any]:
+    """What is known of a plant, as plain values."""
+    found = {
+        "name": env.name,
+        "spec": spec_to_dict(env.spec),
+        "largest_change_a_second": [
+            rate if np.isfinite(rate) else None for rate in env.action_rates()
+        ],
+        "penalty_weights": dict(env.penalty_weights()),
+        "reward_unit": env.reward_unit,
+        "controllers": list(env.tunings()),
+        "reference": env.reference,
+        "glossary": env.glossary,
+    }
+    if with_constants:
+        found["constants"] = [
+            {"name": name, "value": np.asarray(value).tolist(), "unit": c.unit, "source": c.source}
+            for name, c, value in named_constants(getattr(env, "constants", ()))
+        ]
+    return found
+
+
+def _lines(env: Any, with_constants: bool) -> list[str]:
+    spec = env.spec
+    lines = [f"{env.name}: period {spec.dt:g} s, at most {spec.horizon} steps", "", "measured:"]
+    lines += _columns([(c.name, c.unit, f"{c.low:g} to {c.high:g}") for c in spec.obs])
+    moved = zip(spec.action, env.action_rates(), strict=True)
+    lines += ["", "manipulated:"]
+    lines += _columns([(c.name, c.unit, f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in moved])
+    weights = env.penalty_weights()
+    limits = [
+        (c.name, c.unit, f"at most {c.limit:g} a {c.per}", f"penalty {weights.get(c.name, 0):g}")
+        for c in spec.cost
+    ]
+    lines += ["", "costs:", *(_columns(limits) or ["  none"])]
+    lines += ["", f"reward: {env.reward_unit}"]
+    names = [f"{name} (reference)" if name == env.reference else name for name in env.tunings()]
+    lines += [f"controllers: {', '.join(names)}"]
+    lines += [text for text in (env.glossary, env.channel_descriptions) if text]
+    if with_constants:
+        rows = [
+            (name, f"{np.array2string(np.asarray(value), precision=6)} {c.unit}", c.source)
+            for name, c, value in named_constants(getattr(env, "constants", ()))
+        ]
+        lines += ["", "constants:", *(_columns(rows) or ["  none declared"])]
+    return lines
+
+
+def _rate(rate: float) -> str:
+    return f"at most {rate:g} a second" if np.isfinite(rate) else "no rate limit"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        ("  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,101 @@
+"""``neorl-envs render NAME``: a picture or an animation of a run under a chosen policy."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import tyro
+
+from neorl_core import InputError, Policy, highs, lows
+from neorl_core.boundary import unknown_name
+from neorl_core.control import ConstantPolicy, UniformPolicy
+from neorl_envs.command_line import parse_options
+from neorl_envs.plants._table import make
+from neorl_envs.scoring import run_episode
+
+KINDS = (".png", ".gif")
+
+
+@dataclasses.dataclass(frozen=True)
+class Render:
+    """Draws one episode of a plant as trends; needs the extra `render`.
+
+    example: neorl-envs render ChemicalReactor-v0 --policy random --out run.gif
+    """
+
+    name: tyro.conf.Positional[str]
+    """One of `neorl-envs list`."""
+    out: Path
+    """The file: .png for a picture, .gif for an animation."""
+    policy: str = "reference"
+    """reference, random, middle (of every range), or one of the plant's controllers."""
+    seed: int = 0
+    """Decides parameters, start and noise."""
+    preset: str = "plant"
+    """plant, or clean without noise, delays and disturbances."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace an existing file."""
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs render``."""
+    options = parse_options(Render, words, program="neorl-envs render")
+    env: Any = make(options.name)
+    _check(options)
+    policy = chosen_policy(env, options.policy)
+    key = jax.random.key(options.seed)
+    try:
+        rows = run_episode(env, policy, key, preset=options.preset)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    from neorl_envs.render import animate, png, trends
+
+    title = f"{env.name}, {options.policy}"
+    if options.out.suffix == ".gif":
+        animate(env.spec, rows, options.out, bands=env.bands(), title=title)
+    else:
+        figure = trends(env.spec, rows, bands=env.bands(), title=title)
+        options.out.write_bytes(png(figure))
+    costs = ", ".join(
+        f"{channel.name} {float(cost):.4g} {channel.unit}"
+        for channel, cost in zip(env.spec.cost, rows.cost.sum(axis=0), strict=True)
+    )
+    print(
+        f"{options.out}: {len(rows.reward)} steps, return {float(rows.reward.sum()):.4g} "
+        f"{env.reward_unit}{', costs: ' if costs else ''}{costs}"
+    )
+
+
+def chosen_policy(env: Any, name: str) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        InputError: If the name is unknown; the nearest one is given.
+    """
+    low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
+    known: dict[str, Policy] = {
+        "random": UniformPolicy(low, high),
+        "middle": ConstantPolicy((low + high) / 2),
+        "reference": env.tunings()[env.reference],
+        **env.tunings(),
+    }
+    if name not in known:
+        raise unknown_name("policy", name, known)
+    return known[name]
+
+
+def _check(options: Render) -> None:
+    path = options.out
+    if path.suffix not in KINDS:
+        raise InputError(f"--out must end with .png or .gif, got {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no folder {path.parent}; create it first")
+    if path.exists() and not options.overwrite:
+        raise InputError(f"{path} exists; choose another --out, or pass --overwrite")
+    if not 0 <= options.seed < 2**31:
+        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError('pictures need the extra: python -m pip install "neorl-envs[render]"')

@@ -1,0 +1,202 @@
+"""Rollouts: episodes as Gymnasium gives them, one observation more than actions."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from neorl_core import Channel, CostChannel, Spec
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
+
+
+class Rollout(NamedTuple):
+    """One episode of ``T`` steps.
+
+    Attributes:
+        observations: Shape ``(T + 1, obs)``: the first of the reset, the last behind the end.
+        actions: Shape ``(T, act)``.
+        rewards: Shape ``(T,)``.
+        terminations: Shape ``(T,)``.
+        truncations: Shape ``(T,)``; the last row is one where neither flag is set.
+        costs: Shape ``(T, cost)``; the second axis may be empty.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminations: np.ndarray
+    truncations: np.ndarray
+    costs: np.ndarray
+
+
+def collect_rollouts(
+    env: gymnasium.Env,
+    act: Callable[[np.ndarray], np.ndarray],
+    *,
+    n_steps: int,
+    seed: int,
+    costs: tuple[str, ...] = (),
+) -> Iterator[Rollout]:
+    """Runs an environment of Gymnasium; every episode is complete or the last.
+
+    Args:
+        env: With box spaces of one axis; without automatic resets.
+        act: Action for an observation.
+        n_steps: Steps to take; the last episode ends there, truncated.
+        seed: Of the first reset; the episodes after it follow from it.
+        costs: Entries of the step's ``info`` that are costs.
+
+    Yields:
+        The episodes.
+
+    Raises:
+        DatasetError: If a step has no such entry, or ``n_steps`` is below one.
+    """
+    if n_steps < 1:
+        raise DatasetError(f"n_steps must be 1 or more, got {n_steps}")
+    left = n_steps
+    for episode in itertools.count():
+        obs, _ = env.reset(seed=seed if episode == 0 else None)
+        seen, rows = [np.asarray(obs, np.float32)], []
+        while left:
+            action = np.asarray(act(seen[-1]), np.float32)
+            obs, reward, terminated, truncated, info = env.step(action)
+            missing = [name for name in costs if name not in info]
+            if missing:
+                raise DatasetError(
+                    f"{env}: the information of a step has no {missing[0]!r}, only {sorted(info)}"
+                )
+            seen.append(np.asarray(obs, np.float32))
+            rows.append((action, reward, terminated, truncated, [info[name] for name in costs]))
+            left -= 1
+            if terminated or truncated:
+                break
+        if rows:
+            action, reward, terminated, truncated, cost = zip(*rows, strict=True)
+            yield Rollout(
+                np.stack(seen),
+                np.stack(action),
+                np.asarray(reward, np.float32),
+                np.asarray(terminated, np.bool_),
+                np.asarray(truncated, np.bool_),
+                np.asarray(cost, np.float32).reshape(len(rows), len(costs)),
+            )
+        if not left:
+            return
+
+
+def rollouts_of(dataset: Dataset) -> Iterator[Rollout]:
+    """The episodes of a dataset as rollouts.
+
+    Raises:
+        DatasetError: If an observation after a step is not the one before the next: a rollout has
+            one place for both.
+    """
+    for index in range(dataset.n_episodes):
+        rows: Any = dataset.episode(index)
+        before, after = rows.obs[1:], rows.next_obs[:-1]
+        apart = np.flatnonzero(~((before == after) | (np.isnan(before) & np.isnan(after))).all(1))
+        if apart.size:
+            raise DatasetError(
+                f"episode {index}, row {apart[0]}: next_obs differs from the observation of the "
+                "next row, and a rollout keeps one of them; repair it"
+            )
+        yield Rollout(
+            np.concatenate([rows.obs, rows.next_obs[-1:]]),
+            np.asarray(rows.action),
+            np.asarray(rows.reward),
+            np.asarray(rows.terminated),
+            np.asarray(rows.truncated),
+            np.asarray(rows.cost),
+        )
+
+
+def dataset_from_rollouts(
+    spec: Spec, rollouts: Iterable[Rollout], *, source: str = "rollouts", **options: Any
+) -> Dataset:
+    """A dataset of complete episodes.
+
+    Args:
+        spec: Channels, period and horizon; :func:`spec_of_spaces` makes one.
+        rollouts: The episodes, each with at least one step.
+        source: Named in error messages.
+        options: More columns for :func:`neorl_envs.datasets.dataset_from_columns`.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DatasetError: Naming episode and field of the first that does not fit.
+    """
+    episodes = list(rollouts)
+    if not episodes:
+        raise DatasetError(f"{source}: there is no episode")
+    for index, episode in enumerate(episodes):
+        check_rollout(episode, f"{source}: episode {index}")
+    ends = np.cumsum([len(episode.rewards) for episode in episodes]) - 1
+    columns = {
+        name: np.concatenate([np.asarray(getattr(e, name)) for e in episodes])
+        for name in ("actions", "rewards", "terminations", "truncations", "costs")
+    }
+    truncated = columns["truncations"].astype(np.bool_)
+    truncated[ends] |= ~columns["terminations"].astype(np.bool_)[ends]
+    return dataset_from_columns(
+        spec,
+        obs=np.concatenate([e.observations[:-1] for e in episodes]),
+        next_obs=np.concatenate([e.observations[1:] for e in episodes]),
+        action=columns["actions"],
+        reward=columns["rewards"],
+        terminated=columns["terminations"],
+        truncated=truncated,
+        cost=columns["costs"],
+        source=source,
+        **options,
+    )
+
+
+def check_rollout(episode: Rollout, where: str) -> None:
+    n = len(episode.rewards)
+    if n == 0:
+        raise DatasetError(f"{where}: field 'rewards' is empty; leave the episode out")
+    for name in Rollout._fields:
+        column = getattr(episode, name)
+        expected = n + 1 if name == "observations" else n
+        if len(column) != expected:
+            raise DatasetError(
+                f"{where}: field '{name}': expected {expected} rows beside {n} rewards, got "
+                f"{len(column)}"
+            )
+    ended = np.asarray(episode.terminations, np.bool_) | np.asarray(episode.truncations, np.bool_)
+    early = np.flatnonzero(ended[:-1])
+    if early.size:
+        raise DatasetError(
+            f"{where}, row {early[0]}: it is terminated or truncated, and {n - 1 - early[0]} rows "
+            "follow; cut the episode there"
+        )
+
+
+def spec_of_spaces(
+    env: gymnasium.Env, *, dt: float, horizon: int, costs: tuple[CostChannel, ...] = ()
+) -> Spec:
+    """A specification from box spaces of one axis; channels are numbered, units unknown.
+
+    Raises:
+        DatasetError: If a space is no box of one axis, or an action is not bounded.
+    """
+    channels = {}
+    for kind, space in (("obs", env.observation_space), ("action", env.action_space)):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise DatasetError(f"the {kind} space must be a box of one axis, got {space}")
+        low, high = (np.asarray(end, np.float64) for end in (space.low, space.high))
+        if kind == "action" and not (np.isfinite(low) & np.isfinite(high)).all():
+            raise DatasetError(f"the action space must have finite bounds, got {space}")
+        # An unbounded measuring range: as far as single precision squares without overflow.
+        low, high = np.maximum(low, -1e18), np.minimum(high, 1e18)
+        channels[kind] = tuple(
+            Channel(f"{kind}_{i}", "?", float(a), float(b))
+            for i, (a, b) in enumerate(zip(low, high, strict=True))
+        )
+    return Spec(channels["obs"], channels["action"], costs, dt, horizon)

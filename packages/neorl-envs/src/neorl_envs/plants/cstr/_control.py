@@ -1,0 +1,61 @@
+"""Controllers of the stirred tank: PI on the concentration, with and without feed-forward."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core.control import ConstantPolicy
+from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
+from neorl_envs.plants.cstr._physics import ACTUATORS, DT, Constants, coolant_that_holds
+
+NAME = "CSTR-v0"
+PI = (-12.0, 150.0)  # K L/mol, s: safe in every draw of the reaction, and slow
+FEEDFORWARD_PI = (-20.0, 60.0)
+BIAS = 298.0  # K
+
+
+def deviation(numbers: Any, obs: Float[Array, "3"]) -> Float[Array, "1"]:
+    """Measured concentration above its set point, mol/L."""
+    return obs[:1] - obs[2:]
+
+
+def static_coolant(numbers: Constants, obs: Float[Array, "3"]) -> Float[Array, "1"]:
+    """The coolant at which the nominal tank stands at the set point, K above the bias."""
+    return coolant_that_holds(numbers, obs[2:]) - BIAS
+
+
+def tunings() -> dict[str, FeedforwardPID]:
+    """``PI`` and ``PI feed-forward``."""
+    settings = {"PI": PI, "PI feed-forward": FEEDFORWARD_PI}
+    return {name: _loop(name, *setting) for name, setting in settings.items()}
+
+
+def bad_policy() -> ConstantPolicy:
+    """The coolant as hot as it gets: the reaction ignites."""
+    return ConstantPolicy(jnp.asarray([ACTUATORS[0].channel.high]))
+
+
+def _loop(name: str, gain: float, integral_time: float) -> FeedforwardPID:
+    channel = ACTUATORS[0].channel
+    bank = pid_bank(
+        kp=(gain,),
+        ti=(integral_time,),
+        setpoint=(0.0,),
+        bias=(BIAS,),
+        low=(channel.low - 100,),
+        high=(channel.high + 100,),
+        measured=(0,),
+        dt=DT,
+        tracking_time=(DT,),
+    )
+    ahead = name == "PI feed-forward"
+    return FeedforwardPID(
+        feedback=bank,
+        numbers=constant_values(Constants(), "clean", dtype=jnp.float32),
+        low=jnp.asarray([channel.low]),
+        high=jnp.asarray([channel.high]),
+        measure=deviation,
+        feedforward=static_coolant if ahead else no_feedforward,
+        origin=(NAME, name),
+    )

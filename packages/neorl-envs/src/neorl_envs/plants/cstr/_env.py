@@ -1,0 +1,115 @@
+"""CSTR-v0: declarations and functions of the stirred tank."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import CostChannel
+from neorl_envs.blocks import FeedforwardPID, Limit, autoregressive, random_step, runge_kutta
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Moment
+from neorl_envs.plants.cstr import _control
+from neorl_envs.plants.cstr._physics import (
+    ACTUATORS,
+    DT,
+    INSTRUMENTS,
+    MINUTES,
+    Constants,
+    Feed,
+    Tank,
+    rates,
+)
+
+SOFT_LIMIT, TRIP = 340.0, 400.0  # K
+TRIP_PENALTY = 500.0
+SUBSTEPS = 25  # of 0.6 s
+
+
+class CSTR(SimulatedPlant):
+    """A stirred tank with a jacket; see :mod:`neorl_envs.plants.cstr`."""
+
+    horizon: int = eqx.field(static=True, default=100)
+
+    name: ClassVar[str] = _control.NAME
+    dt: ClassVar[float] = DT
+    constants: ClassVar[Any] = Constants()
+    initial: ClassVar[Any] = Tank(0.877, 324.5)  # type: ignore[arg-type]
+    initial_spread: ClassVar[Any] = Tank(0.02, 1.0)  # type: ignore[arg-type]
+    instruments = INSTRUMENTS
+    actuators = ACTUATORS
+    costs = (CostChannel("temperature", "K min", 1.0, "episode"),)
+    limits = (
+        Limit("T", high=SOFT_LIMIT, cost="temperature", factor=MINUTES, channel="T"),
+        Limit("T", high=TRIP, trip=True),
+    )
+    penalties: ClassVar[dict[str, float]] = {"temperature": 5.0}
+    reward_unit: ClassVar[str] = "points"
+    reference: ClassVar[str] = "PI feed-forward"
+    glossary: ClassVar[str] = (
+        "points: minus 100 for each step and mol/L away from the set point, less 500 for a trip; "
+        "PI feed-forward: the coolant that holds the set point in the nominal tank, corrected by PI"
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Measured: C_A concentration of the reactant, T temperature, C_A_SP the set point. "
+        "Manipulated: T_c temperature of the coolant."
+    )
+
+    def tunings(self) -> dict[str, FeedforwardPID]:
+        """The plant's controllers by name; ``reference`` names the one to beat."""
+        return _control.tunings()
+
+    def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Feed:
+        """A feed in its ordinary range and a set point."""
+        feed, level = jax.random.split(key)
+        concentration, temperature = jax.random.normal(feed, (2,), c.flow.dtype)
+        return Feed(
+            c.feed_concentration_sd * concentration,
+            c.feed_temperature_sd * temperature,
+            jax.random.uniform(level, (), c.flow.dtype, c.setpoint_low, c.setpoint_high),
+        )
+
+    def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> tuple[Array, Array]:
+        """Two normal draws for the feed, two uniform ones for the set point."""
+        normal, uniform = jax.random.split(key)
+        dtype = c.flow.dtype
+        return jax.random.normal(normal, (2,), dtype), jax.random.uniform(uniform, (2,), dtype)
+
+    def disturb(self, c: Constants, disturbance: Feed, noise: Any, time: Array) -> Feed:
+        """The feed drifts; now and then the set point steps."""
+        normal, uniform = noise
+        memory = c.feed_memory
+        level = c.setpoint_low + uniform[1] * (c.setpoint_high - c.setpoint_low)
+        x = disturbance
+        return Feed(
+            autoregressive(
+                x.concentration, normal[0], sd=c.feed_concentration_sd, memory=memory, dt=DT
+            ),
+            autoregressive(
+                x.temperature, normal[1], sd=c.feed_temperature_sd, memory=memory, dt=DT
+            ),
+            random_step(x.setpoint, level, uniform[0], every=c.setpoint_every, dt=DT),
+        )
+
+    def evolve(
+        self, c: Constants, plant: Tank, inputs: Array, disturbance: Feed, time: Array
+    ) -> Tank:
+        """Both balances over one control period."""
+        return runge_kutta(
+            rates, plant, c, inputs[0], disturbance, width=MINUTES, substeps=SUBSTEPS
+        )
+
+    def measure(self, c: Constants, now: Moment) -> Float[Array, "3"]:
+        """Concentration, temperature, set point."""
+        return jnp.stack([*now.plant, now.disturbance.setpoint])
+
+    def quantities(self, c: Constants, now: Moment) -> dict[str, Array]:
+        """Temperature, K."""
+        return {"T": now.plant.temperature}
+
+    def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
+        """Minus the distance from the set point in force during the step."""
+        away = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
+        return -100 * away - jnp.where(trip, TRIP_PENALTY, 0.0)

@@ -1,0 +1,72 @@
+"""What the works earn, and their limits."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from neorl_core import CostChannel
+from neorl_envs.blocks import Limit
+from neorl_envs.plants.water_treatment._chemistry import ph_of_water
+from neorl_envs.plants.water_treatment._physics import (
+    PERIOD,
+    Constants,
+    Dosing,
+    Works,
+    filter_outlet,
+)
+
+LEAST_PH, GREATEST_PH = 6.5, 8.5
+GREATEST_TURBIDITY = 0.3  # NTU
+EMPTY = 0.3  # m
+HOURS = PERIOD / 3600
+COSTS = (
+    CostChannel("pH", "h", 1.0, "episode"),
+    CostChannel("turbidity", "NTU h", 5.0, "episode"),
+)
+LIMITS = (
+    Limit("clear_pH", LEAST_PH, GREATEST_PH, cost="pH", factor=HOURS, channel="pH_clear"),
+    Limit(
+        "turbidity",
+        high=GREATEST_TURBIDITY,
+        cost="turbidity",
+        factor=HOURS,
+        channel="turbidity_filtered",
+    ),
+    Limit("level", low=EMPTY, trip=True),
+)
+PENALTIES = {"pH": 5.0, "turbidity": 5.0}
+WATER, ALUM, CAUSTIC = 0.5e-3, 0.25e-3, 0.5e-3  # k$/m3, k$/kg, k$/kg
+CAUSTIC_MASS = 0.04  # kg/eq
+POWER = 1e-4  # k$/kWh
+WASH = 0.2  # k$ for the work and the sludge of a backwash
+TRIP_COST = 50.0  # k$
+
+
+def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
+    """What the limits watch."""
+    filtered = filter_outlet(c, works, flow)
+    return {
+        "clear_pH": ph_of_water(works.clear_acid, works.clear_carbonate),
+        # A filter in backwash delivers nothing.
+        "turbidity": jnp.where(works.washing > 0, 0.0, filtered),
+        "level": works.level,
+    }
+
+
+def reward(
+    c: Constants, before: Works, works: Works, dose: Dosing, sold: Array, trip: Array
+) -> Array:
+    """Water sold less chemicals, mixing power and backwashes, k$."""
+    water = dose.flow * PERIOD
+    alum = ALUM * water * dose.alum * 1e-3
+    caustic = CAUSTIC * water * dose.caustic * CAUSTIC_MASS
+    # Velocity gradient: the power in a volume V is G^2 mu V, with mu = 1.2e-3 Pa s.
+    power = POWER * HOURS * dose.gradient**2 * 1.2e-6 * 3 * c.flocculator
+    washed = jnp.where(works.run < before.run, WASH, 0.0)
+    return WATER * sold * PERIOD - alum - caustic - power - washed - jnp.where(trip, TRIP_COST, 0.0)
+
+
+def dosing(inputs: Any) -> Dosing:
+    """The actuators by name."""
+    return Dosing(*(inputs[i] for i in range(4)))

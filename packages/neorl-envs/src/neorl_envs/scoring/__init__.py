@@ -1,0 +1,21 @@
+"""Whole episodes of any policy on any plant: what they earn and violate, and how that ranks."""
+
+from neorl_envs.scoring._anchors import Anchors as Anchors
+from neorl_envs.scoring._anchors import anchors as anchors
+from neorl_envs.scoring._anchors import normalised_score as normalised_score
+from neorl_envs.scoring._episodes import EpisodeScores as EpisodeScores
+from neorl_envs.scoring._episodes import run_episode as run_episode
+from neorl_envs.scoring._episodes import score_episodes as score_episodes
+from neorl_envs.scoring._summary import kept as kept
+from neorl_envs.scoring._summary import scores as scores
+
+__all__ = [
+    "Anchors",
+    "EpisodeScores",
+    "anchors",
+    "kept",
+    "normalised_score",
+    "run_episode",
+    "score_episodes",
+    "scores",
+]

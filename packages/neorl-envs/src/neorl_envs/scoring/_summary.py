@@ -1,0 +1,61 @@
+"""From the sums of episodes to what baselines are ranked by."""
+
+from typing import Any
+
+import numpy as np
+
+from neorl_envs.scoring._episodes import EpisodeScores
+
+
+def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
+    """Return less the declared penalties: what baselines are ranked by, one number an episode.
+
+    ``total - sum_i weight_i cost_i`` with the plant's ``penalty_weights()``.
+
+    Args:
+        env: A plant.
+        episodes: From :func:`neorl_envs.scoring.score_episodes`.
+
+    Returns:
+        Shape ``(episode,)``, in the plant's unit of reward.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = neorl_envs.make("ChemicalReactor-v0")
+        >>> one = np.ones(1)
+        >>> sums = EpisodeScores(80 * one, np.array([[2.0, 1.0]]), one, one, one, one)
+        >>> bool(scores(env, sums)[0] < 80)
+        True
+    """
+    weights = env.penalty_weights()
+    price = np.asarray([weights.get(channel.name, 0.0) for channel in env.spec.cost])
+    return np.asarray(episodes.total, np.float64) - np.asarray(episodes.cost, np.float64) @ price
+
+
+def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
+    """Which limits every episode kept over its whole length.
+
+    A limit per step bounds the largest cost of a step, one per episode the sum.
+
+    Args:
+        env: A plant.
+        episodes: From :func:`neorl_envs.scoring.score_episodes`.
+
+    Returns:
+        Truth values, shape ``(episode, cost)``.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = neorl_envs.make("ChemicalReactor-v0")
+        >>> one = np.ones(1)
+        >>> sums = EpisodeScores(one, np.array([[1e9, 0.0]]), np.zeros((1, 2)), one, one, one)
+        >>> kept(env, sums).tolist()
+        [[False, True]]
+    """
+    channels = env.spec.cost
+    sums, worst = (np.asarray(x) for x in (episodes.cost, episodes.worst))
+    columns = [
+        (worst if channel.per == "step" else sums)[:, i] <= channel.limit
+        for i, channel in enumerate(channels)
+    ]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(sums), 0), np.bool_)

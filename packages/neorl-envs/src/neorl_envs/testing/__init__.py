@@ -1,0 +1,15 @@
+"""The laws that every environment keeps, checked on any class: how one knows that a plant is right.
+
+    from neorl_envs.testing import check_environment
+
+    def test_my_plant_keeps_the_laws() -> None:
+        assert [finding for finding in check_environment(MyPlant()) if finding.fault] == []
+
+``neorl-envs check my_package.plant:MyPlant`` does the same from the shell.
+"""
+
+from neorl_envs.testing._check import LAWS as LAWS
+from neorl_envs.testing._check import Finding as Finding
+from neorl_envs.testing._check import check_environment as check_environment
+
+__all__ = ["LAWS", "Finding", "check_environment"]

@@ -1,0 +1,86 @@
+"""All laws on one environment."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from neorl_envs.testing import _form_laws as form
+from neorl_envs.testing import _value_laws as value
+from neorl_envs.testing._evidence import Evidence, evidence
+
+LAWS: Mapping[str, Callable[[Evidence], str]] = {
+    law.__name__: law
+    for law in (
+        form.a_wrong_shape_is_refused,
+        form.an_unknown_preset_is_refused,
+        form.a_second_call_does_not_trace_again,
+        form.a_batch_equals_single_steps,
+        form.compiled_equals_eager,
+        value.finite_under_hostile_actions,
+        value.observations_respect_the_spec,
+        value.applied_is_inside_range_and_rate,
+        value.endings_exclude_each_other,
+        value.the_clock_truncates,
+        value.costs_are_declared_and_not_negative,
+        value.a_nan_action_keeps_the_last_command,
+        value.equal_keys_give_equal_episodes,
+    )
+}
+"""Every law by its name: what it finds wrong in what an environment did, or an empty text."""
+
+EAGER = "compiled_equals_eager"
+
+
+class Finding(NamedTuple):
+    """One law and what breaks it.
+
+    Attributes:
+        law: Name of the law.
+        fault: What is wrong; empty where the law is kept.
+    """
+
+    law: str
+    fault: str
+
+
+def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[Finding, ...]:
+    """Checks every law on an environment.
+
+    Eight worlds with parameters of their own run to the horizon under harmless and hostile demands
+    (ends of the ranges, jumps from end to end, NaN, infinite, far outside) in one compiled program,
+    and everything they answer is held against the contract.
+
+    Args:
+        env: A plant, as documented in :class:`neorl_envs.plants.Plant`.
+        seed: Decides the worlds.
+        eager: Whether to compare with calls without ``jit`` too, which takes longest.
+
+    Returns:
+        One finding for every law; where the environment is no plant or cannot be run, one that
+        says so.
+
+    Example:
+        >>> import neorl_envs
+        >>> found = check_environment(neorl_envs.make("ChemicalReactor-v0"))  # doctest: +SKIP
+        >>> [finding.law for finding in found if finding.fault]  # doctest: +SKIP
+        []
+    """
+    fault = form.it_is_a_plant(env)
+    kept = Finding(form.it_is_a_plant.__name__, fault)
+    if fault:
+        return (kept,)
+    try:
+        found = evidence(env, seed)
+    except Exception as error:  # whatever a plant of someone else raises is a finding
+        return (_why_it_cannot_be_run(env, error),)
+    laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
+    return (kept, *(Finding(name, law(found)) for name, law in laws.items()))
+
+
+def _why_it_cannot_be_run(env: Any, error: Exception) -> Finding:
+    """The state's form where that is the reason, since loops say it at length."""
+    with contextlib.suppress(Exception):
+        fault = form.the_state_keeps_its_form(env)
+        if fault:
+            return Finding(form.the_state_keeps_its_form.__name__, fault)
+    return Finding("it_can_be_run", f"{type(error).__name__}: {error}")

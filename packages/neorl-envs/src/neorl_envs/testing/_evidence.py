@@ -1,0 +1,135 @@
+"""What an environment did in a batch of worlds under hostile and harmless actions, run once."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import Spec, Step, highs, lows
+
+WORLDS = (
+    *("middle, then NaN", "uniform", "lowest", "highest"),
+    *("end to end", "NaN", "infinite", "far outside"),
+)
+"""What is demanded in every world."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """Steps of all worlds, on the host, axes ``(world, time)``.
+
+    Attributes:
+        env: The environment.
+        spec: Its specification.
+        seed: Of the actions.
+        key: Decides everything else.
+        params: Parameters of every world.
+        first: First observations.
+        start: States at the start, one world.
+        steps: All steps, also those after the end of an episode.
+        state: States after the last step.
+        again: The steps of a second, equal call.
+        other: First observations of a call with other keys.
+        traces: How often the program was traced in all calls.
+        alive: Where the episode had not ended before the step.
+    """
+
+    env: Any
+    spec: Spec
+    seed: int
+    key: PRNGKeyArray
+    params: Any
+    first: np.ndarray
+    start: Any
+    steps: Step
+    state: Any
+    again: Step
+    other: tuple[np.ndarray, Step]
+    traces: int
+    alive: np.ndarray
+
+
+def evidence(env: Any, seed: int) -> Evidence:
+    """Runs the worlds: three calls of one compiled program."""
+    spec = env.spec
+    key = jax.random.key(seed)
+    actions = _actions(spec, seed)
+    traces = []
+
+    def world(key: PRNGKeyArray, actions: jax.Array) -> Any:
+        params = env.sample_params(jax.random.fold_in(key, 1))
+        for_reset, for_steps = jax.random.split(key)
+        start, first = env.reset(params, for_reset)
+
+        def one(state: Any, row: Any) -> Any:
+            return env.step(params, state, *row)
+
+        rows = (actions, jax.random.split(for_steps, spec.horizon))
+        state, steps = jax.lax.scan(one, start, rows)
+        return first, params, start, state, steps
+
+    def program(keys: PRNGKeyArray, actions: jax.Array) -> Any:
+        traces.append(None)
+        return jax.vmap(world)(keys, actions)
+
+    run = jax.jit(program)
+    keys = world_keys(key)
+    first, params, start, state, steps = jax.device_get(run(keys, actions))
+    again = jax.device_get(run(keys, actions))[-1]
+    others = world_keys(jax.random.fold_in(key, 1))
+    other = jax.device_get(run(others, actions[::-1]))
+    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
+    alive = np.cumsum(over, axis=1) - over == 0
+    return Evidence(
+        *(env, spec, seed, key, params, first, start, steps, state, again),
+        (other[0], other[-1]),
+        len(traces),
+        alive,
+    )
+
+
+def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The key of every world."""
+    return jax.random.split(jax.random.fold_in(key, 7), len(WORLDS))
+
+
+def first_steps(
+    found: Evidence, worlds: tuple[int, ...], *, compiled: bool
+) -> list[tuple[np.ndarray, Step]]:
+    """First observation and step of every world, as single calls of ``reset`` and ``step``."""
+    env = found.env
+
+    def opening(params: Any, key: PRNGKeyArray, action: Any) -> tuple[Any, Step]:
+        for_reset, for_steps = jax.random.split(key)
+        state, obs = env.reset(params, for_reset)
+        first = jax.random.split(for_steps, found.spec.horizon)[0]
+        return obs, env.step(params, state, action, first)[1]
+
+    run = jax.jit(opening) if compiled else opening
+    keys, actions = world_keys(found.key), _actions(found.spec, found.seed)
+    answers = []
+    for world in worlds:
+        params = jax.tree.map(lambda leaf, i=world: jnp.asarray(leaf[i]), found.params)
+        answer = run(params, keys[world], jnp.asarray(actions[world, 0]))
+        answers.append(jax.device_get(answer))
+    return answers
+
+
+def _actions(spec: Spec, seed: int) -> np.ndarray:
+    """Demands of all worlds, shape ``(world, time, act)``."""
+    rng = np.random.default_rng(seed)
+    low, high = (np.asarray(ends(spec.action), np.float32) for ends in (lows, highs))
+    n, span = spec.horizon, high - low
+    rows = np.broadcast_to((low + high) / 2, (len(WORLDS), n, spec.n_action)).copy()
+    rows[0, 1] = np.nan
+    rows[1] = rng.uniform(low, high, (n, spec.n_action))
+    rows[2], rows[3] = low, high
+    even = (np.arange(n) % 2 == 0)[:, None]
+    rows[4] = np.where(even, low, high)
+    rows[5] = np.nan
+    rows[6] = np.where(even, np.inf, -np.inf)
+    rows[7] = np.where(rng.random((n, spec.n_action)) < 0.5, low - 1e6 * span, high + 1e6 * span)
+    return rows

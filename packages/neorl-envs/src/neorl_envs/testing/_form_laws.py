@@ -1,0 +1,111 @@
+"""Laws about the form: what JAX and the contract ask of the functions themselves."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_envs.plants._protocol import check_plant
+from neorl_envs.testing._evidence import Evidence, first_steps
+from neorl_envs.testing._value_laws import RELATIVE
+
+
+def it_is_a_plant(env: Any) -> str:
+    """It has all members, is hashable and has no arrays among its fields."""
+    try:
+        check_plant(env.name, env)
+        hash(env)
+    except (AttributeError, TypeError, ValueError) as error:
+        return str(error)
+    if jax.tree.leaves(env):
+        return "its fields hold arrays; make them static, or part of the parameters"
+    names = {channel.name for channel in env.spec.obs}
+    unknown = sorted(set(env.bands()) - names)
+    return f"bands names {unknown[0]!r}, which is not observed" if unknown else ""
+
+
+def a_wrong_shape_is_refused(found: Evidence) -> str:
+    """An action of another length is refused while it is traced, not broadcast."""
+    params = jax.tree.map(lambda leaf: leaf[0], found.params)
+    start = jax.tree.map(lambda leaf: leaf[0], found.start)
+    n = found.spec.n_action
+    for shape in ((n + 1,), (), (1, n)):
+        wrong = jnp.zeros(shape)
+        try:
+            jax.eval_shape(found.env.step, params, start, wrong, found.key)
+        except (ValueError, TypeError):
+            continue
+        return f"an action of shape {shape} is accepted, expected ({n},)"
+    return ""
+
+
+def an_unknown_preset_is_refused(found: Evidence) -> str:
+    """``default_params`` knows ``"plant"``, and refuses what it does not know."""
+    found.env.default_params("plant")
+    try:
+        found.env.default_params("no such preset")
+    except ValueError:
+        return ""
+    return "default_params accepts an unknown preset; raise ValueError"
+
+
+def the_state_keeps_its_form(env: Any) -> str:
+    """States have one structure, shape and type from reset on, so that loops can carry them."""
+
+    def both(key: Any) -> Any:
+        params = env.sample_params(key)
+        start, _ = env.reset(params, key)
+        return start, env.step(params, start, jnp.zeros(env.spec.n_action), key)[0]
+
+    start, after = jax.eval_shape(both, jax.random.key(0))
+    if jax.tree.structure(start) != jax.tree.structure(after):
+        return "step returns a state of another structure than reset"
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(start), jax.tree.leaves(after), strict=True
+    ):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return (
+                f"state{jax.tree_util.keystr(path)} is {a.dtype}{a.shape} after reset and "
+                f"{b.dtype}{b.shape} after step"
+            )
+    return ""
+
+
+def a_second_call_does_not_trace_again(found: Evidence) -> str:
+    """Three calls with different keys and actions use one compiled program."""
+    return "" if found.traces == 1 else f"three calls were traced {found.traces} times"
+
+
+def a_batch_equals_single_steps(found: Evidence) -> str:
+    """``vmap`` over worlds and ``scan`` over time give the numbers of a single compiled step."""
+    return _compared(found, compiled=True)
+
+
+def compiled_equals_eager(found: Evidence) -> str:
+    """Without ``jit`` the numbers are the same, and the functions keep nothing between calls."""
+    fault = _compared(found, compiled=False)
+    if fault:
+        return fault
+    (_, first), (_, second) = first_steps(found, (0, 0), compiled=False)
+    same = all(np.array_equal(a, b) for a, b in zip(first[:5], second[:5], strict=True))
+    return "" if same else "two eager calls with the same arguments differ: a function has memory"
+
+
+def _compared(found: Evidence, *, compiled: bool) -> str:
+    what = "a compiled" if compiled else "an eager"
+    worlds = (0, 1)
+    answers = first_steps(found, worlds, compiled=compiled)
+    for world, (first, step) in zip(worlds, answers, strict=True):
+        if not _near(first, found.first[world], found.first[world]):
+            return f"the first observation differs from that of {what} call"
+        for name in ("obs", "reward", "cost", "applied"):
+            batch = getattr(found.steps, name)
+            if not _near(getattr(step, name), batch[world, 0], batch[world]):
+                return f"{name} of the first step differs from that of {what} single step"
+    return ""
+
+
+def _near(actual: Any, expected: Any, scale: Any) -> bool:
+    size = np.max(np.abs(np.asarray(scale, np.float64)), initial=1.0)
+    return bool(np.allclose(actual, expected, rtol=RELATIVE, atol=RELATIVE * 1e-2 * size))

@@ -1,0 +1,136 @@
+"""Laws about the numbers: each gives what is wrong, or nothing."""
+
+import jax
+import numpy as np
+
+from neorl_core import highs, lows
+from neorl_envs.testing._evidence import WORLDS, Evidence
+
+RELATIVE = 1e-4
+"""Tolerance of numbers that went through another order of operations in float32."""
+
+
+def finite_under_hostile_actions(found: Evidence) -> str:
+    """Observations, rewards, costs, applied actions and states are numbers in every world."""
+    columns = {name: getattr(found.steps, name) for name in ("obs", "reward", "cost", "applied")}
+    columns["final_obs"] = found.steps.final_obs
+    for name, values in columns.items():
+        bad = ~np.isfinite(values)
+        if bad.any():
+            world, t = np.argwhere(bad)[0][:2]
+            return f"{name} is not finite in step {t} of the actions {WORLDS[world]!r}"
+    for path, leaf in jax.tree_util.tree_leaves_with_path(found.state):
+        if np.issubdtype(np.asarray(leaf).dtype, np.floating) and np.isnan(leaf).any():
+            return f"state{jax.tree_util.keystr(path)} is NaN at the end of an episode"
+    return ""
+
+
+def observations_respect_the_spec(found: Evidence) -> str:
+    """Readings have the declared number and stay inside the measuring ranges."""
+    low, high = (np.asarray(ends(found.spec.obs)) for ends in (lows, highs))
+    shape = (len(WORLDS), found.spec.horizon, found.spec.n_obs)
+    if found.steps.obs.shape != shape or found.first.shape != (shape[0], shape[2]):
+        return f"obs has shape {found.steps.obs.shape[2:]}, the spec has {found.spec.n_obs}"
+    slack = RELATIVE * (high - low)
+    for values in (found.steps.obs, found.steps.final_obs, found.first[:, None]):
+        bad = (values < low - slack) | (values > high + slack)
+        if bad.any():
+            world, t, i = np.argwhere(bad)[0]
+            channel = found.spec.obs[i]
+            return (
+                f"{channel.name} is {values[world, t, i]:g} {channel.unit}, outside its range "
+                f"{channel.low:g} to {channel.high:g}, under the actions {WORLDS[world]!r}"
+            )
+    return ""
+
+
+def applied_is_inside_range_and_rate(found: Evidence) -> str:
+    """What the plant receives is inside the actuators' ranges and no faster than they are.
+
+    Where a plant's own interlocks act (``admit``), they may be faster.
+    """
+    low, high = (np.asarray(ends(found.spec.action)) for ends in (lows, highs))
+    applied, slack = found.steps.applied, RELATIVE * (high - low)
+    if applied.shape[2:] != (found.spec.n_action,):
+        return f"applied has shape {applied.shape[2:]}, the spec has {found.spec.n_action}"
+    bad = (applied < low - slack) | (applied > high + slack)
+    if bad.any():
+        world, t, i = np.argwhere(bad)[0]
+        return f"{found.spec.action[i].name} was applied as {applied[world, t, i]:g}, out of range"
+    rates = np.asarray(found.env.action_rates()) * found.spec.dt
+    moved = np.abs(np.diff(applied, axis=1)) * found.alive[:, 1:, None]
+    if (moved > rates + slack).any() and not _has_interlocks(found.env):
+        world, t, i = np.argwhere(moved > rates + slack)[0]
+        return (
+            f"{found.spec.action[i].name} moved by {moved[world, t, i]:g} in one period, "
+            f"its speed allows {rates[i]:g}"
+        )
+    return ""
+
+
+def endings_exclude_each_other(found: Evidence) -> str:
+    """No step is both terminated and truncated."""
+    both = np.asarray(found.steps.terminated) & np.asarray(found.steps.truncated)
+    if (both & found.alive).any():
+        world, t = np.argwhere(both & found.alive)[0]
+        return f"step {t} is terminated and truncated under the actions {WORLDS[world]!r}"
+    return ""
+
+
+def the_clock_truncates(found: Evidence) -> str:
+    """An episode that the plant does not end is truncated in the step of the horizon, and only."""
+    horizon, steps = found.spec.horizon, found.steps
+    for world, name in enumerate(WORLDS):
+        truncated = np.flatnonzero(steps.truncated[world] & found.alive[world])
+        ended = (steps.terminated[world] & found.alive[world]).any()
+        if not ended and truncated.tolist() != [horizon - 1]:
+            return (
+                f"an episode of horizon {horizon} was truncated in the steps "
+                f"{truncated[:3].tolist()} under the actions {name!r}"
+            )
+        if ended and truncated.size:
+            return f"an episode that the plant ended was truncated under the actions {name!r}"
+    return ""
+
+
+def costs_are_declared_and_not_negative(found: Evidence) -> str:
+    """The cost vector has the declared names, is never negative, and is not always zero."""
+    cost, names = found.steps.cost, [channel.name for channel in found.spec.cost]
+    if cost.shape[2:] != (len(names),):
+        return f"the cost has shape {cost.shape[2:]}, the spec names {names}"
+    if (cost < 0).any():
+        return f"the cost {names[np.argwhere(cost < 0)[0][2]]!r} is negative"
+    unknown = sorted(set(found.env.penalty_weights()) - set(names))
+    if unknown:
+        return f"penalty_weights names the cost {unknown[0]!r}, the spec {names}"
+    return ""
+
+
+def a_nan_action_keeps_the_last_command(found: Evidence) -> str:
+    """A channel that is NaN leaves its actuator where it is."""
+    middle = found.steps.applied[0]
+    if len(middle) > 1 and found.alive[0, 1] and not _close(middle[1], middle[0]):
+        return f"NaN moved the actuators from {middle[0].tolist()} to {middle[1].tolist()}"
+    return ""
+
+
+def equal_keys_give_equal_episodes(found: Evidence) -> str:
+    """A second call with the same keys gives the same bits; another key gives others."""
+    for name in ("obs", "reward", "cost", "applied", "terminated", "truncated"):
+        first, second = getattr(found.steps, name), getattr(found.again, name)
+        if not np.array_equal(first, second):
+            return f"{name} differs between two calls with the same key"
+    first, steps = found.other
+    same = np.array_equal(found.first, first) and np.array_equal(found.steps.obs, steps.obs[::-1])
+    return "another key gives the same episode" if same else ""
+
+
+def _close(actual: np.ndarray, expected: np.ndarray) -> bool:
+    return bool(np.allclose(actual, expected, rtol=RELATIVE, atol=RELATIVE))
+
+
+def _has_interlocks(env: object) -> bool:
+    from neorl_envs.plants import SimulatedPlant
+
+    own = getattr(type(env), "admit", None)
+    return own is not None and own is not SimulatedPlant.admit

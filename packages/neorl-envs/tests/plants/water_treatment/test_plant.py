@@ -1,0 +1,88 @@
+"""WaterTreatment-v0: constraints, scores and hostile actions."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import highs, lows
+from neorl_core.control import UniformPolicy
+from neorl_envs.plants import WaterTreatment
+from neorl_envs.plants.water_treatment import bad_policy
+
+
+@pytest.fixture(scope="module")
+def env() -> WaterTreatment:
+    return WaterTreatment()
+
+
+def constant(env: WaterTreatment, action: Any) -> Any:
+    """Constant doses as a policy of the reference's kind: both ends of its range at one place."""
+    action = jnp.asarray(action, jnp.float32)
+    return dataclasses.replace(env.tunings()[env.reference], low=action, high=action)
+
+
+def test_channels_are_the_declared_ones(env: WaterTreatment) -> None:
+    assert (env.spec.n_obs, env.spec.n_action) == (15, 4)
+    assert [channel.name for channel in env.spec.cost] == ["pH", "turbidity"]
+    assert env.spec.horizon * env.spec.dt == 2 * 86400
+
+
+def test_reference_keeps_both_limits_and_the_bad_policy_breaks_both(
+    env: WaterTreatment, totals: Any
+) -> None:
+    reference = totals(env, env.tunings()[env.reference], 48)
+    assert reference.kept.mean() >= 0.95
+    bad = totals(env, constant(env, bad_policy().action), 48)
+    assert (bad.kept_each.mean(axis=0) <= 0.05).all()
+    well_chosen = totals(env, constant(env, (40.0, 0.35, 30.0, 0.5)), 48)
+    assert bad.score.mean() < well_chosen.score.mean() < reference.score.mean() - 3
+
+
+def test_saving_caustic_is_what_breaks_the_ph(env: WaterTreatment, totals: Any) -> None:
+    """Alum enough for the storms, without caustic: acid water."""
+    found = totals(env, constant(env, (60.0, 0.0, 40.0, 0.5)), 48)
+    assert found.kept_each[:, 0].mean() <= 0.05
+
+
+@pytest.mark.nightly
+def test_scores_over_a_thousand_episodes(env: WaterTreatment, totals: Any) -> None:
+    tunings = env.tunings()
+    reference = totals(env, tunings["PI feed-forward"], 1000, key=1)
+    assert reference.kept.mean() >= 0.99
+    assert (totals(env, bad_policy(), 1000, key=1).kept_each.mean(axis=0) <= 0.5).all()
+    ordinary = totals(env, tunings["PI"], 1000)
+    low, high = (np.asarray(ends(env.spec.action)) for ends in (lows, highs))
+    uniform = totals(env, UniformPolicy(jnp.asarray(low), jnp.asarray(high)), 100)
+    assert uniform.score.mean() < ordinary.score.mean() - 100
+    assert ordinary.score.mean() < reference.score.mean() - 1.5
+    drawn = np.random.default_rng(0).uniform(low, high, (200, 4))
+    close = np.random.default_rng(1).uniform((15, 0.1, 30, 0.44), (60, 0.6, 80, 0.54), (100, 4))
+    actions = np.concatenate([drawn, close])
+    best = max(totals(env, constant(env, action), 20).score.mean() for action in actions)
+    assert best < reference.score.mean() - 0.5
+
+
+def test_hostile_demands_stay_finite_and_in_range(env: WaterTreatment) -> None:
+    spec = env.spec
+    low, high = jnp.asarray(lows(spec.obs)), jnp.asarray(highs(spec.obs))
+
+    @jax.jit
+    @jax.vmap
+    def run(demand: Any, key: Any) -> Any:
+        params = env.sample_params(key, spread=0.3)
+        state, _ = env.reset(params, key)
+
+        def step(state: Any, key: Any) -> Any:
+            state, answer = env.step(params, state, demand, key)
+            fine = jnp.all((answer.obs >= low) & (answer.obs <= high)) & jnp.isfinite(answer.reward)
+            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in (*state.plant, answer.cost)]
+            return state, fine & jnp.all(jnp.stack(finite))
+
+        return jax.lax.scan(step, state, jax.random.split(key, 600))[1]
+
+    demands = jnp.asarray([[jnp.inf] * 4, [-jnp.inf] * 4, [jnp.nan] * 4, [80, 0, 10, 0.7]])
+    assert np.asarray(run(demands, jax.random.split(jax.random.key(2), 4))).all()

@@ -1,0 +1,83 @@
+"""Thresholds with a promised rate of false alarms."""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core import InputError
+from neorl_core.statistics import conformal_quantile
+from neorl_safety.monitoring._monitor import Monitor, Seen
+
+AnyMonitor = TypeVar("AnyMonitor", bound=Any)
+
+
+def episode_scores(
+    monitor: Monitor,
+    obs: Float[Array, "episode time obs"],
+    action: Float[Array, "episode time act"],
+    mask: Bool[Array, "episode time"] | None = None,
+) -> Float[Array, " episode"]:
+    """The largest score of a monitor in every episode.
+
+    Args:
+        monitor: Any monitor.
+        obs: Observations of each episode.
+        action: What the policy proposed, or what was sent.
+        mask: False where an episode has no step (padding).
+
+    Returns:
+        One score an episode; minus infinity for one without steps.
+    """
+    valid = jnp.ones(obs.shape[:2], jnp.bool_) if mask is None else mask
+
+    def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, Array]:
+        now, act, counts = row
+        carry, score = monitor(carry, Seen(now, act, act))
+        return carry, jnp.where(counts, score.value, -jnp.inf)
+
+    def episode(*rows: Array) -> Array:
+        return jnp.max(jax.lax.scan(step, monitor.initial_carry(), rows)[1])
+
+    return jax.vmap(episode)(obs, action, valid)
+
+
+def calibrated(
+    monitor: AnyMonitor,
+    obs: Float[Array, "episode time obs"],
+    action: Float[Array, "episode time act"],
+    mask: Bool[Array, "episode time"] | None = None,
+    *,
+    alpha: float,
+) -> AnyMonitor:
+    """The monitor with the conformal threshold of held-out episodes.
+
+    Of episodes that are exchangeable with these, at most a part ``alpha`` raises a false alarm at
+    any step: on average over the draw of these episodes, not for a given draw. The steps of one
+    episode are not exchangeable, so the score of an episode is its largest.
+
+    Args:
+        monitor: A monitor with a field ``threshold``.
+        obs: Observations of episodes that it was not fitted on.
+        action: What the policy proposed, or what was sent.
+        mask: False where an episode has no step.
+        alpha: Promised rate of false alarms an episode, in (0, 1).
+
+    Returns:
+        The monitor with its threshold.
+
+    Raises:
+        InputError: If there are too few episodes to promise ``alpha``: ``1 / alpha - 1`` are
+            needed.
+    """
+    scores = episode_scores(monitor, obs, action, mask)
+    threshold = conformal_quantile(scores, alpha=alpha)
+    if not bool(jnp.isfinite(threshold)):
+        raise InputError(
+            f"{len(scores)} episodes cannot promise {alpha} false alarms an episode: "
+            f"{int(jnp.ceil(1 / alpha - 1))} with finite scores are needed"
+        )
+    old = monitor.threshold
+    return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))

@@ -1,0 +1,58 @@
+"""Monitors that ask something learned: an ensemble's disagreement, a safety critic's value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_safety.monitoring._monitor import Score, Seen, scored
+
+Apply = Callable[[Any, Array, Array], Array]
+
+
+class CriticMonitor(eqx.Module):
+    """The value that a safety critic gives to what the policy proposes.
+
+    Attributes:
+        critic: Parameters of the critic.
+        threshold: Value above which it alarms, scalar.
+        apply: ``apply(critic, obs, action)``, larger for worse; a function of a module, static.
+    """
+
+    critic: Any
+    threshold: Float[Array, ""]
+    apply: Apply = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+        """The critic's value; infinite where it is NaN."""
+        return carry, scored(self.apply(self.critic, seen.obs, seen.action), self.threshold)
+
+
+class EnsembleMonitor(eqx.Module):
+    """The standard deviation of what the members of an ensemble say.
+
+    Attributes:
+        members: Parameters with a leading axis of members.
+        threshold: Value above which it alarms, scalar.
+        apply: ``apply(member, obs, action)``, a scalar or a vector; static.
+    """
+
+    members: Any
+    threshold: Float[Array, ""]
+    apply: Apply = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+        """The largest standard deviation over the members of any output."""
+        said = jax.vmap(self.apply, in_axes=(0, None, None))(self.members, seen.obs, seen.action)
+        return carry, scored(jnp.max(jnp.std(said, axis=0)), self.threshold)

@@ -1,0 +1,138 @@
+"""How far an observation lies from the log that a policy was trained on."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError
+from neorl_safety.monitoring._monitor import Score, Seen, scored
+
+SMALLEST = 1e-6
+"""Part of the largest variance that every direction has at least."""
+
+
+class MahalanobisMonitor(eqx.Module):
+    """``|L^-1 (x - mean)|^2`` with ``L L' = covariance`` (Hotelling's T2).
+
+    Attributes:
+        mean: Of the log, shape ``(obs,)``.
+        whitening: ``L^-1``, shape ``(obs, obs)``.
+        threshold: Value above which it alarms, scalar.
+    """
+
+    mean: Float[Array, " obs"]
+    whitening: Float[Array, "obs obs"]
+    threshold: Float[Array, ""]
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+        """The squared distance from the mean in units of the log's spread."""
+        apart = seen.obs.astype(self.mean.dtype) - self.mean
+        white = jnp.sum(self.whitening * apart[None], axis=1)
+        return carry, scored(jnp.sum(white * white), self.threshold)
+
+
+def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor:
+    """Fits mean and covariance of a log; the threshold is infinite until it is calibrated.
+
+    Args:
+        obs: Observations of the log, more rows than channels.
+
+    Returns:
+        The monitor, for :func:`calibrated`.
+
+    Raises:
+        InputError: If there are too few rows or one is not finite.
+    """
+    rows = _log_rows(obs, obs.shape[1] + 1)
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    correlation = np.cov((rows - mean) / scale, rowvar=False, bias=True).reshape(len(mean), -1)
+    correlation += SMALLEST * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
+    whitening = np.linalg.inv(np.linalg.cholesky(correlation)) / scale
+    return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
+
+
+class NeighbourMonitor(eqx.Module):
+    """Distance to the k-th nearest of a few rows that stand for the log.
+
+    Attributes:
+        rows: Standardised rows, shape ``(kept, obs)``.
+        mean: Of the log, shape ``(obs,)``.
+        scale: Standard deviations of the log, shape ``(obs,)``.
+        threshold: Value above which it alarms, scalar.
+        neighbours: Which neighbour counts; static.
+    """
+
+    rows: Float[Array, "kept obs"]
+    mean: Float[Array, " obs"]
+    scale: Float[Array, " obs"]
+    threshold: Float[Array, ""]
+    neighbours: int = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, carry: tuple[()], seen: Seen) -> tuple[tuple[()], Score]:
+        """The distance in standard deviations."""
+        point = (seen.obs.astype(self.mean.dtype) - self.mean) / self.scale
+        squared = jnp.sum((self.rows - point[None]) ** 2, axis=1)
+        nearest = -jax.lax.top_k(-squared, self.neighbours)[0][-1]
+        return carry, scored(jnp.sqrt(nearest), self.threshold)
+
+
+def neighbour_monitor(
+    obs: Float[np.ndarray, "row obs"], *, neighbours: int = 5, keep: int = 1000
+) -> NeighbourMonitor:
+    """Keeps few rows that cover the log, each the one farthest from those kept before.
+
+    Args:
+        obs: Observations of the log.
+        neighbours: Which nearest neighbour's distance is the score.
+        keep: Rows to keep.
+
+    Returns:
+        The monitor, for :func:`calibrated`.
+
+    Raises:
+        InputError: If there are fewer rows than neighbours, or one is not finite.
+
+    Source: Gonzalez, Clustering to minimize the maximum intercluster distance, 1985.
+    """
+    if not 1 <= neighbours <= keep:
+        raise InputError(f"neighbours must lie between 1 and keep: {neighbours}, {keep}")
+    rows = _log_rows(obs, neighbours)
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    standard = (rows - mean) / scale
+    kept = standard[_farthest_first(standard, min(keep, len(standard)))]
+    infinite = jnp.asarray(jnp.inf, jnp.float32)
+    return NeighbourMonitor(_array(kept), _array(mean), _array(scale), infinite, neighbours)
+
+
+def _farthest_first(rows: np.ndarray, count: int) -> np.ndarray:
+    chosen = [int(np.argmin((rows**2).sum(axis=1)))]
+    distance = np.full(len(rows), np.inf)
+    for _ in range(count - 1):
+        distance = np.minimum(distance, ((rows - rows[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(distance.argmax()))
+    return np.asarray(chosen)
+
+
+def _log_rows(obs: np.ndarray, least: int) -> np.ndarray:
+    rows = np.asarray(obs, np.float64)
+    if rows.ndim != 2 or len(rows) < least or not np.isfinite(rows).all():
+        raise InputError(
+            f"a log needs at least {least} finite rows of shape (row, obs), got shape {rows.shape}"
+        )
+    return rows
+
+
+def _array(values: np.ndarray) -> Array:
+    return jnp.asarray(np.asarray(values, np.float32))

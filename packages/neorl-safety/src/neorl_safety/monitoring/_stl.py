@@ -1,0 +1,178 @@
+"""Signal temporal logic: how well a trajectory satisfies a formula, and by how much it fails."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """A formula over named channels; made by :func:`above`, :func:`below` and the operators.
+
+    Attributes:
+        operator: Name of the outermost operator.
+        parts: Formulas that it joins.
+        channel: Channel of a comparison; empty otherwise.
+        threshold: What a comparison compares with, in the unit of the channel.
+        window: First and last step, counted from now, that a temporal operator looks at.
+    """
+
+    operator: str
+    parts: tuple["Formula", ...] = ()
+    channel: str = ""
+    threshold: float = 0.0
+    window: tuple[int, int] = (0, 0)
+
+    @property
+    def horizon(self) -> int:
+        """Steps ahead that decide the formula."""
+        return self.window[1] + max((part.horizon for part in self.parts), default=0)
+
+
+def above(channel: str, threshold: float) -> Formula:
+    """``x >= threshold``, with robustness ``x - threshold``."""
+    return Formula("above", channel=channel, threshold=float(threshold))
+
+
+def below(channel: str, threshold: float) -> Formula:
+    """``x <= threshold``, with robustness ``threshold - x``."""
+    return Formula("below", channel=channel, threshold=float(threshold))
+
+
+def negation(part: Formula) -> Formula:
+    """Not ``part``: the robustness with the other sign."""
+    return Formula("not", (part,))
+
+
+def conjunction(*parts: Formula) -> Formula:
+    """All of ``parts``: the least robustness."""
+    return Formula("and", _some(parts))
+
+
+def disjunction(*parts: Formula) -> Formula:
+    """One of ``parts``: the largest robustness."""
+    return Formula("or", _some(parts))
+
+
+def always(part: Formula, first: int, last: int) -> Formula:
+    """``part`` at every step of the window: the least robustness in it."""
+    return Formula("always", (part,), window=_window(first, last))
+
+
+def eventually(part: Formula, first: int, last: int) -> Formula:
+    """``part`` at some step of the window: the largest robustness in it."""
+    return Formula("eventually", (part,), window=_window(first, last))
+
+
+def until(part: Formula, goal: Formula, first: int, last: int) -> Formula:
+    """``goal`` at some step of the window, and ``part`` at every step from now to before it."""
+    return Formula("until", (part, goal), window=_window(first, last))
+
+
+class Robustness(NamedTuple):
+    """How well a trajectory satisfies a formula, from every step on.
+
+    Attributes:
+        value: Positive where satisfied, negative where violated, by how much; NaN where the
+            trajectory ends before that is decided, shape ``(time,)``.
+        complete: Whether the trajectory is long enough, shape ``(time,)``.
+    """
+
+    value: Float[Array, " time"]
+    complete: Bool[Array, " time"]
+
+
+def robustness(formula: Formula, obs: Float[Array, "time obs"], names: Sequence[str]) -> Robustness:
+    """Quantitative semantics of a formula over a trajectory in discrete time.
+
+    ``rho(not f) = -rho(f)``, ``rho(f and g) = min``, ``rho(f or g) = max``,
+    ``rho(G_[a,b] f)(t) = min_{t+a..t+b} rho(f)``, ``rho(F_[a,b] f)(t) = max_{t+a..t+b} rho(f)``,
+    ``rho(f U_[a,b] g)(t) = max_{s in t+a..t+b} min(rho(g)(s), min_{t <= r < s} rho(f)(r))``.
+
+    A reading that is NaN violates every comparison, also a negated one, as far as it can be.
+
+    Args:
+        formula: The formula.
+        obs: Observations, one row a step, physical units.
+        names: Names of the channels, in order.
+
+    Returns:
+        Value and completeness for every step.
+
+    Raises:
+        InputError: If a channel is not known or there is not one name for each.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_safety.monitoring import always, below, robustness
+        >>> cool = always(below("T", 10.0), 0, 1)
+        >>> robustness(cool, jnp.array([[4.0], [8.0], [12.0]]), ["T"]).value.tolist()
+        [2.0, -2.0, nan]
+
+    Source: Donze and Maler, Robust satisfaction of temporal logic over real-valued signals, 2010.
+    """
+    if obs.ndim != 2 or obs.shape[1] != len(names):
+        raise InputError(f"obs has shape {obs.shape}; expected (time, {len(names)})")
+    value = _value(formula, obs, list(names), positive=True)
+    complete = jnp.arange(obs.shape[0]) + formula.horizon < obs.shape[0]
+    return Robustness(jnp.where(complete, value, jnp.nan), complete)
+
+
+def _value(formula: Formula, obs: Array, names: list[str], *, positive: bool) -> Array:
+    """Values, where a lost reading counts against the formula if ``positive``, else for it."""
+    if formula.operator in ("above", "below"):
+        if formula.channel not in names:
+            raise unknown_name("channel", formula.channel, names)
+        apart = obs[:, names.index(formula.channel)] - formula.threshold
+        apart = apart if formula.operator == "above" else -apart
+        return jnp.where(jnp.isnan(apart), -jnp.inf if positive else jnp.inf, apart)
+    if formula.operator == "not":
+        return -_value(formula.parts[0], obs, names, positive=not positive)
+    values = [_value(part, obs, names, positive=positive) for part in formula.parts]
+    return OPERATORS[formula.operator](values, *formula.window)
+
+
+def _ahead(value: Array, first: int, last: int) -> Float[Array, "ahead time"]:
+    """Values of the steps of a window, the last step of the trajectory repeated beyond it."""
+    time = jnp.arange(value.shape[0])
+    index = time[None] + jnp.arange(first, last + 1)[:, None]
+    return value[jnp.minimum(index, value.shape[0] - 1)]
+
+
+def _until(values: list[Array], first: int, last: int) -> Array:
+    part, goal = values
+    held = jnp.full_like(part, jnp.inf)
+    best = jnp.full_like(part, -jnp.inf)
+    for step in range(last + 1):
+        if step >= first:
+            best = jnp.maximum(best, jnp.minimum(_ahead(goal, step, step)[0], held))
+        held = jnp.minimum(held, _ahead(part, step, step)[0])
+    return best
+
+
+OPERATORS: dict[str, Callable[[list[Array], int, int], Array]] = {
+    "and": lambda values, *_: jnp.min(jnp.stack(values), axis=0),
+    "or": lambda values, *_: jnp.max(jnp.stack(values), axis=0),
+    "always": lambda values, *window: jnp.min(_ahead(values[0], *window), axis=0),
+    "eventually": lambda values, *window: jnp.max(_ahead(values[0], *window), axis=0),
+    "until": _until,
+}
+
+
+def _some(parts: tuple[Formula, ...]) -> tuple[Formula, ...]:
+    if not parts:
+        raise InputError("a conjunction or disjunction needs at least one formula")
+    return parts
+
+
+def _window(first: int, last: int) -> tuple[int, int]:
+    whole = all(isinstance(step, int) and not isinstance(step, bool) for step in (first, last))
+    if not (whole and 0 <= first <= last):
+        raise InputError(f"a window is two steps from 0 on, the first not later: {first}, {last}")
+    return first, last

@@ -1,0 +1,164 @@
+"""Every score against NumPy, and the false alarms that were promised against those counted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import InputError
+from neorl_core.statistics import conformal_quantile
+from neorl_safety.monitoring import (
+    CriticMonitor,
+    EnsembleMonitor,
+    Monitor,
+    Seen,
+    calibrated,
+    drift_monitor,
+    episode_scores,
+    frozen_monitor,
+    mahalanobis_monitor,
+    neighbour_monitor,
+    range_monitor,
+    violation_depth,
+)
+
+RNG = np.random.default_rng(5)
+MIX = np.array([[1.0, 0.0], [8.0, 3.0]])
+LOG = RNG.normal(size=(3000, 2)) @ MIX.T + [1.0, 330.0]
+
+
+def run(monitor, obs):
+    """Scores of one sequence of observations."""
+    carry, scores = monitor.initial_carry(), []
+    for row in obs:
+        row = jnp.asarray(row, jnp.float32)
+        carry, score = monitor(carry, Seen(row, jnp.zeros(2), jnp.zeros(2)))
+        scores.append((float(score.value), bool(score.alarm)))
+    return scores
+
+
+def linear(parameters, obs, action):
+    return jnp.sum(parameters * obs) + jnp.sum(action)
+
+
+def episodes(count, shift=0.0):
+    noise = RNG.normal(size=(count, 30, 2)) @ MIX.T + [1.0, 330.0 + shift]
+    return jnp.asarray(noise, jnp.float32), jnp.zeros((count, 30, 2))
+
+
+FITTED = {
+    "mahalanobis": mahalanobis_monitor(LOG),
+    "neighbours": neighbour_monitor(LOG, keep=100),
+    "drift": drift_monitor(LOG),
+}
+
+
+def test_the_mahalanobis_distance_is_that_of_numpy():
+    covariance = np.cov(LOG, rowvar=False, bias=True)
+    for row in LOG[:5]:
+        apart = row - LOG.mean(axis=0)
+        expected = apart @ np.linalg.solve(covariance, apart)
+        ((value, _),) = run(FITTED["mahalanobis"], [row])
+        np.testing.assert_allclose(value, expected, rtol=2e-3, atol=1e-3)
+
+
+def test_the_neighbour_is_the_fifth_nearest_of_rows_that_cover_the_log():
+    monitor = FITTED["neighbours"]
+    rows, scale = np.asarray(monitor.rows), LOG.std(axis=0)
+    standard = (LOG - LOG.mean(axis=0)) / scale
+    for row in standard[:5]:
+        expected = np.sort(np.linalg.norm(rows - row, axis=1))[4]
+        ((value, _),) = run(monitor, [row * scale + LOG.mean(axis=0)])
+        np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-3)
+    cover = np.linalg.norm(standard[:, None] - rows[None], axis=2).min(axis=1).max()
+    random = standard[RNG.choice(3000, 100, replace=False)]
+    chance = np.linalg.norm(standard[:, None] - random[None], axis=2).min(axis=1).max()
+    assert cover < 0.5 * chance
+
+
+def test_the_drift_is_the_weighted_mean_of_numpy():
+    rows = LOG[:50]
+    z, expected = np.zeros(2), []
+    for row in (rows - LOG.mean(axis=0)) / LOG.std(axis=0):
+        z = z + 0.05 * (row - z)
+        expected.append(np.abs(z).max() / np.sqrt(0.05 / 1.95))
+    values = [value for value, _ in run(FITTED["drift"], rows)]
+    np.testing.assert_allclose(values, expected, rtol=1e-4)
+
+
+def test_learned_scores_are_those_of_their_functions():
+    members = jnp.asarray(RNG.normal(size=(5, 2)), jnp.float32)
+    obs, action = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.25])
+    seen = Seen(obs, action, action)
+    critic = CriticMonitor(members[0], jnp.asarray(100.0, jnp.float32), linear)
+    ensemble = EnsembleMonitor(members, jnp.asarray(0.0, jnp.float32), linear)
+    assert isinstance(critic, Monitor)
+    said = np.asarray(members) @ np.asarray(obs) + 0.75
+    np.testing.assert_allclose(critic((), seen)[1].value, said[0], rtol=1e-6)
+    assert not critic((), seen)[1].alarm
+    np.testing.assert_allclose(ensemble((), seen)[1].value, said.std(), rtol=1e-5)
+    assert ensemble((), seen)[1].alarm
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_the_false_alarms_promised_are_those_measured(name):
+    """20 calibrations of 99 episodes, each tried on 200 fresh ones: 10 % on average."""
+    score = jax.jit(lambda obs, action: episode_scores(FITTED[name], obs, action))
+    rates = []
+    for _ in range(20):
+        scores = np.asarray(score(*episodes(299)))
+        threshold = float(conformal_quantile(jnp.asarray(scores[:99]), alpha=0.1))
+        rates.append(np.mean(scores[99:] > threshold))
+    held_out = episodes(99)
+    monitor = calibrated(FITTED[name], *held_out, alpha=0.1)
+    again = np.asarray(score(*(jnp.concatenate([part] * 4)[:299] for part in held_out)))[:99]
+    np.testing.assert_allclose(monitor.threshold, np.sort(again)[89], rtol=1e-5)
+    # Each rate is Beta(10, 90) and binomial noise: the mean of 20 has a deviation below 0.01.
+    assert 0.07 < np.mean(rates) < 0.13
+    detected = np.asarray(score(*episodes(299, shift=40.0))) > float(monitor.threshold)
+    assert detected.mean() > 0.9
+
+
+def test_too_few_episodes_promise_nothing():
+    with pytest.raises(InputError, match=r"18 episodes cannot promise 0.05.*: 19 with"):
+        calibrated(FITTED["drift"], *episodes(18), alpha=0.05)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_lost_reading_is_an_alarm_or_does_not_count(name):
+    monitor = calibrated(FITTED[name], *episodes(99), alpha=0.1)
+    ((value, alarm),) = run(monitor, [[1.0, np.nan]])
+    assert (value, alarm) == (np.inf, True) or (name == "drift" and not alarm)
+
+
+def test_a_frozen_channel_is_told_and_a_resting_one_may_be_left_out(spec):
+    rows = LOG[:20].copy()
+    rows[8:16, 1] = rows[8, 1]
+    alarms = [alarm for _, alarm in run(frozen_monitor(spec, 5), rows)]
+    assert np.flatnonzero(alarms).tolist() == [14, 15]
+    watched = frozen_monitor(spec, 5, channels=("level",))
+    assert not any(alarm for _, alarm in run(watched, rows))
+    noisy = rows + RNG.normal(0, 1e-3, rows.shape)
+    assert any(alarm for _, alarm in run(frozen_monitor(spec, 5, least=1e-3), noisy))
+    with pytest.raises(InputError, match="no observation is called flow"):
+        frozen_monitor(spec, 5, channels=("flow",))
+
+
+def test_the_range_counts_in_parts_of_it(spec):
+    values = run(range_monitor(spec, tolerance=0.1), [[1.0, 400.0], [2.1, 300.0], [1.0, 415.0]])
+    np.testing.assert_allclose([value for value, _ in values], [0.0, 0.05, 0.125], atol=1e-6)
+    assert [alarm for _, alarm in values] == [False, False, True]
+
+
+def test_the_depth_of_violations_is_that_of_numpy():
+    excess = RNG.normal(-1, 1, (6, 40))
+    mask = np.arange(40) < np.array([40, 30, 0, 40, 10, 40])[:, None]
+    over = np.where(mask, np.maximum(excess, 0), 0)
+    depth = violation_depth(jnp.asarray(excess, jnp.float32), jnp.asarray(mask), dt=5.0)
+    np.testing.assert_allclose(depth.largest, over.max(), rtol=1e-5)
+    np.testing.assert_allclose(depth.mean, over.sum() / (over > 0).sum(), rtol=1e-5)
+    np.testing.assert_allclose(depth.integral, over.sum() * 5 / 5, rtol=1e-5)
+    none = violation_depth(-jnp.ones((2, 3)), dt=1.0)
+    assert [float(part) for part in none] == [0.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="shape"):
+        violation_depth(jnp.ones(3), dt=1.0)
