@@ -4,6 +4,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train import verdict
@@ -97,6 +98,42 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     told = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
     assert found.sentence.endswith(told)
     assert "single episodes" not in verdict(deployable).sentence
+
+
+@pytest.mark.parametrize(
+    ("violations", "theirs", "margin", "holds"),
+    [(0, 0, 0.05, True), (1, 0, 0.05, False), (13, 10, 0.05, False), (3, 6, 0.05, True),
+     (19, 0, math.inf, None), (0, 0, 0.0, False)],
+)  # fmt: skip
+def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
+    violations, theirs, margin, holds
+):
+    """The exact interval, by SciPy, against the reference's part and the margin."""
+    deployable = tables(*DEPLOYABLE)
+    ours = deployable.rows[0]
+
+    def row(count, **changes):
+        ends = binomtest(count, 100).proportion_ci(0.95, "exact")
+        share = Estimate(count / 100, ends.low, ends.high)
+        broken = dataclasses.replace(ours.costs[0], violations=count, violating=share)
+        return dataclasses.replace(ours, costs=(broken, ours.costs[1]), **changes)
+
+    reference = row(theirs, name="PID", role="classical", guarded=False)
+    found = verdict(
+        dataclasses.replace(deployable, rows=(row(violations), reference), episode_margin=margin)
+    )
+    declared = [one for one in found.clauses if one.name == "band, single episodes"]
+    assert len(declared) == (holds is not None)
+    assert ("single episodes at most" in found.rule) == (holds is not None)
+    if holds is None:
+        assert found.answer == "deploy"
+        return
+    (clause,) = declared
+    assert clause.holds is holds
+    upper = binomtest(violations, 100).proportion_ci(0.95, "exact").high
+    assert (clause.bound, clause.limit) == (upper, theirs / 100 + margin)
+    assert found.answer == ("deploy" if holds else "do not deploy")
+    assert f"{'is' if holds else 'is not'} within" in clause.sentence
 
 
 @pytest.mark.parametrize(

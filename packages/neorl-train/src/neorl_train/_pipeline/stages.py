@@ -237,6 +237,7 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 key=jax.random.key(config.evaluation.seed),
                 n_starts=starts,
                 level=config.evaluation.level,
+                episode_margin=config.evaluation.episode_margin,
             )
         write_results(job.run.path, evaluation, verdict(evaluation.tables))
     job.reporter.end()

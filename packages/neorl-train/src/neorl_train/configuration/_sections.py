@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,9 @@ class EvaluationConfig:
         candidate: Algorithm whose policy is handed over, its first seed; empty takes the last of
             the trained ones.
         level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
+        episode_margin: Largest part of the episodes by which the upper bound of those over a cost's
+            limit may exceed the part of the reference controller; ``inf`` demands nothing of single
+            episodes.
     """
 
     starts: int = 128
@@ -68,6 +72,7 @@ class EvaluationConfig:
     curve_starts: int = 8
     candidate: str = ""
     level: float = DEFAULT_LEVEL
+    episode_margin: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True)

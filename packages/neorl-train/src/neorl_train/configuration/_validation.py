@@ -100,6 +100,11 @@ def _validate_counts(config: Config) -> None:
         f"{DEFAULT_LEVEL:g} is the default",
     )
     _require(
+        config.evaluation.episode_margin >= 0,
+        "evaluation.episode_margin must be zero or more of all episodes, inf for none, got "
+        f"{config.evaluation.episode_margin}",
+    )
+    _require(
         config.evaluation.curve_starts >= 0,
         f"evaluation.curve_starts must not be negative, got {config.evaluation.curve_starts}",
     )

@@ -52,6 +52,7 @@ def evaluate(
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
+    episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
     """Runs everything that can act on the plant in paired episodes (common random numbers).
 
@@ -72,6 +73,8 @@ def evaluate(
         key: Key of starts and noise; take one that nothing was developed on.
         n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
         level: Confidence level of all intervals, of which the verdict takes the ends.
+        episode_margin: Part of the episodes by which the upper bound of those over a cost's limit
+            may exceed the reference's part; infinite for no such demand.
 
     Returns:
         The results with their tables.
@@ -101,8 +104,9 @@ def evaluate(
     tested = _one_kind([*plain, *guarded, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
+    tables = _tables(name, environment, spec, results, log, candidate, reference, level)
     return Evaluation(
-        tables=_tables(name, environment, spec, results, log, candidate, reference, level),
+        tables=dataclasses.replace(tables, episode_margin=episode_margin),
         results=(*results, log),
         traces=_traces(environment, spec, tested, results, key, candidate, reference),
         bands=_bands(environment),

@@ -1,6 +1,7 @@
 """The shape of the result tables: numbers with intervals and units, nothing else."""
 
 import dataclasses
+import math
 from typing import Literal
 
 from neorl_core import CostPer, Spec
@@ -179,6 +180,8 @@ class ResultTables:
         reference: Name of the controller to beat.
         rows: Rows of every policy, with and without guard.
         pooled: Rows of every algorithm, guard and other side.
+        episode_margin: Part of the episodes by which the upper bound of those over a limit may
+            exceed the reference's part; infinite where nothing is demanded of single episodes.
     """
 
     environment: str
@@ -191,6 +194,7 @@ class ResultTables:
     reference: str
     rows: tuple[PolicyRow, ...]
     pooled: tuple[PooledRow, ...]
+    episode_margin: float = math.inf
 
     def row(self, name: str, *, guarded: bool) -> PolicyRow:
         """The row of a policy.

@@ -83,8 +83,10 @@ def verdict(tables: ResultTables) -> Verdict:
     ``deploy`` if the lower bound of the paired difference in return to the reference is above
     zero, and every cost is within its limit: for a limit per episode the upper bound of the mean
     sum, for a limit per step the upper bound of the mean worst step and the worst step of all
-    episodes. ``cannot tell`` where there was no simulator. ``do not deploy`` otherwise. A number
-    that is not finite fails its clause.
+    episodes. Where the tables have an ``episode_margin``, the upper end of the exact interval of
+    the part of episodes over a limit per episode must not exceed the reference's part by more.
+    ``cannot tell`` where there was no simulator. ``do not deploy`` otherwise. A number that is not
+    finite fails its clause.
 
     Args:
         tables: Tables of one evaluation.
@@ -101,6 +103,7 @@ def verdict(tables: ResultTables) -> Verdict:
     clauses = (
         _return_clause(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
+        *_episode_clauses(row, tables),
     )
     failed = [clause for clause in clauses if not clause.holds]
     answer: Answer = REFUSE if failed else DEPLOY
@@ -109,20 +112,27 @@ def verdict(tables: ResultTables) -> Verdict:
         sentence=_sentence(answer, failed or clauses, tables),
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=rule_of(tables.level),
+        rule=rule_of(tables.level, tables.episode_margin),
         clauses=clauses,
         reason="",
     )
 
 
-def rule_of(level: float) -> str:
+def rule_of(level: float, episode_margin: float = math.inf) -> str:
     """The rule in words.
 
     Args:
         level: Confidence level of the intervals whose ends it compares.
+        episode_margin: What is demanded of single episodes; infinite for nothing.
     """
     bounds = f"{confidence(level)} bounds"
-    return f"return above the reference and every cost within its limit, by {bounds}"
+    rule = f"return above the reference and every cost within its limit, by {bounds}"
+    if math.isinf(episode_margin):
+        return rule
+    return (
+        f"{rule}; and of single episodes at most {number(100 * episode_margin)} % more over a "
+        "limit than with the reference"
+    )
 
 
 def _unknown(tables: ResultTables) -> Verdict:
@@ -185,6 +195,43 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         holds=holds,
         sentence=f"the {subject} cost {cell.name}, {bounded}, {comparison} the limit of {limit}",
     )
+
+
+def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
+    """For each limit per episode: how many more single episodes break it than with the reference.
+
+    A limit per step needs none: its clause holds the worst step of all episodes against it.
+    """
+    if math.isinf(tables.episode_margin):
+        return []
+    beside = tables.row(tables.reference, guarded=False)
+    clauses = []
+    for cell, theirs in zip(row.costs, beside.costs, strict=True):
+        if limit_kind(cell.per).bounds_largest:
+            continue
+        share, limit = cell.violating, theirs.violating.value + tables.episode_margin
+        holds = share.high <= limit
+        clauses.append(
+            Clause(
+                name=f"{cell.name}, single episodes",
+                statistic=f"episodes over the limit of {cell.name}, of {row.n_episodes} paired "
+                f"episodes; {tables.reference}: {theirs.violations}",
+                value=share.value,
+                low=share.low,
+                high=share.high,
+                bound=share.high,
+                relation="<=",
+                limit=limit,
+                unit="1",
+                holds=holds,
+                sentence=f"the upper bound of the episodes over the limit of {cell.name}, "
+                f"{number(100 * share.high)} %, {'is' if holds else 'is not'} within "
+                f"{number(100 * limit)} %: the {number(100 * theirs.violating.value)} % of "
+                f"{tables.reference} and a margin of "
+                f"{number(100 * tables.episode_margin)} %",
+            )
+        )
+    return clauses
 
 
 def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
