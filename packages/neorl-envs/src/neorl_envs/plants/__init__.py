@@ -13,6 +13,7 @@ from neorl_envs.plants.dmsd._env import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
+from neorl_envs.plants.supply_chain._env import SupplyChain as SupplyChain
 from neorl_envs.plants.water_treatment._env import WaterTreatment as WaterTreatment
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "PlantDefaults",
     "SimulatedPlant",
     "SteelAnnealing",
+    "SupplyChain",
     "WaterTreatment",
     "register_plant",
 ]

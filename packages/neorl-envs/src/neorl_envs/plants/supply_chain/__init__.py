@@ -1,0 +1,47 @@
+r"""A supply chain of six stock points: orders on ten lanes against a seasonal market.
+
+**Order of events** in a period (a day), as in or-gym's NetInvMgmt: orders are placed in whole
+units, each at most the stock that its supplier has at the start and its capacity; what was
+ordered a lead time ago arrives (a lead time of 0 at once); what is ordered leaves the supplier;
+demand and backlog are served. Profit is sales less raw materials, operation, holding of stocks
+and of pipelines, and backlog; prices between nodes cancel.
+
+**Lanes** (supplier to receiver, lead time): 2-1 (5), 3-1 (3), 4-2 (8), 4-3 (10), 5-2 (9), 6-2
+(11), 6-3 (12), 7-4 (0), 8-5 (2), 8-6 (0). Node 1 is the shop, 2 and 3 distribute, 4, 5 and 6 make
+at most 90, 90 and 80 a day, 7 and 8 are raw materials without limit.
+
+**Parameters** stand in :class:`Constants`, each with unit and source; lanes, prices and capacities
+are published, without the lane 7-5. Our own choice are the season (20 a day on average, 30 % up
+and down in 30 days, anywhere in it at the start), lanes that close (2 % a day, for 5 to 10 days, in
+which no order is accepted), the initial stocks (or-gym starts with twice as much), the
+randomisation of the mean demand (half as wide again as asked for) and the sharing of a short
+stock: every buyer gets the same part of his order. With ``SupplyChain(legacy_allocation=True)`` one
+stock is promised to several buyers, as in or-gym, and can become negative.
+
+**Measured (28).** Stocks of six nodes (-200 to 5000), the shop's backlog (0 to 4000), yesterday's
+demand (0 to 64), units on the way on ten lanes (0 to 50 times the lead time) and what arrives on
+them next (0 to 50), all counted exactly. Which lanes are closed is hidden. **Manipulated (10).** An
+order on every lane, 0 to 50.
+
+**Judged by.** The reward is the day's profit in 100 $. Costs: ``inventory``, units beyond 900 in
+all stores, in hundreds, summed over the days (limit 5); ``delays``, the part of what customers want
+that is not served, summed over the days (limit 15, fifteen days without any sale). Nothing ends
+an episode but the clock, after 60 days.
+
+**Controllers.** ``base stock`` orders up to fixed levels. ``base stock with forecast`` (the
+reference) adds periods of yesterday's demand to the levels and lets factories see the stocks
+downstream; levels, shares and weights were tuned for the score by a cross-entropy search over
+15 generations of 150 candidates. The same search over constant orders ends two points below.
+:func:`bad_policy` orders raw materials at full rate and nothing else; it breaks both costs.
+
+Source: Perez, Hubbs, Li, Grossmann, Processes 9:102, 2021; or-gym 0.5.0.
+"""
+
+from neorl_envs.plants.supply_chain._control import Rule as Rule
+from neorl_envs.plants.supply_chain._control import bad_policy as bad_policy
+from neorl_envs.plants.supply_chain._market import Market as Market
+from neorl_envs.plants.supply_chain._market import MarketNoise as MarketNoise
+from neorl_envs.plants.supply_chain._physics import Constants as Constants
+from neorl_envs.plants.supply_chain._physics import Network as Network
+
+__all__ = ["Constants", "Market", "MarketNoise", "Network", "Rule", "bad_policy"]

@@ -1,0 +1,64 @@
+"""Base stock: fill the inventory position up to a level, shared among the suppliers."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core.control import BaseStock, ConstantPolicy
+from neorl_envs.plants.supply_chain._physics import LANES, RECEIVES, RETAILER
+
+LARGEST_ORDER = 50.0
+
+
+class Rule(NamedTuple):
+    """Numbers of a base-stock rule.
+
+    Attributes:
+        levels: Of the six nodes, units.
+        shares: Part of a receiver's order that every lane gets.
+        forecast: Periods of yesterday's demand that are added to each level.
+        downstream: Part of the distributors' and the shop's position, a node on average, that
+            counts as the factories' own.
+    """
+
+    levels: tuple[float, ...]
+    shares: tuple[float, ...]
+    forecast: tuple[float, ...] = (0.0,) * 6
+    downstream: float = 0.0
+
+
+ORDINARY = Rule(
+    (130.0, 150.0, 150.0, 120.0, 60.0, 60.0), (0.5, 0.5, 0.4, 0.5, 0.3, 0.3, 0.5, 1.0, 1.0, 1.0)
+)
+STRONG = Rule(
+    (250.0, 205.0, 190.0, 63.0, 70.0, 18.5),
+    (0.73, 0.27, 0.36, 0.55, 0.41, 0.23, 0.45, 1.0, 1.0, 1.0),
+    (2.7, 2.9, 5.0, 1.1, 1.5, 1.7),
+    0.38,
+)
+
+
+def base_stock(rule: Rule) -> BaseStock:
+    """Orders that fill the inventory positions up to the rule's levels, lane by lane."""
+    receiver = np.argmax(RECEIVES, axis=0)
+    lanes = len(LANES)
+    # on hand, backlog, last demand, in the pipeline, arriving (which the pipeline contains)
+    position = np.concatenate(
+        [np.eye(6), -RETAILER[:, None], np.zeros((6, 1)), RECEIVES, np.zeros((6, lanes))], axis=1
+    )
+    position[3:] += rule.downstream * position[:3].mean(axis=0)
+    position[:, 7] = -np.asarray(rule.forecast)
+    shares = np.asarray(rule.shares)
+    return BaseStock(
+        level=jnp.asarray(shares * np.asarray(rule.levels)[receiver], jnp.float32),
+        position=jnp.asarray(shares[:, None] * position[receiver], jnp.float32),
+        low=jnp.zeros(lanes),
+        high=jnp.full(lanes, LARGEST_ORDER),
+    )
+
+
+def bad_policy() -> ConstantPolicy:
+    """Raw materials at full rate and nothing for the shop: full stores and late customers."""
+    outside = np.array([supplier > 6 for supplier, _ in LANES])
+    return ConstantPolicy(jnp.where(outside, LARGEST_ORDER, 0.0))

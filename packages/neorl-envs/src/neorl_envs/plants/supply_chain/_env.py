@@ -1,0 +1,158 @@
+"""The supply chain as a simulated plant."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_core import Channel, CostChannel, Policy
+from neorl_envs.blocks import Actuator, Instrument, Limit
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Moment
+from neorl_envs.plants.supply_chain import _control
+from neorl_envs.plants.supply_chain import _market as market
+from neorl_envs.plants.supply_chain import _physics as physics
+
+STORES = 900.0
+REWARD_SCALE = 100.0  # $
+NAMES = tuple(f"{supplier}_to_{receiver}" for supplier, receiver in physics.LANES)
+
+
+def _instruments() -> tuple[Instrument, ...]:
+    full = _control.LARGEST_ORDER
+    channels = (
+        *(Channel(f"stock_{n}", "1", -200.0, 5000.0) for n in physics.NODES),
+        Channel("backlog", "1", 0.0, 4000.0),
+        Channel("demand", "1", 0.0, 64.0),
+        *(
+            Channel(f"pipeline_{name}", "1", 0.0, full * max(lead, 1))
+            for name, lead in zip(NAMES, physics.LEAD_TIME.tolist(), strict=True)
+        ),
+        *(Channel(f"arriving_{name}", "1", 0.0, full) for name in NAMES),
+    )
+    return tuple(Instrument(channel) for channel in channels)
+
+
+class SupplyChain(SimulatedPlant):
+    """Orders on ten lanes between six stock points and a market; see :mod:`.supply_chain`.
+
+    Attributes:
+        legacy_allocation: Whether one stock may be promised to several buyers, as in or-gym,
+            which lets it become negative; for comparison with it.
+
+    Example:
+        >>> env = SupplyChain()
+        >>> env.spec.n_obs, env.spec.n_action
+        (28, 10)
+    """
+
+    horizon: int = eqx.field(static=True, default=60)
+    legacy_allocation: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "SupplyChain-v0"
+    dt = physics.DAY
+    reward_unit: ClassVar[str] = "100 $"
+    reference: ClassVar[str] = "base stock with forecast"
+    glossary: ClassVar[str] = (
+        "A return is the profit of sixty days in hundreds of dollars. The controllers order up to "
+        "levels of the inventory position."
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Stocks of six nodes, what the shop owes, yesterday's demand, and for each lane what is "
+        "on the way and what arrives tomorrow; the orders on the lanes."
+    )
+    constants = physics.Constants()
+    initial = physics.START
+    initial_spread = physics.Network._make((10.0, 0.0, 0.0, 0.0))
+    instruments = _instruments()
+    actuators = tuple(
+        Actuator(Channel(f"order_{name}", "1", 0.0, _control.LARGEST_ORDER), start=0.0)
+        for name in NAMES
+    )
+    costs = (
+        CostChannel("inventory", "100 units", 5.0, "episode"),
+        CostChannel("delays", "1", 15.0, "episode"),
+    )
+    limits = (
+        Limit("total_stock", high=STORES, cost="inventory", factor=0.01),
+        Limit("stock", low=0.0, cost="inventory"),
+        Limit("unserved", high=0.0, cost="delays"),
+    )
+    penalties: ClassVar[dict[str, float]] = {"inventory": 1.0, "delays": 2.0}
+
+    def admit(
+        self, c: physics.Constants, plant: physics.Network, command: Float[Array, "10"]
+    ) -> Float[Array, "10"]:
+        """Orders are whole units."""
+        return jnp.round(command)
+
+    def begin(
+        self, c: physics.Constants, initial: physics.Network, key: PRNGKeyArray
+    ) -> physics.Network:
+        """Stocks in whole units."""
+        return initial._replace(stock=jnp.round(initial.stock))
+
+    def begin_disturbance(self, c: physics.Constants, key: PRNGKeyArray) -> market.Market:
+        """A day of the season, all lanes open."""
+        return market.market_at_start(c, key)
+
+    def sample_process_noise(self, c: physics.Constants, key: PRNGKeyArray) -> market.MarketNoise:
+        """Draws of demand and disruptions."""
+        return market.sampled_market(c, key)
+
+    def disturb(
+        self,
+        c: physics.Constants,
+        disturbance: market.Market,
+        noise: market.MarketNoise,
+        time: Array,
+    ) -> market.Market:
+        """Demand and open lanes of the period."""
+        return market.market_later(c, disturbance, noise, time)
+
+    def evolve(
+        self,
+        c: physics.Constants,
+        plant: physics.Network,
+        inputs: Float[Array, "10"],
+        disturbance: market.Market,
+        time: Array,
+    ) -> physics.Network:
+        """The network one period later."""
+        return physics.one_period(
+            c,
+            plant,
+            inputs,
+            disturbance.demand,
+            market.is_closed(disturbance),
+            legacy=self.legacy_allocation,
+        )
+
+    def measure(self, c: physics.Constants, now: Moment) -> Float[Array, "28"]:
+        """Stocks, backlog, last demand, pipelines and what arrives next."""
+        shop = jnp.stack([now.plant.owed, now.disturbance.demand])
+        lanes = (physics.in_pipeline(now.plant), physics.arriving(now.plant))
+        return jnp.concatenate([now.plant.stock, shop, *lanes])
+
+    def quantities(self, c: physics.Constants, now: Moment) -> dict[str, Array]:
+        """Units in all stores, in each, and the part of what was wanted that was not served."""
+        wanted = now.plant.served + now.plant.owed
+        return {
+            "total_stock": jnp.sum(jnp.maximum(now.plant.stock, 0)),
+            "stock": now.plant.stock,
+            "unserved": now.plant.owed / jnp.maximum(wanted, 1),
+        }
+
+    def reward(
+        self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
+    ) -> Array:
+        """Profit of the period, 100 $."""
+        return physics.profit(c, now.plant) / REWARD_SCALE
+
+    def tunings(self) -> dict[str, Policy]:
+        """The controllers by name, the ordinary one first."""
+        return {
+            "base stock": _control.base_stock(_control.ORDINARY),
+            self.reference: _control.base_stock(_control.STRONG),
+        }

@@ -1,0 +1,163 @@
+"""Six stock points and ten lanes: constants, state, and one period's order of events."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_envs.blocks import constant
+
+DAY = 86400.0
+PAPER = "NetInvMgmt of or-gym, Perez et al. 2021, Processes 9:102"
+OWN = "own choice"
+
+LANES = ((2, 1), (3, 1), (4, 2), (4, 3), (5, 2), (6, 2), (6, 3), (7, 4), (8, 5), (8, 6))
+"""Supplier and receiver of every lane; 7 and 8 are raw materials without limit."""
+LEAD_TIME = np.array((5, 3, 8, 10, 9, 11, 12, 0, 2, 0))
+"""Whole periods between order and delivery."""
+LONGEST = int(LEAD_TIME.max())
+NODES = range(1, 7)
+SUPPLIES = np.array([[supplier == n for supplier, _ in LANES] for n in NODES], np.float32)
+RECEIVES = np.array([[receiver == n for _, receiver in LANES] for n in NODES], np.float32)
+BOUGHT_OUTSIDE = np.array([supplier > 6 for supplier, _ in LANES], np.float32)
+RETAILER = np.array([n == 1 for n in NODES], np.float32)
+HIGHEST_DEMAND = 64
+
+
+class Constants(NamedTuple):
+    """Prices in $ a unit, nodes and lanes in their order.
+
+    Attributes:
+        price: Of a unit on every lane.
+        pipeline: Holding a unit on the way for a period.
+        holding: Holding a unit in stock for a period.
+        capacity: What a node can make in a period; large where it only distributes.
+        operating: Of a unit that is made.
+        retail_price: Of a unit sold.
+        backlog: Of a unit owed for a period.
+        demand: Mean a period.
+        season: Relative amplitude of its season.
+        season_length: Periods.
+        variability: 1 for Poisson's demand, 0 for its mean.
+        disruption: Probability that a lane closes in a period.
+        shortest: Periods that a closed lane stays closed at least.
+        longest: Periods that it stays closed at most.
+    """
+
+    price: Array = constant((1.5, 1.6, 1.0, 0.8, 0.7, 0.75, 0.8, 0.15, 0.07, 0.2), "$", PAPER)
+    pipeline: Array = constant(
+        (0.010, 0.015, 0.008, 0.006, 0.005, 0.007, 0.004, 0.0, 0.002, 0.0),
+        "$",
+        PAPER,
+        domain="not negative",
+    )
+    holding: Array = constant((0.030, 0.020, 0.015, 0.012, 0.013, 0.011), "$", PAPER)
+    capacity: Array = constant((1e6, 1e6, 1e6, 90.0, 90.0, 80.0), "1", PAPER)
+    operating: Array = constant(
+        (0.0, 0.0, 0.0, 0.010, 0.015, 0.012), "$", PAPER, domain="not negative"
+    )
+    retail_price: Array = constant(2.0, "$", PAPER)
+    backlog: Array = constant(0.1, "$", PAPER)
+    demand: Array = constant(20.0, "1", PAPER, spread=1.5)
+    season: Array = constant(0.3, "1", OWN, clean=0.0, domain="not negative")
+    season_length: Array = constant(30.0, "periods", OWN)
+    variability: Array = constant(1.0, "1", OWN, clean=0.0, domain="not negative")
+    disruption: Array = constant(0.02, "1", OWN, clean=0.0, domain="not negative")
+    shortest: Array = constant(5.0, "periods", OWN)
+    longest: Array = constant(10.0, "periods", OWN)
+
+
+class Network(NamedTuple):
+    """Stocks and what is on its way, in units.
+
+    Attributes:
+        stock: On hand at the nodes, shape ``(6,)``.
+        shipped: On every lane in the last periods, newest first, shape ``(12, 10)``.
+        owed: Backlog of the retailer.
+        served: Sold by the retailer in the last period.
+    """
+
+    stock: Float[Array, "6"]
+    shipped: Float[Array, "12 10"]
+    owed: Float[Array, ""]
+    served: Float[Array, ""]
+
+
+START = Network._make((np.array((100.0, 110, 80, 160, 140, 150)), np.zeros((12, 10)), 0.0, 0.0))
+
+
+def in_pipeline(network: Network) -> Float[Array, "10"]:
+    """Units on the way on every lane."""
+    under_way = np.arange(LONGEST)[:, None] < LEAD_TIME
+    return jnp.sum(jnp.where(under_way, network.shipped, 0), axis=0)
+
+
+def arriving(network: Network) -> Float[Array, "10"]:
+    """Units that every lane delivers in the coming period, whatever is ordered."""
+    due = np.arange(LONGEST)[:, None] == LEAD_TIME - 1
+    return jnp.sum(jnp.where(due, network.shipped, 0), axis=0)
+
+
+def allocated(
+    c: Constants, stock: Float[Array, "6"], ordered: Float[Array, "10"], legacy: bool
+) -> Float[Array, "10"]:
+    """What the suppliers ship of what is ordered, in whole units.
+
+    Each lane gets at most the stock and the capacity of its supplier. Where the lanes of one
+    supplier ask for more than that together, every one gets the same part of its order; with
+    ``legacy``, as in or-gym, all of it, and the stock may become negative.
+    """
+    supplies = jnp.asarray(SUPPLIES, stock.dtype)
+    available = jnp.minimum(stock, c.capacity)
+    outside = jnp.asarray(BOUGHT_OUTSIDE, stock.dtype) > 0
+    one = jnp.where(outside, ordered, jnp.minimum(ordered, available @ supplies))
+    if legacy:
+        return one
+    total = supplies @ one
+    part = jnp.minimum(1, jnp.maximum(available, 0) / jnp.maximum(total, 1))
+    # a thousandth of a unit is above any rounding of the product
+    fair = jnp.floor(jnp.maximum(one, 0) * (part @ supplies) + 1e-3)
+    return jnp.where(outside, ordered, fair)
+
+
+def one_period(
+    c: Constants,
+    network: Network,
+    ordered: Float[Array, "10"],
+    demand: Float[Array, ""],
+    closed: Array,
+    *,
+    legacy: bool,
+) -> Network:
+    """Orders, deliveries, shipments, then demand and backlog, in this order."""
+    ordered = jnp.where(closed, 0, jnp.round(ordered))
+    shipped = allocated(c, network.stock, ordered, legacy)
+    at_once = jnp.asarray(LEAD_TIME == 0)
+    delivered = jnp.where(at_once, shipped, arriving(network))
+    receives, supplies = (jnp.asarray(m, shipped.dtype) for m in (RECEIVES, SUPPLIES))
+    stock = network.stock + receives @ delivered - supplies @ shipped
+    wanted = demand + network.owed
+    served = jnp.minimum(wanted, stock[0])
+    retailer = jnp.asarray(RETAILER, stock.dtype)
+    return Network(
+        stock=stock - served * retailer,
+        shipped=jnp.concatenate([shipped[None], network.shipped[:-1]]),
+        owed=wanted - served,
+        served=served,
+    )
+
+
+def profit(c: Constants, network: Network) -> Float[Array, ""]:
+    """Sales less raw materials, operation, holding, pipeline and backlog of a period, $."""
+    shipped = network.shipped[0]
+    outside, supplies = (jnp.asarray(m, shipped.dtype) for m in (BOUGHT_OUTSIDE, SUPPLIES))
+    made = supplies @ shipped
+    return (
+        c.retail_price * network.served
+        - jnp.sum(c.price * outside * shipped)
+        - jnp.sum(c.operating * made)
+        - jnp.sum(c.holding * network.stock)
+        - jnp.sum(c.pipeline * in_pipeline(network))
+        - c.backlog * network.owed
+    )
