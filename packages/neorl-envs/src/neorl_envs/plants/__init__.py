@@ -11,6 +11,9 @@ from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalR
 from neorl_envs.plants.cstr._env import CSTR as CSTR
 from neorl_envs.plants.dmsd._env import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
+from neorl_envs.plants.industrial_benchmark._env import (
+    IndustrialBenchmark as IndustrialBenchmark,
+)
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain as SupplyChain
@@ -23,6 +26,7 @@ __all__ = [
     "ChemicalReactor",
     "Derived",
     "HVACControl",
+    "IndustrialBenchmark",
     "Moment",
     "Pipeline",
     "Plant",

@@ -11,6 +11,7 @@ from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
 from neorl_envs.plants.cstr._env import CSTR
 from neorl_envs.plants.dmsd._env import DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl
+from neorl_envs.plants.industrial_benchmark._env import IndustrialBenchmark
 from neorl_envs.plants.pipeline._env import Pipeline
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain
@@ -37,6 +38,7 @@ _OWN: dict[str, Callable[[], Plant]] = {
     HVACControl.name: HVACControl,
     CSTR.name: CSTR,
     DMSD.name: DMSD,
+    IndustrialBenchmark.name: IndustrialBenchmark,
     Pipeline.name: Pipeline,
     WaterTreatment.name: WaterTreatment,
     SupplyChain.name: SupplyChain,

@@ -1,0 +1,138 @@
+"""IndustrialBenchmark-v0: declarations, draws and controllers."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Channel
+from neorl_core.control import StateFeedback
+from neorl_envs.blocks import Actuator, Instrument
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Moment
+from neorl_envs.plants.industrial_benchmark._physics import (
+    SHIFT_STEP,
+    Constants,
+    Draws,
+    Machine,
+    consumed,
+    fatigued,
+    operational_cost,
+    steered,
+)
+
+PERCENT = (0.0, 100.0)
+STEPS = (1.0, 10.0, SHIFT_STEP)  # largest change of velocity, gain and shift in a step
+FIXED = ((50.0, 0.0), (50.0, 0.0), (50.0, 0.0))
+SCHEDULED = ((44.0, -0.1), (75.0, -0.35), (30.0, 0.4))
+"""Steerings as a constant and a share of the set point: velocity, gain, shift."""
+
+
+class IndustrialBenchmark(SimulatedPlant):
+    """The public benchmark; see :mod:`neorl_envs.plants.industrial_benchmark`."""
+
+    horizon: int = eqx.field(static=True, default=1000)
+
+    name: ClassVar[str] = "IndustrialBenchmark-v0"
+    dt: ClassVar[float] = 1.0
+    constants: ClassVar[Any] = Constants()
+    initial: ClassVar[Any] = 55.0
+    initial_spread: ClassVar[Any] = 45.0
+    instruments = (
+        *(Instrument(Channel(n, "1", *PERCENT)) for n in ("setpoint", "velocity", "gain", "shift")),
+        Instrument(Channel("fatigue", "1", 0.0, 300.0)),
+        Instrument(Channel("consumption", "1", -200.0, 6000.0)),
+    )
+    actuators = tuple(
+        Actuator(Channel(f"change_of_{n}", "1", -1.0, 1.0), start=0.0)
+        for n in ("velocity", "gain", "shift")
+    )
+    reward_unit: ClassVar[str] = "1"
+    reference: ClassVar[str] = "scheduled steering"
+    glossary: ClassVar[str] = (
+        "the return is minus three times the fatigue and minus the consumption, summed up"
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Measured: the set point, the steerings velocity, gain and shift, fatigue and consumption. "
+        "Manipulated: changes of the three steerings, in parts of 1, 10 and 5.75 a step."
+    )
+
+    def tunings(self) -> dict[str, StateFeedback]:
+        """To fixed steerings, and to steerings that suit the set point."""
+        return {"fixed steering": _towards(FIXED), "scheduled steering": _towards(SCHEDULED)}
+
+    def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Machine:
+        """All steerings in the middle, after one step without change, as published."""
+        dtype = initial.dtype
+        middle, none, one = (jnp.asarray(x, dtype) for x in (50.0, 0.0, 1.0))
+        cost = operational_cost(initial, middle, middle)
+        machine = Machine(
+            setpoint=initial,
+            velocity=middle,
+            gain=middle,
+            shift=middle,
+            costs=jnp.broadcast_to(cost, (10,)),
+            hidden=jnp.zeros(2, dtype),
+            domain=one,
+            response=one,
+            phase=none,
+            fatigue=none,
+            consumption=none,
+        )
+        draws = self.sample_process_noise(c, key)
+        return self.evolve(c, machine, jnp.zeros(3, dtype), draws, jnp.zeros((), jnp.int32))
+
+    def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Draws:
+        """The place of the draws; those of the first step replace them."""
+        return self.sample_process_noise(c, key)
+
+    def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> Draws:
+        """Every draw of one step."""
+        keys = jax.random.split(key, 3)
+        dtype = c.noise_mean.dtype
+        uniform, flip = jax.random.uniform(keys[1], (2, 2), dtype)
+        burst, consumption = jax.random.normal(keys[2], (2,), dtype)
+        return Draws(
+            jax.random.exponential(keys[0], (2,), dtype), uniform, flip, burst, consumption
+        )
+
+    def disturb(self, c: Constants, disturbance: Draws, noise: Draws, time: Array) -> Draws:
+        """The draws of this step."""
+        return noise
+
+    def evolve(
+        self, c: Constants, plant: Machine, inputs: Array, disturbance: Draws, time: Array
+    ) -> Machine:
+        """Steering, fatigue and consumption of one step."""
+        plant = fatigued(c, steered(plant, inputs), disturbance)
+        return consumed(c, plant, disturbance)
+
+    def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
+        """What the benchmark shows."""
+        x: Machine = now.plant
+        return jnp.stack([*x[:4], x.fatigue, x.consumption])
+
+    def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
+        """``-(3 f + c)``."""
+        x: Machine = now.plant
+        return -(c.fatigue_weight * x.fatigue + c.consumption_weight * x.consumption)
+
+
+def _towards(steerings: tuple[tuple[float, float], ...]) -> StateFeedback:
+    """Straight to steerings that are affine in the set point."""
+    constant, share = np.asarray(steerings).T
+    step = np.asarray(STEPS)
+    gain = np.zeros((3, 6))
+    gain[:, 1:4] = np.diag(1 / step)
+    gain[:, 0] = -share / step
+    one = jnp.ones(3)
+    return StateFeedback(
+        gain=jnp.asarray(gain, jnp.float32),
+        setpoint=jnp.zeros(6),
+        bias=jnp.asarray(constant / step, jnp.float32),
+        low=-one,
+        high=one,
+    )
