@@ -107,7 +107,7 @@ def test_the_false_alarms_promised_are_those_measured(name):
     rates = []
     for _ in range(20):
         scores = np.asarray(score(*episodes(299)))
-        threshold = float(conformal_quantile(jnp.asarray(scores[:99]), alpha=0.1))
+        threshold = float(conformal_quantile(jnp.asarray(scores[:99]), miscoverage=0.1))
         rates.append(np.mean(scores[99:] > threshold))
     held_out = episodes(99)
     monitor = calibrated(FITTED[name], *held_out, alpha=0.1)

@@ -73,7 +73,7 @@ def calibrated(
             needed.
     """
     scores = episode_scores(monitor, obs, action, mask)
-    threshold = conformal_quantile(scores, alpha=alpha)
+    threshold = conformal_quantile(scores, miscoverage=alpha)
     if not bool(jnp.isfinite(threshold)):
         raise InputError(
             f"{len(scores)} episodes cannot promise {alpha} false alarms an episode: "
