@@ -213,7 +213,8 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(count):
 def test_ranks_are_scipys():
     values = np.round(np.random.default_rng(10).normal(size=200), 1)
     ranks = jax.jit(midranks)
-    for part in (values, values[:1], values[:0]):
+    zeros = np.asarray([0.0, -0.0, 1e-30, -1e-30, np.inf, -np.inf, -0.0])
+    for part in (values, values[:1], values[:0], zeros):
         np.testing.assert_array_equal(ranks(jnp.asarray(part)), stats.rankdata(part))
     same, unranked = np.full(200, 2.0), np.append(values[1:], np.nan)
     np.testing.assert_array_equal(ranks(jnp.asarray(same)), stats.rankdata(same))

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Float, Int, UInt
 
 
 @jax.custom_jvp
@@ -20,6 +20,13 @@ def sort_floats(values: Float[Array, "*shape item"]) -> Float[Array, "*shape ite
 @sort_floats.defjvp
 def _sort_floats_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     return jax.jvp(jnp.sort, primals, tangents)
+
+
+def ordered_bits(values: Float[Array, "*shape item"]) -> Int[Array, "*shape item"]:
+    """Integers of the same order; the zeros are one number, NaN may lie at either end."""
+    integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
+    one_zero = jnp.where(values == 0, jnp.zeros_like(values), values)
+    return _turned(jax.lax.bitcast_convert_type(one_zero, integers))
 
 
 def _turned(bits: Array) -> Array:
