@@ -4,8 +4,12 @@ from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_co
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns
 from neorl_envs.datasets._split import split_episodes as split_episodes
 from neorl_envs.datasets._statistics import data_statistics as data_statistics
+from neorl_envs.datasets._stream import BatchStream as BatchStream
+from neorl_envs.datasets._stream import batch_stream as batch_stream
 
 __all__ = [
+    "BatchStream",
+    "batch_stream",
     "data_statistics",
     "dataset_from_columns",
     "flatten_columns",

@@ -1,0 +1,299 @@
+"""Batches from a file larger than memory: shuffled by blocks, read ahead of need, resumable."""
+
+import dataclasses
+import functools
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from jaxtyping import Bool, Int
+
+from neorl_core import Transition
+from neorl_envs.datasets._checks import FLAGS, DatasetError
+from neorl_envs.datasets._file import DTYPES, map_checked_rows
+from neorl_envs.datasets._hdf5 import opened
+
+BLOCK_ROWS, BUFFER_BLOCKS = 1024, 256
+"""Rows that are read in one piece, and pieces that are shuffled together."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BatchStream:
+    """Batches of the unmasked rows of a dataset file; one epoch sees each of them once.
+
+    The file is cut into blocks of consecutive rows. An epoch takes the blocks in random order,
+    reads ``buffer_blocks`` of them at a time, shuffles their rows together and deals them out;
+    the few rows that fill no batch at its end are left out. The order is a function of
+    ``(seed, epoch)``, so batch ``n`` is one and the same wherever reading starts. A batch draws
+    from ``buffer_blocks`` places of the log, where uniform sampling draws from all.
+
+    Build one with :func:`batch_stream`.
+
+    Attributes:
+        path: The file.
+        fields: Fields of every batch; the others are ``None``.
+        batch_size: Rows of a batch.
+        seed: Decides every order.
+        used: Rows that take part, ascending within blocks: flag of every row of the file.
+        offsets: Byte at which each field begins, and its trailing shape.
+        block_rows: Rows of a block.
+        buffer_blocks: Blocks that are shuffled together.
+        shard: Number of this reader, and of all readers; each reads blocks of its own.
+    """
+
+    path: Path
+    fields: tuple[str, ...]
+    batch_size: int
+    seed: int
+    used: Bool[np.ndarray, " row"]
+    offsets: dict[str, tuple[int, tuple[int, ...]]]
+    block_rows: int = BLOCK_ROWS
+    buffer_blocks: int = BUFFER_BLOCKS
+    shard: tuple[int, int] = (0, 1)
+
+    @functools.cached_property
+    def _blocks(self) -> Int[np.ndarray, " block"]:
+        """Numbers of the blocks of this reader that have a row to use."""
+        index, count = self.shard
+        n_blocks = -(-len(self.used) // self.block_rows)
+        padded = np.zeros(n_blocks * self.block_rows, np.bool_)
+        padded[: len(self.used)] = self.used
+        rows = padded.reshape(n_blocks, self.block_rows).sum(axis=1)
+        return np.flatnonzero(rows)[index::count]
+
+    @functools.cached_property
+    def n_rows(self) -> int:
+        """Rows that this reader uses."""
+        return sum(len(self._rows_of(block)) for block in self._blocks)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of one epoch of this reader."""
+        return self.n_rows // self.batch_size
+
+    def batches(self, first: int = 0) -> Iterator[Transition]:
+        """Batches from number ``first`` on, without an end; rows are read ahead in a thread.
+
+        Args:
+            first: Number of the first batch, counted from 0; the number of batches taken before
+                where reading is resumed.
+
+        Yields:
+            Host arrays with ``batch_size`` rows.
+        """
+        stop = threading.Event()
+        ahead: queue.Queue[Any] = queue.Queue(maxsize=1)
+        reader = threading.Thread(
+            target=self._read_ahead, args=(first, ahead, stop), daemon=True, name="batch stream"
+        )
+        reader.start()
+        try:
+            left: dict[str, np.ndarray] = {}
+            while True:
+                found = ahead.get()
+                if isinstance(found, BaseException):
+                    raise found
+                fresh, ends = found
+                rows = {n: np.concatenate([left[n], c]) if left else c for n, c in fresh.items()}
+                n = len(next(iter(rows.values()))) // self.batch_size
+                for i in range(n):
+                    part = slice(i * self.batch_size, (i + 1) * self.batch_size)
+                    yield self._transition({name: c[part] for name, c in rows.items()})
+                left = {} if ends else {name: c[n * self.batch_size :] for name, c in rows.items()}
+        finally:
+            stop.set()
+            while reader.is_alive():
+                try:
+                    ahead.get(timeout=0.01)
+                except queue.Empty:
+                    continue
+
+    def chunks(self, n_batches: int, first: int = 0) -> Iterator[Transition]:
+        """Batches stacked ``n_batches`` at a time along a new first axis, from number ``first``."""
+        source = self.batches(first)
+        while True:
+            some = [next(source) for _ in range(n_batches)]
+            yield self._transition(
+                {name: np.stack([getattr(b, name) for b in some]) for name in self.fields}
+            )
+
+    def _transition(self, columns: dict[str, np.ndarray]) -> Transition:
+        return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
+
+    def _read_ahead(self, first: int, ahead: queue.Queue[Any], stop: threading.Event) -> None:
+        """Puts the shuffled rows of every buffer, and whether they end an epoch."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                for item in self._buffers(descriptor, first):
+                    while not stop.is_set():
+                        try:
+                            ahead.put(item, timeout=0.1)
+                            break
+                        except queue.Full:
+                            continue
+                    if stop.is_set():
+                        return
+            finally:
+                os.close(descriptor)
+        except Exception as error:  # raised again where the batches are taken
+            ahead.put(error)
+
+    def _buffers(self, descriptor: int, first: int) -> Iterator[tuple[dict[str, np.ndarray], bool]]:
+        epoch, position = divmod(first, self.batches_per_epoch)
+        while True:
+            order = self._order(epoch)
+            groups = [
+                order[i : i + self.buffer_blocks] for i in range(0, len(order), self.buffer_blocks)
+            ]
+            skip = position * self.batch_size
+            for number, group in enumerate(groups):
+                rows = [self._rows_of(block) for block in group]
+                size = sum(map(len, rows))
+                if skip >= size:
+                    skip -= size
+                    continue
+                shuffled = self._random(epoch, number + 1).permutation(size)[skip:]
+                skip = 0
+                yield self._gather(descriptor, group, rows, shuffled), number == len(groups) - 1
+            epoch, position = epoch + 1, 0
+
+    def _order(self, epoch: int) -> Int[np.ndarray, " block"]:
+        return self._random(epoch, 0).permutation(self._blocks)
+
+    def _random(self, epoch: int, what: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *self.shard, epoch, what])
+
+    def _rows_of(self, block: int) -> Int[np.ndarray, " row"]:
+        """The rows of a block that are used, counted from its start."""
+        return np.flatnonzero(self.used[block * self.block_rows : (block + 1) * self.block_rows])
+
+    def _gather(
+        self,
+        descriptor: int,
+        group: Sequence[int],
+        rows: Sequence[np.ndarray],
+        shuffled: Int[np.ndarray, " row"],
+    ) -> dict[str, np.ndarray]:
+        """The shuffled rows of some blocks; read, not mapped, so that pages do not pile up."""
+        gathered = {}
+        for name in self.fields:
+            parts = [
+                self._read(descriptor, name, block)[chosen]
+                for block, chosen in zip(group, rows, strict=True)
+            ]
+            gathered[name] = np.concatenate(parts)[shuffled]
+        return gathered
+
+    def _read(self, descriptor: int, name: str, block: int) -> np.ndarray:
+        offset, shape = self.offsets[name]
+        dtype = np.dtype(DTYPES[name])
+        width = int(np.prod(shape)) * dtype.itemsize
+        start = block * self.block_rows
+        n = min(self.block_rows, len(self.used) - start)
+        data = os.pread(descriptor, n * width, offset + start * width) if width else b""
+        if len(data) != n * width:
+            raise DatasetError(f"{self.path}: column '{name}' ends early; the file was changed")
+        column = np.frombuffer(data, dtype).reshape(n, *shape)
+        return column.view(np.bool_) if name in FLAGS else column
+
+
+def batch_stream(
+    path: str | os.PathLike[str],
+    fields: Sequence[str],
+    *,
+    batch_size: int,
+    seed: int,
+    keep: Bool[np.ndarray, " row"] | None = None,
+    shard: tuple[int, int] = (0, 1),
+    block_rows: int = BLOCK_ROWS,
+    buffer_blocks: int = BUFFER_BLOCKS,
+) -> BatchStream:
+    """Opens a dataset file for batches; it is checked, and its columns stay on the disk.
+
+    Args:
+        path: A dataset file.
+        fields: Fields of :class:`~neorl_core.Transition` that the batches hold.
+        batch_size: Rows of a batch.
+        seed: Decides every order.
+        keep: Flag of every row: false where it takes no part, as that of a held-out episode.
+        shard: Number of this reader and of all readers, ``(0, 1)`` for one alone; every host of
+            several reads blocks of its own.
+        block_rows: Rows that are read in one piece.
+        buffer_blocks: Blocks that are shuffled together. Memory holds two buffers and a copy.
+
+    Returns:
+        The stream.
+
+    Raises:
+        DatasetError: If the file cannot be read or mapped, a field is unknown, a number is out of
+            range, or this reader has fewer rows than a batch.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from neorl_core import Channel, Spec
+        >>> from neorl_envs import write_dataset
+        >>> from neorl_envs.datasets import dataset_from_columns
+        >>> level, valve = Channel("level", "m", 0, 9), Channel("valve", "%", 0, 9)
+        >>> rows = np.arange(8.0)[:, None]
+        >>> log = dataset_from_columns(
+        ...     Spec((level,), (valve,), (), dt=1, horizon=8),
+        ...     obs=rows,
+        ...     action=rows,
+        ...     reward=rows[:, 0],
+        ...     next_obs=rows + 1,
+        ...     terminated=np.zeros(8),
+        ...     truncated=np.zeros(8),
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = write_dataset(Path(folder) / "log.h5", log)
+        ...     stream = batch_stream(path, ["reward"], batch_size=4, seed=0)
+        ...     batches = stream.batches()
+        ...     seen = [float(r) for _ in range(2) for r in next(batches).reward]
+        ...     batches.close()
+        >>> sorted(seen), stream.batches_per_epoch
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 2)
+    """
+    path = Path(path)
+    numbers = {"batch_size": batch_size, "block_rows": block_rows, "buffer_blocks": buffer_blocks}
+    for name, value in numbers.items():
+        if value < 1:
+            raise DatasetError(f"{name} must be 1 or more, got {value}")
+    if not 0 <= shard[0] < shard[1]:
+        raise DatasetError(f"shard must be (number, of how many), as (0, 1), got {shard}")
+    unknown = [name for name in fields if name not in Transition._fields]
+    if unknown:
+        raise DatasetError(f"unknown field {unknown[0]!r}; known: {', '.join(Transition._fields)}")
+    used, offsets = _opened(path, fields)
+    if keep is not None:
+        if np.shape(keep) != used.shape:
+            raise DatasetError(f"keep: expected a flag for each of {len(used)} rows")
+        used = used & np.asarray(keep, np.bool_)
+    stream = BatchStream(
+        path, tuple(fields), batch_size, seed, used, offsets, block_rows, buffer_blocks, shard
+    )
+    if stream.batches_per_epoch < 1:
+        raise DatasetError(
+            f"{path}: a batch has {batch_size} rows, and reader {shard[0]} of {shard[1]} only "
+            f"{stream.n_rows}"
+        )
+    return stream
+
+
+def _opened(
+    path: Path, fields: Sequence[str]
+) -> tuple[np.ndarray, dict[str, tuple[int, tuple[int, ...]]]]:
+    mask = map_checked_rows(path)
+    offsets = {}
+    with opened(path) as file:
+        for name in fields:
+            column = file[name]
+            assert isinstance(column, h5py.Dataset)
+            offsets[name] = (column.id.get_offset() or 0, column.shape[1:])
+    return mask, offsets
