@@ -154,14 +154,19 @@ def map_checked(path: Path) -> Dataset:
     return dataset
 
 
+def map_unchecked(path: Path) -> Dataset:
+    """A dataset file as it lies on the disk, its hash neither checked nor believed."""
+    with opened(path) as file:
+        return read_neorl_hdf5(file, str(path), memory_map=True)
+
+
 def map_checked_rows(path: Path) -> np.ndarray:
     """The mask of a dataset file that can be mapped and whose columns fit together, as a copy.
 
     Raises:
         DatasetError: As :func:`neorl_envs.read_dataset` with ``memory_map``.
     """
-    with opened(path) as file:
-        return np.array(read_neorl_hdf5(file, str(path), memory_map=True).transitions.mask)
+    return np.array(map_unchecked(path).transitions.mask)
 
 
 def _require_hash(source: str, stored: str, actual: str) -> None:

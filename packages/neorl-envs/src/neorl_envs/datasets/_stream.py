@@ -5,7 +5,7 @@ import functools
 import os
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class BatchStream:
         """Batches of one epoch of this reader."""
         return self.n_rows // self.batch_size
 
-    def batches(self, first: int = 0) -> Iterator[Transition]:
+    def batches(self, first: int = 0) -> Generator[Transition, None, None]:
         """Batches from number ``first`` on, without an end; rows are read ahead in a thread.
 
         Args:
@@ -113,14 +113,17 @@ class BatchStream:
                 except queue.Empty:
                     continue
 
-    def chunks(self, n_batches: int, first: int = 0) -> Iterator[Transition]:
+    def chunks(self, n_batches: int, first: int = 0) -> Generator[Transition, None, None]:
         """Batches stacked ``n_batches`` at a time along a new first axis, from number ``first``."""
         source = self.batches(first)
-        while True:
-            some = [next(source) for _ in range(n_batches)]
-            yield self._transition(
-                {name: np.stack([getattr(b, name) for b in some]) for name in self.fields}
-            )
+        try:
+            while True:
+                some = [next(source) for _ in range(n_batches)]
+                yield self._transition(
+                    {name: np.stack([getattr(b, name) for b in some]) for name in self.fields}
+                )
+        finally:
+            source.close()
 
     def _transition(self, columns: dict[str, np.ndarray]) -> Transition:
         return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
@@ -176,7 +179,7 @@ class BatchStream:
     def _gather(
         self,
         descriptor: int,
-        group: Sequence[int],
+        group: Int[np.ndarray, " block"],
         rows: Sequence[np.ndarray],
         shuffled: Int[np.ndarray, " row"],
     ) -> dict[str, np.ndarray]:
