@@ -25,7 +25,7 @@ from typing import Any
 
 from _rounds import RESULTS, machine, write
 
-OBS, ACT, CHUNK, FLOOR = 17, 6, 100, 0.95
+OBS, ACT, CHUNK, FLOOR, BLOCK = 17, 6, 100, 0.95, 100_000
 ROW_BYTES = 4 * (2 * OBS + 2 * ACT + 1) + 3
 
 
@@ -51,7 +51,9 @@ def main() -> int:
             files[name] = Path(folder) / f"{gigabytes:g}.h5"
             if not files[name].exists():
                 make_file(files[name], round(gigabytes * 1e9 / ROW_BYTES))
-        result = contest(files, options) | {"batch_means": batch_means(Path(folder))}
+        result: dict[str, Any] = contest(files, options) | {
+            "batch_means": batch_means(Path(folder))
+        }
     result |= {
         "benchmark": "streaming",
         "command": "python tools/benchmarks/streaming.py " + " ".join(sys.argv[1:]),
@@ -73,41 +75,41 @@ def make_file(path: Path, rows: int) -> None:
 
     from neorl_envs.datasets._dataset import content_digest
     from neorl_envs.datasets._file import map_unchecked, write_dataset
+    from neorl_envs.datasets._hdf5 import set_text
 
     # The header of a small file with the same channels; its columns are made larger.
     log = small_log(1000)
     write_dataset(path, log)
     random = np.random.default_rng(0)
-    with h5py.File(path, "r+") as file:
-        for name in [name for name in file if name != "episode_starts"]:
+    ends = np.append(np.arange(999, rows - 1, 1000), rows - 1)
+    flags = np.zeros(rows, np.uint8)
+    flags[ends] = 1
+    with h5py.File(path, "r+") as opened:
+        file: Any = opened
+        for name in list(file):
             shape, dtype = (rows, *file[name].shape[1:]), file[name].dtype
             del file[name]
+            if name == "episode_starts":
+                file[name] = np.append(0, ends[:-1] + 1).astype(np.int64)
+                continue
             column = file.create_dataset(name, shape, dtype)
-            for start in range(0, rows, 100_000):
-                n = min(100_000, rows - start)
-                if dtype == np.float32 and name != "next_action":
+            for start in range(0, rows, BLOCK):
+                n = min(BLOCK, rows - start)
+                if dtype == np.float32:
                     column[start : start + n] = random.random((n, *shape[1:]), np.float32)
-                elif name in ("mask", "terminated"):
-                    column[start : start + n] = name == "mask"
-        column = file["truncated"]
-        ends = np.append(np.arange(999, rows - 1, 1000), rows - 1)
-        flags = np.zeros(rows, np.uint8)
-        flags[ends] = 1
-        column[:] = flags
-        del file["episode_starts"]
-        file["episode_starts"] = np.append(0, ends[:-1] + 1).astype(np.int64)
-        for start in range(0, rows, 100_000):
-            stop = min(start + 100_000, rows)
+                else:
+                    fixed = {"mask": 1, "terminated": 0, "truncated": flags[start : start + n]}
+                    column[start : start + n] = fixed[name]
+        for start in range(0, rows, BLOCK):
+            stop = min(start + BLOCK, rows)
             after = np.zeros((stop - start, ACT), np.float32)
             rest = file["action"][start + 1 : stop + 1]
             after[: len(rest)] = rest
             after[flags[start:stop] == 1] = 0
             file["next_action"][start:stop] = after
     digest = content_digest(map_unchecked(path))
-    with h5py.File(path, "r+") as file:
-        from neorl_envs.datasets._hdf5 import set_text
-
-        set_text(file, "content_hash", digest)
+    with h5py.File(path, "r+") as opened:
+        set_text(opened, "content_hash", digest)
 
 
 def small_log(rows: int) -> Any:
@@ -138,7 +140,7 @@ def small_log(rows: int) -> Any:
 def contest(files: dict[str, Path], options: argparse.Namespace) -> dict[str, Any]:
     """Rates of both contenders, in turn, and their largest memory."""
     script = [sys.executable, __file__, "--chunks", str(options.chunks)]
-    workers = {
+    workers: dict[str, Any] = {
         name: subprocess.Popen(
             [*script, "--work", name, str(path)],
             stdin=subprocess.PIPE,
