@@ -1,5 +1,6 @@
 """The pages lead somewhere, and what they show runs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -93,4 +94,17 @@ def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
     assert blocks or "```console" in text, "a README shows how its package is used"
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
+    """Every block of the page in order, as one program."""
+    text = (ROOT / "docs/pages/how-to/add-a-plant.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 7
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    quick = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}  # compiling is most of it
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=quick
+    )
     assert done.returncode == 0, done.stderr
