@@ -57,7 +57,7 @@ def animate(
             part: Trajectory = jax.tree.map(
                 lambda column, end=-(-n * frame // frames): column[:end], trajectory
             )
-            writer.fig = trends(spec, part, bands=bands, title=title)
+            writer.fig = trends(spec, part, bands=bands, title=title, steps=n)
             FigureCanvasAgg(writer.fig)
             for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
                 axes.set_xlim(*xlim)

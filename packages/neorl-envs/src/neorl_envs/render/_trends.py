@@ -21,6 +21,7 @@ def trends(
     *,
     bands: Mapping[str, tuple[float, float]],
     title: str = "",
+    steps: int = 0,
 ) -> Figure:
     """Draws one episode.
 
@@ -32,6 +33,8 @@ def trends(
         trajectory: One episode, host or JAX arrays; may be empty.
         bands: Lower and upper limit of observed channels by name; infinite where there is none.
         title: Above the panels.
+        steps: Steps of the whole episode where it goes on after ``trajectory``; decides the unit
+            of the time axis.
 
     Returns:
         The figure, ready to be saved or shown.
@@ -47,7 +50,7 @@ def trends(
     n_panels = len(chosen) + spec.n_action + bool(spec.n_cost)
     figure = Figure(figsize=(8, 1.25 * n_panels + 0.6), layout="constrained")
     panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
-    divisor, unit = _time_unit(len(trajectory.reward) * spec.dt)
+    divisor, unit = _time_unit(max(len(trajectory.reward), steps) * spec.dt)
     time = np.arange(len(trajectory.reward)) * spec.dt / divisor
     after = time + spec.dt / divisor
     for panel, i in zip(panels, chosen, strict=False):

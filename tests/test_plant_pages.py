@@ -1,0 +1,50 @@
+"""The tables of the plants' pages are those of their declarations and measured baselines."""
+
+import json
+
+import pytest
+
+from baseline_table import ANCHORS, RESULTS
+from neorl_envs import environment_names, make
+from plant_pages import BEGIN, current, page_of
+
+PLANTS = [name for name in environment_names() if page_of(name).exists()]
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_the_tables_of_a_page_are_current(name: str) -> None:
+    text = page_of(name).read_text()
+    assert BEGIN in text, "python tools/plant_pages.py writes the tables"
+    assert text == current(name, text), "python tools/plant_pages.py writes them anew"
+
+
+def test_the_tables_say_what_the_plant_declares() -> None:
+    text = current("ChemicalReactor-v0", "# Prose\n")
+    env = make("ChemicalReactor-v0")
+    assert text.startswith("# Prose\n")
+    for channel in (*env.spec.obs, *env.spec.action, *env.spec.cost):
+        assert f"| {channel.name} | {channel.unit} |" in text
+    for policy in (*env.tunings(), "random", "best constant"):
+        assert f"{policy}" in text
+
+
+def test_the_anchors_are_those_of_the_baselines() -> None:
+    stored = json.loads(ANCHORS.read_text())["plants"]
+    results = [json.loads(path.read_text()) for path in RESULTS.glob("*.json")]
+    assert {result["plant"] for result in results} == {*stored}
+    for result in results:
+        rows = {row["policy"]: row["score"] for row in result["rows"]}
+        ends = stored[result["plant"]]
+        assert (ends["random"], ends["reference"]) == (rows["random"], rows[result["reference"]])
+        assert result["episodes"] >= 100
+        # What makes it a task: the reference beats random and every constant action, clearly.
+        beaten = max(rows["random"], rows["best constant"])
+        assert rows[result["reference"]] > beaten + 3 * ends["reference_error"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_baseline_is_measured_again(name: str) -> None:
+    from baseline_table import _differs, measured
+
+    assert not _differs(RESULTS / f"{name}.json", measured(name, 30))

@@ -1,0 +1,165 @@
+"""Write the tables of every plant's page: channels, costs, constants, baselines, a typical run.
+
+Usage:
+    python tools/plant_pages.py [NAME ...]    all plants that have a page
+    python tools/plant_pages.py --check       exit 1 and name the pages whose tables are not current
+    python tools/plant_pages.py --pictures    draw the typical runs too
+
+The tables stand between two marks at the end of docs/pages/reference/envs/plants/FOLDER.md. They
+come from the plant's declarations and from tools/baselines/NAME.json, which
+tools/baseline_table.py measures; nothing is simulated here, pictures aside.
+"""
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from baseline_table import RESULTS, table
+from neorl_envs import environment_names, make
+from neorl_envs.blocks._constants import named_constants
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs/pages/reference/envs/plants"
+PICTURES = ROOT / "docs/pages/images/plants"
+BEGIN = "<!-- tables: python tools/plant_pages.py -->"
+COLOURS = 32
+
+
+def main() -> int:
+    """Writes or checks the pages; 1 if one is not current."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="plants (all)")
+    parser.add_argument("--check", action="store_true", help="only say what is not current")
+    parser.add_argument("--pictures", action="store_true", help="draw typical runs too")
+    arguments = parser.parse_args()
+    old = []
+    for name in arguments.names or environment_names():
+        page = page_of(name)
+        if not page.exists():
+            print(f"{name}: no page {page.relative_to(ROOT)}")
+            continue
+        if arguments.pictures:
+            draw(name)
+        text = page.read_text()
+        if text == current(name, text):
+            continue
+        old.append(name)
+        if not arguments.check:
+            page.write_text(current(name, text))
+            print(f"{name}: {page.relative_to(ROOT)}")
+    if arguments.check and old:
+        print(f"tables are not current: {', '.join(old)}; run python tools/plant_pages.py")
+    return int(arguments.check and bool(old))
+
+
+def page_of(name: str) -> Path:
+    """The reference page of a plant, called after its folder."""
+    return PAGES / f"{_folder(name)}.md"
+
+
+def current(name: str, text: str) -> str:
+    """The page with the tables as they should be now."""
+    prose = text.partition(BEGIN)[0].rstrip()
+    return f"{prose}\n\n{BEGIN}\n\n{tables(name)}"
+
+
+def tables(name: str) -> str:
+    """All tables of a plant as Markdown."""
+    env: Any = make(name)
+    parts = [*_channels(env), *_costs(env), *_baselines(env), *_picture(env), *_constants(env)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _channels(env: Any) -> list[str]:
+    spec = env.spec
+    lines = [f"## {env.name}", ""]
+    lines += [f"Control period {spec.dt:g} s, at most {spec.horizon} steps.", ""]
+    lines += ["| Measured | Unit | Range |", "|---|---|---|"]
+    lines += [f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} |" for c in spec.obs]
+    lines += ["", "| Manipulated | Unit | Range | Largest change a second |", "|---|---|---|---|"]
+    for c, rate in zip(spec.action, env.action_rates(), strict=True):
+        shown = f"{rate:.4g}" if np.isfinite(rate) else "no limit"
+        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {shown} |")
+    return [*lines, ""]
+
+
+def _costs(env: Any) -> list[str]:
+    if not env.spec.cost:
+        return []
+    weights = env.penalty_weights()
+    lines = ["| Cost | Unit | Limit | Penalty |", "|---|---|---|---|"]
+    for c in env.spec.cost:
+        price = f"{weights.get(c.name, 0):g} {env.reward_unit} a unit"
+        lines.append(f"| {c.name} | {c.unit} | {c.limit:g} a {c.per} | {price} |")
+    return [*lines, ""]
+
+
+def _baselines(env: Any) -> list[str]:
+    path = RESULTS / f"{env.name}.json"
+    if not path.exists():
+        return []
+    result = json.loads(path.read_text())
+    text = (
+        f"Means and standard errors over {result['episodes']} episodes; the score is the return "
+        f"less the declared penalties, *shifted* draws the constants with a spread of "
+        f"{result['shifted']:g} in place of {result['spread']:g}."
+    )
+    return ["## Baselines", "", text, "", *table(result), ""]
+
+
+def _constants(env: Any) -> list[str]:
+    declared = list(named_constants(getattr(env, "constants", ())))
+    if not declared:
+        return []
+    lines = ["## Constants", "", "| Constant | Value | Unit | Spread | Source |", "|---" * 5 + "|"]
+    for name, c, value in declared:
+        spread = f"{c.spread:g}" if c.spread else ""
+        lines.append(f"| {name} | {_value(value)} | {c.unit} | {spread} | {c.source} |")
+    return [*lines, ""]
+
+
+def _value(value: Any) -> str:
+    array = np.asarray(value)
+    if array.size > 12:
+        low, high = array.min(), array.max()
+        return f"{' by '.join(map(str, array.shape))} values, {low:.5g} to {high:.5g}"
+    return ", ".join(f"{number:.6g}" for number in array.ravel())
+
+
+def _picture(env: Any) -> list[str]:
+    path = PICTURES / f"{_folder(env.name)}.png"
+    if not path.exists():
+        return []
+    return [f"![A run under {env.reference}](../../../images/plants/{path.name})", ""]
+
+
+def draw(name: str) -> None:
+    """A typical run under the reference, with few colours."""
+    import jax
+    from PIL import Image
+
+    from neorl_envs.render import png, trends
+    from neorl_envs.scoring import run_episode
+
+    env: Any = make(name)
+    rows = run_episode(env, env.tunings()[env.reference], jax.random.key(0))
+    figure = trends(env.spec, rows, bands=env.bands(), title=f"{name}, {env.reference}")
+    picture = Image.open(io.BytesIO(png(figure, dpi=72))).convert("RGB")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    few = picture.quantize(COLOURS, dither=Image.Dither.NONE)
+    few.save(PICTURES / f"{_folder(name)}.png", optimize=True)
+
+
+def _folder(name: str) -> str:
+    return type(make(name)).__module__.split(".")[-2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
