@@ -33,7 +33,7 @@ class Candidate(Protocol):
 def nearest(
     admissible: Admissible, target: Float[Array, " act"], scale: Float[Array, " act"]
 ) -> Float[Array, " act"]:
-    """The target where it satisfies the rows, else the nearest point of the set.
+    """The nearest point of the set.
 
     By enumeration where there are few enough sets of active constraints, else by dual ascent.
 
@@ -50,8 +50,7 @@ def nearest(
         return target
     few = _count(n_rows, n_action) <= MOST_SETS
     search = nearest_by_enumeration if few else nearest_by_dual_ascent
-    inside = jnp.all(weighted(admissible.rows, target) <= tightened(admissible)[0])
-    return jax.lax.cond(inside, _target, search, admissible, target, scale)
+    return search(admissible, target, scale)
 
 
 def nearest_by_enumeration(
@@ -115,11 +114,6 @@ def nearest_by_dual_ascent(
 
     start = jnp.zeros_like(target), jnp.zeros_like(right)
     return target + scale * jax.lax.fori_loop(0, SWEEPS, sweep, start)[0]
-
-
-def _target(admissible: Admissible, target: Array, scale: Array) -> Array:
-    del admissible, scale
-    return target
 
 
 def _scaled(admissible: Admissible, target: Array, scale: Array) -> tuple[Array, Array]:

@@ -58,11 +58,7 @@ def certify(
         The action, and whether it satisfies the rows.
     """
     low, high = admissible.low, admissible.high
-    strict, tighter = tightened(admissible)
-
-    def passes(action: Array) -> Array:
-        return jnp.all(jnp.isfinite(action)) & jnp.all(weighted(admissible.rows, action) <= strict)
-
+    tighter = tightened(admissible)[1]
     first = clip(proposal, low, high)
     answers = [first]
     clipped = [clip(anchor, low, high) for anchor in anchors]
@@ -71,10 +67,16 @@ def certify(
     action = clip(jnp.where(jnp.isnan(backup), low, backup), low, high)
     certified = jnp.zeros((), jnp.bool_)
     for answer in reversed(answers):
-        good = passes(answer)
+        good = passes(admissible, answer)
         action = jnp.where(good, answer, action)
         certified = certified | good
     return action, certified
+
+
+def passes(admissible: Admissible, action: Float[Array, " act"]) -> Bool[Array, ""]:
+    """The check of the last step: finite, and every row holds with room for its rounding."""
+    holds = weighted(admissible.rows, action) <= tightened(admissible)[0]
+    return jnp.all(jnp.isfinite(action)) & jnp.all(holds)
 
 
 def tightened(admissible: Admissible) -> tuple[Float[Array, " row"], Float[Array, " row"]]:

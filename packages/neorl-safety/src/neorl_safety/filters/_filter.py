@@ -1,5 +1,6 @@
 """The filter: lower, meet, decide, propose, certify."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
@@ -7,7 +8,7 @@ from neorl_safety.constraints._constraints import AnyConstraints, Constraints, a
 from neorl_safety.constraints._numbers import finite_or_zero, flush, subnormal
 from neorl_safety.constraints._protocol import Situation
 from neorl_safety.filters._candidates import Candidate, nearest
-from neorl_safety.filters._certify import Admissible, certify
+from neorl_safety.filters._certify import Admissible, certify, passes
 from neorl_safety.filters._context import Context
 from neorl_safety.filters._decision import decide, start_and_backup
 from neorl_safety.filters._lowering import (
@@ -116,8 +117,15 @@ def filtered(
     applied, certified = target, jnp.ones((), jnp.bool_)
     if met.rows.shape[0]:
         admissible = Admissible(met.low, met.high, met.rows, met.bounds)
-        proposal = candidate(admissible, target, _sizes(limits))
-        applied, certified = certify(admissible, proposal, (start, backup), backup)
+
+        def moved() -> tuple[Array, Array]:
+            proposal = candidate(admissible, target, _sizes(limits))
+            return certify(admissible, proposal, (start, backup), backup)
+
+        # What passes the check of the last step as it is needs no candidate and no last step.
+        applied, certified = jax.lax.cond(
+            passes(admissible, target), lambda: (target, jnp.ones((), jnp.bool_)), moved
+        )
     flags = (
         faults
         | bit(~accepted | ~certified, Flag.FALLBACK_USED)

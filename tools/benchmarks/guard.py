@@ -1,0 +1,186 @@
+"""One decision of a bare policy beside the same behind its guard; and 10,000 states at once.
+
+A network of 64x64 for the reactor (12 observations, 3 actions), its weights as constants, one
+observation at a time as a NumPy array, the action read back as one; synchronous dispatch, one core.
+Behind the guard with the PID as fallback: box and rate; the same and ten linear rows, none of which
+binds; the same where one binds in every step; each with the carry packed into one array, and as the
+arrays that it is, as in a bundle. In alternation, medians of each round in
+microseconds. Wanted: box, rate and ten rows add at most 20. Run it alone:
+
+    python tools/benchmarks/guard.py
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from _rounds import RESULTS, on_one_core, pair_arguments, small_case
+
+CALLS, STATES, WANTED = 2000, 10_000, 20.0
+N_ROWS = 10
+
+
+def main() -> int:
+    """Measures and writes; 0 if the addition is as small as wanted."""
+    arguments = pair_arguments(__doc__, "guard")
+    on_one_core(arguments.core)
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    steps, batched = _steps()
+    rounds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(arguments.rounds):
+        for name, step in steps.items():
+            rounds[name].append(_median(step))
+    medians = {name: statistics.median(values) for name, values in rounds.items()}
+    added = {name: medians[name] - medians["bare"] for name in medians if name != "bare"}
+    document = {
+        "microseconds": rounds,
+        "median": medians,
+        "added": added,
+        "states_at_once": {"states": STATES, "seconds": [batched() for _ in range(5)]},
+    }
+    out = arguments.out or RESULTS / "guard.json"
+    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({"median": medians, "added": added, **document["states_at_once"]}, indent=1))
+    return 0 if added["box, rate, 10 rows"] <= WANTED else 1
+
+
+def _median(step: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return 1e6 * statistics.median(times)
+
+
+def _steps() -> tuple[dict[str, Callable[[], Any]], Callable[[], float]]:
+    """The variants, each one decision, and a function that times all states in one program."""
+    import jax
+    import numpy as np
+
+    from neorl_agents import ALGORITHMS
+    from neorl_envs.plants import ChemicalReactor
+    from neorl_safety.constraints import action_constraints, declared_constraints
+    from neorl_safety.guards import guard
+
+    _, data = small_case("td3_bc")
+    plant = ChemicalReactor()
+    spec, pid = plant.spec, plant.tunings()[plant.reference]
+    algorithm = ALGORITHMS["td3_bc"](hidden=(64, 64))
+    state = algorithm.init(spec, data.statistics, jax.random.key(0))
+    policy = algorithm.policy(state)
+    rates = action_constraints(spec, plant.action_rates())
+    limited = {
+        "box, rate": rates,
+        "box, rate, 10 rows": declared_constraints(
+            spec, [*_rates(spec, plant), *_rows(spec, 10.0)]
+        ),
+        "one row binds": declared_constraints(spec, [*_rates(spec, plant), *_rows(spec, -0.02)]),
+    }
+    rng = np.random.default_rng(0)
+    low, high = (np.array([getattr(c, end) for c in spec.obs]) for end in ("low", "high"))
+    observations = rng.uniform(low, high, (STATES, spec.n_obs)).astype(np.float32)
+    middle = ((low + high) / 2).astype(np.float32)
+    bare = jax.jit(lambda obs: policy(policy.initial_carry(), obs, None)[1])
+    steps: dict[str, Callable[[], Any]] = {"bare": lambda: np.asarray(bare(middle))}
+    for name, constraints in limited.items():
+        safe = guard(policy, constraints, pid, spec)
+        steps[name] = _decision(safe, middle, packed=True)
+        steps[f"{name}, carry of {len(jax.tree.leaves(safe.initial_carry()))} arrays"] = _decision(
+            safe, middle, packed=False
+        )
+    safe = guard(policy, limited["box, rate, 10 rows"], pid, spec)
+    every = jax.jit(jax.vmap(lambda obs: safe(safe.initial_carry(), obs)[1]))
+
+    def at_once() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(every(observations))
+        return time.perf_counter() - start
+
+    at_once()
+    return steps, at_once
+
+
+def _decision(safe: Any, obs: Any, *, packed: bool) -> Callable[[], Any]:
+    """One control period: told what was sent, act, remember; the carry as one array or as many."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    start, structure = jax.tree.flatten(safe.initial_carry())
+    offsets = np.cumsum([leaf.size for leaf in start])[:-1]
+
+    def pack(leaves: list[Any]) -> list[Any]:
+        if not packed:
+            return leaves
+        words = [
+            leaf.astype(jnp.uint32)
+            if leaf.dtype == jnp.bool_
+            else jax.lax.bitcast_convert_type(leaf, jnp.uint32)
+            for leaf in leaves
+        ]
+        return [jnp.concatenate([word.ravel() for word in words])]
+
+    def unpack(arrays: list[Any]) -> list[Any]:
+        if not packed:
+            return arrays
+        words = jnp.split(arrays[0], offsets)
+        return [
+            word.reshape(leaf.shape).astype(jnp.bool_)
+            if leaf.dtype == jnp.bool_
+            else jax.lax.bitcast_convert_type(word.reshape(leaf.shape), leaf.dtype)
+            for word, leaf in zip(words, start, strict=True)
+        ]
+
+    @jax.jit
+    def step(*inputs: Any) -> Any:
+        *arrays, now, sent = inputs
+        carry = safe.sent(jax.tree.unflatten(structure, unpack(arrays)), sent)
+        carry, action = safe(carry, now)
+        return (*pack(jax.tree.leaves(carry)), action)
+
+    held = [pack(start), np.full(3, np.nan, np.float32)]
+
+    def decide() -> Any:
+        *arrays, action = step(*held[0], obs, held[1])
+        held[0], held[1] = arrays, np.asarray(action)
+        return held[1]
+
+    for _ in range(20):
+        decide()
+    return decide
+
+
+def _rates(spec: Any, plant: Any) -> list[dict[str, Any]]:
+    return [
+        {"kind": "rate", "channel": c.name, "unit": c.unit, "up": float(rate), "down": float(rate)}
+        for c, rate in zip(spec.action, plant.action_rates(), strict=True)
+    ]
+
+
+def _rows(spec: Any, slack: float) -> list[dict[str, Any]]:
+    """Rows through the middle of the ranges, moved out by parts of them; the first by ``slack``."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    low, high = (np.array([getattr(c, end) for c in spec.action]) for end in ("low", "high"))
+    records = []
+    for i in range(N_ROWS):
+        weight = rng.normal(size=len(spec.action)) / (high - low)
+        out = slack if i == 0 else 10.0
+        parts = {
+            c.name: {"value": float(w), "per": c.unit}
+            for c, w in zip(spec.action, weight, strict=True)
+        }
+        at_most = float(weight @ (low + high) / 2 + out)
+        records.append({"kind": "linear", "sum": parts, "at_most": at_most, "plus": {}})
+    return records
+
+
+if __name__ == "__main__":
+    sys.exit(main())
