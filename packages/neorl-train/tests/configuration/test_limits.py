@@ -110,6 +110,8 @@ def test_every_kind_but_the_default_has_a_policy_and_words():
     assert action.tolist() == [50.0, 1.0]
     plant = SimpleNamespace(reference="slow", tunings=lambda: {"slow": "a policy"})
     assert fallback_policy(FallbackConfig("reference", {}), plant, SPEC) == "a policy"
+    fitted = FallbackConfig("classical", {}, "pid")
+    assert fallback_policy(fitted, plant, SPEC, {"pid": "fitted"}) == "fitted"
 
 
 @pytest.mark.parametrize("kind", ["default", "hold"])

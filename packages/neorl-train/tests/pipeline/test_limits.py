@@ -84,7 +84,8 @@ def test_declared_limits_reach_configuration_constraints_artefacts_and_tables(de
     assert config["limits"]["cost"] == {"cost_0": 0.25}
     assert config["limits"]["rate_up"] == {"valve": 0.125}
     assert config["limits"]["rate_down"] == {"valve": float("inf")}
-    assert config["fallback"] == {"kind": "constant", "values": {"valve": 1.5}}
+    declared_fallback = {"kind": "constant", "values": {"valve": 1.5}, "controller": ""}
+    assert config["fallback"] == declared_fallback
     constraints = json.loads((declared / "constraints.json").read_text())["constraints"]
     box, rate = constraints
     assert (box["low"], box["high"]) == (-1.0, 2.5)

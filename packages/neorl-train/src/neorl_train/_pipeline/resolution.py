@@ -67,7 +67,14 @@ def resolved(config: Config) -> Resolved:
     declared = declared_limits(spec, rates)
     limits = resolved_limits(config.limits, declared, spec)
     mean = None if dataset is None else _mean_action(dataset)
-    fallback = resolved_fallback(config.fallback, limits, spec, reference=reference, mean=mean)
+    fallback = resolved_fallback(
+        config.fallback,
+        limits,
+        spec,
+        reference=reference,
+        mean=mean,
+        controllers=config.classical.controllers,
+    )
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     if dataset is not None:
         check_split(config, dataset)

@@ -14,6 +14,7 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
+from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
@@ -208,7 +209,9 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
 
     config, dataset, spec = job.config, experience.dataset, experience.training.spec
     constraints = hard_constraints(config.limits, spec)
-    fallback = fallback_policy(config.fallback, environment, spec)
+    with job.timings.stage("fit classical controllers"):
+        controllers = fitted_controllers(config, dataset, environment)
+    fallback = fallback_policy(config.fallback, environment, spec, controllers)
     write_guard_files(job.run, constraints, fallback, spec, dataset.transitions)
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
@@ -221,6 +224,7 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 training=experience.training.rows,
                 candidate=candidate,
                 cost_limits=config.limits.cost,
+                controllers=controllers,
                 level=config.evaluation.level,
             )
         else:
@@ -234,6 +238,7 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 constraints=constraints,
                 fallback=fallback,
                 cost_limits=config.limits.cost,
+                controllers=controllers,
                 key=jax.random.key(config.evaluation.seed),
                 n_starts=starts,
                 level=config.evaluation.level,

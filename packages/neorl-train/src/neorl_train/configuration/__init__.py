@@ -1,5 +1,6 @@
 """Typed sections of a run, their defaults, their file and their hash."""
 
+from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
 from neorl_train.configuration._limits import limited_spec as limited_spec

@@ -11,7 +11,7 @@ from neorl_core.boundary import unknown_name
 from neorl_core.control import ConstantPolicy
 from neorl_train.configuration._limits import LimitsConfig, require_known
 
-FallbackKind = Literal["default", "reference", "constant"]
+FallbackKind = Literal["default", "reference", "constant", "classical"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,13 +20,15 @@ class FallbackConfig:
 
     Attributes:
         kind: ``"reference"`` is the plant's reference controller; ``"constant"`` is the action in
-            ``values``; ``"default"`` is the reference of a plant, and of a log the mean logged
-            action, held.
+            ``values``; ``"classical"`` is ``controller``, fitted on the log; ``"default"`` is the
+            reference of a plant, and of a log the mean logged action, held.
         values: Action of a constant fallback by name of the channel, in its unit.
+        controller: One of ``classical.controllers``, for a classical fallback.
     """
 
     kind: FallbackKind = "default"
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+    controller: str = ""
 
 
 def resolved_fallback(
@@ -36,6 +38,7 @@ def resolved_fallback(
     *,
     reference: str,
     mean: Sequence[float] | None,
+    controllers: Sequence[str] = (),
 ) -> FallbackConfig:
     """The kind of the fallback and its action, written out.
 
@@ -45,14 +48,16 @@ def resolved_fallback(
         spec: Channels with their units.
         reference: Name of the plant's reference controller; empty where there is only a log.
         mean: Mean logged action, the default where there is no plant.
+        controllers: Names of the classical controllers that the run fits.
 
     Returns:
-        Of kind ``"reference"`` or ``"constant"``; the latter with a value for every channel.
+        Of kind ``"reference"``, ``"classical"`` or ``"constant"``; the last with a value for every
+        channel.
 
     Raises:
         InputError: If the kind is unknown, a log is asked for its reference controller, a value is
-            given that has no effect, or a constant lacks a channel, names another, or leaves the
-            box.
+            given that has no effect, a classical one is not fitted, or a constant lacks a channel,
+            names another, or leaves the box.
     """
     names = [channel.name for channel in spec.action]
     require_known("fallback.kind", [fallback.kind], get_args(FallbackKind))
@@ -62,11 +67,12 @@ def resolved_fallback(
             f"fallback.values is of no effect with fallback.kind {fallback.kind!r}; add "
             "`--fallback.kind constant`, or leave the values out"
         )
+    _check_controller(fallback, controllers)
     if fallback.kind == "default":
         fallback = _default(limits, names, reference, mean)
-    _RULES[fallback.kind].check(fallback.values, limits, spec, reference)
+    _RULES[fallback.kind].check(fallback, limits, spec, reference)
     in_order = {name: fallback.values[name] for name in names if name in fallback.values}
-    return FallbackConfig(fallback.kind, in_order)
+    return dataclasses.replace(fallback, values=in_order)
 
 
 def _default(
@@ -80,18 +86,34 @@ def _default(
     return FallbackConfig("constant", values)
 
 
-def fallback_policy(fallback: FallbackConfig, environment: Any, spec: Spec) -> Policy:
+def _check_controller(fallback: FallbackConfig, controllers: Sequence[str]) -> None:
+    if fallback.kind == "classical":
+        require_known("fallback.controller", [fallback.controller], controllers)
+    elif fallback.controller:
+        raise InputError(
+            f"fallback.controller is of no effect with fallback.kind {fallback.kind!r}; add "
+            "`--fallback.kind classical`, or leave it out"
+        )
+
+
+def fallback_policy(
+    fallback: FallbackConfig,
+    environment: Any,
+    spec: Spec,
+    controllers: Mapping[str, Policy] | None = None,
+) -> Policy:
     """The controller that a resolved fallback names.
 
     Args:
         fallback: Resolved.
         environment: The plant; ``None`` where there is only a log.
         spec: Channels of the action.
+        controllers: Fitted classical controllers by name.
 
     Raises:
         InputError: If the fallback is not resolved.
     """
-    return _rule(fallback).policy(fallback.values, environment, spec)
+    return _rule(fallback).policy(fallback, environment, spec, controllers or {})
 
 
 def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
@@ -109,11 +131,11 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
     Raises:
         InputError: If the fallback is not resolved.
     """
-    return _rule(fallback).words(fallback.values, spec, reference, given)
+    return _rule(fallback).words(fallback, spec, reference, given)
 
 
 def _check_reference(
-    values: Mapping[str, float], limits: LimitsConfig, spec: Spec, reference: str
+    fallback: FallbackConfig, limits: LimitsConfig, spec: Spec, reference: str
 ) -> None:
     if not reference:
         raise InputError(
@@ -122,19 +144,21 @@ def _check_reference(
         )
 
 
-def _reference_policy(values: Mapping[str, float], environment: Any, spec: Spec) -> Policy:
+def _reference_policy(
+    fallback: FallbackConfig, environment: Any, spec: Spec, controllers: Mapping[str, Policy]
+) -> Policy:
     return environment.tunings()[environment.reference]
 
 
-def _reference_words(values: Mapping[str, float], spec: Spec, reference: str, given: bool) -> str:
+def _reference_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     return f"the plant's reference controller, {reference}"
 
 
 def _check_constant(
-    values: Mapping[str, float], limits: LimitsConfig, spec: Spec, reference: str
+    fallback: FallbackConfig, limits: LimitsConfig, spec: Spec, reference: str
 ) -> None:
     for channel in spec.action:
-        _check_held(channel, values, limits)
+        _check_held(channel, fallback.values, limits)
 
 
 def _check_held(channel: Channel, values: Mapping[str, float], limits: LimitsConfig) -> None:
@@ -152,15 +176,33 @@ def _check_held(channel: Channel, values: Mapping[str, float], limits: LimitsCon
         )
 
 
-def _constant_policy(values: Mapping[str, float], environment: Any, spec: Spec) -> Policy:
-    held = [values[channel.name] for channel in spec.action]
+def _constant_policy(
+    fallback: FallbackConfig, environment: Any, spec: Spec, controllers: Mapping[str, Policy]
+) -> Policy:
+    held = [fallback.values[channel.name] for channel in spec.action]
     return ConstantPolicy(jnp.asarray(held, jnp.float32))
 
 
-def _constant_words(values: Mapping[str, float], spec: Spec, reference: str, given: bool) -> str:
-    held = [f"{c.name} {values[c.name]:.4g} {c.unit}" for c in spec.action]
+def _constant_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+    held = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
     return f"holds {', '.join(held)}{why}"
+
+
+def _check_classical(
+    fallback: FallbackConfig, limits: LimitsConfig, spec: Spec, reference: str
+) -> None:
+    """Whether it is fitted was checked where the names are known."""
+
+
+def _classical_policy(
+    fallback: FallbackConfig, environment: Any, spec: Spec, controllers: Mapping[str, Policy]
+) -> Policy:
+    return controllers[fallback.controller]
+
+
+def _classical_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+    return f"the classical controller {fallback.controller}, fitted on the log"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,14 +217,15 @@ class _Rule:
     """
 
     takes_values: bool
-    check: Callable[[Mapping[str, float], LimitsConfig, Spec, str], None]
-    policy: Callable[[Mapping[str, float], Any, Spec], Policy]
-    words: Callable[[Mapping[str, float], Spec, str, bool], str]
+    check: Callable[[FallbackConfig, LimitsConfig, Spec, str], None]
+    policy: Callable[[FallbackConfig, Any, Spec, Mapping[str, Policy]], Policy]
+    words: Callable[[FallbackConfig, Spec, str, bool], str]
 
 
 _RULES: dict[str, _Rule] = {
     "reference": _Rule(False, _check_reference, _reference_policy, _reference_words),
     "constant": _Rule(True, _check_constant, _constant_policy, _constant_words),
+    "classical": _Rule(False, _check_classical, _classical_policy, _classical_words),
 }
 """Every kind but ``"default"``, which is resolved to one of these."""
 

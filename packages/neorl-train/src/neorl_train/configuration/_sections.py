@@ -10,6 +10,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.statistics import DEFAULT_LEVEL
+from neorl_train.configuration._classical import ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
@@ -114,6 +115,7 @@ class Config:
         fallback: What acts where the policy cannot.
         training: What is trained, and for how long.
         evaluation: Evaluation in the simulator.
+        classical: Classical controllers that are fitted on the log and compared.
         checkpoints: How often the state is written.
         output: Where results go.
         algorithms: Hyperparameters of every learner, by name.
@@ -125,6 +127,7 @@ class Config:
     fallback: FallbackConfig = dataclasses.field(default_factory=FallbackConfig)
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()
     algorithms: Any = None

@@ -9,6 +9,7 @@ from neorl_agents.algorithms import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
+from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
 
@@ -44,6 +45,8 @@ def validate(config: Config) -> None:
     for name in training.algorithms:
         _validate_algorithm(name, hyperparameters(config, name), training)
     _validate_counts(config)
+    check_classical(config.classical)
+    _require_distinct("classical.controllers", config.classical.controllers)
     if config.evaluation.candidate not in ("", *training.algorithms):
         raise InputError(
             f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "

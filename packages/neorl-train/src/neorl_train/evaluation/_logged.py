@@ -33,6 +33,7 @@ def evaluate_offline(
     training: Transition,
     candidate: str | None = None,
     cost_limits: Mapping[str, float] | None = None,
+    controllers: Mapping[str, Policy] | None = None,
     reason: str = NO_SIMULATOR,
     level: float = EvaluationConfig.level,
 ) -> Evaluation:
@@ -46,6 +47,8 @@ def evaluate_offline(
             them and stand beside the learned policies.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         cost_limits: Limits of costs by name, in the unit of each; others keep the log's.
+        controllers: Classical controllers that were fitted on the log, by name; their actions stand
+            beside the imitators'.
         reason: Why there is no simulation; part of the verdict.
         level: Confidence level of all intervals.
 
@@ -56,7 +59,7 @@ def evaluate_offline(
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
     """
     spec = limited_spec(dataset.spec, cost_limits or {})
-    imitators = classical_imitators(training, spec)
+    imitators = {**classical_imitators(training, spec), **(controllers or {})}
     candidate = next(iter(policies), "") if candidate is None else candidate
     check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
     if dataset.n_episodes < 2:

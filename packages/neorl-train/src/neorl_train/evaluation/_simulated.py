@@ -49,6 +49,7 @@ def evaluate(
     constraints: AnyConstraints | None = None,
     fallback: Policy | None = None,
     cost_limits: Mapping[str, float] | None = None,
+    controllers: Mapping[str, Policy] | None = None,
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
@@ -70,6 +71,7 @@ def evaluate(
         constraints: Hard limits of the guard; the plant's ranges and rates by default.
         fallback: Takes over inside the guard; the plant's reference controller by default.
         cost_limits: Limits of costs by name, in the unit of each; others keep the plant's.
+        controllers: Further classical controllers by name, such as fitted ones.
         key: Key of starts and noise; take one that nothing was developed on.
         n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
         level: Confidence level of all intervals, of which the verdict takes the ends.
@@ -87,7 +89,10 @@ def evaluate(
     reference = environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
     candidate = next(iter(policies), "") if candidate is None else candidate
-    check_names(list(policies), candidate=candidate, taken=[*tunings, BEHAVIOUR, LOG])
+    taken = [*tunings, BEHAVIOUR, LOG]
+    fitted = controllers or {}
+    check_names(list(policies), candidate=candidate, taken=[*taken, *fitted])
+    check_names([candidate, *fitted], candidate=candidate, taken=taken)
     check_spec(environment.spec, dataset.spec, name)
     if n_starts < 2:
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
@@ -96,7 +101,8 @@ def evaluate(
     fallback = tunings[reference] if fallback is None else fallback
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
-    classical = [_Tested(n, "classical", False, (p,)) for n, p in tunings.items()]
+    beside = {**tunings, **fitted}
+    classical = [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
     operated: Any = tuple(behaviour_policies(environment).values())
     behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
     plain = [*learners, *classical]

@@ -1,0 +1,38 @@
+"""Classical controllers fitted on the episodes that training sees."""
+
+from typing import Any
+
+from neorl_agents.classical import CLASSICAL
+from neorl_core import InputError, Policy
+from neorl_envs import Dataset
+from neorl_envs.datasets import split_episodes
+from neorl_train.configuration._classical import task_of
+from neorl_train.configuration._sections import Config
+from neorl_train.experience._source import data_keys
+
+
+def fitted_controllers(config: Config, dataset: Dataset, environment: Any) -> dict[str, Policy]:
+    """One policy for every configured controller, by its name.
+
+    Args:
+        config: Configuration, validated.
+        dataset: Complete log, of which the held-out episodes are left out.
+        environment: The plant; ``None`` where there is only a log.
+
+    Raises:
+        InputError: If a fit refuses the log or the loops; the controller is named.
+    """
+    classical = config.classical
+    if not classical.controllers:
+        return {}
+    reference = None if environment is None else environment.tunings()[environment.reference]
+    task = task_of(classical, dataset.spec, reference)
+    _, key = data_keys(config)
+    part, _ = split_episodes(dataset, 1 - config.data.held_out, key)
+    policies = {}
+    for name in classical.controllers:
+        try:
+            policies[name] = CLASSICAL.find(name)().fit(part.transitions, dataset.spec, task).policy
+        except InputError as error:
+            raise InputError(f"classical controller {name}: {error}") from error
+    return policies

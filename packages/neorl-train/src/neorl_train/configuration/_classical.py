@@ -1,0 +1,92 @@
+"""The classical controllers of a run: which are fitted on its log, and what they control."""
+
+import dataclasses
+from typing import Any
+
+from neorl_agents.classical import CLASSICAL, Loop, Task
+from neorl_core import InputError, Spec
+from neorl_core.boundary import unknown_name
+from neorl_core.control import PID
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassicalConfig:
+    """Classical controllers that are fitted on the log and stand beside the learners.
+
+    Attributes:
+        controllers: Their names in ``neorl_agents.classical.CLASSICAL``, such as ``"pid"``,
+            ``"lqg"`` and ``"mpc"``; none by default.
+        manipulated: Action channel paired with each controlled variable, by name of the latter;
+            empty takes the loops of the plant's reference PID.
+        setpoint: Set-point of each controlled variable, in its unit.
+        setpoint_channel: Observation channel that carries the set-point, where one does.
+        measured: Further observation channels that tell the state, for models and observers.
+    """
+
+    controllers: tuple[str, ...] = ()
+    manipulated: dict[str, str] = dataclasses.field(default_factory=dict)
+    setpoint: dict[str, float] = dataclasses.field(default_factory=dict)
+    setpoint_channel: dict[str, str] = dataclasses.field(default_factory=dict)
+    measured: tuple[str, ...] = ()
+
+
+def check_classical(classical: ClassicalConfig) -> None:
+    """Refuses what can be refused before any data is read.
+
+    Raises:
+        InputError: If a controller is unknown or is not one of loops, or a set-point is missing
+            or given twice.
+    """
+    for name in classical.controllers:
+        if name not in CLASSICAL:
+            raise unknown_name("classical controller", name, CLASSICAL)
+        if name == "base_stock":
+            raise InputError(
+                "classical.controllers has base_stock, which orders items and controls no loop; "
+                "fit neorl_agents.classical.BaseStockLevels in Python"
+            )
+    for controlled in classical.manipulated:
+        ways = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
+        if ways != 1:
+            raise InputError(
+                f"classical.manipulated has {controlled}, which needs one set-point: give it in "
+                "classical.setpoint, or its channel in classical.setpoint_channel"
+            )
+    for section in ("setpoint", "setpoint_channel"):
+        for controlled in getattr(classical, section):
+            if controlled not in classical.manipulated:
+                raise InputError(
+                    f"classical.{section} has {controlled}, which classical.manipulated pairs with "
+                    "no action"
+                )
+
+
+def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
+    """What the controllers are to do.
+
+    Args:
+        classical: Configuration, checked.
+        spec: Channels of the log.
+        reference: The plant's reference controller; ``None`` where there is only a log.
+
+    Raises:
+        InputError: If no loop is declared and the reference is no PID.
+    """
+    loops = [
+        Loop(name, action, classical.setpoint_channel.get(name, classical.setpoint.get(name, 0.0)))
+        for name, action in classical.manipulated.items()
+    ]
+    if not loops:
+        if not isinstance(reference, PID):
+            raise InputError(
+                f"classical.controllers is {', '.join(classical.controllers)}, and no PID says "
+                "what they control; pair variables with `--classical.manipulated "
+                f"{spec.obs[0].name} {spec.action[0].name}` and give their set-points"
+            )
+        loops = [
+            Loop(spec.obs[measured].name, channel.name, float(setpoint))
+            for channel, measured, setpoint in zip(
+                spec.action, reference.measured, reference.setpoint, strict=True
+            )
+        ]
+    return Task(tuple(loops), classical.measured)

@@ -1,0 +1,89 @@
+"""Classical controllers fitted on a run's log stand in its tables and may be its fallback."""
+
+import json
+
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_agents.classical import Loop
+from neorl_core import Channel, InputError, Spec
+from neorl_core.control import PID
+from neorl_envs import write_dataset
+from neorl_train._command.main import main
+from neorl_train.configuration import ClassicalConfig
+from neorl_train.configuration._classical import check_classical, task_of
+
+QUICK = (
+    *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),
+    *("--training.seeds", "0", "--training.updates", "2", "--training.chunk", "1"),
+    *("--checkpoints.interval", "2", "--output.no-tracking", "--quiet"),
+    *("--algorithms.bc.batch-size", "16", "--algorithms.bc.hidden", "8"),
+    *("--penalty", "cost_0", "0.1"),
+)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, make_log):
+    """A folder with a log whose observation x0 is to be held by the valve."""
+    write_dataset(tmp_path / "log.h5", make_log(n_cost=1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+    return tmp_path
+
+
+def names_of(make_log):
+    spec = make_log(n_cost=1).spec
+    measured = spec.obs[0]
+    return measured.name, spec.action[0].name, (measured.low + measured.high) / 2
+
+
+def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log):
+    controlled, manipulated, setpoint = names_of(make_log)
+    words = ("--classical.controllers", "pid_imitation", "--classical.manipulated", controlled)
+    words += (manipulated, "--classical.setpoint", controlled, str(setpoint))
+    words += ("--fallback.kind", "classical", "--fallback.controller", "pid_imitation")
+    assert main(["run", *QUICK, *words]) in (0, 3)
+    (run,) = (path for path in (here / "runs").iterdir() if (path / "run.json").exists())
+    fallback = load_policy(run / "policies/fallback.safetensors")
+    assert fallback.kind == "pid"
+    assert isinstance(fallback.policy, PID)
+    assert "pid_imitation" in (run / "evaluation.json").read_text()
+    record = json.loads((run / "run.json").read_text())
+    assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
+
+
+SPEC = Spec(
+    (Channel("level", "m", 0.0, 2.0), Channel("goal", "m", 0.0, 2.0)),
+    (Channel("valve", "%", 0.0, 100.0),),
+    (),
+    60.0,
+    100,
+)
+
+
+def test_loops_come_from_the_configuration_or_from_the_reference():
+    declared = ClassicalConfig(
+        ("pid",), {"level": "valve"}, setpoint_channel={"level": "goal"}, measured=("goal",)
+    )
+    check_classical(declared)
+    assert task_of(declared, SPEC, None).loops == (Loop("level", "valve", "goal"),)
+    one = np.ones(1, np.float32)
+    pid = PID(one, one, one, one, 1.5 * one, one, one, one, one[0], one[:0], one[:0], measured=(0,))
+    assert task_of(ClassicalConfig(("pid",)), SPEC, pid).loops == (Loop("level", "valve", 1.5),)
+    with pytest.raises(InputError, match="no PID says what they control"):
+        task_of(ClassicalConfig(("pid",)), SPEC, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"controllers": ("lqr",)}, "lqr.*lqg"),
+        ({"controllers": ("base_stock",)}, "orders items and controls no loop"),
+        ({"manipulated": {"level": "valve"}}, "level, which needs one set-point"),
+        ({"setpoint": {"level": 1.0}}, "pairs with no action"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(changes, message):
+    with pytest.raises(InputError, match=message):
+        check_classical(ClassicalConfig(**changes))
