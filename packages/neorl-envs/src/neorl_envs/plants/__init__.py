@@ -15,6 +15,7 @@ from neorl_envs.plants.industrial_benchmark._env import (
     IndustrialBenchmark as IndustrialBenchmark,
 )
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
+from neorl_envs.plants.robot_assembly._env import RobotAssembly as RobotAssembly
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain as SupplyChain
 from neorl_envs.plants.water_treatment._env import WaterTreatment as WaterTreatment
@@ -31,6 +32,7 @@ __all__ = [
     "Pipeline",
     "Plant",
     "PlantDefaults",
+    "RobotAssembly",
     "SimulatedPlant",
     "SteelAnnealing",
     "SupplyChain",

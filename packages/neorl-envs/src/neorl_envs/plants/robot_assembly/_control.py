@@ -1,0 +1,188 @@
+"""Insertion by resolved rates: a straight push, and a spiral search with compliance."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import Policy
+from neorl_core.control import ConstantPolicy
+from neorl_envs.plants.robot_assembly import _arm as arm
+from neorl_envs.plants.robot_assembly._physics import PERIOD, tip
+
+WRENCH, ERROR = slice(14, 20), slice(20, 23)
+APPROACH, SEARCH, INSERT = 0, 1, 2
+TOUCH, NEAR = 1.5, 6e-3  # N that is contact and no noise; m within which the hole can be
+LIMIT = tuple(0.25 * speed for speed in arm.FASTEST)
+
+
+class InsertionCarry(NamedTuple):
+    """What the law remembers.
+
+    Attributes:
+        phase: 0 approach, 1 search, 2 insertion.
+        angle: Of the spiral, rad.
+        surface: Height of the tip over the nominal plate at first contact, m; infinite before.
+        trim: Lateral speed that has held the tip on its place so far, m/s, shape ``(2,)``.
+    """
+
+    phase: Array
+    angle: Array
+    surface: Array
+    trim: Array
+
+
+class Insertion(eqx.Module):
+    """Approach above the hole, press and search along a spiral, insert once the tip falls in.
+
+    Joint speeds are ``J^T (J J^T + damping^2 I)^-1 v`` for a wanted velocity ``v`` of the tip.
+    With a pitch of zero nothing is searched: the tip is pressed on the nominal place.
+
+    Attributes:
+        gain: Of the position, 1/s.
+        integral: Of the lateral position while searching, 1/s2: pressing drives the arm aside.
+        approach: Largest speed of the approach, m/s.
+        hover: Height at which it ends, m.
+        press: Speed of the tip towards the plate, m/s.
+        force: Force wanted while searching, N.
+        admittance: Speed along the tool for a newton of it, m/(s N).
+        yielding: Lateral speed for a newton of lateral force, m/(s N).
+        pitch: Of the spiral, m a turn.
+        along: Speed along the spiral, m/s.
+        widest: Radius at which the spiral begins again, m.
+        fallen: Drop below the plate that means the hole, m.
+        insert: Speed of the insertion, m/s.
+        upright: Gain that keeps the tool vertical, 1/s.
+        damping: Of the inverse kinematics.
+    """
+
+    gain: Array
+    integral: Array
+    approach: Array
+    hover: Array
+    press: Array
+    force: Array
+    admittance: Array
+    yielding: Array
+    pitch: Array
+    along: Array
+    widest: Array
+    fallen: Array
+    insert: Array
+    upright: Array
+    damping: Array
+
+    def initial_carry(self) -> InsertionCarry:
+        """Approach."""
+        zero = jnp.zeros_like(self.gain)
+        return InsertionCarry(jnp.zeros((), jnp.int32), zero, zero + jnp.inf, jnp.stack([zero] * 2))
+
+    def __call__(
+        self,
+        carry: InsertionCarry,
+        obs: Float[Array, " obs"],
+        key: PRNGKeyArray | None = None,
+    ) -> tuple[InsertionCarry, Float[Array, " act"]]:
+        """One step; the key is ignored."""
+        frames = arm.link_frames(obs[:7])
+        force, error = obs[WRENCH][:3], obs[ERROR]
+        carry = self._next(carry, force, error)
+        linear = jnp.where(
+            carry.phase == APPROACH,
+            self._approach(error),
+            jnp.where(carry.phase == SEARCH, self._search(carry, force, error), self._in(force)),
+        )
+        vertical = jnp.asarray((0.0, 0.0, -1.0), obs.dtype)
+        turn = self.upright * jnp.cross(frames.z[-1], vertical)
+        turn = jnp.where(carry.phase == INSERT, 0.0, turn)
+        wanted = jnp.concatenate([linear, turn])
+        jacobian = arm.jacobian(frames, tip(frames)).T
+        square = jacobian @ jacobian.T + self.damping**2 * jnp.eye(6, dtype=obs.dtype)
+        speeds = jacobian.T @ jnp.linalg.solve(square, wanted)
+        limit = jnp.asarray(LIMIT, obs.dtype)
+        action = speeds * jnp.minimum(1, jnp.min(limit / jnp.maximum(jnp.abs(speeds), 1e-6)))
+        return carry, action
+
+    def sent(self, carry: InsertionCarry, action: Float[Array, " act"]) -> InsertionCarry:
+        """Identity."""
+        return carry
+
+    def _next(self, carry: InsertionCarry, force: Array, error: Array) -> InsertionCarry:
+        """Phase, spiral and trim of this step."""
+        height, aside = -error[2], jnp.sqrt(jnp.sum(error[:2] ** 2))
+        touching = force[2] > TOUCH
+        above = (height < self.hover + 1e-3) & (aside < 5e-4)
+        begins = (carry.phase == APPROACH) & (above | (touching & (aside < NEAR)))
+        surface = jnp.where(
+            (carry.phase == SEARCH) & jnp.isinf(carry.surface) & touching, height, carry.surface
+        )
+        falls = (carry.phase == SEARCH) & (surface - height > self.fallen) & (aside < NEAR)
+        falls = falls & jnp.isfinite(surface)
+        lost = (carry.phase == INSERT) & (aside > NEAR)
+        phase = jnp.where(begins | lost, SEARCH, jnp.where(falls, INSERT, carry.phase))
+        searching = (phase == SEARCH) & jnp.isfinite(surface)
+        radius = self.pitch * carry.angle / (2 * jnp.pi)
+        step = self.along * PERIOD / jnp.maximum(radius, 5e-4)
+        angle = jnp.where(searching & (self.pitch > 0), carry.angle + step, carry.angle)
+        angle = jnp.where(radius > self.widest, 0.0, angle)
+        missing = error[:2] + self.pitch * angle / (2 * jnp.pi) * _direction(angle)
+        trim = carry.trim + jnp.where(phase == SEARCH, self.integral * PERIOD, 0) * missing
+        return InsertionCarry(phase, angle, surface, jnp.clip(trim, -0.05, 0.05))
+
+    def _approach(self, error: Array) -> Array:
+        """Towards a point above the hole, the higher the farther aside the tip still is."""
+        height = self.hover + jnp.sqrt(jnp.sum(error[:2] ** 2) + 1e-12)
+        to_hole = self.gain * (error + jnp.stack([0 * height, 0 * height, height]))
+        size = jnp.sqrt(jnp.sum(to_hole**2) + 1e-12)
+        return to_hole * jnp.minimum(1, self.approach / size)
+
+    def _search(self, carry: InsertionCarry, force: Array, error: Array) -> Array:
+        """Along the spiral with the wanted force on the plate."""
+        radius, direction = self.pitch * carry.angle / (2 * jnp.pi), _direction(carry.angle)
+        moving = jnp.isfinite(carry.surface) & (self.pitch > 0)
+        tangent = jnp.stack([-direction[1], direction[0]]) * jnp.where(moving, self.along, 0)
+        pressing = jnp.clip(self.admittance * (force[2] - self.force), -self.press, self.press)
+        down = jnp.where(self.admittance > 0, pressing, -self.press)
+        lateral = self.gain * (error[:2] + radius * direction) + tangent + carry.trim
+        return jnp.concatenate([lateral, down[None]])
+
+    def _in(self, force: Array) -> Array:
+        """Down the hole, yielding to its wall."""
+        return jnp.concatenate([self.yielding * force[:2], -self.insert[None]])
+
+
+def _direction(angle: Array) -> Array:
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+
+
+def insertion_law(**changes: float) -> Insertion:
+    """The law with the numbers of the spiral search, and those that are given."""
+    numbers = {
+        "gain": 5.0, "integral": 5.0, "approach": 0.08, "hover": 0.002, "press": 0.02, "force": 6.0,
+        "admittance": 0.01, "yielding": 0.002, "pitch": 1e-3, "along": 0.02, "widest": 3.5e-3,
+        "fallen": 8e-4, "insert": 0.05, "upright": 2.0, "damping": 0.01,
+    }  # fmt: skip
+    return Insertion(**{name: jnp.asarray(v) for name, v in {**numbers, **changes}.items()})
+
+
+def straight_push() -> Insertion:
+    """Resolved rates to the nominal hole (50 mm/s), then straight down with 5 mm/s."""
+    changes = {"gain": 2.0, "approach": 0.05, "press": 0.005, "admittance": 0.0, "pitch": 0.0}
+    return insertion_law(**changes, integral=1.0, yielding=0.0, insert=0.005)
+
+
+def tunings() -> dict[str, Policy]:
+    """An ordinary controller and the reference."""
+    return {"straight push": straight_push(), "spiral search": insertion_law()}
+
+
+def bad_policy() -> Insertion:
+    """A push with 0.25 m/s: the peg hits the plate far too hard."""
+    changes: dict[str, Any] = {"gain": 20.0, "hover": -0.02, "approach": 0.25}
+    return insertion_law(**changes)
+
+
+def bad_posture() -> ConstantPolicy:
+    """Away from the fixture, then down with the shoulder: the hand goes through the table."""
+    return ConstantPolicy(jnp.asarray((0.4, 0.12, 0.0, 0.0, 0.0, 0.0, 0.0)))
