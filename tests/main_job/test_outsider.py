@@ -29,7 +29,7 @@ obs = 0
 above = 1.5
 high = 10.0
 [training]
-algorithms = ["awac"]
+algorithms = ["crr"]
 seeds = [0]
 updates = 20
 chunk = 10
@@ -40,7 +40,7 @@ starts = 8
 curve_starts = 0
 [output]
 tracking = false
-[algorithms.awac]
+[algorithms.crr]
 hidden = [8]
 batch_size = 16
 """
@@ -53,12 +53,12 @@ from neorl_envs.ingest import register_reader
 from neorl_envs.plants import register_plant
 from neorl_safety.constraints import register_kind
 from neorl_train import configure, start
-from outsider.awac import AWAC
 from outsider.ceiling import CEILING
+from outsider.crr import CRR
 from outsider.table import READER
 from outsider.tank import Tank
 
-ALGORITHMS.register("awac", AWAC)
+ALGORITHMS.register("crr", CRR)
 register_plant("Tank-v0", Tank)
 register_reader("table", READER)
 register_kind("ceiling", CEILING)
@@ -67,7 +67,7 @@ assert "Tank-v0" in environment_names() and make("Tank-v0") == Tank()
 assert read_dataset("log.table").spec == Tank().spec
 run = start(configure("table.toml", output={"directory": "registered"}), quiet=True)
 assert run.record["origins"] == {
-    "algorithm": {"awac": "registered"},
+    "algorithm": {"crr": "registered"},
     "reader": {"table": "registered"},
     "constraint": {"ceiling": "registered"},
 }, run.record["origins"]
@@ -118,13 +118,13 @@ def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(w
     run = work / "runs" / "0001"
     record = json.loads((run / "run.json").read_text())
     assert record["origins"] == {
-        "algorithm": {"awac": "outsider 0.1.0"},
+        "algorithm": {"crr": "outsider 0.1.0"},
         "environment": {"Tank-v0": "outsider 0.1.0"},
         "constraint": {"ceiling": "outsider 0.1.0"},
     }
     assert WORDS in record["limits"]
     page = (run / "report.html").read_text()
-    assert "awac: outsider 0.1.0" in page
+    assert "crr: outsider 0.1.0" in page
     assert "Tank-v0: outsider 0.1.0" in page
     assert WORDS in page
     kinds = [c["kind"] for c in json.loads((run / "constraints.json").read_text())["constraints"]]

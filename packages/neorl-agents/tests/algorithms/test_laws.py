@@ -11,10 +11,14 @@ from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws
 
 SMALL = {"hidden": (8, 8), "batch_size": 32}
+LEARNERS = {name: partial(ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
+LEARNERS["bc_gaussian_filtered"] = partial(
+    ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
+)
 LAWS = {
     f"{name}-{law}": check
-    for name in ALGORITHMS
-    for law, check in algorithm_laws(partial(ALGORITHMS[name], **SMALL)).items()
+    for name, make in LEARNERS.items()
+    for law, check in algorithm_laws(make).items()
 }
 
 
@@ -58,7 +62,12 @@ def test_costs_play_no_part(name, problem_without_costs):
 
 
 BAD = {
-    "bc": {"learning_rate": [0.0, -1.0, float("nan"), "fast", True], "optimiser": ["adamm"]},
+    "bc": {
+        "learning_rate": [0.0, -1.0, float("nan"), "fast", True],
+        "optimiser": ["adamm"],
+        "variant": ["mixed"],
+        "fraction": [0.0, 1.5],
+    },
     "td3_bc": {
         "alpha": [-1.0, float("inf")],
         "discount": [-0.1, 1.1, float("nan")],
@@ -87,6 +96,48 @@ BAD = {
         "optimiser": ["adamm"],
     },
 }
+CRITIC_LEARNER = {
+    "discount": [1.01],
+    "tau": [0.0],
+    "actor_learning_rate": [0.0],
+    "critic_learning_rate": [float("nan")],
+    "reward_scale": ["range"],
+    "optimiser": ["adamm"],
+}
+BAD["cql"] = CRITIC_LEARNER | {
+    "conservative_weight": [-1.0],
+    "gap": [-1.0],
+    "sample_temperature": [0.0],
+    "target_entropy": [float("inf")],
+    "temperature_learning_rate": [0.0],
+    "multiplier_learning_rate": [0.0],
+    "n_samples": [0],
+    "density_correction": ["no"],
+    "lagrange": [1],
+    "entropy_backup": [None],
+    "calibrated": ["yes"],
+}
+BAD["cal_ql"] = BAD["cql"]
+WEIGHTS = {"inverse_temperature": [-1.0], "max_weight": [0.0], "advantage_scale": ["range"]}
+BAD["awac"] = CRITIC_LEARNER | WEIGHTS
+BAD["xql"] = BAD["awac"] | {
+    "temperature": [0.0],
+    "max_exponent": [0.0],
+    "value_learning_rate": [-1e-3],
+}
+BAD["rebrac"] = CRITIC_LEARNER | {
+    "actor_weight": [-1.0],
+    "critic_weight": [-1.0],
+    "noise_std": [-0.1],
+    "noise_clip": [-0.1],
+    "policy_delay": [0],
+}
+BAD["sac_n"] = CRITIC_LEARNER | {
+    "target_entropy": [float("nan")],
+    "temperature_learning_rate": [0.0],
+    "n_critics": [1],
+}
+BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 CASES = [
     (name, field, value)
     for name, of in BAD.items()

@@ -1,14 +1,16 @@
 """Behaviour cloning."""
 
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from neorl_agents.algorithms._batches import only
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
     require_count,
@@ -16,13 +18,17 @@ from neorl_agents.algorithms._hyperparameters import (
     require_widths,
 )
 from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks._activations import tanh
-from neorl_agents.networks._mlp import MLP, init_mlp
-from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
+from neorl_agents.networks import MLP, identity, init_mlp, tanh
+from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
+from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
+from neorl_agents.sampling import BestEpisodes, Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_core.distributions import tanh_gaussian_log_density
 from neorl_core.losses import masked_mean
+
+LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class BCState(eqx.Module):
@@ -40,26 +46,49 @@ class BC(eqx.Module):
     units, the mean over the batch and the action channels of ``(pi(s) - a)^2``. A tanh never
     reaches its bound, so logged actions are clipped to ``1 - 1e-5`` of their range.
 
+    Variants: ``"gaussian"`` fits a tanh-Gaussian with a deviation that depends on the observation,
+    by ``-mean log pi(a|s)``, and acts by ``tanh`` of its mean; it tells a careless action from a
+    certain one, and is drawn to bounds where many logged actions lie on them. ``fraction`` below 1
+    clones only the episodes with the largest returns ("10 % BC").
+
     Attributes:
         learning_rate: Learning rate of the actor.
+        variant: ``"deterministic"`` or ``"gaussian"``; static.
+        fraction: Share of the episodes that is cloned, those with the largest returns, in (0, 1];
+            static.
         hidden: Widths of the hidden layers; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
 
-    Source: as in CORL's ``any_percent_bc.py`` (fraction 1), whose defaults these are.
+    Source: as in CORL's ``any_percent_bc.py``, whose defaults these are (there episodes are ranked
+    by their return too); the Gaussian as in the baselines of NeoRL-2.
     """
 
     learning_rate: float = 3e-4
+    variant: Literal["deterministic", "gaussian"] = eqx.field(static=True, default="deterministic")
+    fraction: float = eqx.field(static=True, default=1.0)
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
 
-    fields: ClassVar[tuple[str, ...]] = ("obs", "action", "mask")
     batches_per_update: ClassVar[int] = 1
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The returns are read only where they decide which episodes are cloned."""
+        plain = ("obs", "action", "mask")
+        return plain if self.fraction == 1 else (*plain, "reward", "terminated", "truncated")
+
+    @property
+    def sampler(self) -> Sampler:
+        """All rows, or those of the best episodes."""
+        return Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "learning_rate", low=0, open_low=True)
+        require_number(self, "fraction", low=0, high=1, open_low=True)
+        require_choice(self, "variant", ("deterministic", "gaussian"))
         require_widths(self, "hidden")
         require_count(self, "batch_size")
         require_choice(self, "optimiser", OPTIMISERS)
@@ -73,29 +102,38 @@ class BC(eqx.Module):
         self, state: BCState, batch: Transition, key: PRNGKeyArray
     ) -> tuple[BCState, Metrics]:
         """One gradient step; the key is ignored."""
-        rows = jax.tree.map(_only, scaled(state.scaling, batch))
-        loss, gradient = jax.value_and_grad(_imitation_loss)(state.actor, rows)
-        actor, optimiser = descend(
-            self.optimiser, state.actor, state.optimiser, gradient, self.learning_rate
+        rows = only(scaled(state.scaling, batch))
+        actor, optimiser, loss, _ = minimise(
+            self.optimiser,
+            _squared_error if self.variant == "deterministic" else _negative_log_density,
+            state.actor,
+            state.optimiser,
+            self.learning_rate,
+            rows,
         )
-        return BCState(actor, optimiser, state.scaling), {"actor_loss": loss}
+        return replace(state, actor=actor, optimiser=optimiser), {"actor_loss": loss}
 
     def policy(self, state: BCState) -> NetworkPolicy:
         """The trained policy, in physical units."""
-        return network_policy(state.scaling, state.actor)
+        network = state.actor if self.variant == "deterministic" else squashed_mean(state.actor)
+        return network_policy(state.scaling, network)
 
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> BCState:
-    actor = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), key, output=tanh)
+    outputs, last = spec.n_action, tanh
+    if algorithm.variant == "gaussian":
+        outputs, last = 2 * outputs, identity
+    actor = init_mlp((spec.n_obs, *algorithm.hidden, outputs), key, output=last)
     optimiser = init_optimiser(algorithm.optimiser, actor, algorithm.learning_rate)
     return BCState(actor, optimiser, init_scaling(spec, statistics, "none"))
 
 
-def _imitation_loss(actor: MLP, rows: Transition) -> jax.Array:
+def _squared_error(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
     distance = jnp.mean(jnp.square(actor(rows.obs) - rows.action), axis=-1)
-    return masked_mean(distance, rows.mask)
+    return masked_mean(distance, rows.mask), None
 
 
-def _only(x: jax.Array) -> jax.Array:
-    return x[0]
+def _negative_log_density(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
+    mean, log_std = squashed_parameters(actor, rows.obs, LOG_STD_RANGE)
+    return -masked_mean(tanh_gaussian_log_density(rows.action, mean, log_std), rows.mask), None

@@ -71,6 +71,12 @@ def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
     require(owner, field, getattr(owner, field) in choices, f"one of {', '.join(choices)}")
 
 
+def require_flag(owner: Any, *fields: str) -> None:
+    """Refuses ``fields`` that are neither true nor false."""
+    for field in fields:
+        require(owner, field, isinstance(getattr(owner, field), bool), "true or false")
+
+
 def require_critic_learner(owner: Any, *networks: str) -> None:
     """Checks the fields that every learner with critics has.
 

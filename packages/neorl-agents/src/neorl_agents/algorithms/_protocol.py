@@ -4,7 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core import DataStatistics, Policy, Spec, Transition
+from neorl_core import DataStatistics, Policy, Spec
 
 Metrics = dict[str, Float[Array, ""]]
 """Scalars of one update by name."""
@@ -18,13 +18,21 @@ class Algorithm(Protocol):
     an argument, so that another value never compiles again and a sweep is a ``vmap`` or
     ``lax.map`` over one stacked leaf. Shapes and names are static fields.
 
+    Two more attributes may be there. ``sampler`` says how batches are drawn from a log, where it
+    is not uniformly (``neorl_agents.sampling``). ``schedules`` names the fields that are lengths of
+    schedules, which may follow the run (``neorl_agents.algorithms.for_run``).
+
     Attributes:
-        fields: The fields of ``Transition`` that ``update`` reads; the others may be ``None``.
+        fields: The fields of ``Transition`` that ``update`` or the sampler reads; the others may be
+            ``None``.
         batch_size: Rows of one gradient step; static.
         batches_per_update: Batches, and critic gradient steps, of one ``update``; static.
     """
 
-    fields: tuple[str, ...]
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of ``Transition`` that are read."""
+        ...
 
     @property
     def batch_size(self) -> int:
@@ -50,13 +58,14 @@ class Algorithm(Protocol):
         """
         ...
 
-    def update(self, state: Any, batch: Transition, key: PRNGKeyArray) -> tuple[Any, Metrics]:
+    def update(self, state: Any, batch: Any, key: PRNGKeyArray) -> tuple[Any, Metrics]:
         """One complete update: every gradient step of one cycle of the algorithm.
 
         Args:
             state: State from :meth:`init` or the last update.
-            batch: Physical units, leading axes ``(batches_per_update, batch_size)``. Rows whose
-                mask is false reach no loss; where every row counts, a mask of ``None`` is cheaper.
+            batch: What the sampler draws, a ``Transition`` by default: physical units, leading axes
+                ``(batches_per_update, batch_size)``. Rows whose mask is false reach no loss; where
+                every row counts, a mask of ``None`` is cheaper.
             key: All randomness of this update.
         """
         ...

@@ -1,16 +1,36 @@
 """The learners by name: those of the package, those registered, those of entry points."""
 
+from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
 from neorl_agents.algorithms._contract import check_algorithm
+from neorl_agents.algorithms._cql import CQL, CalQL
+from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._iql import IQL
+from neorl_agents.algorithms._rebrac import ReBRAC
+from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
+from neorl_agents.algorithms._xql import XQL
 from neorl_core.boundary import Registry
 
 ALGORITHMS: Registry[type] = Registry(
-    "neorl.algorithms", "algorithm", {"bc": BC, "td3_bc": TD3BC, "iql": IQL}, check_algorithm
+    "neorl.algorithms",
+    "algorithm",
+    {
+        "bc": BC,
+        "td3_bc": TD3BC,
+        "iql": IQL,
+        "cql": CQL,
+        "cal_ql": CalQL,
+        "awac": AWAC,
+        "rebrac": ReBRAC,
+        "sac_n": SACN,
+        "edac": EDAC,
+        "xql": XQL,
+    },
+    check_algorithm,
 )
 """The class of every learner by the name that configurations use; a mapping that others add to.
 
 A distribution adds its own by the entry points ``neorl.algorithms``, a script by
-``ALGORITHMS.register("awac", AWAC)``; both are checked against :class:`neorl_agents.Algorithm`.
+``ALGORITHMS.register("crr", CRR)``; both are checked against :class:`neorl_agents.Algorithm`.
 """

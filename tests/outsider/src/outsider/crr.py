@@ -1,4 +1,4 @@
-"""Advantage-weighted actor critic (Nair et al., arXiv 2006.09359), offline."""
+"""Critic-regularised regression, its exponential form (Wang et al., arXiv 2006.15134)."""
 
 import dataclasses
 from typing import ClassVar
@@ -16,7 +16,7 @@ from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
 from neorl_core.targets import polyak, td_target
 
 
-class AWACState(eqx.Module):
+class CRRState(eqx.Module):
     """Networks, their optimisers, and the scaling that travels with them."""
 
     actor: MLP
@@ -27,7 +27,7 @@ class AWACState(eqx.Module):
     scaling: Scaling
 
 
-class AWAC(eqx.Module):
+class CRR(eqx.Module):
     """The regression of logged actions, weighted by how much better they are than the actor's.
 
     Attributes:
@@ -61,7 +61,7 @@ class AWAC(eqx.Module):
         widths = (spec.n_obs + spec.n_action, *self.hidden)
         critics = init_critics(widths, critic_key, initialiser="uniform")
         rate = self.learning_rate
-        return AWACState(
+        return CRRState(
             actor=actor,
             critics=critics,
             slow=critics,

@@ -1,0 +1,22 @@
+"""The leading axis of the batches of one update."""
+
+from typing import TypeVar
+
+import jax
+
+Tree = TypeVar("Tree")
+
+
+def only(batches: Tree) -> Tree:
+    """The batch of an update that takes one."""
+    return taken(batches, 0)
+
+
+def taken(batches: Tree, number: int) -> Tree:
+    """One of the batches of an update."""
+    return jax.tree.map(lambda x: x[number], batches)
+
+
+def merged(batches: Tree) -> Tree:
+    """All rows of an update as one batch."""
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batches)

@@ -1,0 +1,60 @@
+"""The steps that soft actor-critics share: a tanh-Gaussian actor, and the price of its entropy."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.networks._critics import q_values
+from neorl_agents.networks._gaussian_heads import squashed_parameters
+from neorl_agents.networks._mlp import MLP
+from neorl_core import Transition
+from neorl_core.distributions import tanh_gaussian_sample
+from neorl_core.losses import masked_mean, sac_policy_loss, sac_temperature_loss
+
+Draws = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
+
+
+def drawn(
+    actor: MLP,
+    obs: Float[Array, "batch obs"],
+    key: PRNGKeyArray,
+    log_std_range: tuple[float, float],
+) -> Draws:
+    """One action for every row, with its log-density; both have gradients to the actor."""
+    return tanh_gaussian_sample(*squashed_parameters(actor, obs, log_std_range), key)
+
+
+def soft_actor_loss(
+    actor: MLP,
+    critics: MLP,
+    temperature: Float[Array, ""],
+    rows: Transition,
+    key: PRNGKeyArray,
+    log_std_range: tuple[float, float],
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
+    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))`` of drawn actions.
+
+    Returns:
+        The loss, and the log-density of every row's action.
+    """
+    action, log_prob = drawn(actor, rows.obs, key, log_std_range)
+    values = q_values(critics, rows.obs, action)
+    loss = sac_policy_loss(log_prob, values, temperature=temperature)
+    return masked_mean(loss, rows.mask), log_prob
+
+
+def temperature_loss(
+    log_temperature: Float[Array, ""],
+    log_prob: Float[Array, " batch"],
+    mask: Bool[Array, " batch"] | None,
+    target_entropy: Float[Array, ""],
+) -> tuple[Float[Array, ""], None]:
+    """``-mean exp(log_temperature) (log pi(a|s) + target_entropy)``."""
+    fixed = jax.lax.stop_gradient(log_prob)
+    loss = sac_temperature_loss(log_temperature, fixed, target_entropy=target_entropy)
+    return masked_mean(loss, mask), None
+
+
+def most_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:
+    """The largest reward for entropy in a step: that of uniform actions in [-1, 1]."""
+    return temperature * n_action * jnp.log(2.0).astype(temperature.dtype)

@@ -1,0 +1,234 @@
+"""One update of each learner beside its paper's equations; CQL's are in a file of their own."""
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import AWAC, BC, EDAC, IQL, SACN, TD3BC, XQL, ReBRAC
+
+
+def first(tree):
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def bellman(rows, discount, following):
+    return rows.reward + discount * np.where(rows.terminated, 0, following)
+
+
+def squared(parity, critics, rows, target):
+    return ((parity.values(critics, rows.obs, rows.action) - target) ** 2).mean(1).sum()
+
+
+def log_density(parity, actor, rows, low):
+    log_std = np.clip(actor.log_std, low, 2)
+    error = (rows.action - parity.network(actor.mean, rows.obs)) / np.exp(log_std)
+    return (-(error**2) / 2 - log_std - np.log(2 * np.pi) / 2).sum(-1)
+
+
+def check_weighted_regression(parity, done, rows, advantage, low):
+    """The actor's step, and the share of rows that count."""
+    a = done.algorithm
+    if a.advantage_scale == "std":
+        advantage = advantage / advantage.std()
+    weights = np.minimum(np.exp(a.inverse_temperature * advantage), a.max_weight)
+
+    def loss(actor):
+        return -np.mean(weights * log_density(parity, actor, rows, low))
+
+    parity.agree(done.after.actor, parity.descended(loss, done.before.actor))
+    share = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
+    np.testing.assert_allclose(done.metrics["effective_sample"], share, rtol=1e-6)
+    ceiling = np.mean(weights == a.max_weight)
+    np.testing.assert_allclose(done.metrics["at_ceiling"], ceiling)
+
+
+@pytest.mark.parametrize("variant", ["deterministic", "gaussian"])
+def test_bc(parity, variant):
+    done = parity.update(BC, variant=variant)
+    rows = first(done.rows)
+
+    def loss(actor):
+        if variant == "deterministic":
+            return np.mean((parity.network(actor, rows.obs) - rows.action) ** 2)
+        mean, log_std = np.split(parity.network(actor, rows.obs), 2, axis=-1)
+        log_std = np.clip(log_std, -5, 2)
+        error = (np.arctanh(rows.action) - mean) / np.exp(log_std)
+        density = -(error**2) / 2 - log_std - np.log(2 * np.pi) / 2
+        return -np.mean((density - np.log1p(-(rows.action**2))).sum(-1))
+
+    parity.agree(done.after.actor, parity.descended(loss, done.before.actor))
+
+
+def test_td3_bc(parity):
+    done = parity.update(TD3BC)
+    a, s, rows = done.algorithm, done.before, done.rows
+    shape = rows.action.shape
+    noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
+    smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
+    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
+    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    target, critics = bellman(rows, a.discount, following), s.critics
+    for i in range(2):
+        row = jax.tree.map(lambda x, i=i: x[i], rows)
+        critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
+    parity.agree(done.after.critics, critics)
+    last, one = jax.tree.map(lambda x: x[1], rows), parity.member(critics, 0)
+
+    def q_of(actor):
+        inputs = np.concatenate([last.obs, parity.network(actor, last.obs)], axis=-1)
+        return parity.network(one, inputs)[:, 0]
+
+    size = np.abs(q_of(s.actor)).mean()
+
+    def actor_loss(actor):
+        distance = np.mean((parity.network(actor, last.obs) - last.action) ** 2)
+        return distance - a.alpha / size * q_of(actor).mean()
+
+    actor = parity.descended(actor_loss, s.actor)
+    parity.agree(done.after.actor, actor)
+    parity.agree(done.after.target_actor, parity.mixed(s.target_actor, actor, a.tau))
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+
+
+@pytest.mark.parametrize("scale", ["fixed", "std"])
+def test_iql(parity, scale):
+    done = parity.update(IQL, advantage_scale=scale)
+    a, s, rows = done.algorithm, done.before, first(done.rows)
+    q = parity.values(s.target_critics, rows.obs, rows.action).min(0)
+
+    def value_loss(value):
+        off = q - parity.network(value, rows.obs)[:, 0]
+        return np.mean(np.where(off > 0, a.expectile, 1 - a.expectile) * off**2)
+
+    value = parity.descended(value_loss, s.value)
+    parity.agree(done.after.value, value)
+    advantage = q - parity.network(value, rows.obs)[:, 0]
+    check_weighted_regression(parity, done, rows, advantage, -5)
+    target = bellman(rows, a.discount, parity.network(value, rows.next_obs)[:, 0])
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
+    parity.agree(done.after.critics, critics)
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+
+
+def test_xql(parity):
+    done = parity.update(XQL, temperature=0.3, max_exponent=2.0)
+    a, s, rows = done.algorithm, done.before, first(done.rows)
+    q = parity.values(s.target_critics, rows.obs, rows.action).min(0)
+
+    def exponents(value):
+        off = q - parity.network(value, rows.obs)[:, 0]
+        return np.minimum(off / a.temperature, a.max_exponent)
+
+    largest = max(exponents(s.value).max(), -1)
+
+    def value_loss(value):
+        z = exponents(value)
+        return np.mean((np.exp(z) - z - 1) * np.exp(-largest))
+
+    value = parity.descended(value_loss, s.value)
+    parity.agree(done.after.value, value)
+    advantage = q - parity.network(value, rows.obs)[:, 0]
+    check_weighted_regression(parity, done, rows, advantage, -5)
+    target = bellman(rows, a.discount, parity.network(value, rows.next_obs)[:, 0])
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
+    parity.agree(done.after.critics, critics)
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+
+
+def test_awac(parity):
+    done = parity.update(AWAC)
+    a, s, rows = done.algorithm, done.before, first(done.rows)
+    next_key, own_key = parity.split(done.key, 2)
+
+    def draw(obs, key):
+        noise = parity.normal(key, rows.action.shape)
+        return np.clip(parity.network(s.actor.mean, obs) + np.exp(s.actor.log_std) * noise, -1, 1)
+
+    after = parity.values(s.target_critics, rows.next_obs, draw(rows.next_obs, next_key)).min(0)
+    target = bellman(rows, a.discount, after)
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
+    parity.agree(done.after.critics, critics)
+    logged = parity.values(critics, rows.obs, rows.action).min(0)
+    own = parity.values(critics, rows.obs, draw(rows.obs, own_key)).min(0)
+    check_weighted_regression(parity, done, rows, logged - own, -20)
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+
+
+def test_rebrac(parity):
+    done = parity.update(ReBRAC, actor_weight=0.3, critic_weight=0.5)
+    a, s, rows = done.algorithm, done.before, done.rows
+    shape = rows.action.shape
+    noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
+    smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
+    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
+    boundary = rows.terminated | rows.truncated
+    distance = np.where(boundary, 0, ((action - rows.next_action) ** 2).sum(-1))
+    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    target = bellman(rows, a.discount, following - a.critic_weight * distance)
+    critics = s.critics
+    for i in range(2):
+        row = jax.tree.map(lambda x, i=i: x[i], rows)
+        critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
+    parity.agree(done.after.critics, critics)
+    last = jax.tree.map(lambda x: x[1], rows)
+
+    def q_of(actor):
+        return parity.values(critics, last.obs, parity.network(actor, last.obs)).min(0)
+
+    size = np.abs(q_of(s.actor)).mean()
+
+    def actor_loss(actor):
+        off = ((parity.network(actor, last.obs) - last.action) ** 2).sum(-1)
+        return np.mean(a.actor_weight * off - q_of(actor) / size)
+
+    parity.agree(done.after.actor, parity.descended(actor_loss, s.actor))
+    parity.agree(done.after.target_actor, parity.mixed(s.target_actor, s.actor, a.tau))
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+
+
+@pytest.mark.parametrize("kind", [SACN, EDAC])
+def test_sac_n_and_edac(parity, kind):
+    done = parity.update(kind, n_critics=3)
+    a, s, rows = done.algorithm, done.before, first(done.rows)
+    keys, (batch, act) = parity.split(done.key, 3), rows.action.shape
+
+    def draw(actor, obs, key):
+        return parity.squashed(actor, obs, parity.normal(key, (batch, act)), -5, 2)
+
+    _, log_prob = draw(s.actor, rows.obs, keys[0])
+    slope = -np.exp(s.log_temperature) * np.mean(log_prob + a.target_entropy * act)
+    log_temperature = s.log_temperature - parity.rate * slope
+    np.testing.assert_allclose(done.after.log_temperature, log_temperature, rtol=1e-9)
+    alpha = np.exp(log_temperature)
+
+    def actor_loss(actor):
+        action, log_prob = draw(actor, rows.obs, keys[1])
+        return np.mean(alpha * log_prob - parity.values(s.critics, rows.obs, action).min(0))
+
+    actor = parity.descended(actor_loss, s.actor)
+    parity.agree(done.after.actor, actor)
+    action, log_prob = draw(actor, rows.next_obs, keys[2])
+    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    target = bellman(rows, a.discount, following - alpha * log_prob)
+
+    def diversity(critics):
+        """The sum over pairs as it stands, gradients by differences."""
+        h, slopes = 1e-4, []
+        for j in range(act):
+            off = h * np.eye(act)[j]
+            above = parity.values(critics, rows.obs, rows.action + off)
+            slopes.append((above - parity.values(critics, rows.obs, rows.action - off)) / (2 * h))
+        g = np.stack(slopes, axis=-1)
+        g = g / np.linalg.norm(g, axis=-1, keepdims=True)
+        cosines = np.einsum("isc,jsc->sij", g, g)
+        return (cosines.sum((1, 2)) - 3).mean() / 2
+
+    def critic_loss(critics):
+        weight = a.diversity_weight if kind is EDAC else 0
+        return squared(parity, critics, rows, target) + weight * diversity(critics)
+
+    critics = parity.descended(critic_loss, s.critics)
+    parity.agree(done.after.critics, critics, 1e-5)
+    if kind is EDAC:
+        np.testing.assert_allclose(done.metrics["diversity_term"], diversity(s.critics), rtol=1e-6)
+    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau), 1e-5)
