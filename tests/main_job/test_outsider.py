@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -158,6 +159,14 @@ def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
 def test_the_same_by_calls_in_python(command, work: Path) -> None:
     script = SCRIPT.replace("WORDS", WORDS)
     command("python", "-c", script, cwd=work, installed=OUTSIDER / "src")
+
+
+def test_its_learner_keeps_the_laws(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(OUTSIDER / "src"))
+    laws = runpy.run_path(str(OUTSIDER / "laws.py"))["LAWS"]
+    assert "masked_rows_are_inert" in laws
+    for law in laws.values():
+        law()
 
 
 def test_the_page_shows_what_is_tested() -> None:

@@ -66,7 +66,7 @@ def init_scaling(
         The maps, float32.
     """
     f32 = jnp.float32
-    mean, std = statistics.obs.mean.astype(f32), statistics.obs.std.astype(f32)
+    mean, std = (jnp.asarray(x, f32) for x in (statistics.obs.mean, statistics.obs.std))
     # In float64: a narrow range far from zero has a width of zero in float32.
     span = np.subtract(highs(spec.obs), lows(spec.obs))
     returns = statistics.episode_return
