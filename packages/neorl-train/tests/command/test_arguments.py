@@ -159,7 +159,7 @@ def test_the_version_is_said(capsys):
         (["resume", "nowhere"], "nowhere: no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),
-        (["run", "--training.algorithms", "cql"], "unknown algorithm 'cql'; did you mean 'iql'?"),
+        (["run", "--training.algorithms", "iqll"], "unknown algorithm 'iqll'; did you mean 'iql'?"),
         (
             ["run", "--penalty", "presure", "1"],
             "cost in penalty 'presure'; did you mean 'pressure'",

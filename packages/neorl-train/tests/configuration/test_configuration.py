@@ -94,7 +94,7 @@ def test_the_hash_is_of_what_decides_the_result():
             "[algorithms.iql]\nexpectil = 1.0",
             r"\[algorithms.iql\] 'expectil'; did you .*'expectile'",
         ),
-        ("[algorithms.cql]\nalpha = 1.0", r"\[algorithms\] 'cql'; did you mean 'iql'?"),
+        ("[algorithms.iqll]\nalpha = 1.0", r"\[algorithms\] 'iqll'; did you mean 'iql'?"),
         ("[training]\nupdates = 1.5", "training.updates must be a whole number, got 1.5"),
         ("[training]\nupdates = true", "training.updates must be a whole number, got True"),
         ("[training]\nseeds = 3", "training.seeds must be a list, got 3"),
