@@ -19,7 +19,7 @@ from neorl_agents.algorithms._hyperparameters import (
 )
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
-from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_density
+from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
@@ -210,5 +210,5 @@ def _drawn(
 def _actor_loss(
     actor: GaussianActor, rows: Transition, weights: Float[Array, " batch"]
 ) -> tuple[Float[Array, ""], None]:
-    log_density = gaussian_log_density(actor, rows.obs, rows.action, LOG_STD_RANGE)
-    return -masked_mean(weights * log_density, rows.mask), None
+    log_prob = gaussian_log_prob(actor, rows.obs, rows.action, LOG_STD_RANGE)
+    return -masked_mean(weights * log_prob, rows.mask), None

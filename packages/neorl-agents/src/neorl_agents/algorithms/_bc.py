@@ -25,7 +25,7 @@ from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
 from neorl_agents.sampling import BestEpisodes, Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
-from neorl_core.distributions import tanh_gaussian_log_density
+from neorl_core.distributions import tanh_gaussian_log_prob
 from neorl_core.losses import masked_mean
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -105,7 +105,7 @@ class BC(eqx.Module):
         rows = only(scaled(state.scaling, batch))
         actor, optimiser, loss, _ = minimise(
             self.optimiser,
-            _squared_error if self.variant == "deterministic" else _negative_log_density,
+            _squared_error if self.variant == "deterministic" else _negative_log_prob,
             state.actor,
             state.optimiser,
             self.learning_rate,
@@ -134,6 +134,6 @@ def _squared_error(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None
     return masked_mean(distance, rows.mask), None
 
 
-def _negative_log_density(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
+def _negative_log_prob(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
     mean, log_std = squashed_parameters(actor, rows.obs, LOG_STD_RANGE)
-    return -masked_mean(tanh_gaussian_log_density(rows.action, mean, log_std), rows.mask), None
+    return -masked_mean(tanh_gaussian_log_prob(rows.action, mean, log_std), rows.mask), None

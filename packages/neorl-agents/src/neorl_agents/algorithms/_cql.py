@@ -213,8 +213,8 @@ class CQL(eqx.Module):
             mean, log_std = squashed_parameters(state.actor, obs, LOG_STD_RANGE)
             repeated = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
             parts.append(tanh_gaussian_sample(*repeated, one_key))
-        actions, log_density = zip(*parts, strict=True)
-        return jnp.concatenate(actions, axis=1), jnp.concatenate(log_density, axis=1)
+        actions, log_prob = zip(*parts, strict=True)
+        return jnp.concatenate(actions, axis=1), jnp.concatenate(log_prob, axis=1)
 
     def actor_and_temperature_step(
         self, state: CQLState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
@@ -306,7 +306,7 @@ class CQL(eqx.Module):
         Returns:
             The loss; the mean value of every row, and the mean conservative term of the critics.
         """
-        actions, log_density = samples
+        actions, log_prob = samples
         q = q_values(critics, rows.obs, rows.action)
         q_samples = _values_of_samples(critics, rows.obs, actions)
         if floor is not None:
@@ -317,7 +317,7 @@ class CQL(eqx.Module):
         terms = cql_regulariser(
             q,
             q_samples,
-            jnp.broadcast_to(log_density[None], q_samples.shape) if corrected else None,
+            jnp.broadcast_to(log_prob[None], q_samples.shape) if corrected else None,
             temperature=self.sample_temperature,
         )
         errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)

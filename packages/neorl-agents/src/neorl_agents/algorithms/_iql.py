@@ -21,7 +21,7 @@ from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, init_critics, q_values
-from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_density
+from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
 from neorl_agents.networks._mlp import MLP, init_mlp
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
@@ -280,8 +280,8 @@ def _actor_loss(
     *,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], None]:
-    log_density = gaussian_log_density(actor, rows.obs, rows.action, log_std_range)
-    return -masked_mean(weights * log_density, rows.mask), None
+    log_prob = gaussian_log_prob(actor, rows.obs, rows.action, log_std_range)
+    return -masked_mean(weights * log_prob, rows.mask), None
 
 
 def _scaled_critic_loss(

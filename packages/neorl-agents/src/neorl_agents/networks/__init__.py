@@ -10,7 +10,7 @@ from neorl_agents.networks._critics import first_q_value as first_q_value
 from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
 from neorl_agents.networks._gaussian_heads import GaussianActor as GaussianActor
-from neorl_agents.networks._gaussian_heads import gaussian_log_density as gaussian_log_density
+from neorl_agents.networks._gaussian_heads import gaussian_log_prob as gaussian_log_prob
 from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
 from neorl_agents.networks._mlp import MLP as MLP
@@ -28,7 +28,7 @@ __all__ = [
     "critic_loss",
     "ensemble",
     "first_q_value",
-    "gaussian_log_density",
+    "gaussian_log_prob",
     "identity",
     "init_critics",
     "init_mlp",

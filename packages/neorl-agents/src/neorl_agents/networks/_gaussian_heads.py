@@ -18,7 +18,7 @@ class GaussianActor(eqx.Module):
     log_std: Float[Array, " act"]
 
 
-def gaussian_log_density(
+def gaussian_log_prob(
     actor: GaussianActor,
     obs: Float[Array, "batch obs"],
     action: Float[Array, "batch act"],
