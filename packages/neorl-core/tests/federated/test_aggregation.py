@@ -25,6 +25,7 @@ from neorl_core.federated import (
     trimmed_mean,
     weighted_mean,
 )
+from neorl_core.federated._client_updates import squared_distances
 
 CLIENTS, COORDINATES = 15, 40
 PRIVATE = {"clip_norm": 1.0, "noise_multiplier": 1.0}
@@ -248,6 +249,16 @@ def test_distances_late_in_training_do_not_cancel():
     squared = ((exact[:, None] - exact[None]) ** 2).sum(axis=-1)
     scores = np.sort(squared, axis=1)[:, 1:6].sum(axis=1)
     np.testing.assert_array_equal(krum(updates, num_byzantine=2).value, updates[scores.argmin()])
+
+
+def test_the_distances_of_many_coordinates_are_those_of_all_their_blocks():
+    updates = RNG.normal(size=(5, 2 * 2048 + 3)).astype(np.float32)
+    exact = updates.astype(np.float64)
+    squared = ((exact[:, None] - exact[None]) ** 2).sum(axis=-1)
+    found = squared_distances({"a": updates[:, :100], "b": updates[:, 100:]})
+    np.testing.assert_allclose(found, squared, rtol=1e-5)
+    best = np.sort(squared, axis=1)[:, 1:3].sum(axis=1).argmin()
+    np.testing.assert_array_equal(krum(updates, num_byzantine=1).value, updates[best])
 
 
 def test_when_no_client_is_usable_the_result_says_so():

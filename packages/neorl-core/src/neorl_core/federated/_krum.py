@@ -86,7 +86,11 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
     scores = _scores(squared_distances(updates), kept, still_faulty(kept, faulty))
     place = jnp.argsort(jnp.argsort(scores))
     chosen = kept & (place < selected)
-    return Aggregate(averaged(updates, chosen), kept)
+    if selected > 1:
+        return Aggregate(averaged(updates, chosen), kept)
+    one = jnp.argmax(chosen)
+    alone = jax.tree.map(lambda leaf: jnp.where(jnp.any(kept), leaf[one], jnp.nan), updates)
+    return Aggregate(alone, kept)
 
 
 def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
