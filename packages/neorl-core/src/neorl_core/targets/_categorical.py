@@ -5,7 +5,6 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import booleans, checked_probability, floats, like
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core._internal.matrix_products import product
 
 
 def two_hot(
@@ -136,8 +135,19 @@ def categorical_td_target(
     moved = reward[..., None] + like(discount, reward) * places
     first = jnp.zeros_like(probability).at[..., 0].set(1)
     known = jnp.where(ended, first, probability)
-    shares = two_hot(moved, support)
-    return narrowed(product(known[..., None, :], shares)[..., 0, :], dtype)
+    return narrowed(jnp.sum(known[..., None] * _hats(moved, support), axis=-2), dtype)
+
+
+def _hats(x: Array, support: Array) -> Array:
+    """:func:`two_hot` by one formula for each weight, so that a sum over ``x`` stores none."""
+    gaps = jnp.diff(support)
+    # One more gap at either end, which no place within the support reaches into.
+    gaps = jnp.concatenate([gaps[:1], gaps, gaps[-1:]])
+    place = jnp.clip(x, support[0], support[-1])[..., None]
+    away = place - _last(support, place)
+    left, right = _last(gaps[:-1], place), _last(gaps[1:], place)
+    weights = jnp.clip(1 - jnp.where(away < 0, -away / left, away / right), 0, 1)
+    return jnp.where(jnp.all(gaps > 0), weights, jnp.nan)
 
 
 def _support(support: ArrayLike, data: Array) -> Array:
