@@ -50,6 +50,7 @@ WITHIN = [
     ("neorl_safety.constraints", "neorl_safety.filters"),
     ("neorl_safety.filters", "neorl_safety.monitoring"),
     ("neorl_safety.monitoring", "neorl_safety.guards"),
+    ("neorl_safety.guards", "neorl_safety.gymnasium_guard"),
     ("neorl_agents.networks", "neorl_agents.policies"),
     ("neorl_agents.policies", "neorl_agents.algorithms"),
     ("neorl_agents.algorithms", "neorl_agents.artefact"),

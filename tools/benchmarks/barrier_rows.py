@@ -77,7 +77,7 @@ def _model(log: Any) -> tuple[Any, Any]:
     border = int(log.episode_starts[int(log.n_episodes * (1 - HELD_OUT))])
     first = [np.asarray(column)[:border] for column in rows_of(rows)]
     model = identify_linear(*(jnp.asarray(column) for column in first), ridge=1e-6)
-    a, b, c = (np.asarray(part, np.float64) for part in (model.a, model.b, model.c))
+    a, b, c = (np.asarray(part, np.float64) for part in (model.a, model.b, model.offset))
     starts = np.asarray(log.episode_starts)
     starts = starts[starts >= border]
     ends = [*starts[1:], len(np.asarray(rows.obs))]

@@ -324,3 +324,16 @@ def test_the_fallback_may_be_any_policy(spec, pid):
     assert isinstance(safe.fallback, PID)
     _, action = safe(safe.initial_carry(), jnp.array([jnp.nan, jnp.nan]))
     assert action.tolist() == [50.0, 300.0]
+
+
+def test_an_infinite_proposal_during_a_hand_over_is_still_one(spec, pid):
+    """The offset of a hand-over must not make a finite request of it."""
+    limits = action_constraints(spec)
+    for bad in (jnp.inf, -jnp.inf):
+        wild = ConstantPolicy(jnp.array([bad, 300.0]))
+        safe = guard(wild, limits, pid, spec)
+        calm = jnp.array([1.2, 331.0])
+        carry = safe.initial_carry()._replace(acted=jnp.asarray(0, jnp.int32))
+        carry = safe.sent(carry, jnp.array([20.0, 310.0]))._replace(offset=jnp.array([9.0, 9.0]))
+        carry, _ = safe(carry, calm)
+        assert {"request_nonfinite", "fallback_used"} <= set(flag_names(int(carry.report.flags)))

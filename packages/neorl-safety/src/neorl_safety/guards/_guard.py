@@ -213,7 +213,9 @@ class GuardedPolicy(eqx.Module):
             dt=self.dt.astype(proposal.dtype),
             settle=self.supervision.settle.astype(proposal.dtype),
         )
-        return jnp.where(offset == 0, proposal, inside + offset), offset
+        # An infinite proposal stays what it is: clipped, it would pass for a finite one.
+        shifted = jnp.isfinite(proposal) & (offset != 0)
+        return jnp.where(shifted, inside + offset, proposal), offset
 
     def _watched(
         self, carry: GuardCarry, seen: Seen
