@@ -19,8 +19,8 @@ def _temperature(name: str) -> Channel:
 INSTRUMENTS = (
     *(Instrument(_temperature(n), sd=0.1) for n in ("T_R", "T_S", "T_M", "T_EK", "T_AWT")),
     Instrument(Channel("m_W", "kg", 0.0, 25_000.0), relative=0.002),
-    Instrument(Channel("m_A_hat", "kg", 0.0, 6000.0), relative=0.002, dead_time=1),
-    Instrument(Channel("m_P", "kg", 0.0, 25_000.0), relative=0.002),
+    Instrument(Channel("m_A_hat", "kg", 0.0, 6000.0), relative=0.002),
+    Instrument(Channel("m_P", "kg", 0.0, 25_000.0), relative=0.002, dead_time=1),
     # A totaliser adds up what a flow meter counts: it does not scatter from sample to sample.
     Instrument(Channel("m_acc", "kg", 0.0, 32_000.0), relative=0.0002),
     Instrument(Channel("T_adiab_hat", "K", 293.15, 473.15)),

@@ -44,7 +44,7 @@ class Constants(NamedTuple):
     heat_feed: Scalar = constant(3.0, "kJ/(kg K)", LUCIA)
     heat_reactor: Scalar = constant(5.0, "kJ/(kg K)", LUCIA)
     sensor_heat: Scalar = constant(950.0, "kJ/kg", OWN)
-    feed_temperature_sd: Scalar = constant(1.5, "K", OWN, clean=0.0, domain="not negative")
+    feed_temperature_sd: Scalar = constant(1.0, "K", OWN, clean=0.0, domain="not negative")
     coolant_sd: Scalar = constant(0.2, "K", OWN, clean=0.0, domain="not negative")
     disturbance_memory: Scalar = constant(1800.0, "s", OWN)
 

@@ -1,0 +1,165 @@
+"""Train BC, TD3+BC and IQL on every plant and compare them with its classical controllers.
+
+Usage:
+    python tools/plant_learning.py [NAME ...]    plants without a result yet; all by default
+    python tools/plant_learning.py --again NAME  measure a plant again
+    python tools/plant_learning.py --page        write the page from the stored results
+
+Each plant goes through the main job, ``neorl-train run --data.source NAME``, with its own log of
+mixed quality, penalties and limits, five seeds an algorithm. A run that was interrupted is resumed.
+Stored in ``tools/benchmarks/results/plants/NAME.json``: returns and costs of every policy behind
+its guard, of the tunings and of the log, and the verdict on every learned policy.
+"""
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from neorl_envs import environment_names
+from neorl_train import verdict
+from neorl_train.results import PolicyRow, ResultTables, read_evaluation
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tools/benchmarks/results/plants"
+PAGE = ROOT / "docs/pages/explanation/learning-on-every-plant.md"
+ALGORITHMS = ("bc", "td3_bc", "iql")
+SEEDS, STARTS = 5, 100
+
+
+def main() -> int:
+    """Measures what is missing, or writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build/plant-learning")
+    parser.add_argument("--updates", type=int, default=20_000)
+    parser.add_argument("--steps", type=int, default=120_000)
+    arguments = parser.parse_args()
+    if not arguments.page:
+        for name in arguments.names or environment_names():
+            path = RESULTS / f"{name}.json"
+            if arguments.again or not path.exists():
+                measure(name, path, arguments)
+    PAGE.write_text(page())
+    return 0
+
+
+def measure(name: str, path: Path, arguments: argparse.Namespace) -> None:
+    """One plant through the main job; what an earlier, interrupted run did is not done again."""
+    folder = arguments.folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    before = sorted(folder.glob("[0-9]*"))
+    command = [sys.executable, "-m", "neorl_train"]
+    if before and not arguments.again:
+        command += ["resume", str(before[-1])]
+    else:
+        options = {
+            "--data.source": name,
+            "--data.steps": arguments.steps,
+            "--training.updates": arguments.updates,
+            "--evaluation.starts": STARTS,
+            "--output.directory": folder,
+        }
+        command += ["run", *(str(word) for pair in options.items() for word in pair)]
+        command += ["--training.seeds", *(str(seed) for seed in range(SEEDS))]
+        command += ["--training.algorithms", *ALGORITHMS, "--output.no-tracking"]
+    started = time.monotonic()
+    subprocess.run(command, check=False)  # exit code 3 is a verdict
+    run = sorted(folder.glob("[0-9]*"))[-1]
+    tables = read_evaluation(run).tables
+    if tables is None:
+        raise SystemExit(f"{name}: the run in {run} has no results")
+    found = {
+        "plant": name,
+        "unit": tables.reward_unit,
+        "reference": tables.reference,
+        "updates": arguments.updates,
+        "steps": arguments.steps,
+        "seeds": SEEDS,
+        "starts": STARTS,
+        "seconds": round(time.monotonic() - started),
+        "rows": [row_of(row) for row in tables.rows],
+        "verdicts": verdicts(tables),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def row_of(row: PolicyRow) -> dict[str, Any]:
+    """What is kept of a policy."""
+    return {
+        "name": row.name,
+        "group": row.group,
+        "role": row.role,
+        "guarded": row.guarded,
+        "return": [row.returns.value, row.returns.low, row.returns.high],
+        "costs": {cost.name: [cost.total.value, cost.violating.value] for cost in row.costs},
+    }
+
+
+def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
+    """How often each answer is given to the seeds of each algorithm."""
+    found: dict[str, dict[str, int]] = {}
+    for row in tables.rows:
+        if row.role == "learner" and row.guarded:
+            judged = verdict(dataclasses.replace(tables, candidate=row.name))
+            answers = found.setdefault(row.group, {})
+            answers[judged.answer] = answers.get(judged.answer, 0) + 1
+    return found
+
+
+def page() -> str:
+    """The page of all stored results."""
+    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    return "\n".join([HEAD, *(part for result in results for part in section(result)), ""])
+
+
+HEAD = f"""# Learning on every plant
+
+Made by `tools/plant_learning.py`: every plant through the main job with its own log of mixed
+quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episodes a policy,
+default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are means over
+episodes, with the range of the seeds' means for learners and 95 % intervals for the others. A cost
+is its mean per episode and, behind the slash, the share of episodes over its limit. A plant whose
+verdict is *do not deploy* is a result like any other."""
+
+
+def section(result: dict[str, Any]) -> list[str]:
+    """One plant."""
+    names = list(result["rows"][0]["costs"])
+    lines = [
+        f"\n## {result['plant']}\n",
+        f"{result['steps']} steps logged, {result['updates']} updates; unit: {result['unit']}; "
+        f"reference: {result['reference']}.\n",
+        "| policy | return | " + "".join(f"{name} | " for name in names) + "verdict |",
+        "|---|---|" + "---|" * len(names) + "---|",
+    ]
+    rows = [row for row in result["rows"] if row["role"] != "learner"]
+    lines += [line([row], row["name"], "", names) for row in rows if not row["guarded"]]
+    for group, answers in result["verdicts"].items():
+        mine = [r for r in result["rows"] if r["group"] == group and r["guarded"]]
+        told = ", ".join(f"{count} {answer}" for answer, count in answers.items())
+        lines.append(line(mine, f"{group}, {len(mine)} seeds", told, names))
+    return lines
+
+
+def line(rows: list[dict[str, Any]], name: str, told: str, costs: list[str]) -> str:
+    """One line of a table: one policy, or the seeds of one algorithm."""
+    means = [row["return"][0] for row in rows]
+    ends = [min(means), max(means)] if len(rows) > 1 else rows[0]["return"][1:]
+    cells = [f"{sum(means) / len(means):.4g} [{ends[0]:.4g}, {ends[1]:.4g}]"]
+    for cost in costs:
+        pairs = [row["costs"][cost] for row in rows]
+        mean, share = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
+        cells.append(f"{mean:.3g} / {100 * share:.0f} %")
+    return f"| {name} | " + " | ".join(cells) + f" | {told} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
