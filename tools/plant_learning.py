@@ -126,8 +126,8 @@ Made by `tools/plant_learning.py`: every plant through the main job with its own
 quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episodes a policy,
 default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the
-others. A cost is its mean per episode and, behind the slash, the share of episodes over its limit. A plant whose
-verdict is *do not deploy* is a result like any other."""
+others. A cost is its mean per episode and, behind the slash, the share of episodes over its
+limit. A plant whose verdict is *do not deploy* is a result like any other."""
 
 
 def section(result: dict[str, Any]) -> list[str]:
