@@ -1,6 +1,8 @@
 """Batches from the disk: every row once an epoch, the same from any start, apart on every host."""
 
 import itertools
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,46 @@ def test_the_cost_of_shuffling_by_blocks(tmp_path: Path) -> None:
     few, many = ratios
     assert few == pytest.approx(1 + 31 / 8, rel=0.4)
     assert many == pytest.approx(1 + 31 / 100, rel=0.3)
+
+
+RESIDENT = """
+import resource, sys
+from pathlib import Path
+from neorl_envs.datasets._file import map_checked
+from neorl_envs.datasets import batch_stream, data_statistics
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+path = Path(sys.argv[1])
+data_statistics(map_checked(path))
+source = batch_stream(path, ["obs", "next_obs"], batch_size=256, seed=0).batches()
+for _ in range(2000):
+    next(source)
+source.close()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.nightly
+def test_a_file_four_times_the_memory_is_checked_hashed_and_streamed(tmp_path: Path) -> None:
+    """The process grows by less than a quarter of the file."""
+    n, width = 2_000_000, 128
+    column = np.broadcast_to(np.arange(n, dtype=np.float32)[:, None] / n, (n, width))
+    log = dataset_from_columns(
+        Spec(
+            tuple(Channel(f"y{i}", "m", 0, 1) for i in range(width)),
+            (Channel("u", "%", 0, 1),),
+            (),
+            1,
+            n,
+        ),
+        obs=column,
+        action=column[:, :1],
+        reward=column[:, 0],
+        next_obs=column,
+        terminated=np.zeros(n),
+        truncated=np.zeros(n),
+    )
+    path = write_dataset(tmp_path / "large.h5", log)
+    assert path.stat().st_size > 2e9
+    command = [sys.executable, "-c", RESIDENT, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1000 < path.stat().st_size / 4

@@ -1,6 +1,8 @@
 """What makes a dataset valid; every refusal names source, column, row, expected and actual."""
 
+import mmap
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +19,20 @@ class DatasetError(InputError):
     """A dataset, or the file it should come from, cannot be used; the message is one line."""
 
 
-def blocks(n_rows: int) -> Iterator[slice]:
-    """Consecutive slices that cover ``n_rows`` rows."""
+def blocks(n_rows: int, *columns: Any) -> Iterator[slice]:
+    """Consecutive slices that cover ``n_rows`` rows.
+
+    Args:
+        n_rows: How many.
+        columns: What is read by them: the pages of a mapped one are given back block by block, so
+            that a pass over a file larger than memory holds little of it.
+    """
+    maps: list[Any] = [getattr(column, "_mmap", None) for column in columns]
+    maps = [mapped for mapped in maps if hasattr(mapped, "madvise")]
     for start in range(0, n_rows, BLOCK):
         yield slice(start, min(start + BLOCK, n_rows))
+        for mapped in maps:
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
@@ -61,7 +73,7 @@ def check_finite(
     Raises:
         DatasetError: Naming row, channel and value.
     """
-    for rows in blocks(len(column)):
+    for rows in blocks(len(column), column):
         finite = np.isfinite(column[rows])
         if missing is not None and not finite.all():
             legal = missing[rows] if np.ndim(missing) else np.full(len(finite), missing)
@@ -114,7 +126,7 @@ def check_episodes(source: str, transitions: Transition, episode_starts: np.ndar
 def _check_next_action(source: str, transitions: Transition, ended: np.ndarray) -> None:
     action = np.asarray(transitions.action)
     given = np.asarray(transitions.next_action)
-    for rows in blocks(len(action)):
+    for rows in blocks(len(action), transitions.action, transitions.next_action):
         follows = np.zeros_like(action[rows])
         rest = action[rows.start + 1 : rows.stop + 1]
         follows[: len(rest)] = rest

@@ -174,7 +174,7 @@ def content_digest(dataset: Dataset) -> str:
     for name, column in dataset.columns():
         kind = as_stored(column[:0])
         digest.update(f"{name} {kind.dtype.str} {list(column.shape)}\n".encode())
-        for rows in blocks(len(column) if column.size else 0):
+        for rows in blocks(len(column) if column.size else 0, column):
             digest.update(as_stored(column[rows]).reshape(-1).data.cast("B"))
     return f"sha256:{digest.hexdigest()}"
 

@@ -251,7 +251,7 @@ def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
 
 
 def _flags(column: np.ndarray, name: str, source: str) -> np.ndarray:
-    for rows in blocks(len(column)):
+    for rows in blocks(len(column), column):
         wrong = np.argwhere(column[rows] > 1)
         if wrong.size:
             where = tuple(int(i) for i in wrong[0])

@@ -53,7 +53,7 @@ def data_statistics(dataset: Dataset) -> DataStatistics:
 
 def _field(column: np.ndarray, mask: np.ndarray) -> FieldStatistics:
     total = None
-    for rows in blocks(len(column)):
+    for rows in blocks(len(column), column):
         chosen = column[rows][mask[rows]].astype(np.float64)
         if len(chosen):
             total = _moments(chosen) if total is None else _merged(total, _moments(chosen))

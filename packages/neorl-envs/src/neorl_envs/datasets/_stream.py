@@ -18,8 +18,8 @@ from neorl_envs.datasets._checks import FLAGS, DatasetError
 from neorl_envs.datasets._file import DTYPES, map_checked_rows
 from neorl_envs.datasets._hdf5 import opened
 
-BLOCK_ROWS, BUFFER_BLOCKS = 1024, 256
-"""Rows that are read in one piece, and pieces that are shuffled together."""
+BLOCK_ROWS, BLOCK_BYTES, BUFFER_BLOCKS = 1024, 2**18, 256
+"""Rows that are read in one piece, fewer where they are wide; pieces shuffled together."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ class BatchStream:
     def _read(self, descriptor: int, name: str, block: int) -> np.ndarray:
         offset, shape = self.offsets[name]
         dtype = np.dtype(DTYPES[name])
-        width = int(np.prod(shape)) * dtype.itemsize
+        width = _width(name, shape)
         start = block * self.block_rows
         n = min(self.block_rows, len(self.used) - start)
         data = os.pread(descriptor, n * width, offset + start * width) if width else b""
@@ -214,7 +214,7 @@ def batch_stream(
     seed: int,
     keep: Bool[np.ndarray, " row"] | None = None,
     shard: tuple[int, int] = (0, 1),
-    block_rows: int = BLOCK_ROWS,
+    block_rows: int | None = None,
     buffer_blocks: int = BUFFER_BLOCKS,
 ) -> BatchStream:
     """Opens a dataset file for batches; it is checked, and its columns stay on the disk.
@@ -227,8 +227,10 @@ def batch_stream(
         keep: Flag of every row: false where it takes no part, as that of a held-out episode.
         shard: Number of this reader and of all readers, ``(0, 1)`` for one alone; every host of
             several reads blocks of its own.
-        block_rows: Rows that are read in one piece.
-        buffer_blocks: Blocks that are shuffled together. Memory holds two buffers and a copy.
+        block_rows: Rows that are read in one piece; 1024 by default, fewer where they are wide, so
+            that a piece has at most 256 KiB.
+        buffer_blocks: Blocks that are shuffled together. Memory holds up to four times as much: by
+            default no more than 256 MB.
 
     Returns:
         The stream.
@@ -266,7 +268,7 @@ def batch_stream(
     path = Path(path)
     numbers = {"batch_size": batch_size, "block_rows": block_rows, "buffer_blocks": buffer_blocks}
     for name, value in numbers.items():
-        if value < 1:
+        if value is not None and value < 1:
             raise DatasetError(f"{name} must be 1 or more, got {value}")
     if not 0 <= shard[0] < shard[1]:
         raise DatasetError(f"shard must be (number, of how many), as (0, 1), got {shard}")
@@ -278,6 +280,9 @@ def batch_stream(
         if np.shape(keep) != used.shape:
             raise DatasetError(f"keep: expected a flag for each of {len(used)} rows")
         used = used & np.asarray(keep, np.bool_)
+    if block_rows is None:
+        row = sum(_width(name, shape) for name, (_, shape) in offsets.items())
+        block_rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES // max(row, 1)))
     stream = BatchStream(
         path, tuple(fields), batch_size, seed, used, offsets, block_rows, buffer_blocks, shard
     )
@@ -287,6 +292,11 @@ def batch_stream(
             f"{stream.n_rows}"
         )
     return stream
+
+
+def _width(name: str, shape: tuple[int, ...]) -> int:
+    """Bytes of one row of a field."""
+    return int(np.prod(shape)) * np.dtype(DTYPES[name]).itemsize
 
 
 def _opened(

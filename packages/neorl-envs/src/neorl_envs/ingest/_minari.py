@@ -22,8 +22,8 @@ from neorl_envs.datasets._hdf5 import (
 )
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._extras import DESCRIPTION, description_of, extras_of
-from neorl_envs.ingest._inferred import inferred_dataset
-from neorl_envs.ingest._rollouts import Rollout, check_rollout, rollouts_of
+from neorl_envs.ingest._inferred import inferred_dataset, read_flag
+from neorl_envs.ingest._rollouts import Rollout, check_rollout, joined, rollouts_of
 
 EPISODE = re.compile(r"episode_(\d+)")
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
@@ -76,16 +76,20 @@ class MinariReader:
                 raise DatasetError(f"{source}: {name}: other channels than in {names[0]}")
         extras = _joined([extra for _, extra, _ in episodes], names, source)
         ends = np.cumsum([len(rollout.rewards) for rollout in rollouts]) - 1
-        terminated = np.concatenate([r.terminations for r in rollouts]) != 0
-        truncated = np.concatenate([r.truncations for r in rollouts]) != 0
+        columns = {
+            field: joined([getattr(r, field) for r in rollouts], field, source)
+            for field in ("terminations", "truncations", "actions", "rewards")
+        }
+        terminated = read_flag(source, "terminations", columns["terminations"], columns["rewards"])
+        truncated = read_flag(source, "truncations", columns["truncations"], columns["rewards"])
         truncated[ends] |= ~terminated[ends]
         return inferred_dataset(
             source,
             {
-                "obs": np.concatenate([r.observations[:-1] for r in rollouts]),
+                "obs": joined([r.observations[:-1] for r in rollouts], "observations", source),
                 "next_obs": np.concatenate([r.observations[1:] for r in rollouts]),
-                "action": np.concatenate([r.actions for r in rollouts]),
-                "reward": np.concatenate([r.rewards for r in rollouts]),
+                "action": columns["actions"],
+                "reward": columns["rewards"],
             },
             terminated,
             truncated,
@@ -144,7 +148,7 @@ def _episode(
         if field not in group:
             raise DatasetError(f"{where}: field '{field}' is missing")
         columns[field], names[field] = _column(group, field, where)
-    n = len(columns["rewards"])
+    n = np.size(columns["rewards"])
     extras = dict(_infos(group, n, where))
     rollout = Rollout(**columns, costs=np.zeros((n, 0)))
     check_rollout(rollout, where)
@@ -181,9 +185,10 @@ def _infos(group: h5py.Group, n: int, where: str) -> Iterator[tuple[str, np.ndar
     for name in ROW_EXTRAS:
         if name in infos:
             column = _tree(infos, name, f"{where}: infos", 0)
-            if len(column) not in (n, n + 1):
+            if np.ndim(column) == 0 or len(column) not in (n, n + 1):
                 raise DatasetError(
-                    f"{where}: infos: '{name}': expected {n} or {n + 1} rows, got {len(column)}"
+                    f"{where}: infos: '{name}': expected {n} or {n + 1} rows, got shape "
+                    f"{column.shape}"
                 )
             yield name, column[len(column) - n :]
 
@@ -197,7 +202,7 @@ def _joined(
                 f"{source}: {name}: infos hold {sorted(part)}, those of {names[0]} "
                 f"{sorted(parts[0])}"
             )
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return {key: joined([part[key] for part in parts], f"infos/{key}", source) for key in parts[0]}
 
 
 def write_minari(

@@ -1,7 +1,7 @@
 """Rollouts: episodes as Gymnasium gives them, one observation more than actions."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -138,14 +138,14 @@ def dataset_from_rollouts(
         check_rollout(episode, f"{source}: episode {index}")
     ends = np.cumsum([len(episode.rewards) for episode in episodes]) - 1
     columns = {
-        name: np.concatenate([np.asarray(getattr(e, name)) for e in episodes])
+        name: joined([np.asarray(getattr(e, name)) for e in episodes], name, source)
         for name in ("actions", "rewards", "terminations", "truncations", "costs")
     }
     truncated = columns["truncations"].astype(np.bool_)
     truncated[ends] |= ~columns["terminations"].astype(np.bool_)[ends]
     return dataset_from_columns(
         spec,
-        obs=np.concatenate([e.observations[:-1] for e in episodes]),
+        obs=joined([e.observations[:-1] for e in episodes], "observations", source),
         next_obs=np.concatenate([e.observations[1:] for e in episodes]),
         action=columns["actions"],
         reward=columns["rewards"],
@@ -157,12 +157,29 @@ def dataset_from_rollouts(
     )
 
 
+def joined(parts: Sequence[np.ndarray], field: str, source: str) -> np.ndarray:
+    """The rows of a field of all episodes.
+
+    Raises:
+        DatasetError: Naming the first episode whose rows have another shape.
+    """
+    for index, part in enumerate(parts):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise DatasetError(
+                f"{source}: episode {index}: field '{field}': expected rows of shape "
+                f"{parts[0].shape[1:]} as in episode 0, got {part.shape[1:]}"
+            )
+    return np.concatenate(parts)
+
+
 def check_rollout(episode: Rollout, where: str) -> None:
     n = len(episode.rewards)
     if n == 0:
         raise DatasetError(f"{where}: field 'rewards' is empty; leave the episode out")
     for name in Rollout._fields:
         column = getattr(episode, name)
+        if np.ndim(column) == 0:
+            raise DatasetError(f"{where}: field '{name}': expected a row a step, got one number")
         expected = n + 1 if name == "observations" else n
         if len(column) != expected:
             raise DatasetError(

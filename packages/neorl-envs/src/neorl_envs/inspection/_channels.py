@@ -19,7 +19,7 @@ MOVES = 1e-4
 
 def used_blocks(column: np.ndarray, mask: np.ndarray) -> Iterator[np.ndarray]:
     """The unmasked rows of a column in blocks, float64."""
-    for rows in blocks(len(column)):
+    for rows in blocks(len(column), column):
         chosen = np.asarray(column[rows])[np.asarray(mask[rows])]
         if len(chosen):
             yield chosen.astype(np.float64)
@@ -96,7 +96,7 @@ def longest_flat(column: np.ndarray, dataset: Dataset) -> np.ndarray:
     longest, run = np.zeros(width, np.int64), np.zeros(width, np.int64)
     starts = np.zeros(dataset.n_rows, np.bool_)
     starts[dataset.episode_starts] = True
-    for rows in blocks(dataset.n_rows):
+    for rows in blocks(dataset.n_rows, column):
         first = max(rows.start - 1, 0)
         values = np.asarray(column[first : rows.stop])
         live = (
@@ -127,7 +127,7 @@ def movement(dataset: Dataset) -> list[dict[str, Any]]:
     span = np.array([channel.high - channel.low for channel in dataset.spec.action])
     n, moved = 0, np.zeros(len(span))
     total, square = np.zeros(len(span)), np.zeros(len(span))
-    for part in blocks(dataset.n_rows):
+    for part in blocks(dataset.n_rows, rows.action, rows.next_action):
         inside = np.asarray(rows.mask[part]) & ~np.asarray(
             rows.terminated[part] | rows.truncated[part]
         )

@@ -32,7 +32,7 @@ def _repeats(hashes: np.ndarray) -> int:
 def _row_hashes(dataset: Dataset, names: tuple[str, ...]) -> np.ndarray:
     columns: Any = dataset.transitions
     hashes = np.zeros(dataset.n_rows, np.uint64)
-    for rows in blocks(dataset.n_rows):
+    for rows in blocks(dataset.n_rows, *(getattr(columns, name) for name in names)):
         value = np.zeros(rows.stop - rows.start, np.uint64)
         for name in names:
             part = np.asarray(getattr(columns, name)[rows], np.float32) + 0.0  # -0.0 is 0.0
@@ -54,7 +54,7 @@ def contradictions(dataset: Dataset) -> dict[str, int]:
     """Counts of unmasked rows and of episodes that contradict the rest of the log."""
     rows: Any = dataset.transitions
     differs = negative = 0
-    for part in blocks(dataset.n_rows):
+    for part in blocks(dataset.n_rows, rows.obs, rows.next_obs):
         mask = np.asarray(rows.mask[part])
         negative += int((np.asarray(rows.cost[part])[mask] < 0).any(axis=-1).sum())
         behind = slice(part.start + 1, part.stop + 1)
