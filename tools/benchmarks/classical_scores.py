@@ -58,13 +58,14 @@ def _dmsd() -> tuple[Any, Any, Any, dict[str, Any]]:
 
     columns = np.load(DATA / "neorl2/DMSD-high-100000-train.npz")
     rows = len(columns["reward"])
+    ends: Any = (np.zeros(rows, bool), np.arange(rows) % 100 == 99)
     log = Transition(
         columns["obs"],
         30 * columns["action"],
         columns["reward"],
         next_obs=columns["next_obs"],
-        terminated=np.zeros(rows, bool),
-        truncated=np.arange(rows) % 100 == 99,
+        terminated=ends[0],
+        truncated=ends[1],
     )
     task = Task((Loop("x1", "force1", "target1"), Loop("x2", "force2", "target2")), ("v1", "v2"))
     options: dict[str, Any] = {"effort": 1e-5, "longest_delay": 3, "orders": 2}
