@@ -60,6 +60,10 @@ BAD = {
         "--steps must be a whole number, got 'ten'",
     ),
     "steps": (["collect", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
+    "more than memory": (
+        ["collect", "--out", "x.h5", "--steps", "99999999999999"],
+        "--steps 99999999999999 would need about",
+    ),
     "spread": (["collect", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
     "seed": (["collect", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
     "a folder": (["collect", "--out", "."], ". is a folder; name a file, such as"),

@@ -1,12 +1,13 @@
 """``neorl-envs collect --out FILE``: record a plant under its controllers and operators."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import jax
 import tyro
 
-from neorl_core import InputError
+from neorl_core import InputError, Spec
 from neorl_envs._command.convert import check_destination
 from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.datasets._dataset import Dataset
@@ -14,6 +15,9 @@ from neorl_envs.datasets._file import write_dataset
 from neorl_envs.plants._table import make
 from neorl_envs.recording._collect import collect_log
 from neorl_envs.recording._qualities import quality
+
+COPIES = 3
+"""Of the log, in memory at once while it is collected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +61,7 @@ def command(words: list[str]) -> None:
 
 def _collected(options: Collect) -> Dataset:
     env = make(options.environment)
+    _require_memory(env.spec, options.steps)
     key = jax.random.key(options.seed)
     try:
         who, plan = quality(env, options.quality)
@@ -66,3 +71,18 @@ def _collected(options: Collect) -> Dataset:
         raise
     except ValueError as error:  # a number of the command line that the plant refuses
         raise InputError(one_line(error)) from error
+
+
+def _require_memory(spec: Spec, steps: int) -> None:
+    """Refuses a log that this machine cannot hold while it is collected, before it tries."""
+    row = 4 * (2 * spec.n_obs + 4 * spec.n_action + spec.n_cost + 1) + 16
+    needed = COPIES * row * steps
+    try:
+        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # a system that does not say
+        return
+    if needed > present:
+        raise InputError(
+            f"--steps {steps} would need about {needed / 1e9:.3g} GB of memory, and this machine "
+            f"has {present / 1e9:.3g} GB; at most about {int(present / COPIES / row)} steps fit"
+        )
