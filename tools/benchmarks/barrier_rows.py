@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STARTS, SEED, HELD_OUT, ALPHA = 128, 1, 0.2, 0.1
+STARTS, SEED, HELD_OUT, MISCOVERAGE = 128, 1, 0.2, 0.1
 RESULTS = Path(__file__).resolve().parent / "results" / "barrier_rows.json"
 VARIANTS = {
     "adiabatic, 1 step": [("T_adiab_hat", 382.15, 1, 0.5)],
@@ -113,7 +113,7 @@ def _records(plant: Any, model: Any, held_out: Any, wanted: Any) -> list[dict[st
                 x = x @ a.T + u @ b.T + c
             # What matters is a prediction that is too low; the largest of an episode.
             scores.append(np.quantile(obs[steps:, index] - x[:, index], 0.95))
-        margin = float(conformal_quantile(jnp.asarray(np.float32(scores)), alpha=ALPHA))
+        margin = float(conformal_quantile(jnp.asarray(np.float32(scores)), miscoverage=MISCOVERAGE))
         records += barrier_records(
             channels, model, keep={name: 1.0}, at_most=limit, decay=decay,
             margin=max(margin, 0.0), steps=steps,

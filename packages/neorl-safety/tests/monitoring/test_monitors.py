@@ -110,7 +110,7 @@ def test_the_false_alarms_promised_are_those_measured(name):
         threshold = float(conformal_quantile(jnp.asarray(scores[:99]), miscoverage=0.1))
         rates.append(np.mean(scores[99:] > threshold))
     held_out = episodes(99)
-    monitor = calibrated(FITTED[name], *held_out, alpha=0.1)
+    monitor = calibrated(FITTED[name], *held_out, false_alarms=0.1)
     again = np.asarray(score(*(jnp.concatenate([part] * 4)[:299] for part in held_out)))[:99]
     np.testing.assert_allclose(monitor.threshold, np.sort(again)[89], rtol=1e-5)
     # Each rate is Beta(10, 90) and binomial noise: the mean of 20 has a deviation below 0.01.
@@ -121,12 +121,12 @@ def test_the_false_alarms_promised_are_those_measured(name):
 
 def test_too_few_episodes_promise_nothing():
     with pytest.raises(InputError, match=r"18 episodes cannot promise 0.05.*: 19 with"):
-        calibrated(FITTED["drift"], *episodes(18), alpha=0.05)
+        calibrated(FITTED["drift"], *episodes(18), false_alarms=0.05)
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_a_lost_reading_is_an_alarm_or_does_not_count(name):
-    monitor = calibrated(FITTED[name], *episodes(99), alpha=0.1)
+    monitor = calibrated(FITTED[name], *episodes(99), false_alarms=0.1)
     ((value, alarm),) = run(monitor, [[1.0, np.nan]])
     assert (value, alarm) == (np.inf, True) or (name == "drift" and not alarm)
 

@@ -50,34 +50,34 @@ def calibrated(
     action: Float[Array, "episode time act"],
     mask: Bool[Array, "episode time"] | None = None,
     *,
-    alpha: float,
+    false_alarms: float,
 ) -> AnyMonitor:
     """The monitor with the conformal threshold of held-out episodes.
 
-    Of episodes that are exchangeable with these, at most a part ``alpha`` raises a false alarm at
-    any step: on average over the draw of these episodes, not for a given draw. The steps of one
-    episode are not exchangeable, so the score of an episode is its largest.
+    Of episodes that are exchangeable with these, at most a part ``false_alarms`` raises a false
+    alarm at any step: on average over the draw of these episodes, not for a given draw. The steps
+    of one episode are not exchangeable, so the score of an episode is its largest.
 
     Args:
         monitor: A monitor with a field ``threshold``.
         obs: Observations of episodes that it was not fitted on.
         action: What the policy proposed, or what was sent.
         mask: False where an episode has no step.
-        alpha: Promised rate of false alarms an episode, in (0, 1).
+        false_alarms: Promised rate of false alarms an episode, in (0, 1).
 
     Returns:
         The monitor with its threshold.
 
     Raises:
-        InputError: If there are too few episodes to promise ``alpha``: ``1 / alpha - 1`` are
+        InputError: If there are too few episodes to promise it: ``1 / false_alarms - 1`` are
             needed.
     """
     scores = episode_scores(monitor, obs, action, mask)
-    threshold = conformal_quantile(scores, miscoverage=alpha)
+    threshold = conformal_quantile(scores, miscoverage=false_alarms)
     if not bool(jnp.isfinite(threshold)):
         raise InputError(
-            f"{len(scores)} episodes cannot promise {alpha} false alarms an episode: "
-            f"{int(jnp.ceil(1 / alpha - 1))} with finite scores are needed"
+            f"{len(scores)} episodes cannot promise {false_alarms} false alarms an episode: "
+            f"{int(jnp.ceil(1 / false_alarms - 1))} with finite scores are needed"
         )
     old = monitor.threshold
     return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))
