@@ -1,0 +1,257 @@
+r"""Train learners on one log and score them on its plant: one result file a cell, resumable.
+
+Usage:
+    python tools/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
+        --environment DMSD-v0 --algorithms bc td3_bc iql --seeds 0 1 2 --updates 100000
+    python tools/learning_table.py --environment ChemicalReactor-v0      a log of the plant's own
+    python tools/learning_table.py --environment DMSD-v0 --table         only the table so far
+
+A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
+metrics and what it was made of; a cell that has its file is left out, so that a run that was cut
+short goes on where it stopped. Scores are returns less the plant's declared penalties, which the
+training reward has taken off too; for the tasks of NeoRL-2 they are normalised by its references.
+Tunings of the plant stand in the same table. A log without a plant (Simglucose) is trained on and
+its last metrics are kept, but it is not scored: there is no simulator of it here.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents import ALGORITHMS
+from neorl_core import InputError, Transition, unit_interval
+from neorl_core.costs import penalised_reward
+from neorl_core.statistics import normalised_score
+from neorl_envs import Dataset, collect_log, make, read_dataset
+from neorl_envs.datasets import data_statistics
+from neorl_envs.scoring import score_episodes, scores
+from neorl_train import train
+from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
+from neorl_train.experience import TrainingData
+from neorl_train.results import training_signs
+from neorl_train.training import Plan, Watcher
+
+OUT = Path(__file__).resolve().parent / "benchmarks" / "results" / "learning"
+RESAMPLES, LEVEL = 5_000, 0.95
+
+
+def main() -> None:
+    args = _arguments()
+    env = make(args.environment) if args.environment else None
+    name = args.environment or Path(args.data).stem
+    folder = args.out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if not args.table:
+        data = _training_data(args, env)
+        for algorithm in args.algorithms:
+            for seed in args.seeds:
+                _cell(args, env, data, folder / f"{algorithm}-{seed}.json", algorithm, seed)
+        if env is not None:
+            _controllers(args, env, folder)
+    print(table(folder))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", help="log to train on; without it one of the plant's own")
+    parser.add_argument("--environment", default="", help="plant to score on, such as DMSD-v0")
+    parser.add_argument("--algorithms", nargs="+", default=sorted(ALGORITHMS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, default=100_000)
+    parser.add_argument("--chunk", type=int, default=500)
+    parser.add_argument("--hidden", nargs="+", type=int, help="widths; the algorithms' own if left")
+    parser.add_argument("--batch-size", type=int, help="rows; the algorithms' own if left")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other fields")
+    parser.add_argument("--steps", type=int, default=100_000, help="rows of a collected log")
+    parser.add_argument("--episodes", type=int, default=200, help="episodes of every score")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results ({OUT})")
+    parser.add_argument("--table", action="store_true", help="print the table and train nothing")
+    args = parser.parse_args()
+    if not (args.data or args.environment):
+        parser.error("give --data, --environment or both")
+    unknown = set(args.algorithms) - set(ALGORITHMS)
+    if unknown:
+        parser.error(f"unknown algorithms {', '.join(sorted(unknown))}")
+    return args
+
+
+def _training_data(args: argparse.Namespace, env: Any) -> TrainingData:
+    if args.data:
+        dataset = read_dataset(args.data)
+        dataset = dataset if env is None else in_units_of(env, dataset)
+    else:
+        dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
+    weights = env.penalty_weights() if env is not None else {}
+    price = jnp.asarray([weights.get(c.name, 0.0) for c in dataset.spec.cost], jnp.float32)
+    rows = dataset.transitions
+    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), price)
+    dataset = dataclasses.replace(dataset, transitions=rows._replace(reward=np.asarray(reward)))
+    mask = np.asarray(rows.mask)
+    rows = jax.tree.map(
+        lambda column: np.asarray(column)[mask], dataset.transitions._replace(mask=None)
+    )
+    return TrainingData(rows, data_statistics(dataset), dataset.spec)
+
+
+def in_units_of(env: Any, dataset: Dataset) -> Dataset:
+    """A log whose actions are in [-1, 1] in the units and with the channels of its plant."""
+    if len(dataset.spec.obs) != env.spec.n_obs or len(dataset.spec.action) != env.spec.n_action:
+        raise SystemExit(
+            f"the log has {len(dataset.spec.obs)} observations and {len(dataset.spec.action)} "
+            f"actions, {env.name} has {env.spec.n_obs} and {env.spec.n_action}"
+        )
+    rows, box = dataset.transitions, unit_interval(env.spec.action)
+
+    def physical(action: Any) -> np.ndarray:
+        return np.asarray(box.to_physical(jnp.asarray(action)), np.float32)
+
+    ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
+    following = None if rows.next_action is None else physical(rows.next_action)
+    if following is not None:
+        following = np.where(ends[:, None], 0, following).astype(np.float32)
+    converted: Transition = rows._replace(action=physical(rows.action), next_action=following)
+    spec = dataclasses.replace(env.spec, cost=dataset.spec.cost)
+    return dataclasses.replace(dataset, transitions=converted, spec=spec)
+
+
+class _Last(Watcher):
+    """Keeps the last metrics, and says how far it is."""
+
+    def __init__(self, updates: int) -> None:
+        self.metrics: dict[str, float] = {}
+        self._updates, self._begun = updates, time.monotonic()
+
+    def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
+        self.metrics = metrics[0]
+        if step % 5_000 == 0:
+            rate = step / (time.monotonic() - self._begun)
+            print(f"  {step} of {self._updates}, {rate:.0f}/s", flush=True)
+
+
+def _cell(
+    args: argparse.Namespace, env: Any, data: TrainingData, path: Path, name: str, seed: int
+) -> None:
+    learner = _learner(args, name)
+    asked = {"updates": args.updates, "hyperparameters": dataclasses.asdict(learner)}
+    if path.is_file():
+        stored = json.loads(path.read_text())
+        if json.loads(json.dumps(asked)) != {key: stored[key] for key in asked}:
+            raise SystemExit(f"{path} is of other updates or hyperparameters; give another --out")
+        print(f"{path.name} is there", flush=True)
+        return
+    print(path.name, flush=True)
+    watcher = _Last(args.updates)
+    begun = time.monotonic()
+    plan = Plan(args.updates, args.chunk, args.updates)
+    trained, failure = None, ""
+    try:
+        trained = train(learner, data, (seed,), plan, watcher=watcher)
+    except InputError as error:  # what diverged is a result too
+        failure = str(error)
+    seconds = time.monotonic() - begun
+    line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": watcher.metrics}
+    result = {
+        "algorithm": name,
+        "seed": seed,
+        **asked,
+        "failure": failure,
+        "data": Path(args.data).name if args.data else f"{env.name}, {args.steps} steps, seed 0",
+        "metrics": watcher.metrics,
+        "signs": training_signs([line]),
+        "seconds": round(seconds, 1),
+    }
+    if env is not None and trained is not None:
+        result["scores"] = _scores(args, env, trained.policies[0])
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(result, indent=1) + "\n")
+    partial.replace(path)
+
+
+def _learner(args: argparse.Namespace, name: str) -> Any:
+    kind = ALGORITHMS[name]
+    given: dict[str, Any] = {}
+    if args.hidden:
+        given["hidden"] = tuple(args.hidden)
+    if args.batch_size:
+        given["batch_size"] = args.batch_size
+    for pair in args.set:
+        field, _, value = pair.partition("=")
+        if field in kind.__dataclass_fields__:
+            default = kind.__dataclass_fields__[field].default
+            given[field] = value if isinstance(default, str) else json.loads(value)
+    return kind(**given)
+
+
+def _controllers(args: argparse.Namespace, env: Any, folder: Path) -> None:
+    path = folder / "controllers.json"
+    if not path.is_file():
+        found = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
+        path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
+    """One score for every episode, normalised where the task has published references."""
+    keys = jax.random.split(jax.random.key(1), args.episodes)
+    found = scores(env, score_episodes(env, policy, keys))
+    ends = NEORL2_RETURNS.get(env.name.partition("-")[0])
+    if ends is not None:
+        found = np.asarray(normalised_score(jnp.asarray(found), low=ends[0], high=ends[1]))
+    return [round(float(x), 4) for x in found]
+
+
+def table(folder: Path) -> str:
+    """Mean over seeds and episodes, deviation between seeds, IQM with its interval.
+
+    The interval resamples seeds, then episodes within each (percentiles of 5,000 resamples).
+    """
+    cells: dict[str, list[list[float]]] = {}
+    for path in sorted(folder.glob("*-*.json")):
+        result = json.loads(path.read_text())
+        if "scores" in result:
+            cells.setdefault(result["algorithm"], []).append(result["scores"])
+    controllers = folder / "controllers.json"
+    if controllers.is_file():
+        cells |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
+    lines = [
+        f"| {folder.name} | seeds | mean | deviation between seeds | IQM [{LEVEL:.0%} interval] |",
+        "|---|---|---|---|---|",
+    ]
+    for name, runs in sorted(cells.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
+        means = [np.mean(run) for run in runs]
+        between = f"{np.std(means, ddof=1):.1f}" if len(runs) > 1 else "-"
+        centre, low, high = _interval(runs)
+        lines.append(
+            f"| {name} | {len(runs)} | {np.mean(means):.1f} | {between} | "
+            f"{centre:.1f} [{low:.1f}, {high:.1f}] |"
+        )
+    return "\n".join(lines)
+
+
+def _interval(runs: list[list[float]]) -> tuple[float, float, float]:
+    rng = np.random.default_rng(0)
+    draws = []
+    for _ in range(RESAMPLES):
+        chosen = rng.integers(len(runs), size=len(runs))
+        parts = [rng.choice(runs[i], size=len(runs[i])) for i in chosen]
+        draws.append(_iqm(np.concatenate(parts)))
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return _iqm(np.concatenate(runs)), float(low), float(high)
+
+
+def _iqm(x: np.ndarray) -> float:
+    ordered = np.sort(x)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+if __name__ == "__main__":
+    main()
