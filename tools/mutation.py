@@ -71,7 +71,7 @@ only_mutate = {modules}
 track_dependencies = false
 use_git_change_detection = false
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-W", "ignore",
-    "-p", "clear_jax_caches", "-k", "not the_table", "-m", "not nightly"]
+    "-p", "clear_jax_caches", "-k", "not the_table and not of_an_export", "-m", "not nightly"]
 pytest_add_cli_args_test_selection = {tests}
 
 [tool.pytest.ini_options]

@@ -17,7 +17,7 @@ def compilations() -> int:
 def _events() -> list[str]:
     events: list[str] = []
 
-    def note(event: str, _: float, **__: Any) -> None:
+    def note(event: str, duration_secs: float, **kwargs: Any) -> None:
         if event == _EVENT:
             events.append(event)
 
