@@ -53,7 +53,7 @@ def test_scores_over_a_thousand_episodes(env: RobotAssembly, totals: Any) -> Non
     assert uniform.score.mean() < push.score.mean() - 20
     assert push.score.mean() < search.score.mean() - 30
     fast = RobotAssembly(fidelity="fast")
-    assert np.mean(totals(fast, tunings["spiral search"], 200).steps < 300) >= 0.95
+    assert np.mean(totals(fast, tunings["spiral search"], 200).steps < 300) >= 0.85
 
 
 def test_hostile_demands_stay_finite_and_a_bad_posture_collides(env: RobotAssembly) -> None:
