@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
@@ -64,7 +65,7 @@ class BarrierKind:
 
     def to_records(self, channels: Channels, constraint: Barrier) -> list[dict[str, Any]]:
         """A record for every barrier."""
-        c = Barrier(*(np.asarray(leaf) for leaf in constraint))
+        c: Any = jax.tree.map(np.asarray, constraint)
         return [
             {
                 "now": coefficient_records(channels.obs, c.now[i]),

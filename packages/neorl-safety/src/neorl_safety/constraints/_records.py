@@ -87,7 +87,7 @@ def finite(where: str, field: str, value: Any) -> float:
     require(bool(np.isfinite(nearest)), f"{where}: {field} must be finite in float32, got {given}")
     tiny = np.finfo(np.float32).tiny
     require(
-        given == 0 or abs(float(nearest)) >= tiny,
+        given == 0 or abs(float(nearest)) >= float(tiny),
         f"{where}: {field} is {given}, below the smallest normal number {tiny:g}; write 0",
     )
     return float(nearest)

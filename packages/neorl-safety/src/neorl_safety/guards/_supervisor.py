@@ -72,8 +72,14 @@ def supervision(
             raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if not (math.isfinite(settle) and settle >= 0):
         raise InputError(f"settle must be zero or more seconds, got {settle}")
-    numbers = (jnp.asarray(value, jnp.int32) for value, _ in counts.values())
-    return Supervision(*numbers, jnp.asarray(settle, jnp.float32))
+    return Supervision(
+        trip_after=jnp.asarray(trip_after, jnp.int32),
+        reset_after=jnp.asarray(reset_after, jnp.int32),
+        dwell=jnp.asarray(dwell, jnp.int32),
+        latch_after=jnp.asarray(latch_after, jnp.int32),
+        assume_for=jnp.asarray(assume_for, jnp.int32),
+        settle=jnp.asarray(settle, jnp.float32),
+    )
 
 
 class SupervisorCarry(NamedTuple):

@@ -38,8 +38,8 @@ def episode_scores(
         carry, score = monitor(carry, Seen(now, act, act))
         return carry, jnp.where(counts, score.value, -jnp.inf)
 
-    def episode(*rows: Array) -> Array:
-        return jnp.max(jax.lax.scan(step, monitor.initial_carry(), rows)[1])
+    def episode(now: Array, act: Array, counts: Array) -> Array:
+        return jnp.max(jax.lax.scan(step, monitor.initial_carry(), (now, act, counts))[1])
 
     return jax.vmap(episode)(obs, action, valid)
 

@@ -64,8 +64,8 @@ def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
     """
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise InputError(f"tolerance must be zero or more, got {tolerance}")
-    ends = (jnp.asarray(np.asarray(end(spec.obs), np.float32)) for end in (lows, highs))
-    return RangeMonitor(*ends, jnp.asarray(tolerance, jnp.float32))
+    low, high = (jnp.asarray(np.asarray(end(spec.obs), np.float32)) for end in (lows, highs))
+    return RangeMonitor(low, high, jnp.asarray(tolerance, jnp.float32))
 
 
 class FrozenCarry(NamedTuple):
