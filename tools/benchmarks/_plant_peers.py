@@ -1,0 +1,111 @@
+"""The peers of single plants: what their users install, stepped as their users step it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Build(Protocol):
+    """Makes a call that steps a peer, and says how many steps it takes."""
+
+    def __call__(self, *, tiny: bool) -> tuple[Callable[[], Any], int]:
+        """The call and its steps; raises where the peer is not installed."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """One implementation by others.
+
+    Attributes:
+        plant: The plant of ours that it is compared with.
+        name: What is installed.
+        what: How the two differ, for who reads the ratio.
+        goal: Ratio that is aimed at.
+        build: Makes the call.
+    """
+
+    plant: str
+    name: str
+    what: str
+    goal: float
+    build: Build
+
+
+def pcgym_cstr(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """The stirred tank of pcgym with its default integrator, CVODES through casadi."""
+    import numpy as np
+    from pcgym import make_env
+
+    n = 20 if tiny else 120
+    env = make_env(
+        {
+            "model": "cstr",
+            "N": n,
+            "tsim": n * 0.25,
+            "SP": {"Ca": [0.85] * n},
+            "o_space": {"low": np.array([0.7, 300, 0.8]), "high": np.array([1, 350, 0.9])},
+            "a_space": {"low": np.array([295.0]), "high": np.array([302.0])},
+            "x0": np.array([0.8, 330, 0.8]),
+        }
+    )
+    rng = np.random.default_rng(0)
+
+    def work() -> Any:
+        env.reset()
+        for _ in range(n - 1):
+            last = env.step(rng.uniform(-1, 1, 1))
+        return last
+
+    return work, n - 1
+
+
+def official_industrial_benchmark(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """The authors' Python code, without its Gym shell."""
+    import numpy as np
+    from industrial_benchmark_python.IDS import IDS
+
+    n = 50 if tiny else 5000
+    env = IDS(p=70)
+    rng = np.random.default_rng(0)
+
+    def work() -> Any:
+        for action in rng.uniform(-1, 1, (n, 3)):
+            env.step(action)
+        return env.visibleState()
+
+    return work, n
+
+
+def or_gym_network(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """or-gym's NetInvMgmt, whose tables are pandas frames."""
+    import numpy as np
+    from or_gym.envs.supply_chain.network_management import NetInvMgmtMasterEnv
+
+    n = 3 if tiny else 30
+    env = NetInvMgmtMasterEnv(num_periods=n + 1)
+    orders = np.random.default_rng(0).integers(0, 51, (n, env.action_space.shape[0]))
+
+    def work() -> Any:
+        env.reset()
+        for row in orders:
+            last = env.step(row)
+        return last
+
+    return work, n
+
+
+PEERS = (
+    Peer(
+        *("CSTR-v0", "pcgym", "two states by CVODES against ours with noise and resets", 1000.0),
+        build=pcgym_cstr,
+    ),
+    Peer(
+        *("IndustrialBenchmark-v0", "industrial-benchmark-python", "the same equations", 150.0),
+        build=official_industrial_benchmark,
+    ),
+    Peer(
+        *("SupplyChain-v0", "or-gym", "the same rules, one lane more there", 5000.0),
+        build=or_gym_network,
+    ),
+)
