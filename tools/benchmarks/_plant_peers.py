@@ -63,6 +63,8 @@ def pcgym_cstr(*, tiny: bool) -> tuple[Callable[[], Any], int]:
 def official_industrial_benchmark(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     """The authors' Python code, without its Gym shell."""
     import numpy as np
+
+    float = float  # type: ignore[attr-defined]  # the name that its age expects
     from industrial_benchmark_python.IDS import IDS
 
     n = 50 if tiny else 5000

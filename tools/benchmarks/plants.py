@@ -3,7 +3,7 @@
 Every plant runs under uniform random actions as one compiled scan over a batch of N; the figure is
 the median over rounds of steps per second of the wall clock, beside steps per second of processor
 time, which other work on the machine moves less. Growth is the exponent of the time between the two
-largest batches (1: linear). Compiling is timed once, without any cache, for N = 1024. Peers step one
+largest batches (1: linear). Compiling is timed once, uncached, for N = 1024. Peers step one
 environment as their users do, in turn with ours in the same process; the ratio is ours at N = 1024
 over theirs in the same round. Those that are not installed are named in the result:
 
