@@ -15,6 +15,7 @@ from neorl_envs.plants.industrial_benchmark._env import (
     IndustrialBenchmark as IndustrialBenchmark,
 )
 from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
+from neorl_envs.plants.power_grid._env import PowerGrid as PowerGrid
 from neorl_envs.plants.robot_assembly._env import RobotAssembly as RobotAssembly
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain as SupplyChain
@@ -32,6 +33,7 @@ __all__ = [
     "Pipeline",
     "Plant",
     "PlantDefaults",
+    "PowerGrid",
     "RobotAssembly",
     "SimulatedPlant",
     "SteelAnnealing",

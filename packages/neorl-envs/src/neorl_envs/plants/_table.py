@@ -13,6 +13,7 @@ from neorl_envs.plants.dmsd._env import DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl
 from neorl_envs.plants.industrial_benchmark._env import IndustrialBenchmark
 from neorl_envs.plants.pipeline._env import Pipeline
+from neorl_envs.plants.power_grid._env import PowerGrid
 from neorl_envs.plants.robot_assembly._env import RobotAssembly
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain
@@ -44,6 +45,7 @@ _OWN: dict[str, Callable[[], Plant]] = {
     WaterTreatment.name: WaterTreatment,
     SupplyChain.name: SupplyChain,
     RobotAssembly.name: RobotAssembly,
+    PowerGrid.name: PowerGrid,
 }
 PLANTS = Registry("neorl.plants", "environment", _OWN, _check_factory)
 """What makes every plant, by its name; without arguments it makes the plant as documented."""

@@ -18,6 +18,7 @@ from neorl_envs.plants.hvac_control import _physics as physics
 from neorl_envs.plants.hvac_control import _weather as weather
 
 HOUR = weather.AN_HOUR
+_sampled = jax.jit(physics.sampled)
 
 
 def _instruments() -> tuple[Instrument, ...]:
@@ -78,7 +79,7 @@ class HVACControl(SimulatedPlant):
 
     def derive(self, c: physics.Constants) -> physics.Sampled:
         """The network over one period, a matrix exponential."""
-        return physics.sampled(c)
+        return _sampled(c)
 
     def begin_disturbance(self, c: Derived, key: PRNGKeyArray) -> weather.World:
         """A week of the year."""

@@ -1,0 +1,110 @@
+"""Constants of the two-area system, machines on 900 MVA and the network on 100 MVA."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array
+
+from neorl_envs.blocks import constant
+
+KUNDUR = "Kundur 1994, Power System Stability and Control, example 12.6"
+OWN = "own choice"
+GOVERNOR = "TGOV1, PSS/E"
+MACHINES, BUSES = 4, 11
+BASE, MACHINE_BASE = 100.0, 900.0  # MVA
+LINES = ((4, 5, 25.0), (5, 6, 10.0), (8, 9, 10.0), (9, 10, 25.0))
+"""Buses (counted from 0) and length in km of the lines inside the areas."""
+TIES = ((6, 7), (7, 8))
+TIE_LENGTH = 110.0  # km, two circuits each
+TRANSFORMERS = ((0, 4), (1, 5), (2, 10), (3, 9))
+LOAD_BUSES = (6, 8)
+SLACK = 2
+
+
+class Constants(NamedTuple):
+    """Data of machines, controllers, network, loads, schedule and disturbances.
+
+    Attributes:
+        xd: Synchronous reactance, d axis.
+        xq: The same, q axis.
+        xl: Leakage.
+        xd1: Transient, d axis.
+        xq1: Transient, q axis.
+        x2: Subtransient of both axes: equal, so that the stator is a constant source.
+        ra: Armature resistance.
+        td1: Open-circuit transient time constant, d axis.
+        tq1: The same, q axis.
+        td2: Subtransient, d axis.
+        tq2: Subtransient, q axis.
+        inertia: Of the machines.
+        exciter: Gain of the voltage regulators.
+        field: Least and largest field voltage.
+        sensor: Time constant of the voltage sensors.
+        stabiliser: Gain of the power system stabilisers.
+        washout: Their washout.
+        leads: Lead and lag of their two stages.
+        stabiliser_limit: Largest output.
+        droop: Of the governors.
+        valve: Time constant of the steam valves.
+        turbine: Lead and lag of the turbines.
+        valve_limit: Largest opening.
+        line: Resistance, reactance and susceptance.
+        transformer: Reactance.
+        load: Active and reactive load at buses 7 and 9.
+        capacitor: At buses 7 and 9.
+        power: Schedule of the machines; the third balances.
+        voltage: Schedule of their terminals.
+        price: Of energy from each machine.
+        bias: Frequency bias of an area in its control error.
+        load_sd: Relative standard deviation of the loads.
+        load_memory: Time constant of that.
+        step: Least and largest step of a load.
+        outage: Probability that a tie circuit trips in an episode.
+        reclosing: Time after which it is switched in again.
+    """
+
+    xd: Array = constant(1.8, "1", KUNDUR)
+    xq: Array = constant(1.7, "1", KUNDUR)
+    xl: Array = constant(0.2, "1", KUNDUR)
+    xd1: Array = constant(0.3, "1", KUNDUR)
+    xq1: Array = constant(0.55, "1", KUNDUR)
+    x2: Array = constant(0.25, "1", KUNDUR)
+    ra: Array = constant(0.0025, "1", KUNDUR)
+    td1: Array = constant(8.0, "s", KUNDUR)
+    tq1: Array = constant(0.4, "s", KUNDUR)
+    td2: Array = constant(0.03, "s", KUNDUR)
+    tq2: Array = constant(0.05, "s", KUNDUR)
+    inertia: Array = constant((6.5, 6.5, 6.175, 6.175), "s", KUNDUR, spread=1.0)
+    exciter: Array = constant(200.0, "1", KUNDUR, domain="not negative")
+    field: Array = constant((-6.4, 7.0), "1", OWN, domain="real")
+    sensor: Array = constant(0.01, "s", KUNDUR)
+    stabiliser: Array = constant(20.0, "1", KUNDUR, spread=1.0, domain="not negative")
+    washout: Array = constant(10.0, "s", KUNDUR)
+    leads: Array = constant(((0.05, 0.02), (3.0, 5.4)), "s", KUNDUR)
+    stabiliser_limit: Array = constant(0.2, "1", OWN)
+    droop: Array = constant(0.05, "1", GOVERNOR, spread=1.0)
+    valve: Array = constant(0.49, "s", GOVERNOR, spread=1.0)
+    turbine: Array = constant((2.1, 7.0), "s", GOVERNOR)
+    valve_limit: Array = constant(1.1, "1", OWN)
+    line: Array = constant((1e-4, 1e-3, 1.75e-3), "1/km", KUNDUR)
+    transformer: Array = constant(0.15, "1", KUNDUR)
+    load: Array = constant(((967.0, 100.0), (1767.0, 100.0)), "MW, Mvar", KUNDUR)
+    capacitor: Array = constant((200.0, 350.0), "Mvar", KUNDUR)
+    power: Array = constant((700.0, 700.0, 719.0, 700.0), "MW", KUNDUR)
+    voltage: Array = constant((1.03, 1.01, 1.03, 1.01), "1", KUNDUR)
+    price: Array = constant((28.0, 30.0, 34.0, 36.0), "$/MWh", OWN)
+    bias: Array = constant(600.0, "MW/Hz", "two machines' droop")
+    load_sd: Array = constant(0.01, "1", OWN, clean=0.0, domain="not negative")
+    load_memory: Array = constant(60.0, "s", OWN)
+    step: Array = constant((50.0, 200.0), "MW", OWN, clean=(0.0, 0.0), domain="not negative")
+    outage: Array = constant(0.2, "1", OWN, clean=0.0, domain="not negative")
+    reclosing: Array = constant(10.0, "s", OWN)
+
+
+def incidence(pairs: Sequence[Sequence[float]]) -> np.ndarray:
+    """One row a branch: 1 at its first bus, -1 at its second."""
+    rows = np.zeros((len(pairs), BUSES))
+    for row, pair in zip(rows, pairs, strict=True):
+        row[int(pair[0])], row[int(pair[1])] = 1, -1
+    return rows

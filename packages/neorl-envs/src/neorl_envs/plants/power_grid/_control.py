@@ -1,0 +1,50 @@
+"""Automatic generation control, with and without what keeps it from winding up."""
+
+import math
+
+import jax.numpy as jnp
+
+from neorl_core.control import PID, ConstantPolicy
+from neorl_envs.blocks import pid_bank
+
+LARGEST_POWER, LARGEST_VOLTAGE = 0.15, 0.05
+AREA = 1800.0  # MW of machines
+ACE = 30
+NEVER = 1e9  # s
+
+
+def generation_control(*, rate: float, gain: float, tracking_time: float) -> PID:
+    """Loops on the areas' control errors, shared equally; voltage references stay.
+
+    Args:
+        rate: Integral action, errors of an area over its machines a second.
+        gain: Proportional action, the same.
+        tracking_time: Seconds in which the integral gives way to the ramps of the references.
+    """
+    return pid_bank(
+        kp=(gain / AREA,) * 4 + (0.0,) * 4,
+        ti=(gain / rate,) * 4 + (math.inf,) * 4,
+        setpoint=(0.0,) * 8,
+        bias=(0.0,) * 8,
+        low=(-LARGEST_POWER,) * 4 + (-LARGEST_VOLTAGE,) * 4,
+        high=(LARGEST_POWER,) * 4 + (LARGEST_VOLTAGE,) * 4,
+        measured=(ACE, ACE, ACE + 1, ACE + 1) * 2,
+        dt=1.0,
+        tracking_time=(tracking_time,) * 8,
+    )
+
+
+def winding_up() -> PID:
+    """Slow integral action that goes on while the references still ramp."""
+    return generation_control(rate=0.03, gain=1e-3, tracking_time=NEVER)
+
+
+def tuned() -> PID:
+    """Fast action whose integral gives way to the ramps; tuned over ten settings."""
+    return generation_control(rate=0.2, gain=0.5, tracking_time=5.0)
+
+
+def bad_policy() -> ConstantPolicy:
+    """The least power and voltage: frequency and voltages sink."""
+    low = jnp.asarray((-LARGEST_POWER,) * 4 + (-LARGEST_VOLTAGE,) * 4)
+    return ConstantPolicy(low)

@@ -1,0 +1,208 @@
+"""The two-area grid as a simulated plant."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
+
+from neorl_core import Channel, Policy
+from neorl_envs.blocks import Actuator, Instrument, runge_kutta
+from neorl_envs.plants._simulated import SimulatedPlant
+from neorl_envs.plants._simulated_data import Derived, Moment
+from neorl_envs.plants.power_grid import _control, _objective
+from neorl_envs.plants.power_grid import _machines as machines
+from neorl_envs.plants.power_grid import _network as net
+from neorl_envs.plants.power_grid import _world as world
+from neorl_envs.plants.power_grid._constants import LOAD_BUSES, MACHINE_BASE, Constants
+
+SUBSTEPS = 50
+_schedule = jax.jit(machines.scheduled)
+UNITS = range(1, 5)
+
+
+def _instruments() -> tuple[Instrument, ...]:
+    return (
+        *(Instrument(Channel(f"frequency_{i}", "Hz", -1.0, 1.0), sd=1e-3) for i in UNITS),
+        *(Instrument(Channel(f"P_{i}", "MW", -500.0, 1500.0), sd=1.0) for i in UNITS),
+        *(Instrument(Channel(f"Q_{i}", "Mvar", -1000.0, 1500.0), sd=1.0) for i in UNITS),
+        *(Instrument(Channel(f"P_mechanical_{i}", "MW", 0.0, 1200.0), sd=1.0) for i in UNITS),
+        *(Instrument(Channel(f"V_{i}", "1", 0.0, 1.5), sd=5e-4) for i in UNITS),
+        *(Instrument(Channel(f"V_bus_{i}", "1", 0.0, 1.5), sd=5e-4) for i in range(5, 12)),
+        Instrument(Channel("P_tie", "MW", -1500.0, 1500.0), sd=2.0),
+        *(Instrument(Channel(f"load_{i}", "MW", 0.0, 3500.0), relative=0.005) for i in (7, 9)),
+        *(Instrument(Channel(f"ACE_{i}", "MW", -2000.0, 2000.0), sd=2.0) for i in (1, 2)),
+    )
+
+
+def _actuators() -> tuple[Actuator, ...]:
+    power, voltage = _control.LARGEST_POWER, _control.LARGEST_VOLTAGE
+    return (
+        *(
+            Actuator(Channel(f"dP_ref_{i}", "1", -power, power), start=0.0, speed=0.005)
+            for i in UNITS
+        ),
+        *(
+            Actuator(Channel(f"dV_ref_{i}", "1", -voltage, voltage), start=0.0, speed=0.01)
+            for i in UNITS
+        ),
+    )
+
+
+class Seen(eqx.Module):
+    """What of the grid follows from its state.
+
+    Attributes:
+        electrical: Of the machines.
+        voltage: Of the buses, complex, shape ``(11,)``.
+        mechanical: Power of the turbines on 900 MVA, shape ``(4,)``.
+        tie: Power from area 1 to area 2, MW.
+        ace: Area control errors, MW, shape ``(2,)``.
+    """
+
+    electrical: machines.Electrical
+    voltage: Complex[Array, "11"]
+    mechanical: Float[Array, "4"]
+    tie: Float[Array, ""]
+    ace: Float[Array, "2"]
+
+
+def _seen(c: Derived, now: Moment) -> Seen:
+    """Voltages and powers with the network of the period that ends now."""
+    constants, schedule, x = c.constants, c.derived, now.plant
+    time = jnp.maximum(now.time - 1, 0)
+    z = world.matrix_now(schedule, now.disturbance, time)
+    found = machines.electrical(constants, x, z[:4])
+    ed, eq = machines.source(constants, x)
+    e = jax.lax.complex(ed, eq) * machines.turned(x.angle)
+    v = jnp.sum(z * (net.norton(constants) * e)[None], axis=-1)
+    out = world.outage_now(now.disturbance, time)
+    circuits = jnp.where(out == 1, 1.0, 2.0).astype(x.speed.dtype)
+    tie = net.tie_power(constants, v, circuits)
+    lead, lag = constants.turbine
+    hertz = machines.FREQUENCY * x.speed.reshape(2, 2).mean(axis=1)
+    export = (tie - schedule.tie) * jnp.asarray((1.0, -1.0), tie.dtype)
+    return Seen(
+        electrical=found,
+        voltage=v,
+        mechanical=x.steam + lead / lag * (x.valve - x.steam),
+        tie=tie,
+        ace=export + constants.bias * hertz,
+    )
+
+
+class PowerGrid(SimulatedPlant):
+    """Four machines in two areas and their tie; see :mod:`.power_grid`.
+
+    Example:
+        >>> env = PowerGrid()
+        >>> env.spec.n_obs, env.spec.n_action
+        (32, 8)
+    """
+
+    horizon: int = eqx.field(static=True, default=300)
+
+    name: ClassVar[str] = "PowerGrid-v0"
+    dt = world.DT
+    reward_unit: ClassVar[str] = "points"
+    reference: ClassVar[str] = "AGC with anti-windup"
+    glossary: ClassVar[str] = (
+        "A return is what deviations of frequency, control errors of the areas and fuel beyond the "
+        "schedule take off, in points. AGC is automatic generation control."
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Frequency, active, reactive and mechanical power and voltage of four machines, voltages "
+        "of seven buses, power over the tie, two loads and the control errors of two areas; "
+        "changes of the power and voltage references on 900 MVA."
+    )
+    constants = Constants()
+    initial = ()
+    instruments = _instruments()
+    actuators = _actuators()
+    costs = _objective.COSTS
+    limits = _objective.LIMITS
+    penalties: ClassVar[dict[str, float]] = _objective.PENALTIES
+
+    def derive(self, c: Constants) -> machines.Schedule:
+        """The power flow of the schedule, the machines in it, and the network's matrices."""
+        return _schedule(c)
+
+    def begin(self, c: Derived, initial: Any, key: PRNGKeyArray) -> machines.Machines:
+        """The steady state of the schedule."""
+        return c.derived.start
+
+    def begin_disturbance(self, c: Derived, key: PRNGKeyArray) -> world.World:
+        """The events of the episode."""
+        return world.world_at_start(c.constants, key)
+
+    def sample_process_noise(self, c: Derived, key: PRNGKeyArray) -> Float[Array, "2"]:
+        """Draws of the loads."""
+        return jax.random.normal(key, (2,), c.constants.step.dtype)
+
+    def disturb(
+        self, c: Derived, disturbance: world.World, noise: Float[Array, "2"], time: Array
+    ) -> world.World:
+        """The loads one period later."""
+        return world.world_later(c.constants, disturbance, noise)
+
+    def evolve(
+        self,
+        c: Derived,
+        plant: machines.Machines,
+        inputs: Float[Array, "8"],
+        disturbance: world.World,
+        time: Array,
+    ) -> machines.Machines:
+        """The machines one period later; loads and circuits stand still meanwhile."""
+        z = world.matrix_now(c.derived, disturbance, time)[:4]
+
+        def rates(x: machines.Machines) -> machines.Machines:
+            return machines.rates(c.constants, c.derived, z, inputs, x)
+
+        return runge_kutta(rates, plant, width=self.dt, substeps=SUBSTEPS)
+
+    def measure(self, c: Derived, now: Moment) -> Float[Array, "32"]:
+        """All readings in their units."""
+        seen = _seen(c, now)
+        power = seen.electrical.voltage * jnp.conj(seen.electrical.current)
+        size = jnp.abs(seen.voltage)
+        time = jnp.maximum(now.time - 1, 0)
+        at_loads = size[jnp.asarray(LOAD_BUSES)]
+        return jnp.concatenate(
+            [
+                machines.FREQUENCY * now.plant.speed,
+                MACHINE_BASE * jnp.real(power),
+                MACHINE_BASE * jnp.imag(power),
+                MACHINE_BASE * seen.mechanical,
+                size,
+                seen.tie[None],
+                world.loads_now(c.derived, now.disturbance, time, at_loads),
+                seen.ace,
+            ]
+        )
+
+    def quantities(self, c: Derived, now: Moment) -> dict[str, Array]:
+        """Frequencies in Hz, bus voltages, spread of the rotors in degrees, errors and fuel."""
+        seen = _seen(c, now)
+        angle = jnp.rad2deg(now.plant.angle)
+        more = MACHINE_BASE * (seen.mechanical - c.derived.power)
+        return {
+            "frequency": machines.FREQUENCY * now.plant.speed,
+            "voltage": jnp.abs(seen.voltage[4:]),
+            "angle_spread": jnp.max(angle) - jnp.min(angle),
+            "ace": seen.ace,
+            "fuel": jnp.sum(c.constants.price * more) * (self.dt / 3600),
+        }
+
+    def reward(self, c: Derived, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
+        """Points taken off for frequency, control errors, fuel in $ and a trip."""
+        found = self.quantities(c, now)
+        lost = _objective.FREQUENCY_WEIGHT * jnp.mean(found["frequency"]) ** 2
+        lost = lost + _objective.ACE_WEIGHT * jnp.sum(found["ace"] ** 2)
+        lost = lost + _objective.FUEL_WEIGHT * found["fuel"]
+        return -lost * self.dt - jnp.where(trip, _objective.TRIP, 0.0)
+
+    def tunings(self) -> dict[str, Policy]:
+        """The controllers by name, the ordinary one first."""
+        return {"AGC that winds up": _control.winding_up(), self.reference: _control.tuned()}

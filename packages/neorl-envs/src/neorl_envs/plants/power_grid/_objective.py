@@ -1,0 +1,24 @@
+"""What the operation of the grid is judged by."""
+
+from neorl_core import CostChannel
+from neorl_envs.blocks import Limit
+
+SOFT_FREQUENCY, TRIP_FREQUENCY = 0.2, 0.5  # Hz
+SOFT_VOLTAGE, TRIP_VOLTAGE = (0.90, 1.05), (0.85, 1.15)
+
+COSTS = (
+    CostChannel("frequency", "1", 5.0, "episode"),
+    CostChannel("voltage", "1", 5.0, "episode"),
+)
+LIMITS = (
+    Limit("frequency", -SOFT_FREQUENCY, SOFT_FREQUENCY, cost="frequency", factor=1 / 0.3),
+    Limit("frequency", -TRIP_FREQUENCY, TRIP_FREQUENCY, trip=True),
+    Limit("voltage", *SOFT_VOLTAGE, cost="voltage", factor=1 / 0.03),
+    Limit("voltage", *TRIP_VOLTAGE, trip=True),
+    Limit("angle_spread", high=180.0, trip=True),
+)
+PENALTIES = {"frequency": 1.0, "voltage": 1.0}
+FREQUENCY_WEIGHT = 5.0  # points a Hz2 and second
+ACE_WEIGHT = 1e-5  # points a MW2 and second
+FUEL_WEIGHT = 1e-3  # points a $
+TRIP = 100.0  # points
