@@ -94,11 +94,15 @@ class Samples:
 
 def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a tag and period; where one stamp has several values, the range of them."""
+    # A sample that is alone in its period is its first and its last; a group a row is dear.
+    several = rows.select("tag", "bin").is_duplicated()
+    if not several.any():
+        return rows.sort("tag", "bin")
     first, last = pl.col(FIRST[0]), pl.col(LAST[0])
     at_first, at_last = first == first.min(), last == last.max()
-    # A sample that is alone in its period is its first and its last.
-    return (
-        rows.group_by("tag", "bin")
+    together = (
+        rows.filter(several)
+        .group_by("tag", "bin")
         .agg(
             first.min(),
             pl.col(FIRST[1]).filter(at_first).min(),
@@ -107,5 +111,5 @@ def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
             pl.col(LAST[1]).filter(at_last).min(),
             pl.col(LAST[2]).filter(at_last).max(),
         )
-        .sort("tag", "bin")
     )
+    return pl.concat([rows.filter(~several), together]).sort("tag", "bin")
