@@ -355,3 +355,28 @@ def test_values_of_a_chain_are_exact(kind, ends):
     obs = (log.obs[:3] - state.scaling.obs.offset[None]) / state.scaling.obs.scale[None]
     got = value_of(state.critics, obs, jnp.asarray(log.action[:3]))
     np.testing.assert_allclose(got, exact, rtol=0.02)
+
+
+@pytest.mark.parametrize(("variant", "low"), [("original", -5.0), ("corl", -20.0)])
+def test_the_log_deviation_of_iql_is_clipped_to_its_variant(problem, few, variant, low):
+    algorithm = IQL(variant=variant, **few)
+    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    for log_std, expected in ((-30.0, low), (30.0, 2.0)):
+        far = replace(state, actor=replace(state.actor, log_std=jnp.full(2, log_std)))
+        np.testing.assert_array_equal(algorithm.explore(far).log_std, np.full(2, expected))
+
+
+@pytest.mark.parametrize("variant", ["original", "corl"])
+def test_iql_starts_as_its_variant_does(problem, few, variant):
+    """Orthogonal columns of length sqrt(2) and no biases, or uniform draws of both."""
+    algorithm = IQL(variant=variant, **few)
+    value = algorithm.init(problem.spec, problem.statistics, KEY).value
+    square = np.asarray(value.weights[1], np.float64)
+    orthogonal = np.allclose(square.T @ square, 2 * np.eye(len(square)), atol=1e-5)
+    assert orthogonal == (variant == "original")
+    largest = [np.abs(bias).max() for bias in value.biases]
+    if variant == "original":
+        assert max(largest) == 0
+    else:
+        bounds = [1 / np.sqrt(len(weight)) for weight in value.weights]
+        assert all(0.5 * b < x <= b for x, b in zip(largest[:2], bounds[:2], strict=True))
