@@ -35,7 +35,7 @@ class Peer:
 def pcgym_cstr(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     """The stirred tank of pcgym with its default integrator, CVODES through casadi."""
     import numpy as np
-    from pcgym import make_env
+    from pcgym import make_env  # pyright: ignore[reportMissingImports]
 
     n = 20 if tiny else 120
     env = make_env(
@@ -64,8 +64,8 @@ def official_industrial_benchmark(*, tiny: bool) -> tuple[Callable[[], Any], int
     """The authors' Python code, without its Gym shell."""
     import numpy as np
 
-    vars(np)["float"] = float  # the name that code of its age expects
-    from industrial_benchmark_python.IDS import IDS
+    np.__dict__["float"] = float  # the name that code of its age expects
+    from industrial_benchmark_python.IDS import IDS  # pyright: ignore[reportMissingImports]
 
     n = 50 if tiny else 5000
     env = IDS(p=70)
@@ -82,10 +82,12 @@ def official_industrial_benchmark(*, tiny: bool) -> tuple[Callable[[], Any], int
 def or_gym_network(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     """or-gym's NetInvMgmt, whose tables are pandas frames."""
     import numpy as np
-    from or_gym.envs.supply_chain.network_management import NetInvMgmtMasterEnv
+    from or_gym.envs.supply_chain import (  # pyright: ignore[reportMissingImports]
+        network_management,
+    )
 
     n = 3 if tiny else 30
-    env = NetInvMgmtMasterEnv(num_periods=n + 1)
+    env = network_management.NetInvMgmtMasterEnv(num_periods=n + 1)
     orders = np.random.default_rng(0).integers(0, 51, (n, env.action_space.shape[0]))
 
     def work() -> Any:

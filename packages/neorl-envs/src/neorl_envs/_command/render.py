@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import tyro
 
 from neorl_core import InputError, Policy, highs, lows
@@ -61,7 +62,7 @@ def command(words: list[str]) -> None:
         options.out.write_bytes(png(figure))
     costs = ", ".join(
         f"{channel.name} {float(cost):.4g} {channel.unit}"
-        for channel, cost in zip(env.spec.cost, rows.cost.sum(axis=0), strict=True)
+        for channel, cost in zip(env.spec.cost, np.asarray(rows.cost).sum(axis=0), strict=True)
     )
     print(
         f"{options.out}: {len(rows.reward)} steps, return {float(rows.reward.sum()):.4g} "
@@ -76,7 +77,7 @@ def chosen_policy(env: Any, name: str) -> Policy:
         InputError: If the name is unknown; the nearest one is given.
     """
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
-    known: dict[str, Policy] = {
+    known: dict[str, Any] = {
         "random": UniformPolicy(low, high),
         "middle": ConstantPolicy((low + high) / 2),
         "reference": env.tunings()[env.reference],

@@ -108,7 +108,7 @@ def costs_are_declared_and_not_negative(found: Evidence) -> str:
 
 def a_nan_action_keeps_the_last_command(found: Evidence) -> str:
     """A channel that is NaN leaves its actuator where it is."""
-    middle = found.steps.applied[0]
+    middle = np.asarray(found.steps.applied[0])
     if len(middle) > 1 and found.alive[0, 1] and not _close(middle[1], middle[0]):
         return f"NaN moved the actuators from {middle[0].tolist()} to {middle[1].tolist()}"
     return ""
