@@ -190,9 +190,10 @@ def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
 
 
 def test_a_policy_is_told_what_the_plant_received(toy):
-    found = toy.evaluate(toy.Line(), {"echo-0": Echo(jnp.ones(1))}, candidate="echo-0")
+    # Five steps: later the level leaves its measuring range and the fallback takes over.
+    found = toy.evaluate(toy.Line(horizon=5), {"echo-0": Echo(jnp.ones(1))}, candidate="echo-0")
     trace = next(t for t in found.traces if t.policy == "echo-0")
-    np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, *[4] * 9])
+    np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, 4, 4])
 
 
 def test_traces_are_the_named_starts_row_by_row(noisy):
