@@ -26,7 +26,7 @@ VARIANTS = {
 
 def main() -> int:
     """Fits, evaluates and writes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--policies", nargs="+", default=["iql-0", "td3_bc-0"])
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -113,7 +113,8 @@ def _records(plant: Any, model: Any, held_out: Any, wanted: Any) -> list[dict[st
                 x = x @ a.T + u @ b.T + c
             # What matters is a prediction that is too low; the largest of an episode.
             scores.append(np.quantile(obs[steps:, index] - x[:, index], 0.95))
-        margin = float(conformal_quantile(jnp.asarray(np.float32(scores)), miscoverage=MISCOVERAGE))
+        found = conformal_quantile(jnp.asarray(scores, jnp.float32), miscoverage=MISCOVERAGE)
+        margin = float(found)
         records += barrier_records(
             channels, model, keep={name: 1.0}, at_most=limit, decay=decay,
             margin=max(margin, 0.0), steps=steps,
