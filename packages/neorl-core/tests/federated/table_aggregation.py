@@ -22,11 +22,24 @@ from neorl_core.federated import (
     weighted_mean,
 )
 from neorl_core.testing import ROWS as DRAWS
-from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, reals, rows, simplex
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    decades,
+    in_units,
+    keys,
+    mapped,
+    reals,
+    rows,
+    simplex,
+)
 
 CLIENTS, FAULTY = 7, 1
 # Whole numbers have exact distances and medians: what ties does so in every precision.
 WHOLE = st.integers(-9, 9).map(float)
+UNITS = {"base": 2, "low": -30, "high": 30}
 KEY = jax.random.key(0)
 PRIVATE = {"clip_norm": 1.0, "noise_multiplier": 1.0}
 
@@ -51,7 +64,7 @@ def updates_with_faults(draw, elements=WHOLE):
     return stack(matrix)
 
 
-UPDATES = updates_with_faults()
+UPDATES = in_units(updates_with_faults(), **UNITS)
 
 
 def kept_of(matrix):
@@ -114,9 +127,15 @@ def geometric_by_search(updates):
         def cost(point):
             return np.sum(np.linalg.norm(kept - point, axis=1))
 
-        start = np.median(kept, axis=0)
-        found = optimize.minimize(cost, start, method="Nelder-Mead", options={"xatol": 1e-6}).x
-        return min([found, *kept], key=cost)
+        size = np.abs(kept).max() or 1.0  # The search stops at absolute steps.
+        start = np.median(kept, axis=0) / size
+        found = optimize.minimize(
+            lambda point: cost(size * point) / size,
+            start,
+            method="Nelder-Mead",
+            options={"xatol": 1e-6},
+        ).x
+        return min([size * found, *kept], key=cost)
 
     return aggregate(matrix_of(updates), rule)
 
@@ -133,7 +152,8 @@ def no_point_is_nearer(updates):
 
         tree = jax.tree.map(lambda leaf, row=row: np.asarray(leaf[row]), ours.value)
         theirs = matrix_of(geometric_by_search(stack(matrix)).value)
-        assert cost(matrix_of(tree)) <= cost(theirs) * (1 + 1e-4) + 1e-4
+        room = 1e-4 * np.abs(kept).max(initial=0)
+        assert cost(matrix_of(tree)) <= cost(theirs) * (1 + 1e-4) + room
 
 
 def clipping_by_loop(updates, centre, *, radius, iterations):
@@ -150,7 +170,8 @@ def clipping_by_loop(updates, centre, *, radius, iterations):
 def no_step_is_longer_than_the_radius(updates, centre, *, radius, iterations):
     moved = mapped(centred_clipping, updates, centre, radius=radius, iterations=1)
     step = matrix_of(jax.tree.map(np.asarray, moved.value)) - matrix_of(centre)
-    assert np.all(np.linalg.norm(step, axis=1) <= radius * (1 + 1e-4))
+    room = 1e-6 * np.abs(matrix_of(centre)).max(axis=1)
+    assert np.all(np.linalg.norm(step, axis=1) <= radius * (1 + 1e-4) + room)
 
 
 def clipped_by_norm(update, *, clip_norm):
@@ -197,7 +218,8 @@ def the_mean_of_the_usable_stays(updates, mixing):
     for row in range(DRAWS):
         before, after = matrix_of(updates)[row], matrix_of(mixed.value)[row]
         kept = kept_of(before)
-        assert_close(after[kept].mean(axis=0), before[kept].mean(axis=0), atol=1e-5)
+        size = float(np.abs(before[kept]).max(initial=0))
+        assert_close(after[kept].mean(axis=0), before[kept].mean(axis=0), scale=size)
 
 
 def rate_by_eigenvalues(mixing):
@@ -213,10 +235,14 @@ def lazier_is_slower(mixing):
 
 def moves_with_the_clients(function):
     def law(updates, *rest, **options):
-        moved = jax.tree.map(lambda leaf: leaf + np.float32(5), updates)
+        sizes = np.abs(np.nan_to_num(matrix_of(updates), posinf=0)).max(axis=(1, 2))
+
+        def move(leaf):
+            return np.asarray(leaf) + sizes.reshape(-1, *[1] * (np.ndim(leaf) - 1))
+
         plain = mapped(function, updates, *rest, **options)
-        other = mapped(function, moved, *rest, **options)
-        expected = jax.tree.map(lambda leaf: np.asarray(leaf) + 5, plain.value)
+        other = mapped(function, jax.tree.map(move, updates), *rest, **options)
+        expected = jax.tree.map(move, plain.value)
         assert_close(other.value, expected, atol=1e-5)
         np.testing.assert_array_equal(other.kept, plain.kept)
 
@@ -267,7 +293,7 @@ CENTRE = rows(3, elements=WHOLE).map(stack)
 ROWS = [
     Row(
         weighted_mean,
-        sample=st.tuples(updates_with_faults(reals()), WEIGHTS),
+        sample=st.tuples(in_units(updates_with_faults(reals())), in_units(WEIGHTS)),
         oracle=mean_by_numpy,
         laws=[moves_with_the_clients(weighted_mean)],
         edges=[Edge((SAME, np.ones(CLIENTS)))],
@@ -347,8 +373,10 @@ ROWS = [
     ),
     Row(
         centred_clipping,
-        sample=st.tuples(UPDATES, CENTRE),
-        options={"radius": 3.0, "iterations": 2},
+        sample=st.tuples(updates_with_faults(), CENTRE),
+        options=st.one_of(st.just(3.0), decades().map(lambda radius: abs(radius) or 1.0)).map(
+            lambda radius: {"radius": radius, "iterations": 2}
+        ),
         oracle=clipping_by_loop,
         laws=[no_step_is_longer_than_the_radius],
         edges=[Edge((SAME, stack(np.full(3, 2.0))), {"radius": 3.0, "iterations": 2})],
@@ -364,8 +392,10 @@ ROWS = [
     ),
     Row(
         clip_update,
-        sample=st.tuples(rows(3).map(stack)),
-        options=reals(0.5, 100).map(lambda norm: {"clip_norm": float(norm)}),
+        sample=in_units(st.tuples(rows(3).map(stack))),
+        options=st.one_of(reals(0.5, 100), decades().map(lambda norm: abs(norm) or 1.0)).map(
+            lambda norm: {"clip_norm": norm}
+        ),
         oracle=clipped_by_norm,
         laws=[clipping_twice_changes_nothing],
         edges=[

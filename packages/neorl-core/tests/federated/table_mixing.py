@@ -12,10 +12,10 @@ from neorl_core.federated import (
     star_mixing,
 )
 from neorl_core.testing import ROWS as DRAWS
-from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, rows
+from neorl_core.testing import Edge, Refusal, Row, assert_close, in_units, mapped, rows
 
 CLIENTS, SIZES = 6, (2, 3)
-UPDATES = st.tuples(rows(CLIENTS, 2))
+UPDATES = in_units(st.tuples(rows(CLIENTS, 2)))
 EDGES = [Edge((np.zeros((CLIENTS, 2)),)), Edge((np.ones((CLIENTS, 0)),))]
 PATH = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5))
 LOOP = (*PATH, (5, 0), (0, 3))

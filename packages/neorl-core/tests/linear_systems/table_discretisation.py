@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from scipy import signal
 
 from neorl_core.linear_systems import tustin, with_integrals, zero_order_hold
-from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
+from neorl_core.testing import Edge, Refusal, Row, assert_close, in_units, mapped, reals, rows
 
 FLOATS = ("float32", "float64")
 ONE, TWO = np.ones((1, 1)), np.eye(2)
@@ -51,11 +51,17 @@ def sums_the_outputs(a, b, c, *, dt):
 ROWS = [
     Row(
         zero_order_hold,
-        sample=st.tuples(PLANT, PLANT),
+        sample=st.tuples(PLANT, in_units(PLANT)),
         options=PERIOD,
         oracle=hold_by_scipy,
         laws=[two_halves_are_a_whole],
-        edges=[Edge((0 * TWO, TWO), {"dt": 1.0}), Edge((0 * TWO, TWO[:, :0]), {"dt": 1.0})],
+        edges=[
+            Edge((0 * TWO, TWO), {"dt": 1.0}),
+            Edge((0 * TWO, TWO[:, :0]), {"dt": 1.0}),
+            # A slow plant once a week, and inputs in two units.
+            Edge((-1e-6 * TWO, TWO), {"dt": 604800.0}),
+            Edge((-TWO, np.diag([1e12, 1e-12])), {"dt": 1.0}),
+        ],
         refuses=[
             Refusal("square", (jnp.ones((2, 3)), TWO), {"dt": 1.0}),
             Refusal("(2, any)", (TWO, ONE), {"dt": 1.0}),
@@ -67,7 +73,9 @@ ROWS = [
     ),
     Row(
         tustin,
-        sample=st.tuples(DAMPED, PLANT, PLANT, PLANT),
+        sample=st.tuples(DAMPED, PLANT, in_units(st.tuples(PLANT, PLANT))).map(
+            lambda drawn: (*drawn[:2], *drawn[2])
+        ),
         options=PERIOD,
         oracle=tustin_by_scipy,
         laws=[keeps_the_steady_gain],
@@ -88,7 +96,7 @@ ROWS = [
     ),
     Row(
         with_integrals,
-        sample=st.tuples(PLANT, PLANT, rows(1, 2, elements=reals(-1.5, 1.5))),
+        sample=st.tuples(PLANT, PLANT, in_units(rows(1, 2, elements=reals(-1.5, 1.5)))),
         options=PERIOD,
         oracle=integrals_by_hand,
         laws=[sums_the_outputs],

@@ -16,7 +16,9 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    conditioned,
     flags,
+    in_units,
     mapped,
     positive_definite,
     reals,
@@ -28,7 +30,8 @@ ONE, TWO, PAIR = np.ones((1, 1)), np.eye(2), np.ones(2)
 PLANT = rows(2, 2, elements=reals(-1.5, 1.5))
 FULL = np.asarray([[1.0, 0.5], [-0.3, 1.0]], np.float32)
 SENSOR = rows(2, 2, elements=reals(-0.25, 0.25)).map(lambda noise: noise + FULL)
-COVARIANCE = positive_definite(2)
+COVARIANCE = st.one_of(positive_definite(2), conditioned(2, decades=3))
+NOISES = in_units(st.tuples(COVARIANCE, COVARIANCE))
 VECTOR = rows(2, elements=reals(-4, 4))
 MEASURED = st.tuples(rows(3, elements=reals(-4, 4)), flags(3)).map(
     lambda drawn: np.where(drawn[1], drawn[0], np.nan).astype(np.float32)
@@ -104,7 +107,7 @@ def the_covariance_stays_definite(*sample):
 ROWS = [
     Row(
         kalman_filter,
-        sample=st.tuples(PLANT, SENSOR, COVARIANCE, COVARIANCE),
+        sample=st.tuples(PLANT, SENSOR, NOISES).map(lambda drawn: (*drawn[:2], *drawn[2])),
         oracle=filter_by_scipy,
         laws=[is_the_dual_of_the_regulator],
         edges=[

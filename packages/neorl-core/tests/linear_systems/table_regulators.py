@@ -16,6 +16,8 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    conditioned,
+    in_units,
     mapped,
     positive_definite,
     reals,
@@ -29,8 +31,12 @@ PLANT = rows(2, 2, elements=reals(-1.5, 1.5))
 # Near a matrix of full rank: every pair with it is controllable and observable.
 FULL = np.asarray([[1.0, 0.5], [-0.3, 1.0]], np.float32)
 ACTUATOR = rows(2, 2, elements=reals(-0.25, 0.25)).map(lambda noise: noise + FULL)
-COST = positive_definite(2)
-PROBLEM = st.tuples(PLANT, ACTUATOR, COST, COST)
+EVEN, TILT = positive_definite(2), rows(2, 2, elements=reals(-0.25, 0.25))
+COST = st.one_of(EVEN, conditioned(2, decades=3))
+# Money or energy: costs have one unit, which the gain does not know.
+COSTS = in_units(st.tuples(COST, COST))
+PROBLEM = st.tuples(PLANT, ACTUATOR, COSTS).map(lambda drawn: (*drawn[:2], *drawn[2]))
+OUTPUT = rows(1, 2, elements=reals(0.5, 1.5))
 # Away from one: the integral of every output is reached.
 SETTLING = rows(2, 2, elements=reals(-0.375, 0.375))
 BAD_SHAPES = [
@@ -136,7 +142,9 @@ ROWS = [
     Row(
         riccati_with_cross,
         name="discrete_riccati",
-        sample=st.tuples(PLANT, ACTUATOR, COST, COST, rows(2, 2, elements=reals(-0.25, 0.25))),
+        sample=st.tuples(PLANT, ACTUATOR, in_units(st.tuples(EVEN, EVEN, TILT))).map(
+            lambda drawn: (*drawn[:2], *drawn[2])
+        ),
         oracle=riccati_by_scipy,
         laws=[pays_for_a_tilted_input],
         edges=[
@@ -177,7 +185,9 @@ ROWS = [
     ),
     Row(
         finite_horizon_regulator,
-        sample=st.tuples(PLANT, ACTUATOR, COST, COST, COST),
+        sample=st.tuples(PLANT, ACTUATOR, in_units(st.tuples(COST, COST, COST))).map(
+            lambda drawn: (*drawn[:2], *drawn[2])
+        ),
         options={"horizon": 3},
         oracle=plan_by_least_squares,
         laws=[a_longer_horizon_ends_in_the_same_way],
@@ -194,8 +204,8 @@ ROWS = [
     Row(
         integral_regulator,
         sample=st.tuples(
-            SETTLING, ACTUATOR, rows(1, 2, elements=reals(0.5, 1.5)), positive_definite(3), COST
-        ),
+            SETTLING, ACTUATOR, OUTPUT, in_units(st.tuples(positive_definite(3), COST))
+        ).map(lambda drawn: (*drawn[:3], *drawn[3])),
         options={"dt": 0.5},
         oracle=integral_by_scipy,
         laws=[leaves_no_offset],

@@ -17,6 +17,8 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    conditioned,
+    in_units,
     integers,
     mapped,
     positive_definite,
@@ -30,6 +32,7 @@ PLANT = rows(2, 2, elements=reals(-1.5, 1.5))
 WHOLE = integers(2, 2, low=-1, high=1).map(lambda a: a.astype(np.float32))
 # Eigenvalues on the circle and defective ones are frequent, and all is exact.
 HALVES = integers(2, 2, low=-3, high=3).map(lambda a: (a / 2).astype(np.float32))
+NOISE = in_units(st.one_of(positive_definite(2), conditioned(2)))
 INPUT = WHOLE.map(lambda a: a[:, :, :1])
 OUTPUT = WHOLE.map(lambda a: a[:, :1])
 TOLERANCE = {"tolerance": 1e-4}
@@ -148,7 +151,7 @@ def judgement(function, other, oracle, law, name):
 ROWS = [
     Row(
         spectral_radius,
-        sample=st.tuples(rows(2, 2, elements=reals(-2, 2))),
+        sample=in_units(st.tuples(rows(2, 2, elements=reals(-2, 2)))),
         oracle=radius_by_eigenvalues,
         laws=[scales_with_the_matrix],
         edges=[Edge((np.zeros((3, 3)),)), Edge((np.asarray([[0.0, 1.0], [-1.0, 0.0]]),))],
@@ -169,7 +172,7 @@ ROWS = [
     ),
     Row(
         discrete_lyapunov,
-        sample=st.tuples(rows(2, 2, elements=reals(-0.4375, 0.4375)), positive_definite(2)),
+        sample=st.tuples(rows(2, 2, elements=reals(-0.4375, 0.4375)), NOISE),
         oracle=lyapunov_by_kronecker,
         laws=[linear_in_the_noise],
         edges=[Edge((0 * TWO, TWO))],
@@ -183,7 +186,7 @@ ROWS = [
     ),
     Row(
         controllability_matrix,
-        sample=st.tuples(PLANT, rows(2, 1)),
+        sample=st.tuples(PLANT, in_units(rows(2, 1))),
         oracle=reach_by_powers,
         laws=[scales_with_the_inputs],
         edges=[Edge((TWO, np.ones((2, 0))))],

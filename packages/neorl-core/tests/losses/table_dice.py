@@ -18,6 +18,7 @@ from neorl_core.testing import (
     assert_close,
     finite_grad,
     flags,
+    in_units,
     mapped,
     reals,
     rows,
@@ -204,7 +205,7 @@ ROWS = [
     ),
     Row(
         dual_dice_loss,
-        sample=dice_rows(3),
+        sample=in_units(dice_rows(3)),
         options=DUAL,
         oracle=dual_by_cases,
         laws=[the_square_by_default],

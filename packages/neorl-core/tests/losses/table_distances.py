@@ -12,6 +12,7 @@ from neorl_core.testing import (
     assert_close,
     finite_grad,
     flags,
+    in_units,
     mapped,
     reals,
     rows,
@@ -115,7 +116,7 @@ ROWS = [
     ),
     Row(
         combo_regulariser,
-        sample=st.tuples(rows(BATCH), rows(CHOICES), flags(BATCH), flags(CHOICES)),
+        sample=in_units(st.tuples(rows(BATCH), rows(CHOICES), flags(BATCH), flags(CHOICES))),
         oracle=means_by_numpy,
         laws=[masked_rows_are_inert],
         edges=[

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core.losses import expectile_loss
-from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, series
+from neorl_core.testing import Edge, Refusal, Row, assert_close, in_units, mapped, reals, series
 
 EXPECTILES = reals(0.0625, 0.9375).map(lambda expectile: {"expectile": float(expectile)})
 
@@ -31,7 +31,7 @@ def mirrored(predictions, targets, *, expectile):
 ROWS = [
     Row(
         expectile_loss,
-        sample=series(2),
+        sample=in_units(series(2)),
         options=EXPECTILES,
         oracle=expectile_loss_by_cases,
         laws=[half_is_half_the_square, mirrored],

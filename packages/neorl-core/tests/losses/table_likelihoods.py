@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from neorl_core.losses import gaussian_nll, gumbel_loss, soft_clamp
 from neorl_core.testing import (
@@ -9,16 +9,24 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    decades,
     finite_grad,
     flags,
+    in_units,
     mapped,
     reals,
     rows,
     series,
 )
 
-GUMBEL = reals(0.5, 20.0).map(lambda t: {"temperature": t, "max_exponent": 7.0})
+TEMPERATURE = st.one_of(reals(0.5, 20.0), decades().map(lambda t: abs(t) or 1.0))
+GUMBEL = TEMPERATURE.map(lambda t: {"temperature": t, "max_exponent": 7.0})
 BOUNDS = {"low": -10.0, "high": 0.5}
+
+
+def linear_exponential(z):
+    """``exp(z) - z - 1``; of a small ``z`` by a hypergeometric function: nothing cancels."""
+    return z**2 / 2 * special.hyp1f1(1, 3, z) if abs(z) < 1 else np.exp(z) - z - 1
 
 
 def gumbel_by_cases(predictions, targets, mask, *, temperature, max_exponent):
@@ -28,7 +36,7 @@ def gumbel_by_cases(predictions, targets, mask, *, temperature, max_exponent):
     largest = max([-1.0, *(z for z, counts in zip(exponents, mask, strict=True) if counts)])
     return np.asarray(
         [
-            (np.exp(z) - z - 1) * np.exp(-largest) if counts else 0.0
+            linear_exponential(z) * np.exp(-largest) if counts else 0.0
             for z, counts in zip(exponents, mask, strict=True)
         ]
     )
@@ -118,12 +126,15 @@ def wide(name, other, shape):
 ROWS = [
     Row(
         gumbel_loss,
-        sample=st.tuples(rows(7), rows(7), flags(7)),
+        sample=in_units(st.tuples(rows(7), rows(7), flags(7))),
         options=GUMBEL,
         oracle=gumbel_by_cases,
         laws=[masked_rows_are_inert, the_scale_carries_no_gradient],
         edges=[
             Edge((ZEROS, ZEROS, ALL), WARM),
+            # Errors of far less than a temperature, where the terms cancel.
+            Edge((ZEROS, 10.0 ** -np.arange(2.0, 9.0), ALL), WARM),
+            Edge((ZEROS, np.linspace(-1e-4, 1e-4, 7), ALL), WARM),
             Edge((-FAR, FAR, ALL), WARM),
             Edge((FAR, -FAR, ALL), WARM),
             Edge((-FAR, FAR, ALL), {"temperature": 1.0, "max_exponent": 85.0}),
@@ -156,7 +167,7 @@ ROWS = [
     Row(
         clamp,
         name="soft_clamp",
-        sample=series(1),
+        sample=in_units(series(1)),
         options=BOUNDS,
         oracle=soft_clamp_by_logs,
         laws=[monotone_and_inside, nearly_the_identity_inside],

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.losses import masked_mean
-from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, rows
+from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, in_units, mapped, rows
 
 
 def mean_of_the_chosen(x, mask):
@@ -37,7 +37,7 @@ def _unmasked(x):
 ROWS = [
     Row(
         masked_mean,
-        sample=st.tuples(rows(7), flags(7)),
+        sample=in_units(st.tuples(rows(7), flags(7))),
         oracle=mean_of_the_chosen,
         laws=[masked_values_are_inert, no_mask_counts_all, nothing_counts_zero],
         edges=[

@@ -8,7 +8,9 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    decades,
     finite_grad,
+    in_units,
     mapped,
     reals,
     rows,
@@ -17,7 +19,9 @@ from neorl_core.testing import (
 
 LEVEL = reals(0.03125, 0.96875)
 DELTA = reals(0.0625, 50.0)
-HUBER = DELTA.map(lambda delta: {"delta": delta})
+HUBER = st.one_of(DELTA, decades().map(lambda delta: abs(delta) or 1.0)).map(
+    lambda delta: {"delta": delta}
+)
 PINBALL = LEVEL.map(lambda level: {"quantile": level})
 
 
@@ -26,10 +30,12 @@ def squares(predictions, targets):
 
 
 def symmetric_and_shifted(predictions, targets):
+    size = np.abs(targets).max(axis=1, initial=0, keepdims=True)
     assert_close(
-        mapped(squared_loss, targets + 4, predictions + 4),
+        mapped(squared_loss, targets + size, predictions + size),
         mapped(squared_loss, predictions, targets),
         rtol=1e-3,
+        scale=float(np.max(np.square(size) + np.square(predictions), initial=0)),
     )
 
 
@@ -47,8 +53,9 @@ def the_slope_is_the_clipped_error(predictions, targets, *, delta):
 
 
 def a_wide_delta_is_half_the_square(predictions, targets, *, delta):
+    wide = 4 * float(np.max(np.abs([predictions, targets]), initial=1.0))
     assert_close(
-        mapped(huber_loss, predictions, targets, delta=500.0), (targets - predictions) ** 2 / 2
+        mapped(huber_loss, predictions, targets, delta=wide), (targets - predictions) ** 2 / 2
     )
 
 
@@ -108,7 +115,7 @@ PAIR = (jnp.ones(2), jnp.ones((2, 1)))
 ROWS = [
     Row(
         squared_loss,
-        sample=series(2),
+        sample=in_units(series(2)),
         oracle=squares,
         laws=[symmetric_and_shifted],
         edges=[Edge((ZEROS, ZEROS)), Edge((FAR, -FAR)), Edge((np.zeros(0), np.zeros(0)))],
@@ -116,7 +123,7 @@ ROWS = [
     ),
     Row(
         huber_loss,
-        sample=series(2),
+        sample=in_units(series(2)),
         options=HUBER,
         oracle=huber_by_cases,
         laws=[the_slope_is_the_clipped_error, a_wide_delta_is_half_the_square],
@@ -134,7 +141,7 @@ ROWS = [
     ),
     Row(
         pinball_loss,
-        sample=series(2),
+        sample=in_units(series(2)),
         options=PINBALL,
         oracle=pinball_by_cases,
         laws=[levels_mirror, both_levels_make_the_distance],
@@ -160,7 +167,9 @@ ROWS = [
     ),
     Row(
         quantile_huber_loss,
-        sample=st.tuples(rows(5), rows(7), rows(5, elements=LEVEL)),
+        sample=st.tuples(in_units(st.tuples(rows(5), rows(7))), rows(5, elements=LEVEL)).map(
+            lambda drawn: (*drawn[0], drawn[1])
+        ),
         options=HUBER,
         oracle=quantile_huber_by_loops,
         laws=[order_of_samples_is_free, scales_with_its_units],

@@ -26,6 +26,7 @@ from neorl_core.testing import (
     Row,
     assert_close,
     flags,
+    in_units,
     keys,
     mapped,
     reals,
@@ -34,6 +35,8 @@ from neorl_core.testing import (
 
 N, T = 4, 3
 SMALL = reals(-2, 2)
+# A step that the policies take alike, or one of them almost never.
+LOG_RATIOS = st.one_of(SMALL, reals(-16, 16))
 DISCOUNTS = reals(0, 1).map(lambda discount: {"discount": float(discount)})
 # Lengths of trajectories as masks that are true up to the end.
 MASKS = {
@@ -45,8 +48,11 @@ MASKS = {
 def logs(*lead):
     shape = (*lead, T)
     masks = MASKS[lead].map(lambda ends: np.arange(T) < np.asarray(ends).reshape(3, *lead, 1))
-    columns = [rows(*shape, elements=SMALL) for _ in range(4)]
-    return st.tuples(st.tuples(*columns[:2], masks, *columns[2:]).map(LoggedTrajectories._make))
+    valued = in_units(st.tuples(*[rows(*shape, elements=SMALL) for _ in range(3)]))
+    columns = st.tuples(rows(*shape, elements=LOG_RATIOS), masks, valued).map(
+        lambda drawn: LoggedTrajectories(drawn[0], drawn[2][0], drawn[1], *drawn[2][1:])
+    )
+    return st.tuples(columns)
 
 
 def powers(discount):
@@ -344,7 +350,7 @@ def without_weights_it_is_the_model(start, zeta, *rest, discount):
     assert_close(value, start.mean(axis=1), atol=1e-5)
 
 
-WEIGHTS = st.tuples(rows(7, elements=reals(0.0625, 8)), rows(7))
+WEIGHTS = st.tuples(in_units(rows(7, elements=reals(0.0625, 8))), in_units(rows(7)))
 KEY = jax.random.key(0)
 MODELLED = LoggedTrajectories(*[jnp.ones((2, 2))] * 2, None, *[jnp.ones((2, 2))] * 2)
 RATIO = "density_ratio must be finite and not negative, got [-1.]; check sign and unit"
@@ -401,7 +407,7 @@ ROWS = [
     ),
     Row(
         effective_sample_size,
-        sample=st.tuples(rows(7, 2, elements=SMALL)),
+        sample=st.tuples(rows(7, 2, elements=st.one_of(SMALL, reals(-80, 80)))),
         oracle=size_by_hand,
         laws=[a_constant_cancels],
         edges=[
@@ -442,8 +448,10 @@ ROWS = [
     Row(
         marginalised_doubly_robust,
         sample=st.tuples(
-            rows(2), rows(7, elements=reals(0.0625, 8)), rows(7), rows(7), rows(7), flags(7)
-        ),
+            in_units(st.tuples(rows(2), *[rows(7)] * 3)),
+            rows(7, elements=reals(0.0625, 8)),
+            flags(7),
+        ).map(lambda drawn: (drawn[0][0], drawn[1], *drawn[0][1:], drawn[2])),
         options=reals(0, 0.9375).map(lambda discount: {"discount": float(discount)}),
         oracle=double_by_hand,
         laws=[without_weights_it_is_the_model],

@@ -7,6 +7,8 @@ from neorl_core.testing import (
     Edge,
     Refusal,
     Row,
+    decades,
+    in_units,
     mapped,
     reals,
     rows,
@@ -22,8 +24,9 @@ def nearest_in_the_box(x, low, high):
 def idempotent_and_not_expansive(x, low, high):
     once = np.asarray(mapped(project_box, x, low, high))
     np.testing.assert_array_equal(mapped(project_box, once, low, high), once)
-    other = np.asarray(mapped(project_box, x + 2, low, high))
-    assert np.all(np.abs(other - once) <= 2 + 1e-4)
+    step = 2 * np.abs(x).max(axis=1, keepdims=True)
+    other = np.asarray(mapped(project_box, x + step, low, high))
+    assert np.all(np.abs(other - once) <= step * (1 + 1e-5))
     assert np.all((once >= low) & (once <= high))
 
 
@@ -50,11 +53,12 @@ def arrives_to_the_bit_and_never_too_fast(x, previous, rate, *, dt):
     free = np.full_like(rate, np.inf)
     np.testing.assert_array_equal(mapped(limit_rate, x, previous, free, dt=dt), x)
     moved = np.abs(np.asarray(mapped(limit_rate, x, previous, rate, dt=dt)) - previous)
-    assert np.all(moved <= rate * dt * (1 + 1e-5) + 1e-4)
+    assert np.all(moved <= rate * dt * (1 + 1e-5) + 1e-6 * np.abs(previous))
     held = mapped(limit_rate, x, previous, np.zeros_like(rate), dt=dt)
     np.testing.assert_array_equal(held, previous)
 
 
+PERIOD = st.one_of(reals(0.125, 4), decades(1e-6, 1e6).map(lambda dt: abs(dt) or 1.0))
 LOWS, HIGHS = rows(ACT, elements=reals(-9, -1)), rows(ACT, elements=reals(1, 9))
 ONE = jnp.ones(1)
 SECOND = {"dt": 1.0}
@@ -63,7 +67,7 @@ ROWS = [
     Row(
         box,
         name="project_box",
-        sample=st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50))),
+        sample=in_units(st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50)))),
         oracle=boxed_by_hand,
         exempt={"slope": "the oracle rounds the upper end to float32"},
         laws=[box_law],
@@ -71,7 +75,7 @@ ROWS = [
     ),
     Row(
         project_box,
-        sample=st.tuples(rows(ACT), LOWS, HIGHS),
+        sample=in_units(st.tuples(rows(ACT), LOWS, HIGHS)),
         oracle=nearest_in_the_box,
         laws=[idempotent_and_not_expansive],
         refuses=[
@@ -82,8 +86,8 @@ ROWS = [
     ),
     Row(
         limit_rate,
-        sample=st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50))),
-        options=reals(0.125, 4).map(lambda dt: {"dt": dt}),
+        sample=in_units(st.tuples(rows(ACT), rows(ACT), rows(ACT, elements=reals(0, 50)))),
+        options=PERIOD.map(lambda dt: {"dt": dt}),
         oracle=reachable_by_cases,
         laws=[arrives_to_the_bit_and_never_too_fast],
         edges=[

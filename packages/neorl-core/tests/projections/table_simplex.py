@@ -8,13 +8,15 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    decades,
     mapped,
     reals,
     rows,
 )
 
 FLOATS = ("float32", "float64")
-SMALL = reals(-2, 2)
+# Beside entries of size one, and of the scores of a critic.
+SCORES = st.one_of(reals(-2, 2), decades())
 
 
 def projection_by_bisection(values):
@@ -28,13 +30,18 @@ def projection_by_bisection(values):
 def projecting_twice_changes_nothing(values):
     once = np.asarray(mapped(project_simplex, values))
     assert_close(mapped(project_simplex, once), once, atol=1e-5)
-    assert_close(mapped(project_simplex, values + 3), once, atol=2e-5)
+    # What the offset rounds off, in units of the entries.
+    offset = np.float32(3)
+    exact = (values + offset) - offset
+    assert_close(
+        mapped(project_simplex, values + offset), mapped(project_simplex, exact), atol=2e-5
+    )
 
 
 ROWS = [
     Row(
         project_simplex,
-        sample=st.tuples(rows(5, elements=SMALL)),
+        sample=st.tuples(rows(5, elements=SCORES)),
         oracle=projection_by_bisection,
         laws=[projecting_twice_changes_nothing],
         edges=[Edge((np.zeros(3),)), Edge((np.asarray([100.0, 0.0]),)), Edge((np.ones(1),))],

@@ -18,21 +18,27 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
+    decades,
     endings,
     flags,
+    in_units,
     mapped,
     reals,
     rows,
 )
 from neorl_core.testing import ROWS as ROW_COUNT
 
-SHARE, RATIO, CUT = reals(0, 1), reals(0, 4), reals(0.25, 2)
+SHARE, CUT = reals(0, 1), reals(0.25, 2)
+# Densities of actions differ by decades as soon as the policies do.
+RATIO = st.one_of(reals(0, 4), decades().map(abs))
 RETRACE = st.fixed_dictionaries({"discount": SHARE, "lam": SHARE})
 V_TRACE = st.fixed_dictionaries({"discount": SHARE, "lam": SHARE, "max_rho": CUT, "max_c": CUT})
 
 
 def steps(length):
-    return st.tuples(*[rows(length)] * 3, rows(length, elements=RATIO))
+    """Rewards and values in one unit, and ratios, which have none."""
+    valued = in_units(st.tuples(*[rows(length)] * 3))
+    return st.tuples(valued, rows(length, elements=RATIO)).map(lambda drawn: (*drawn[0], drawn[1]))
 
 
 def stacked_endings(length):

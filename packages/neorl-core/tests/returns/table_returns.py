@@ -20,6 +20,7 @@ from neorl_core.testing import (
     assert_close,
     endings,
     flags,
+    in_units,
     mapped,
     reals,
     rows,
@@ -38,18 +39,18 @@ def stacked_endings(length):
 
 
 def episode(count):
-    """``count`` series and the flags of an episode that may trip on its way."""
+    """``count`` series, in one unit, and the flags of an episode that may trip on its way."""
     return st.sampled_from(LENGTHS).flatmap(
-        lambda length: st.tuples(*[rows(length)] * count, flags(length))
+        lambda length: in_units(st.tuples(*[rows(length)] * count, flags(length)))
     )
 
 
 def log(count):
-    """``count`` series and both flags of a flat log."""
+    """``count`` series, in one unit, and both flags of a flat log."""
     return st.sampled_from(LENGTHS).flatmap(
-        lambda length: st.tuples(st.tuples(*[rows(length)] * count), stacked_endings(length)).map(
-            lambda parts: (*parts[0], *parts[1])
-        )
+        lambda length: st.tuples(
+            in_units(st.tuples(*[rows(length)] * count)), stacked_endings(length)
+        ).map(lambda parts: (*parts[0], *parts[1]))
     )
 
 
@@ -207,10 +208,13 @@ def a_constant_shift_of_values_shifts_by_the_leak(
     never = np.zeros_like(terminated)
     options = {"discount": 1.0, "lam": lam}
     rest = never, truncated
+    shift = 8 * np.max(np.abs(next_value), axis=1, keepdims=True)
+    moved = value + shift, next_value + shift
+    # What cancels is as large as the shift.
     assert_close(
-        mapped(segment_generalised_advantages, reward, value + 8, next_value + 8, *rest, **options),
+        mapped(segment_generalised_advantages, reward, *moved, *rest, **options),
         mapped(segment_generalised_advantages, reward, value, next_value, *rest, **options),
-        atol=1e-5,
+        scale=float(np.max(np.abs([reward, *moved]))),
     )
 
 
@@ -257,7 +261,7 @@ AT_ZERO = {"discount": 0.0}
 ROWS = [
     Row(
         discounted_returns,
-        sample=st.sampled_from(LENGTHS).flatmap(lambda n: st.tuples(rows(n), rows())),
+        sample=st.sampled_from(LENGTHS).flatmap(lambda n: in_units(st.tuples(rows(n), rows()))),
         options=DISCOUNT,
         oracle=sum_of_later_rewards,
         laws=[returns_are_linear, recursion_holds],

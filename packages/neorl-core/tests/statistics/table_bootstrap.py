@@ -12,11 +12,22 @@ from neorl_core.statistics import (
     bootstrap_replicates,
     stratified_bootstrap_interval,
 )
-from neorl_core.testing import Edge, Refusal, Row, assert_close, keys, mapped, reals, rows
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    in_units,
+    keys,
+    mapped,
+    reals,
+    rows,
+)
 
 RESAMPLES = 60
 # Whole numbers: their sums are exact, so ties are ties in every precision.
 WHOLE = st.integers(-50, 50).map(float)
+UNITS = {"base": 2, "low": -30, "high": 30}
 KEY, RAW_KEY = jax.random.key(0), np.zeros(2, np.uint32)
 
 
@@ -79,16 +90,18 @@ def statistic_of_pairs(pairs):
 
 
 def rows_of_a_tree_stay_together(samples, key, *, resamples):
-    pairs = {"x": samples, "y": samples + 1}
+    pairs = {"x": samples, "y": 2 * samples}
     options = {"statistic": statistic_of_pairs, "resamples": resamples}
     difference = mapped(bootstrap_replicates, pairs, key, **options)
-    assert_close(difference, np.full(difference.shape, -float(samples.shape[1])), atol=1e-5)
+    means = mapped(bootstrap_replicates, samples, key, resamples=resamples)
+    assert_close(difference, -samples.shape[1] * np.asarray(means))
 
 
 def means_stay_inside_the_samples(samples, key, *, resamples):
     means = mapped(bootstrap_replicates, samples, key, resamples=resamples)
-    assert np.all(means >= samples.min(axis=1)[:, None] - 1e-4)
-    assert np.all(means <= samples.max(axis=1)[:, None] + 1e-4)
+    room = 1e-6 * np.abs(samples).max(axis=1)[:, None]
+    assert np.all(means >= samples.min(axis=1)[:, None] - room)
+    assert np.all(means <= samples.max(axis=1)[:, None] + room)
 
 
 def stratified_one_by_one(scores, key, *, level, resamples):
@@ -114,7 +127,7 @@ LEVELS = reals(0.5, 0.9375).map(float)
 ROWS = [
     Row(
         bootstrap_replicates,
-        sample=st.tuples(rows(7, elements=WHOLE), keys()),
+        sample=st.tuples(in_units(rows(7, elements=WHOLE), **UNITS), keys()),
         options={"resamples": RESAMPLES},
         oracle=replicates_one_by_one,
         laws=[means_stay_inside_the_samples, rows_of_a_tree_stay_together],
@@ -133,7 +146,7 @@ ROWS = [
     ),
     Row(
         bootstrap_interval,
-        sample=st.tuples(rows(7, 2, elements=WHOLE), keys()),
+        sample=st.tuples(in_units(rows(7, 2, elements=WHOLE), **UNITS), keys()),
         options=st.fixed_dictionaries(
             {
                 "level": LEVELS,
@@ -155,7 +168,7 @@ ROWS = [
     ),
     Row(
         stratified_bootstrap_interval,
-        sample=st.tuples(rows(5, 3), keys()),
+        sample=st.tuples(in_units(rows(5, 3)), keys()),
         options=LEVELS.map(lambda level: {"level": level, "resamples": RESAMPLES}),
         oracle=stratified_one_by_one,
         laws=[tasks_with_one_score_have_no_spread],

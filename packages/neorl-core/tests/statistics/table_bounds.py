@@ -15,13 +15,33 @@ from neorl_core.statistics import (
     weighted_conformal_quantile,
     weighted_quantile,
 )
-from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    decades,
+    in_units,
+    mapped,
+    reals,
+    rows,
+)
 
 UNIT = st.tuples(rows(7, elements=reals(0, 1)))
-POSITIVE = st.tuples(rows(7, elements=reals(0, 50)))
-WEIGHTS = rows(7, elements=reals(0.0625, 4))
+POSITIVE = in_units(st.tuples(rows(7, elements=reals(0, 50))))
+# Of weights, only shares matter.
+SOME = reals(0.0625, 4)
+WEIGHTS = in_units(rows(7, elements=SOME))
 RANGE = {"low": 0.0, "high": 1.0}
-LEVELS = reals(0.5, 0.9375).map(lambda level: {"level": float(level), **RANGE})
+# A range is often far wider than what is seen in it, as that of weighted returns.
+WIDTH = decades(1, 1e9).map(abs)
+LEVELS = st.fixed_dictionaries(
+    {
+        "level": reals(0.5, 0.9375).map(float),
+        "low": WIDTH.map(lambda width: -width),
+        "high": WIDTH.map(lambda width: max(1.0, width)),
+    }
+)
 
 
 def hoeffding_by_hand(samples, *, low, high, level):
@@ -41,6 +61,10 @@ def follows_units(function):
         plain = mapped(function, samples, low=low, high=high, level=level)
         moved = mapped(function, 8 * samples + 2, low=8 * low + 2, high=8 * high + 2, level=level)
         assert_close(moved, Interval(*(8 * limit + 2 for limit in plain)), rtol=1e-4)
+        for unit in (np.float32(2.0**-30), np.float32(2.0**30)):
+            ends = {"low": low * float(unit), "high": high * float(unit)}
+            moved = mapped(function, samples * unit, **ends, level=level)
+            assert_close(moved, Interval(*(unit * limit for limit in plain)), rtol=1e-4)
 
     return law
 
@@ -139,8 +163,9 @@ def between_the_least_and_the_mean(samples, weights, *, tail):
     lowest = np.asarray(mapped(conditional_value_at_risk, samples, weights, tail=tail))
     mean = np.asarray(mapped(conditional_value_at_risk, samples, weights, tail=1.0))
     assert_close(mean, (samples * weights).sum(axis=1) / weights.sum(axis=1), atol=1e-5)
-    assert np.all(lowest <= mean + 1e-3)
-    assert np.all(lowest >= samples.min(axis=1) - 1e-3)
+    room = 1e-5 * np.abs(samples).max(axis=1)
+    assert np.all(lowest <= mean + room)
+    assert np.all(lowest >= samples.min(axis=1) - room)
 
 
 def range_row(function, oracle, least):
@@ -181,7 +206,10 @@ ROWS = [
         hcope_lower_bound,
         sample=POSITIVE,
         options=st.fixed_dictionaries(
-            {"threshold": reals(1, 40).map(float), "level": reals(0.5, 0.984375).map(float)}
+            {
+                "threshold": st.one_of(reals(1, 40), decades().map(lambda c: abs(c) or 1.0)),
+                "level": reals(0.5, 0.984375).map(float),
+            }
         ),
         oracle=hcope_by_hand,
         laws=[outliers_beyond_the_threshold_do_not_matter],
@@ -213,7 +241,7 @@ ROWS = [
     ),
     Row(
         conformal_quantile,
-        sample=st.tuples(rows(7)),
+        sample=in_units(st.tuples(rows(7))),
         options=st.sampled_from([0.05, 0.125, 0.25, 0.3, 0.9]).map(
             lambda miscoverage: {"miscoverage": miscoverage}
         ),
@@ -234,7 +262,10 @@ ROWS = [
     ),
     Row(
         weighted_conformal_quantile,
-        sample=st.tuples(rows(7), WEIGHTS, rows(elements=reals(0.0625, 4))),
+        sample=st.tuples(
+            in_units(rows(7)),
+            in_units(st.tuples(rows(7, elements=SOME), rows(elements=SOME))),
+        ).map(lambda drawn: (drawn[0], *drawn[1])),
         options=st.sampled_from([0.05, 0.15, 0.3, 0.9]).map(
             lambda miscoverage: {"miscoverage": miscoverage}
         ),
@@ -256,7 +287,7 @@ ROWS = [
     ),
     Row(
         weighted_quantile,
-        sample=st.tuples(rows(7), WEIGHTS),
+        sample=st.tuples(in_units(rows(7)), WEIGHTS),
         options=QUANTILES.map(lambda p: {"quantile": p}),
         oracle=quantile_by_scan,
         laws=[a_weight_of_two_is_two_samples],
@@ -270,7 +301,7 @@ ROWS = [
     ),
     Row(
         conditional_value_at_risk,
-        sample=st.tuples(rows(7), WEIGHTS),
+        sample=st.tuples(in_units(rows(7)), WEIGHTS),
         options=reals(0.0625, 1).map(lambda tail: {"tail": float(tail)}),
         oracle=tail_mean_by_integration,
         laws=[between_the_least_and_the_mean],

@@ -3,7 +3,7 @@ import scipy.stats
 from hypothesis import strategies as st
 
 from neorl_core.statistics import Interval, crossed_interval, student_interval
-from neorl_core.testing import Edge, Refusal, Row, assert_close, mapped, reals, rows
+from neorl_core.testing import Edge, Refusal, Row, assert_close, in_units, mapped, reals, rows
 
 LEVELS = reals(0.5, 0.99).map(lambda level: {"level": float(level)})
 
@@ -42,14 +42,16 @@ def symmetric_in_the_factors(samples, *, level):
 
 def shifts_with_the_samples(samples, *, level):
     plain = mapped(crossed_interval, samples, level=level)
-    moved = mapped(crossed_interval, samples + 8, level=level)
-    assert_close(moved.high - moved.low, plain.high - plain.low, rtol=1e-3, scale=100.0)
+    size = np.abs(samples).max(axis=(1, 2), keepdims=True)
+    moved = mapped(crossed_interval, samples + size, level=level)
+    widths = [interval.high - interval.low for interval in (moved, plain)]
+    assert_close(*widths, rtol=1e-3, scale=float(size.max()))
 
 
 ROWS = [
     Row(
         crossed_interval,
-        sample=st.tuples(rows(3, 5)),
+        sample=in_units(st.tuples(rows(3, 5))),
         options=LEVELS,
         oracle=anova,
         laws=[one_factor_is_student, symmetric_in_the_factors, shifts_with_the_samples],

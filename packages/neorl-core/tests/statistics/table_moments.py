@@ -10,9 +10,19 @@ from neorl_core.statistics import (
     update_moments,
     variance,
 )
-from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    flags,
+    in_units,
+    mapped,
+    reals,
+    rows,
+)
 
-DATA = rows(7, 2)
+DATA = in_units(rows(7, 2))
 SAMPLE = st.tuples(DATA, flags(7))
 
 
@@ -119,7 +129,7 @@ ROWS = [
     Row(
         update_after,
         name="update_moments",
-        sample=st.tuples(DATA, flags(7), rows(2), flags()),
+        sample=in_units(st.tuples(rows(7, 2), flags(7), rows(2), flags())),
         oracle=updated_at_once,
         laws=[an_update_is_a_merge_with_one],
         edges=[Edge((np.zeros((0, 2)), np.zeros(0, bool), np.full(2, 1e3), np.asarray(True)))],
@@ -136,7 +146,7 @@ ROWS = [
     Row(
         merge_parts,
         name="merge_moments",
-        sample=st.tuples(DATA, flags(7), rows(3, 2), flags(3)),
+        sample=in_units(st.tuples(rows(7, 2), flags(7), rows(3, 2), flags(3))),
         oracle=merged_at_once,
         laws=[merging_commutes],
         edges=[Edge((np.zeros((0, 2)), np.zeros(0, bool), np.zeros((0, 2)), np.zeros(0, bool)))],

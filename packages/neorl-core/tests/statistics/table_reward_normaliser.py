@@ -4,7 +4,17 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.statistics import normalise_reward, reward_normaliser
-from neorl_core.testing import Edge, Refusal, Row, assert_close, flags, mapped, reals, rows
+from neorl_core.testing import (
+    Edge,
+    Refusal,
+    Row,
+    assert_close,
+    flags,
+    in_units,
+    mapped,
+    reals,
+    rows,
+)
 
 TIME, ENVS = 6, 2
 OPTIONS = st.fixed_dictionaries(
@@ -39,7 +49,7 @@ def by_loops(rewards, ended, *, discount, clip):
 
 def the_unit_of_the_reward_cancels(rewards, ended, *, discount, clip):
     plain, _ = mapped(over_a_log, rewards, ended, discount=discount, clip=clip)
-    for unit in (1e-6, 1e6):
+    for unit in (1e-9, 1e6):
         scaled, _ = mapped(over_a_log, unit * rewards, ended, discount=discount, clip=clip)
         assert_close(scaled, plain, atol=1e-3, rtol=1e-3)
 
@@ -54,7 +64,7 @@ ROWS = [
     Row(
         over_a_log,
         name="normalise_reward",
-        sample=st.tuples(SPREAD, flags(TIME, ENVS)),
+        sample=in_units(st.tuples(SPREAD, flags(TIME, ENVS)), low=0),
         options=OPTIONS,
         oracle=by_loops,
         laws=[the_unit_of_the_reward_cancels],
@@ -66,7 +76,7 @@ ROWS = [
     Row(
         one_step,
         name="reward_normaliser",
-        sample=st.tuples(rows(ENVS), flags(ENVS)),
+        sample=in_units(st.tuples(rows(ENVS), flags(ENVS))),
         options={"discount": 0.9},
         oracle=None,
         laws=[

@@ -46,7 +46,20 @@ def zero_order_hold(
     dt = checked_positive("dt", dt)
     inputs = b.shape[1]
     block = jnp.zeros((n + inputs, n + inputs), jnp.result_type(a, b))
-    block = block.at[:n, :n].set(a).at[:n, n:].set(b) * jnp.asarray(dt).astype(block.dtype)
+    dt = jnp.asarray(dt).astype(block.dtype)
+    # The answer is linear in each input: in its own unit, for the sake of the exponential's norm.
+    held = b.astype(block.dtype) * dt
+    units = _powers_of_two(jax.lax.stop_gradient(held))
+    block = block.at[:n, :n].set(a * dt).at[:n, n:].set(held / units)
     with jax.default_matmul_precision("highest"):
         step = jax.scipy.linalg.expm(block)
-    return step[:n, :n], step[:n, n:]
+    return step[:n, :n], step[:n, n:] * units
+
+
+def _powers_of_two(columns: Float[Array, "state act"]) -> Float[Array, "one act"]:
+    """At least the largest number of each column, within its range; they round nothing."""
+    _, exponents = jnp.frexp(jnp.max(jnp.abs(columns), axis=0, keepdims=True, initial=0))
+    limit = jnp.finfo(columns.dtype).minexp
+    return jnp.ldexp(
+        jnp.ones_like(columns, shape=exponents.shape), jnp.clip(exponents, limit, -limit)
+    )
