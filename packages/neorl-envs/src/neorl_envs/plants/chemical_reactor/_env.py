@@ -19,6 +19,8 @@ from neorl_envs.plants.chemical_reactor._physics import (
     HOURS,
     INITIAL,
     INITIAL_SPREAD,
+    LAST_DOSE,
+    LAST_RATE,
     Balances,
     Constants,
     Supply,
@@ -90,9 +92,10 @@ class ChemicalReactor(SimulatedPlant):
         return operator_plan()
 
     def admit(self, c: Constants, plant: Balances, command: Float[Array, "3"]) -> Array:
-        """The feed valve is shut once the recipe is used up."""
-        left = jnp.maximum(FEED_LOCK - plant.m_acc, 0) / HOURS
-        return command.at[0].min(left)
+        """The batch sequence ends the dosing: the last of the recipe flows, and then no more."""
+        left = jnp.maximum(FEED_LOCK - plant.m_acc, 0)
+        feed = jnp.where(left < LAST_DOSE, jnp.maximum(command[0], LAST_RATE), command[0])
+        return command.at[0].set(jnp.minimum(feed, left / HOURS))
 
     def begin(self, c: Constants, initial: Balances, key: PRNGKeyArray) -> Balances:
         """What polymer there is more at the start, there is less monomer: the recipe is weighed."""

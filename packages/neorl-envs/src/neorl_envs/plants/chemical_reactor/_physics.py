@@ -85,6 +85,7 @@ INITIAL_SPREAD = Balances(200.0, 0.0, 20.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0)  # typ
 """How far a batch may start from it: 2 % of the water, 20 kg more or less reacted, 1 or 2 K."""
 
 FEED_LOCK = 30_000.0  # kg of accumulated feed: the recipe has no more
+LAST_DOSE, LAST_RATE = 3000.0, 4000.0  # kg left, below which the feed is at least so many kg/h
 
 VESSEL_VOLUME = 50.0  # m3
 DENSITY_WATER, DENSITY_MONOMER, DENSITY_POLYMER = 965.0, 850.0, 1150.0  # kg/m3
