@@ -96,8 +96,8 @@ def _costs(env: Any) -> list[str]:
     weights = env.penalty_weights()
     lines = ["| Cost | Unit | Limit | Penalty |", "|---|---|---|---|"]
     for c in env.spec.cost:
-        price = f"{weights.get(c.name, 0):g} {env.reward_unit} a unit"
-        lines.append(f"| {c.name} | {c.unit} | {c.limit:g} a {c.per} | {price} |")
+        price = f"{weights.get(c.name, 0):g} x {env.reward_unit} per {c.unit}"
+        lines.append(f"| {c.name} | {c.unit} | {c.limit:g} per {c.per} | {price} |")
     return [*lines, ""]
 
 

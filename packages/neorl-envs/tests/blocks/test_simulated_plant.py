@@ -1,6 +1,6 @@
 """Plants from declarations: a quadruple tank made of blocks."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from neorl_core import Channel, CostChannel
+from neorl_core import Channel, CostChannel, InputError
 from neorl_envs.blocks import Actuator, Instrument, Limit, constant, runge_kutta
 from neorl_envs.plants import Moment, SimulatedPlant
 
@@ -146,12 +146,38 @@ def test_instruments_drift_and_freeze_only_where_asked(tank: QuadrupleTank) -> N
     assert np.ptp(steps.obs[:, 1] - same.obs[:, 1]) > 0.01
 
 
+def test_misspelt_declarations_are_refused_with_what_exists() -> None:
+    class Priced(QuadrupleTank):
+        penalties: ClassVar[dict[str, float]] = {"high_levl": 1.0}
+
+    class Limited(QuadrupleTank):
+        limits = (Limit("levels", high=16.0, cost="high_level"),)
+
+    with pytest.raises(InputError, match="'high_levl'; did you mean 'high_level'"):
+        Priced()
+    limited = Limited()
+    params = limited.default_params()
+    state, _ = limited.reset(params, jax.random.key(0))
+    with pytest.raises(InputError, match="unknown quantity of a limit 'levels'; did you mean 'l"):
+        limited.step(params, state, jnp.zeros(2), jax.random.key(0))
+
+
 def test_constants_outside_physics_are_refused_by_name_and_unit(tank: QuadrupleTank) -> None:
     params = tank.sample_params(jax.random.key(0), spread=0.3)
     tank.check_params(params)
     wrong = params.constants._replace(areas=jnp.asarray([28.0, -1.0, 28.0, 32.0]))
     with pytest.raises(ValueError, match=r"'areas' must be finite and positive, got -1 cm2"):
         tank.check_params(params._replace(constants=wrong))
+    devices = params.actuators, params.instruments
+    slow = devices[0]._replace(lag=jnp.asarray([5.0, -1.0]))
+    with pytest.raises(ValueError, match="lag of actuator 'v1' must be finite and not negative"):
+        tank.check_params(params._replace(actuators=slow))
+    late = devices[0]._replace(dead_time=jnp.asarray([3, 0]))
+    with pytest.raises(ValueError, match="dead_time of actuator 'v0' must be from 0 to the decl"):
+        tank.check_params(params._replace(actuators=late))
+    broken = devices[1]._replace(sd=jnp.full(4, jnp.nan))
+    with pytest.raises(ValueError, match="sd of instrument 'h0' must be finite and not negative"):
+        tank.check_params(params._replace(instruments=broken))
     with pytest.raises(ValueError, match=r"spread must be in \[0, 1\), got 1.5"):
         tank.sample_params(jax.random.key(0), spread=1.5)
     drawn = params.constants

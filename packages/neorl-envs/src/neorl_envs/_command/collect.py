@@ -24,7 +24,7 @@ COPIES = 3
 class Collect:
     """Records a plant under its own controllers and operators, and writes a dataset file.
 
-    example: neorl-envs collect --environment ChemicalReactor-v0 --steps 100000 --out log.h5
+    example: neorl-envs collect ChemicalReactor-v0 --steps 100000 --out log.h5
     """
 
     out: Path
@@ -46,7 +46,11 @@ class Collect:
 
 def command(words: list[str]) -> None:
     """``neorl-envs collect``."""
+    if words and not words[0].startswith("-"):
+        words = ["--environment", *words]
     options = parse_options(Collect, words, program="neorl-envs collect")
+    if options.steps < 1:
+        raise InputError(f"--steps must be at least 1, got {options.steps}")
     check_destination(options.out, options.overwrite)
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")

@@ -74,7 +74,12 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
     lines += _columns([(c.name, c.unit, f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in moved])
     weights = env.penalty_weights()
     limits = [
-        (c.name, c.unit, f"at most {c.limit:g} a {c.per}", f"penalty {weights.get(c.name, 0):g}")
+        (
+            c.name,
+            c.unit,
+            f"at most {c.limit:g} per {c.per}",
+            f"penalty {weights.get(c.name, 0):g} x {env.reward_unit} per {c.unit}",
+        )
         for c in spec.cost
     ]
     lines += ["", "costs:", *(_columns(limits) or ["  none"])]

@@ -21,7 +21,7 @@ from jax.typing import DTypeLike
 from jaxtyping import PRNGKeyArray
 
 Tree = TypeVar("Tree")
-Domain = Literal["positive", "not negative", "real"]
+Domain = Literal["positive", "not negative", "fraction", "real"]
 PRESETS = ("plant", "clean")
 
 
@@ -138,9 +138,13 @@ def check_constants(declared: Any, values: Any) -> None:
             bad = bad | (given <= 0)
         elif leaf.domain == "not negative":
             bad = bad | (given < 0)
+        elif leaf.domain == "fraction":
+            bad = bad | (given < 0) | (given > 1)
         if bad.any():
             worst = float(given[bad].ravel()[0])
-            allowed = "finite" if leaf.domain == "real" else f"finite and {leaf.domain}"
+            allowed = {"real": "finite", "fraction": "from 0 to 1"}.get(
+                leaf.domain, f"finite and {leaf.domain}"
+            )
             raise ValueError(f"constant {name!r} must be {allowed}, got {worst:g} {leaf.unit}")
 
 

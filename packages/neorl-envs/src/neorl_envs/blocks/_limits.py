@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import CostChannel
+from neorl_core.boundary import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +51,12 @@ def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[
     """Distance inside every limit, negative beyond it, by :attr:`Limit.label`.
 
     Raises:
-        KeyError: If a limit names a quantity that the plant does not give.
+        InputError: If a limit names a quantity that the plant does not give.
     """
     found = {}
     for limit in limits:
+        if limit.quantity not in quantities:
+            raise unknown_name("quantity of a limit", limit.quantity, quantities)
         value = jnp.asarray(quantities[limit.quantity])
         inside = jnp.minimum(value - limit.low, limit.high - value)
         found[limit.label] = jnp.min(inside)

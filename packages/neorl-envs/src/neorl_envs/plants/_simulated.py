@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import CostChannel, Spec, Step
+from neorl_core.boundary import unknown_name
 from neorl_envs.blocks import _actuators as act
 from neorl_envs.blocks import _instruments as ins
 from neorl_envs.blocks import _limits as lim
@@ -22,6 +23,7 @@ from neorl_envs.blocks._constants import (
     require_preset,
     sampled_constants,
 )
+from neorl_envs.blocks._device_checks import check_actuators, check_instruments
 from neorl_envs.plants._protocol import PlantDefaults
 from neorl_envs.plants._simulated_data import Derived, Moment, Noise, Parameters, State
 
@@ -64,10 +66,13 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     penalties: ClassVar[Mapping[str, float]] = {}
 
     def __check_init__(self) -> None:
-        """Refuses a horizon that is no whole number of steps."""
+        """Refuses a horizon that is no whole number of steps, and penalties of unknown costs."""
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
             raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
         lim.check_limits(self.limits, self.costs)
+        for name in self.penalties:
+            if name not in [cost.name for cost in self.costs]:
+                raise unknown_name("cost among the penalties", name, [c.name for c in self.costs])
 
     # What a plant defines.
 
@@ -190,9 +195,12 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """Refuses parameters outside physics, such as a negative mass, by name and unit.
 
         Raises:
-            ValueError: Naming the constant, or if what is derived is not that of the constants.
+            ValueError: Naming the constant, actuator or instrument, or if what is derived is not
+                that of the constants.
         """
         check_constants(self.constants, params.constants)
+        check_actuators(self.actuators, params.actuators)
+        check_instruments(self.instruments, params.instruments)
         for given, right in zip(
             jax.tree.leaves(params.derived),
             jax.tree.leaves(self.derive(params.constants)),

@@ -12,6 +12,7 @@ from neorl_envs.blocks import autoregressive, runge_kutta
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 from neorl_envs.plants.chemical_reactor import _objective as objective
 from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX, INSTRUMENTS
+from neorl_envs.plants.chemical_reactor._control import REFERENCE, SETTINGS, tuning
 from neorl_envs.plants.chemical_reactor._operation import operator_plan
 from neorl_envs.plants.chemical_reactor._physics import (
     DT,
@@ -28,7 +29,6 @@ from neorl_envs.plants.chemical_reactor._physics import (
     pressure,
     rates,
 )
-from neorl_envs.plants.chemical_reactor._tunings import REFERENCE, SETTINGS, tuning
 from neorl_envs.recording._operators import OperatorPlan
 
 STABLE_SUBSTEPS = 24

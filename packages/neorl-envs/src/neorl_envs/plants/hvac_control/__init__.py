@@ -15,13 +15,16 @@ half an hour (air) and 18 to 53 hours (mass).
 **Parameters** stand in :class:`Constants`, each with unit and source. Published are areas, windows
 and U values (ASHRAE 90.1 small office, as in SustainGym), capacity of the mass (ISO 13790),
 gains of people and equipment (ASHRAE 90.1) and the price of electricity (BOPTEST). Our own choice
-are the conductances between zones, the furniture factor of six, the heat pumps, the climate (a
-temperate one; the week of the year is drawn), clouds and crowds, and the demand limit.
+are an air change of 0.2 an hour in the outdoor conductance, half the U value towards the ground,
+8 W/(m2 K) between air and mass, the conductances between zones, the furniture factor of six, the
+heat pumps, the climate (a temperate one; the week of the year is drawn), clouds and crowds, and the
+demand limit.
 
 **Measured (18).** Air temperatures of five zones (0 to 60 degC, noise 0.1 K); the heats last
 delivered (-8 to 8 kW); outdoor temperature (-40 to 55 degC), radiation (0 to 1400 W/m2), people (0
-to 1) and price ($/kWh) of the coming period; temperature and radiation expected in one hour;
-sine and cosine of the hour. Hidden are the masses and the day of the week.
+to 1) and price ($/kWh) now, on which the coming period still adds its chance; temperature and
+radiation expected in one hour; sine and cosine of the hour. Hidden are the masses and the day of
+the week.
 
 **Manipulated (5).** Heat to every zone, -8 to 8 kW, 4 kW a step, lag 300 s.
 

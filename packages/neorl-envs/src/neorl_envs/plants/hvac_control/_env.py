@@ -57,7 +57,7 @@ class HVACControl(SimulatedPlant):
         "discomfort, both negative. The controllers are named after what they do."
     )
     channel_descriptions: ClassVar[str] = (
-        "T and heat of five zones (air temperature, and heating or cooling that was last asked "
+        "T and heat of five zones (air temperature, and heating or cooling that was last delivered "
         "for), the weather outdoors now and in an hour, the people, the price and the time of day."
     )
     constants = physics.Constants()
@@ -110,7 +110,7 @@ class HVACControl(SimulatedPlant):
         return physics.evolved(c.constants, c.derived, plant, inputs, now.temperature, sun, use)
 
     def measure(self, c: Derived, now: Moment) -> Float[Array, "18"]:
-        """Temperatures, last heats, the conditions of the coming period and in an hour, time."""
+        """Temperatures, last heats, the conditions now and in an hour, time."""
         here = weather.conditions(c.constants, now.disturbance, now.time)
         soon = weather.conditions(c.constants, now.disturbance, now.time, HOUR)
         angle = 2 * jnp.pi / 24 * weather.hour_of(now.time, now.inputs.dtype)

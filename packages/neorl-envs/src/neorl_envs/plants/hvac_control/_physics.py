@@ -60,14 +60,21 @@ class Constants(NamedTuple):
     mass_capacity: Array = constant(
         (24.7, 18.7, 18.7, 11.1, 11.1), "MJ/K", "165 kJ/K m2, ISO 13790 medium", spread=1.0
     )
-    outdoor: Array = constant((67.0, 137.6, 129.4, 82.5, 82.5), "W/K", OFFICE, spread=1.0)
-    ground: Array = constant((23.9, 18.1, 18.1, 10.7, 10.7), "W/K", OFFICE)
-    surface: Array = constant((1192.0, 903.0, 903.0, 536.0, 536.0), "W/K", "ISO 13790", spread=1.0)
+    outdoor: Array = constant(
+        (67.0, 137.6, 129.4, 82.5, 82.5),
+        "W/K",
+        "ASHRAE 90.1, 0.2 ach",
+        spread=1.0,
+    )
+    ground: Array = constant((23.9, 18.1, 18.1, 10.7, 10.7), "W/K", "half of ASHRAE 90.1")
+    surface: Array = constant(
+        (1192.0, 903.0, 903.0, 536.0, 536.0), "W/K", "8 W/(m2 K) of floor, own choice", spread=1.0
+    )
     core_to_sides: Array = constant((97.1, 97.1, 46.4, 46.4), "W/K", "U 1.8 W/m2 K, own choice")
     corners: Array = constant(38.8, "W/K", "U 1.8 W/m2 K, own choice")
     floor: Array = constant((149.66, 113.45, 113.45, 67.30, 67.30), "m2", OFFICE)
     window: Array = constant((0.0, 20.64, 16.73, 11.16, 11.16), "m2", OFFICE, domain="not negative")
-    solar_gain: Array = constant(0.39, "1", "ASHRAE 90.1 glass", spread=1.0)
+    solar_gain: Array = constant(0.39, "1", "ASHRAE 90.1 glass", spread=1.0, domain="fraction")
     ground_temperature: Array = constant(14.0, "degC", OWN, domain="real")
     cooling: Array = constant((3.6, 0.06), "1, 1/K", OWN)
     heating: Array = constant((3.2, 0.06), "1, 1/K", OWN)
@@ -75,8 +82,8 @@ class Constants(NamedTuple):
     person: Array = constant(70.0, "W", "ASHRAE 90.1 office")
     area_a_person: Array = constant(18.6, "m2", "ASHRAE 90.1 office")
     equipment: Array = constant(14.0, "W/m2", "ASHRAE 90.1 office", spread=1.0)
-    standby: Array = constant(0.1, "1", OWN, domain="not negative")
-    crowd: Array = constant(0.85, "1", OWN)
+    standby: Array = constant(0.1, "1", OWN, domain="fraction")
+    crowd: Array = constant(0.85, "1", OWN, domain="fraction")
     crowd_sd: Array = constant(0.1, "1", OWN, clean=0.0, domain="not negative")
     day: Array = constant(200.0, "d", OWN, domain="real")
     day_spread: Array = constant(182.5, "d", OWN, clean=0.0, domain="not negative")

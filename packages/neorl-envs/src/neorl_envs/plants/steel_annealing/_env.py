@@ -26,6 +26,15 @@ class SteelAnnealing(SimulatedPlant):
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "t"
     reference: ClassVar[str] = "PI feed-forward"
+    glossary: ClassVar[str] = (
+        "t: tonnes of strip inside its tolerance, less the price of the fuel; the controllers hold "
+        "zone temperatures, with or without the furnace's static inverse"
+    )
+    channel_descriptions: ClassVar[str] = (
+        "Measured: temperatures of the six zones and of the strip behind each, the exit set point, "
+        "thickness, width and speed of the strip, the coming thickness and set point, the distance "
+        "to the weld, and all fuel. Manipulated: the fuel of every zone as a part of its burners."
+    )
     constants = physics.Constants()
     initial = physics.INITIAL
     initial_spread = jax.tree.map(lambda _: 0.0, physics.INITIAL)._replace(

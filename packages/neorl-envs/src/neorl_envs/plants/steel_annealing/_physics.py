@@ -31,10 +31,12 @@ class Constants(NamedTuple):
     """Physics of the furnace and variability of the coils."""
 
     density: Scalar = constant(7850.0, "kg/m3", "EN 1993-1-2")
-    emissivity: Scalar = constant(0.30, "1", "own choice, cold-rolled strip", spread=0.5)
+    emissivity: Scalar = constant(
+        0.30, "1", "own choice, cold-rolled strip", spread=0.5, domain="fraction"
+    )
     ambient: Scalar = constant(30.0, "degC", OWN, domain="real")
     capacity: Scalar = constant(5e6, "J/K", FURNACES)
-    efficiency: Scalar = constant(0.70, "1", FURNACES)
+    efficiency: Scalar = constant(0.70, "1", FURNACES, domain="fraction")
     efficiency_drop: Scalar = constant(2e-4, "1/K", FURNACES)
     burner: Scalar = constant(4.5e6, "W", FURNACES)
     losses: Scalar = constant(1500.0, "W/K", FURNACES, spread=1.0)
@@ -45,7 +47,7 @@ class Constants(NamedTuple):
     speed_lag: Scalar = constant(10.0, "s", OWN)
     thickness_walk: Scalar = constant(0.12, "mm", OWN, clean=0.0, domain="not negative")
     width_walk: Scalar = constant(0.03, "m", OWN, clean=0.0, domain="not negative")
-    new_setpoint: Scalar = constant(0.3, "1", OWN, clean=0.0, domain="not negative")
+    new_setpoint: Scalar = constant(0.3, "1", OWN, clean=0.0, domain="fraction")
     length_range: Scalar = constant(350.0, "m", OWN, clean=0.0, domain="not negative")
     fuel_sd: Scalar = constant(0.015, "1", OWN, clean=0.0, domain="not negative")
     fuel_memory: Scalar = constant(1800.0, "s", OWN)

@@ -13,14 +13,15 @@ at most 90, 90 and 80 a day, 7 and 8 are raw materials without limit.
 **Parameters** stand in :class:`Constants`, each with unit and source; lanes, prices and capacities
 are published, without the lane 7-5. Our own choice are the season (20 a day on average, 30 % up
 and down in 30 days, anywhere in it at the start), lanes that close (2 % a day, for 5 to 10 days, in
-which no order is accepted), the initial stocks (or-gym starts with twice as much), the
-randomisation of the mean demand (half as wide again as asked for) and the sharing of a short
-stock: every buyer gets the same part of his order. With ``SupplyChain(legacy_allocation=True)`` one
+which no order is accepted), the initial stocks (of nodes 4 to 6 or-gym has two and a half times as
+much), the randomisation of the mean demand (half as wide again as asked for) and the sharing of a
+short stock: every buyer gets the same part of his order. With ``SupplyChain(legacy_allocation=True)`` one
 stock is promised to several buyers, as in or-gym, and can become negative.
 
 **Measured (28).** Stocks of six nodes (-200 to 5000), the shop's backlog (0 to 4000), yesterday's
 demand (0 to 64), units on the way on ten lanes (0 to 50 times the lead time) and what arrives on
-them next (0 to 50), all counted exactly. Which lanes are closed is hidden. **Manipulated (10).** An
+them next (0 to 50), all counted exactly; the four of the lanes 7-4 and 8-6, which deliver at once,
+are always zero. Which lanes are closed is hidden. **Manipulated (10).** An
 order on every lane, 0 to 50.
 
 **Judged by.** The reward is the day's profit in 100 $. Costs: ``inventory``, units beyond 900 in

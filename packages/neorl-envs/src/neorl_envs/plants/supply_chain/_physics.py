@@ -60,10 +60,10 @@ class Constants(NamedTuple):
     retail_price: Array = constant(2.0, "$", PAPER)
     backlog: Array = constant(0.1, "$", PAPER)
     demand: Array = constant(20.0, "1", PAPER, spread=1.5)
-    season: Array = constant(0.3, "1", OWN, clean=0.0, domain="not negative")
+    season: Array = constant(0.3, "1", OWN, clean=0.0, domain="fraction")
     season_length: Array = constant(30.0, "periods", OWN)
     variability: Array = constant(1.0, "1", OWN, clean=0.0, domain="not negative")
-    disruption: Array = constant(0.02, "1", OWN, clean=0.0, domain="not negative")
+    disruption: Array = constant(0.02, "1", OWN, clean=0.0, domain="fraction")
     shortest: Array = constant(5.0, "periods", OWN)
     longest: Array = constant(10.0, "periods", OWN)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 
 from neorl_core import highs, lows
-from neorl_core.control import PID
+from neorl_core.control import PID, ConstantPolicy
 from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX
 from neorl_envs.plants.chemical_reactor._objective import SETPOINT
 
@@ -60,3 +60,8 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
         override_measured=(INDEX["T_R"],),
         tracking_time=jnp.full(3, TRACKING_TIME),
     )
+
+
+def bad_policy() -> ConstantPolicy:
+    """Full feed with both inlets at 100 degC: breaks both limits, and trips in most batches."""
+    return ConstantPolicy(jnp.asarray(highs(ACTION)))

@@ -1,0 +1,68 @@
+"""Refusal of actuators and instruments that no plant has, by name and unit."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_envs.blocks._actuators import ActuatorParameters, Actuators
+from neorl_envs.blocks._instruments import InstrumentParameters, Instruments
+
+
+def check_actuators(actuators: Actuators, parameters: ActuatorParameters) -> None:
+    """Refuses a speed that is not positive, a lag or a dead time that cannot be.
+
+    Raises:
+        ValueError: Naming the actuator, what is allowed and what was given.
+    """
+    for i, actuator in enumerate(actuators):
+        unit, name = actuator.channel.unit, f"actuator {actuator.channel.name!r}"
+        speed, lag = parameters.speed[..., i], parameters.lag[..., i]
+        _require(f"speed of {name}", speed, lambda x: x > 0, f"above 0 {unit}/s")
+        _require(f"lag of {name}", lag, _finite_not_negative, "finite and not negative, in s")
+        _require_dead_time(name, parameters.dead_time[..., i], actuator.dead_time)
+
+
+def check_instruments(instruments: Instruments, parameters: InstrumentParameters) -> None:
+    """Refuses errors that are negative or not finite, probabilities outside [0, 1], dead times.
+
+    Raises:
+        ValueError: Naming the instrument, what is allowed and what was given.
+    """
+    for i, instrument in enumerate(instruments):
+        unit, name = instrument.channel.unit, f"instrument {instrument.channel.name!r}"
+        for field in ("sd", "relative", "drift"):
+            given = getattr(parameters, field)[..., i]
+            allowed = f"finite and not negative ({unit if field != 'relative' else '1'})"
+            _require(f"{field} of {name}", given, _finite_not_negative, allowed)
+        freezes = parameters.freezes[..., i]
+        _require(f"freezes of {name}", freezes, _is_probability, "a probability")
+        _require_dead_time(name, parameters.dead_time[..., i], instrument.dead_time)
+    _require("thaws of the instruments", parameters.thaws, _is_probability, "a probability")
+
+
+def _require_dead_time(name: str, given: Any, declared: int) -> None:
+    _require(
+        f"dead_time of {name}",
+        given,
+        lambda x: (x >= 0) & (x <= declared),
+        f"from 0 to the declared {declared} periods",
+    )
+
+
+def _finite_not_negative(x: np.ndarray) -> np.ndarray:
+    return np.isfinite(x) & (x >= 0)
+
+
+def _is_probability(x: np.ndarray) -> np.ndarray:
+    return (x >= 0) & (x <= 1)
+
+
+def _require(name: str, given: Any, holds: Any, allowed: str) -> None:
+    if isinstance(given, jax.core.Tracer):
+        return
+    value = np.asarray(given)
+    good = holds(value)
+    if not good.all():
+        worst = float(value[~good].ravel()[0])
+        raise ValueError(f"{name} must be {allowed}, got {worst:g}")
