@@ -59,7 +59,7 @@ BAD = {
         ["collect", "--out", "x.h5", "--steps", "ten"],
         "--steps must be a whole number, got 'ten'",
     ),
-    "steps": (["collect", "--out", "x.h5", "--steps", "0"], "n_steps must be at least 1, got 0"),
+    "steps": (["collect", "--out", "x.h5", "--steps", "0"], "--steps must be at least 1, got 0"),
     "more than memory": (
         ["collect", "--out", "x.h5", "--steps", "99999999999999"],
         "--steps 99999999999999 would need about",

@@ -15,8 +15,8 @@ are published, without the lane 7-5. Our own choice are the season (20 a day on 
 and down in 30 days, anywhere in it at the start), lanes that close (2 % a day, for 5 to 10 days, in
 which no order is accepted), the initial stocks (of nodes 4 to 6 or-gym has two and a half times as
 much), the randomisation of the mean demand (half as wide again as asked for) and the sharing of a
-short stock: every buyer gets the same part of his order. With ``SupplyChain(legacy_allocation=True)`` one
-stock is promised to several buyers, as in or-gym, and can become negative.
+short stock: every buyer gets the same part of his order. With
+``SupplyChain(legacy_allocation=True)`` one stock is promised to several buyers, as in or-gym, and can become negative.
 
 **Measured (28).** Stocks of six nodes (-200 to 5000), the shop's backlog (0 to 4000), yesterday's
 demand (0 to 64), units on the way on ten lanes (0 to 50 times the lead time) and what arrives on
