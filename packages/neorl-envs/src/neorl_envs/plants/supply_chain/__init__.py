@@ -10,13 +10,14 @@ and of pipelines, and backlog; prices between nodes cancel.
 (11), 6-3 (12), 7-4 (0), 8-5 (2), 8-6 (0). Node 1 is the shop, 2 and 3 distribute, 4, 5 and 6 make
 at most 90, 90 and 80 a day, 7 and 8 are raw materials without limit.
 
-**Parameters** stand in :class:`Constants`, each with unit and source; lanes, prices and capacities
-are published, without the lane 7-5. Our own choice are the season (20 a day on average, 30 % up
-and down in 30 days, anywhere in it at the start), lanes that close (2 % a day, for 5 to 10 days, in
-which no order is accepted), the initial stocks (of nodes 4 to 6 or-gym has two and a half times as
-much), the randomisation of the mean demand (half as wide again as asked for) and the sharing of a
-short stock: every buyer gets the same part of his order. With
-``SupplyChain(legacy_allocation=True)`` one stock is promised to several buyers, as in or-gym, and can become negative.
+**Parameters** stand in :class:`Constants`, each with unit and source; lanes, prices and
+capacities are published, without the lane 7-5. Our own choice are the season (20 a day on
+average, 30 % up and down in 30 days, anywhere in it at the start), lanes that close (2 % a day,
+for 5 to 10 days, in which no order is accepted), the initial stocks (of nodes 4 to 6 or-gym has
+two and a half times as much), the randomisation of the mean demand (half as wide again as asked
+for) and the sharing of a short stock: every buyer gets the same part of his order. With
+``SupplyChain(legacy_allocation=True)`` one stock is promised to several buyers, as in or-gym, and
+can become negative.
 
 **Measured (28).** Stocks of six nodes (-200 to 5000), the shop's backlog (0 to 4000), yesterday's
 demand (0 to 64), units on the way on ten lanes (0 to 50 times the lead time) and what arrives on
