@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from neorl_core import InputError, Policy, Spec
 from neorl_envs.blocks import FeedforwardPID
 from neorl_envs.plants._table import make
+from neorl_envs.plants.robot_assembly._control import Insertion
+from neorl_envs.plants.robot_assembly._env import RobotAssembly
 
 
 class StoredKind(NamedTuple):
@@ -38,5 +40,17 @@ def _template(spec: Spec, static: dict[str, Any]) -> Policy:
     return plant.tunings()[static["controller"]]
 
 
+def _numbers_only(policy: Insertion) -> dict[str, Any]:
+    return {}
+
+
+def _insertion(spec: Spec, static: dict[str, Any]) -> Policy:
+    plant = RobotAssembly()
+    return plant.tunings()[plant.reference]
+
+
 FEEDFORWARD_PID = StoredKind(FeedforwardPID, _static, _template)
 """Loops with feed-forward of a plant that is known by name."""
+
+INSERTION = StoredKind(Insertion, _numbers_only, _insertion)
+"""The arm's search for the hole, which is numbers alone."""
