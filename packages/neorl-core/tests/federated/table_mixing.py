@@ -133,7 +133,6 @@ ROWS = [
         oracle=by_metropolis,
         laws=[the_mean_stays],
         edges=[Edge(edge.args, {"links": LOOP}) for edge in EDGES],
-        atol=1e-5,
     ),
     Row(
         on_a_ring,
@@ -150,7 +149,6 @@ ROWS = [
                 {"count": 0},
             )
         ],
-        atol=1e-5,
     ),
     Row(
         on_a_star,
@@ -167,7 +165,6 @@ ROWS = [
                 {"count": 0},
             )
         ],
-        atol=1e-5,
     ),
     Row(
         level_by_level,
@@ -176,7 +173,6 @@ ROWS = [
         oracle=groups_by_reshape,
         laws=[one_level_is_the_mean],
         edges=EDGES,
-        atol=1e-5,
     ),
     Row(
         after_all_rounds,
@@ -187,7 +183,5 @@ ROWS = [
         laws=[no_round_leaves_the_links],
         edges=[Edge(edge.args, {"links": LOOP}) for edge in EDGES],
         refuses=[refused("not connected", ()), refused("not connected", PATH[1:])],
-        rtol=1e-4,
-        atol=1e-4,
     ),
 ]

@@ -243,8 +243,6 @@ ROWS = [
             Refusal("delay must be 0 or more", SHORT, {"delay": (0, -1)}),
         ],
         differentiable=False,
-        rtol=1e-3,
-        atol=2e-5,
         dtypes=FLOATS,
     ),
     Row(
@@ -255,8 +253,6 @@ ROWS = [
         laws=[the_true_delay_leaves_nothing],
         refuses=[*log_refusals(longest=1), Refusal("longest", SHORT, {"longest": -1})],
         differentiable=False,
-        rtol=1e-3,
-        atol=2e-5,
         dtypes=FLOATS,
     ),
     Row(
@@ -272,8 +268,6 @@ ROWS = [
             Refusal("delay must be one for all", SHORT, {**LAGS, "delay": (1, 2, 3)}),
         ],
         differentiable=False,
-        rtol=2e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
     Row(
@@ -292,8 +286,6 @@ ROWS = [
             Refusal("20 rows", (*FLAT[:2], *jnp.zeros((2, 4), bool)), HALF),
         ],
         differentiable=False,
-        rtol=5e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
 ]

@@ -124,8 +124,6 @@ ROWS = [
             Refusal("measurement_noise must have", (TWO, TWO, TWO, ONE)),
         ],
         exempt={"everywhere": "the program is that of lq_regulator"},
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
     Row(
@@ -142,8 +140,6 @@ ROWS = [
             Refusal("process_noise must have", (PAIR, TWO, TWO, ONE, PAIR)),
             Refusal("drift must have", (PAIR, TWO, TWO, TWO, np.ones(3))),
         ],
-        rtol=1e-4,
-        atol=1e-5,
         dtypes=FLOATS,
     ),
     Row(
@@ -169,8 +165,6 @@ ROWS = [
             Refusal("reading must have", (PAIR, TWO, np.ones(3), TWO, TWO, None)),
             Refusal("mask and reading", (PAIR, TWO, PAIR, TWO, TWO, np.ones(3, bool))),
         ],
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
 ]

@@ -164,8 +164,6 @@ ROWS = [
             Refusal("cross must have", (TWO, TWO, TWO, TWO, ONE)),
         ],
         exempt={"everywhere": "the program is that of lq_regulator"},
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
     Row(
@@ -179,8 +177,6 @@ ROWS = [
         ],
         edges=[Edge((0 * TWO, TWO, TWO, TWO)), Edge((TWO, TWO, TWO, TWO))],
         refuses=BAD_SHAPES,
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
     Row(
@@ -197,8 +193,6 @@ ROWS = [
             Refusal("terminal must have", (TWO, TWO, TWO, TWO, ONE), {"horizon": 1}),
             Refusal("horizon", (TWO, TWO, TWO, TWO, TWO), {"horizon": -1}),
         ],
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
     Row(
@@ -216,8 +210,6 @@ ROWS = [
             Refusal("dt", (TWO, TWO, TWO[:1], THREE, TWO), {"dt": 0.0}),
         ],
         exempt={"everywhere": "the program is that of lq_regulator"},
-        rtol=1e-3,
-        atol=1e-4,
         dtypes=FLOATS,
     ),
 ]

@@ -173,7 +173,7 @@ ROWS = [
             Edge((np.asarray([0.0, 1.0, 1e-30]),), {"divergence": k}) for k in ("kl", "soft_chi2")
         ],
         refuses=[Refusal(UNKNOWN, (jnp.ones(2),), {"divergence": "tv"})],
-        atol=1e-5,
+        exempt={"size": "near a ratio of one, terms of size one cancel"},
     ),
     Row(
         f_conjugate,
@@ -186,8 +186,6 @@ ROWS = [
             for kind in ("kl", "chi2", "soft_chi2")
         ],
         refuses=[Refusal(UNKNOWN, (jnp.ones(2),), {"divergence": "tv"})],
-        rtol=1e-4,
-        atol=1e-5,
     ),
     Row(
         f_ratio,
@@ -200,8 +198,6 @@ ROWS = [
             for kind in ("kl", "chi2", "soft_chi2")
         ],
         refuses=[Refusal(UNKNOWN, (jnp.ones(2),), {"divergence": "tv"})],
-        rtol=1e-4,
-        atol=1e-5,
     ),
     Row(
         dual_dice_loss,
@@ -244,8 +240,6 @@ ROWS = [
             ),
             Refusal("discount must be in [0, 1]", (*THREE, jnp.zeros(2, bool)), {"discount": 2.0}),
         ],
-        rtol=1e-4,
-        atol=1e-5,
     ),
     Row(
         opti_dice_loss,
@@ -299,6 +293,7 @@ ROWS = [
             ),
             Refusal(UNKNOWN, (jnp.ones(2),), {"divergence_weight": 1.0, "divergence": "tv"}),
         ],
+        # The slope is of a search whose steps end at 1e-10 of 200.
         rtol=1e-4,
         atol=1e-5,
     ),

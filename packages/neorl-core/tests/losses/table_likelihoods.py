@@ -218,6 +218,5 @@ ROWS = [
             ),
         ],
         # exp(-v) multiplies the rounding of v, as large as 10.
-        rtol=1e-4,
     ),
 ]

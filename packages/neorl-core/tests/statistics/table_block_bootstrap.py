@@ -127,6 +127,7 @@ ROWS = [
             *REFUSES,
         ],
         differentiable=False,
+        # Quantiles between neighbours of forty rounded replicates.
         rtol=1e-4,
         atol=1e-5,
     ),

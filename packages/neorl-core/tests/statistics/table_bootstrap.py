@@ -163,6 +163,7 @@ ROWS = [
             Refusal("percentile, bca", (jnp.ones(3), KEY), {"method": "basic"}),
         ],
         differentiable=False,
+        # A limit of BCa is read where two normal quantiles, found in float32, point.
         rtol=1e-4,
         atol=2e-5,
     ),
@@ -180,6 +181,7 @@ ROWS = [
             Refusal("resamples", (jnp.ones((2, 3)), KEY), {"resamples": 0}),
         ],
         differentiable=False,
+        # Quantiles between neighbours of sixty rounded replicates.
         atol=1e-5,
     ),
 ]

@@ -192,7 +192,6 @@ def range_row(function, oracle, least):
                 for end in RANGE
             ),
         ],
-        rtol=1e-4,
     )
 
 
@@ -221,8 +220,6 @@ ROWS = [
             Refusal("threshold", (jnp.ones(2),), {"threshold": 0.0}),
             Refusal("level", (jnp.ones(2),), {"threshold": 1.0, "level": 1.0}),
         ],
-        rtol=1e-4,
-        atol=1e-5,
     ),
     Row(
         hcope_threshold,
@@ -315,7 +312,5 @@ ROWS = [
             Refusal("(0, 1]", (jnp.ones(2),), {"tail": 0.0}),
             Refusal("[0, 1]", (jnp.ones(2),), {"tail": 1.5}),
         ],
-        rtol=1e-4,
-        atol=1e-5,
     ),
 ]

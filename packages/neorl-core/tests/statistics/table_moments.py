@@ -124,7 +124,6 @@ ROWS = [
             Refusal("mask must have shape (3,)", (jnp.ones((3, 2)), jnp.ones((3, 2), bool))),
         ],
         dtypes=FLOATS,
-        atol=1e-5,
     ),
     Row(
         update_after,
@@ -141,7 +140,6 @@ ROWS = [
             ),
         ],
         dtypes=FLOATS,
-        atol=1e-5,
     ),
     Row(
         merge_parts,
@@ -157,7 +155,6 @@ ROWS = [
             ),
         ],
         dtypes=FLOATS,
-        atol=1e-5,
     ),
     Row(
         merge_with_nothing,
@@ -171,7 +168,6 @@ ROWS = [
             Edge((np.zeros((7, 0)), np.ones(7, bool))),
         ],
         dtypes=FLOATS,
-        atol=1e-5,
     ),
     Row(
         variance_of,
@@ -183,7 +179,6 @@ ROWS = [
         edges=[Edge((np.ones((2, 1)),), {"ddof": 1})],
         refuses=[Refusal("ddof", (jnp.ones(3),), {"ddof": -1})],
         dtypes=FLOATS,
-        atol=1e-5,
     ),
     Row(
         normalised_score,
@@ -206,6 +201,5 @@ ROWS = [
                 for end in ("low", "high")
             ),
         ],
-        atol=1e-5,
     ),
 ]

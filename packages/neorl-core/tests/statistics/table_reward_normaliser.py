@@ -69,6 +69,7 @@ ROWS = [
         oracle=by_loops,
         laws=[the_unit_of_the_reward_cancels],
         edges=[Edge((np.zeros((3, 1)), np.ones((3, 1), bool)), {"discount": 1.0, "clip": 10.0})],
+        # The spread of sums that nearly agree is what rounding leaves of them.
         rtol=1e-3,
         atol=1e-3,
         dtypes=("float32", "float64"),

@@ -32,7 +32,8 @@ def f_divergence(
         divergence: Which generator, static.
 
     Returns:
-        ``f(x)``, same shape; infinite for a negative ratio, which no distribution has.
+        ``f(x)``, same shape, to a rounding unit of one where the ratio is near one; infinite for a
+        negative ratio, which no distribution has.
 
     Raises:
         ValueError: If ``divergence`` is not one of the three.

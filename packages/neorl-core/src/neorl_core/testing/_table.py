@@ -89,8 +89,8 @@ class Row:
         differentiable: Whether the gradient must be finite on every draw and edge.
         exempt: Check to reason, for the checks that do not apply.
         name: The export that this row stands for; the function's name by default.
-        rtol: Relative tolerance in float32.
-        atol: Absolute tolerance in float32, as a share of the largest number of a leaf.
+        rtol: Relative tolerance in float32; a looser one than the default says why in a comment.
+        atol: Absolute tolerance in float32, as a share of the largest number of a leaf; likewise.
         dtypes: Floating dtypes that must be kept.
     """
 
