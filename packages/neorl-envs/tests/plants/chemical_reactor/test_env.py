@@ -297,10 +297,11 @@ def test_bad_arguments_are_refused_before_tracing(env: ChemicalReactor) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n_episodes", [200, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_the_reference_pid_keeps_every_limit_and_bad_policies_do_not(
-    env: ChemicalReactor, episodes: Any
+    env: ChemicalReactor, episodes: Any, n_episodes: int
 ) -> None:
-    keys = jax.random.split(jax.random.key(2024), 1000)
+    keys = jax.random.split(jax.random.key(2024), n_episodes)
     budget = env.spec.cost[0].limit
     kept, exceeded = {}, {}
     for name, pid in env.tunings().items():
