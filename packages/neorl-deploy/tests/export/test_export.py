@@ -14,6 +14,7 @@ from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.training_run._summaries import evaluation_summary
 from neorl_safety.constraints import action_constraints
+from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
 
 
@@ -40,7 +41,8 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
     ), "a row of numbers takes one line"
     names = [entry.name for entry in bundle.manifest.carry]
     assert {".previous", ".report.flags", ".fallback.integral"} <= set(names)
-    assert bundle.manifest.flag_names(1 | 1 << 9) == ("request_nonfinite", "fallback_used")
+    bits = int(Flag.REQUEST_NONFINITE | Flag.FALLBACK_USED)
+    assert bundle.manifest.flag_names(bits) == ("request_nonfinite", "fallback_used")
     assert sorted(path.name for path in exported.iterdir()) == [
         "checksums.json",
         "constraints.json",

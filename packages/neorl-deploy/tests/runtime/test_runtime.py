@@ -202,7 +202,7 @@ def test_a_machine_with_fast_math_is_refused(exported):
     assert "do not run it here (is fast math on?)" in done.stderr
 
 
-def test_the_base_needs_numpy_only(exported):
+def test_the_base_needs_numpy_only(exported, finished_run):
     """Import, verify and inspect work without any extra; the rest says what to install."""
     code = f"""
 import sys
@@ -219,7 +219,7 @@ from neorl_deploy._command.main import main
 bundle = {str(exported)!r}
 assert main(["verify", bundle]) == 0
 assert main(["inspect", bundle]) == 0
-assert main(["replay", bundle, bundle + "/../no.h5"]) == 2
+assert main(["replay", bundle, {str(finished_run / "dataset.h5")!r}]) == 2
 assert main(["verify", bundle, "--self-test"]) == 2
 try:
     neorl_deploy.runtime.load_bundle(bundle)
@@ -227,4 +227,6 @@ except neorl_deploy.DeployError as error:
     print(error, file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "reading a dataset file needs h5py" in done.stderr
+    assert 'pip install "neorl-deploy[replay]"' in done.stderr
     assert 'pip install "neorl-deploy[jax]"' in done.stderr

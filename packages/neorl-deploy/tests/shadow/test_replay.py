@@ -10,6 +10,7 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.replay_text import replay_lines
 from neorl_deploy._command.trend import trend, typical_episode
 from neorl_deploy.bundle import read_bundle
+from neorl_deploy.runtime import LastSent
 from neorl_deploy.shadow import read_log, replay
 
 
@@ -28,7 +29,7 @@ def test_the_scan_equals_the_runtime_step_by_step(replayed, runtime, log):
     for row in range(len(log.obs)):
         if row in starts:
             runtime.reset()
-        sent = None if row in starts else log.action[row - 1]
+        sent = LastSent.UNKNOWN if row in starts else log.action[row - 1]
         decision = runtime.step(log.obs[row], sent)
         np.testing.assert_allclose(decision.action, replayed.shadow.action[row], rtol=1e-6)
         assert decision.flags == replayed.shadow.flags[row]
@@ -53,8 +54,12 @@ def test_the_numbers_are_those_of_the_rows(replayed, log):
         "named_by_run": False,
     }
     assert report["filter"]["flags"]["previous_unknown"] == 5 / 200
-    active = (replayed.shadow.flags & 1 << 11) != 0
-    assert report["filter"]["flags"]["rate_active"] == pytest.approx(active.mean())
+    # Only the valve has a rate: where it acts, the valve moves by 0.5 %/s for 30 s exactly.
+    moved = np.abs(replayed.shadow.action[1:, 0] - log.action[:-1, 0])
+    at_the_rate = np.append(False, np.isclose(moved, 15.0, atol=1e-4))
+    at_the_rate[log.starts] = False
+    assert 0 < at_the_rate.sum() < 195
+    assert report["filter"]["flags"]["rate_active"] == pytest.approx(at_the_rate.mean())
     assert report["filter"]["fallback"] == 0
     assert report["finite"]
     json.dumps(report, allow_nan=False)
@@ -111,14 +116,23 @@ def test_masked_and_broken_rows_are_stepped_but_not_counted(exported, log):
     obs[101:111, 2] = 50.0
     spoiled = dataclasses.replace(log, mask=mask, action=action, obs=obs)
     result = replay(read_bundle(exported), spoiled)
+    manifest = read_bundle(exported).manifest
     assert result.report["log"]["rows_skipped"] == 11
     assert result.report["observations"]["not_finite"] == pytest.approx(1 / 189)
     assert result.report["observations"]["out_of_range_channels"] == {
         "pressure": pytest.approx(10 / 189)
     }
-    assert result.report["filter"]["fallback"] == pytest.approx(1 / 189)
-    # The row behind the missing action does not know what was sent.
-    assert result.shadow.flags[51] & 16
+    # The fallback acts from the missing measurement through the ten beyond their range, and
+    # hands back in the fifth row in which all is well again.
+    in_charge = np.isin(np.arange(200), np.arange(100, 111 + 4))
+    used = (result.shadow.flags & np.uint32(manifest.flags["fallback_used"])) != 0
+    np.testing.assert_array_equal(used, in_charge)
+    assert result.report["filter"]["fallback"] == pytest.approx(15 / 189)
+    # The row behind the missing action takes the own one for it: the rate counts from there.
+    assert "previous_assumed" in manifest.flag_names(int(result.shadow.flags[51]))
+    assert result.report["filter"]["flags"]["previous_assumed"] == pytest.approx(1 / 189)
+    own = np.abs(result.shadow.action[51, 0] - result.shadow.action[50, 0])
+    assert own <= 0.5 * 30 + 1e-4
     assert np.isfinite(result.shadow.action).all()
     json.dumps(result.report, allow_nan=False)
     nothing = dataclasses.replace(log, mask=np.zeros(200, bool))

@@ -5,17 +5,21 @@ headers, whose checksums find damage, columns are stored in this file, and decla
 it can hold.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import h5py
 import numpy as np
 
-from neorl_deploy._errors import DeployError
+from neorl_deploy._errors import DeployError, missing_extra
 from neorl_deploy.bundle._document_heads import head, require_head
+
+if TYPE_CHECKING:
+    import h5py
 
 KIND, VERSION = "dataset", 2
 COLUMNS = {
@@ -68,8 +72,13 @@ def read_dataset_file(path: Path) -> Stored:
     """Reads a dataset file.
 
     Raises:
-        DeployError: If it is damaged, of another version, or not stored completely; one line.
+        DeployError: If it is damaged, of another version, or not stored completely, or the extra
+            ``replay`` is not installed; one line.
     """
+    try:
+        import h5py
+    except ImportError as error:
+        raise missing_extra("reading a dataset file", "replay", error) from error
     try:
         with h5py.File(path, "r") as file:
             _check_head(path, file)
@@ -138,6 +147,8 @@ def _columns(path: Path, file: h5py.File) -> dict[str, np.ndarray]:
 
 
 def _stored(path: Path, file: h5py.File, name: str, code: str) -> h5py.Dataset:
+    import h5py
+
     link = file.get(name, getlink=True)
     column: Any = file[name] if isinstance(link, h5py.HardLink) else None
     if not isinstance(column, h5py.Dataset) or column.external or column.is_virtual:

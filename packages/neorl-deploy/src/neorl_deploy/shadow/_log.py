@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError
 from neorl_deploy.shadow._archive import read_archive
+from neorl_deploy.shadow._dataset_file import read_dataset_file
 
 NEORL2_KEYS = ("obs", "action", "done", "truncated")
 HDF5_MAGIC, ZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
@@ -77,10 +78,6 @@ def read_log(path: str | os.PathLike[str]) -> Log:
 
 
 def _read_hdf5(path: Path) -> Log:
-    try:
-        from neorl_deploy.shadow._dataset_file import read_dataset_file
-    except ImportError as error:
-        raise missing_extra("reading a dataset file", "replay", error) from error
     stored = read_dataset_file(path)
     columns, spec = stored.columns, stored.spec
     log = Log(
