@@ -117,7 +117,9 @@ def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
 def page() -> str:
     """The page of all stored results."""
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    return "\n".join([HEAD, *(part for result in results for part in section(result)), ""])
+    missing = sorted({*environment_names()} - {result["plant"] for result in results})
+    note = [f"\nNot measured yet: {', '.join(missing)}."] if missing else []
+    return "\n".join([HEAD, *note, *(part for result in results for part in section(result)), ""])
 
 
 HEAD = f"""# Learning on every plant
