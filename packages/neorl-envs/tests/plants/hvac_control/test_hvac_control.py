@@ -89,7 +89,8 @@ def test_the_sampled_network_is_its_differential_equation(env: HVACControl) -> N
         if k:
             np.testing.assert_allclose(obs[k - 1, 10:13], [outdoor, radiation, people], atol=1e-9)
     single, *_ = driven(env, actions, jnp.float32)
-    np.testing.assert_allclose(single, found, rtol=0, atol=1e-4)
+    # A millikelvin: how float32 rounds depends on what the compiler fuses.
+    np.testing.assert_allclose(single, found, rtol=0, atol=1e-3)
 
 
 def test_heat_is_conserved(env: HVACControl) -> None:
