@@ -18,8 +18,12 @@ from neorl_agents.algorithms._hyperparameters import (
     require_number,
 )
 from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.algorithms._weighted_regression import (
+    regression_weights,
+    weighted_regression_loss,
+)
 from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
-from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
+from neorl_agents.networks._gaussian_heads import GaussianActor
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
@@ -30,7 +34,7 @@ from neorl_agents.policies._scaling import (
     scaled,
 )
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
-from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
+from neorl_core.losses import masked_mean
 from neorl_core.targets import clipped_double_td_target, polyak
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -137,7 +141,7 @@ class AWAC(eqx.Module):
         weights = self.weights(advantage, rows.mask)
         actor, actor_optimiser, actor_loss, _ = minimise(
             self.optimiser,
-            _actor_loss,
+            partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE),
             state.actor,
             state.actor_optimiser,
             self.actor_learning_rate,
@@ -164,10 +168,10 @@ class AWAC(eqx.Module):
         self, advantage: Float[Array, " batch"], mask: Bool[Array, " batch"] | None
     ) -> Float[Array, " batch"]:
         """The weights of the actor's regression."""
-        if self.advantage_scale == "std":
-            advantage = scaled_advantage(advantage, mask)
-        return advantage_weights(
+        return regression_weights(
             advantage,
+            mask,
+            scale=self.advantage_scale,
             inverse_temperature=self.inverse_temperature,
             max_weight=self.max_weight,
         )
@@ -205,10 +209,3 @@ def _drawn(
     mean = actor.mean(obs)
     noise = jax.random.normal(key, mean.shape, mean.dtype)
     return jnp.clip(mean + jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))[None] * noise, -1, 1)
-
-
-def _actor_loss(
-    actor: GaussianActor, rows: Transition, weights: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], None]:
-    log_prob = gaussian_log_prob(actor, rows.obs, rows.action, LOG_STD_RANGE)
-    return -masked_mean(weights * log_prob, rows.mask), None

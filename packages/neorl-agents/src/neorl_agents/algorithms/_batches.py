@@ -3,6 +3,8 @@
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array
 
 Tree = TypeVar("Tree")
 
@@ -20,3 +22,8 @@ def taken(batches: Tree, number: int) -> Tree:
 def merged(batches: Tree) -> Tree:
     """All rows of an update as one batch."""
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batches)
+
+
+def mean_of(*values: Array) -> Array:
+    """The mean of one metric over the batches of an update; to be mapped over trees of them."""
+    return jnp.mean(jnp.stack(values), axis=0)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from neorl_agents.algorithms._batches import only
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -19,9 +20,13 @@ from neorl_agents.algorithms._hyperparameters import (
 )
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import cosine, require_planned
+from neorl_agents.algorithms._weighted_regression import (
+    regression_weights,
+    weighted_regression_loss,
+)
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, init_critics, q_values
-from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
+from neorl_agents.networks._gaussian_heads import GaussianActor
 from neorl_agents.networks._mlp import MLP, init_mlp
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
@@ -33,7 +38,7 @@ from neorl_agents.policies._scaling import (
     scaled,
 )
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
-from neorl_core.losses import advantage_weights, expectile_loss, masked_mean, scaled_advantage
+from neorl_core.losses import expectile_loss, masked_mean
 from neorl_core.targets import polyak, td_target
 
 LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
@@ -146,7 +151,7 @@ class IQL(eqx.Module):
         self, state: IQLState, batch: Transition, key: PRNGKeyArray
     ) -> tuple[IQLState, Metrics]:
         """One gradient step of value, actor and critics; the key is ignored."""
-        rows = jax.tree.map(_only, scaled(state.scaling, batch))
+        rows = only(scaled(state.scaling, batch))
         q = jnp.min(q_values(state.target_critics, rows.obs, rows.action), axis=0)
         before = state.value
         state, value_loss = self.value_step(state, rows, q)
@@ -185,10 +190,10 @@ class IQL(eqx.Module):
         self, advantage: Float[Array, " batch"], mask: Array | None
     ) -> Float[Array, " batch"]:
         """The weights of the actor's regression."""
-        if self.advantage_scale == "std":
-            advantage = scaled_advantage(advantage, mask)
-        return advantage_weights(
+        return regression_weights(
             advantage,
+            mask,
+            scale=self.advantage_scale,
             inverse_temperature=self.inverse_temperature,
             max_weight=self.max_weight,
         )
@@ -199,7 +204,7 @@ class IQL(eqx.Module):
         """One gradient step of the actor, weighted."""
         actor, optimiser, loss, _ = minimise(
             self.optimiser,
-            partial(_actor_loss, log_std_range=LOG_STD_RANGE[self.variant]),
+            partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE[self.variant]),
             state.actor,
             state.actor_optimiser,
             self.actor_learning_rate * cosine(state.step, self.decay_updates),
@@ -273,23 +278,8 @@ def _value_loss(
     return masked_mean(loss, rows.mask), None
 
 
-def _actor_loss(
-    actor: GaussianActor,
-    rows: Transition,
-    weights: Float[Array, " batch"],
-    *,
-    log_std_range: tuple[float, float],
-) -> tuple[Float[Array, ""], None]:
-    log_prob = gaussian_log_prob(actor, rows.obs, rows.action, log_std_range)
-    return -masked_mean(weights * log_prob, rows.mask), None
-
-
 def _scaled_critic_loss(
     critics: MLP, rows: Transition, target: Float[Array, " batch"], *, factor: float
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     loss, q = critic_loss(critics, rows, target)
     return factor * loss, q
-
-
-def _only(x: Array) -> Array:
-    return x[0]

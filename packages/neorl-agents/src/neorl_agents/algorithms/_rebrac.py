@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import merged, taken
+from neorl_agents.algorithms._batches import mean_of, merged, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -146,7 +146,7 @@ class ReBRAC(eqx.Module):
                 value_metrics(q, state.scaling, row.mask, discount=self.discount, penalised=True)
             )
         state, metrics = self.actor_step(state, row)
-        return state, jax.tree.map(_mean_of, *losses) | jax.tree.map(_mean_of, *values) | metrics
+        return state, jax.tree.map(mean_of, *losses) | jax.tree.map(mean_of, *values) | metrics
 
     def critic_targets(
         self, state: ReBRACState, rows: Transition, key: PRNGKeyArray
@@ -236,7 +236,3 @@ def _actor_loss(
     value = jnp.where(sized, masked_mean(q, rows.mask) / jnp.where(sized, size, 1), 0)
     distance = masked_mean(jnp.sum(jnp.square(action - rows.action), axis=-1), rows.mask)
     return weight * distance - value, distance
-
-
-def _mean_of(*values: Array) -> Array:
-    return jnp.mean(jnp.stack(values), axis=0)

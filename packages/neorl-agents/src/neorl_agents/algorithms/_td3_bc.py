@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from neorl_agents.algorithms._batches import mean_of, merged, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -125,13 +126,13 @@ class TD3BC(eqx.Module):
         targets = self.critic_targets(state, rows, key)
         losses, values = [], []
         for i in range(self.policy_delay):
-            row = jax.tree.map(partial(_take, i), rows)
+            row = taken(rows, i)
             state, loss, value = self.critic_step(state, row, targets[i])
             losses.append(loss)
             values.append(value_metrics(value, state.scaling, row.mask, discount=self.discount))
         state, actor_metrics = self.actor_step(state, row)
-        means = jax.tree.map(_mean_of, *values)
-        return state, {"critic_loss": _mean_of(*losses), **means, **actor_metrics}
+        means = jax.tree.map(mean_of, *values)
+        return state, {"critic_loss": mean_of(*losses), **means, **actor_metrics}
 
     def critic_targets(
         self, state: TD3BCState, rows: Transition, key: PRNGKeyArray
@@ -149,7 +150,7 @@ class TD3BC(eqx.Module):
             The targets, in the scale of the critics.
         """
         shape = rows.reward.shape
-        flat = jax.tree.map(_merged, rows)
+        flat = merged(rows)
         noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
         next_action = jnp.clip(state.target_actor(flat.next_obs) + noise, -1, 1)
@@ -238,15 +239,3 @@ def _actor_loss(
     q = first_q_value(critics, rows.obs, action)
     distance = masked_mean(jnp.mean(jnp.square(action - rows.action), axis=-1), rows.mask)
     return td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha), distance
-
-
-def _mean_of(*values: Array) -> Array:
-    return jnp.mean(jnp.stack(values), axis=0)
-
-
-def _take(i: int, x: Array) -> Array:
-    return x[i]
-
-
-def _merged(x: Array) -> Array:
-    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])

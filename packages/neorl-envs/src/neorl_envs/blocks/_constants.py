@@ -10,7 +10,6 @@ A plant lists them once, as the defaults of a ``NamedTuple``::
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
@@ -161,9 +160,3 @@ def require_preset(preset: str) -> None:
     """Refuses an unknown preset."""
     if preset not in PRESETS:
         raise ValueError(f"preset must be 'plant' or 'clean', got {preset!r}")
-
-
-def require_positive_number(name: str, value: float, unit: str) -> None:
-    """Refuses a static number that is not finite and positive."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be finite and positive, got {value} {unit}")

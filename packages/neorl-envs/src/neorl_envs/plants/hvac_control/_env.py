@@ -57,8 +57,9 @@ class HVACControl(SimulatedPlant):
         "discomfort, both negative. The controllers are named after what they do."
     )
     channel_descriptions: ClassVar[str] = (
-        "T and heat of five zones (air temperature, and heating or cooling that was last delivered "
-        "for), the weather outdoors now and in an hour, the people, the price and the time of day."
+        "T and heat of five zones (air temperature, and heating or cooling that was last "
+        "delivered), the weather outdoors now and in an hour, the people, the price and the time "
+        "of day."
     )
     constants = physics.Constants()
     initial = physics.Building._make((np.full(5, 21.0), np.full(5, 21.0)))

@@ -167,7 +167,7 @@ def started_wash(c: Constants, works: Works, flow: Array) -> Works:
     )
 
 
-def rates(c: Constants, x: Works, dose: Dosing, raw: Raw, demand: Array) -> Works:
+def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Works:
     """Time derivatives, per second."""
     flow, gradient = dose.flow, dose.gradient
     a = attachment(dose.alum, ph_of_water(x.acid, x.carbonate), raw.turbidity)
@@ -218,9 +218,7 @@ def advance(
 ) -> Works:
     """The works one period later; backwash is decided at its start, overflow at its end."""
     works = started_wash(c, works, dose.flow)
-    works = runge_kutta(
-        lambda x: rates(c, x, dose, raw, demand), works, width=PERIOD, substeps=substeps
-    )
+    works = runge_kutta(rates, works, c, dose, raw, demand, width=PERIOD, substeps=substeps)
     return works._replace(
         level=jnp.clip(works.level, 0, FULLEST), washing=jnp.maximum(works.washing - PERIOD, 0)
     )
