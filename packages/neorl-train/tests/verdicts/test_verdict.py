@@ -73,6 +73,7 @@ def tables(gain, band, peak, largest_peak=0.0, *, environment="Reactor"):
         reference="PID",
         rows=(row,),
         pooled=(),
+        episode_margin=math.inf,
     )
 
 
@@ -98,6 +99,12 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     told = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
     assert found.sentence.endswith(told)
     assert "single episodes" not in verdict(deployable).sentence
+
+
+def test_an_evaluation_judges_single_episodes_unless_it_is_told_otherwise(noisy):
+    names = [clause.name for clause in noisy.verdict.clauses]
+    assert names == ["return", "load", "peak", "load, single episodes"]
+    assert "at most 5 % more over a limit" in noisy.verdict.rule
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 cost_limits=config.limits.cost,
                 controllers=controllers,
                 level=config.evaluation.level,
+                episode_margin=config.evaluation.episode_margin,
             )
         else:
             starts = config.evaluation.starts

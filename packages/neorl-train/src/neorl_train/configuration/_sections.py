@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,7 +72,7 @@ class EvaluationConfig:
     curve_starts: int = 8
     candidate: str = ""
     level: float = DEFAULT_LEVEL
-    episode_margin: float = math.inf
+    episode_margin: float = 0.05
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ def evaluate_offline(
     controllers: Mapping[str, Policy] | None = None,
     reason: str = NO_SIMULATOR,
     level: float = EvaluationConfig.level,
+    episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
     """What can be said without running a policy: statistics of the log, and shadow actions.
 
@@ -51,6 +52,7 @@ def evaluate_offline(
             beside the imitators'.
         reason: Why there is no simulation; part of the verdict.
         level: Confidence level of all intervals.
+        episode_margin: What the rule would demand of single episodes, were there a simulator.
 
     Returns:
         Tables with the log as only row, and how far each policy's actions are from the log's.
@@ -79,6 +81,7 @@ def evaluate_offline(
         reference="",
         rows=rows,
         pooled=(),
+        episode_margin=episode_margin,
     )
     return Evaluation(
         tables=tables,

@@ -110,9 +110,11 @@ def evaluate(
     tested = _one_kind([*plain, *guarded, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
-    tables = _tables(name, environment, spec, results, log, candidate, reference, level)
+    tables = _tables(
+        name, environment, spec, results, log, candidate, reference, level, episode_margin
+    )
     return Evaluation(
-        tables=dataclasses.replace(tables, episode_margin=episode_margin),
+        tables=tables,
         results=(*results, log),
         traces=_traces(environment, spec, tested, results, key, candidate, reference),
         bands=_bands(environment),
@@ -191,6 +193,7 @@ def _tables(
     candidate: str,
     reference: str,
     level: float,
+    episode_margin: float,
 ) -> ResultTables:
     plain = [result for result in results if not result.guarded]
     others = [one for one in plain if one.name == reference or one.role == "behaviour"]
@@ -206,6 +209,7 @@ def _tables(
         rows=policy_rows(results, spec, reference=reference, level=level)
         + policy_rows([log], spec, reference="", level=level),
         pooled=pooled_rows(results, spec, against=others, level=level),
+        episode_margin=episode_margin,
     )
 
 

@@ -1,7 +1,6 @@
 """The shape of the result tables: numbers with intervals and units, nothing else."""
 
 import dataclasses
-import math
 from typing import Literal
 
 from neorl_core import CostPer, Spec
@@ -194,7 +193,7 @@ class ResultTables:
     reference: str
     rows: tuple[PolicyRow, ...]
     pooled: tuple[PooledRow, ...]
-    episode_margin: float = math.inf
+    episode_margin: float
 
     def row(self, name: str, *, guarded: bool) -> PolicyRow:
         """The row of a policy.

@@ -118,7 +118,7 @@ def verdict(tables: ResultTables) -> Verdict:
     )
 
 
-def rule_of(level: float, episode_margin: float = math.inf) -> str:
+def rule_of(level: float, episode_margin: float) -> str:
     """The rule in words.
 
     Args:
@@ -142,7 +142,7 @@ def _unknown(tables: ResultTables) -> Verdict:
         sentence=f"Cannot tell whether {tables.candidate} is better: {reason}.",
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=rule_of(tables.level),
+        rule=rule_of(tables.level, tables.episode_margin),
         clauses=(),
         reason=reason,
     )
