@@ -28,6 +28,7 @@ def test_examples(name):
         "classical",
         "controllers",
         "networks",
+        "online",
         "optimisers",
         "policies",
         "sampling",

@@ -122,7 +122,7 @@ def _sgd():
 def parity(problem):
     """Functions of this file, and ``update(kind, **fields)``, which runs one update."""
 
-    def update(kind: type, **fields: Any) -> Update:
+    def update(kind: type, *, at_step: int = 0, **fields: Any) -> Update:
         with _sgd():
             plain = kind(**SMALL, **fields)
             rates = {
@@ -135,6 +135,8 @@ def parity(problem):
             before = jax.tree.map(_perturbed(np.random.default_rng(3)), state)
             scaling = jax.tree.map(lambda x: np.asarray(x, np.float64), state.scaling)
             before = replace(before, scaling=scaling)
+            if at_step:
+                before = replace(before, step=np.asarray(at_step, np.int32))
             batch = jax.tree.map(_wide, problem.batch(plain))
             key = jax.random.key(7)
             with jax.enable_x64(True):

@@ -154,9 +154,12 @@ def test_awac(parity):
     parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
 
 
-def test_rebrac(parity):
-    done = parity.update(ReBRAC, actor_weight=0.3, critic_weight=0.5)
+@pytest.mark.parametrize("decay", [{}, {"decay_updates": 8, "final_weight": 0.25}])
+def test_rebrac(parity, decay):
+    weights = {"actor_weight": 0.3, "critic_weight": 0.5}
+    done = parity.update(ReBRAC, at_step=3, **weights, **decay)
     a, s, rows = done.algorithm, done.before, done.rows
+    left = 1 - 0.75 * 3 / 8 if decay else 1.0
     shape = rows.action.shape
     noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
     smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
@@ -164,7 +167,7 @@ def test_rebrac(parity):
     boundary = rows.terminated | rows.truncated
     distance = np.where(boundary, 0, ((action - rows.next_action) ** 2).sum(-1))
     following = parity.values(s.target_critics, rows.next_obs, action).min(0)
-    target = bellman(rows, a.discount, following - a.critic_weight * distance)
+    target = bellman(rows, a.discount, following - left * a.critic_weight * distance)
     critics = s.critics
     for i in range(2):
         row = jax.tree.map(lambda x, i=i: x[i], rows)
@@ -179,7 +182,7 @@ def test_rebrac(parity):
 
     def actor_loss(actor):
         off = ((parity.network(actor, last.obs) - last.action) ** 2).sum(-1)
-        return np.mean(a.actor_weight * off - q_of(actor) / size)
+        return np.mean(left * a.actor_weight * off - q_of(actor) / size)
 
     parity.agree(done.after.actor, parity.descended(actor_loss, s.actor))
     parity.agree(done.after.target_actor, parity.mixed(s.target_actor, s.actor, a.tau))

@@ -130,6 +130,9 @@ BAD["rebrac"] = CRITIC_LEARNER | {
     "critic_weight": [-1.0],
     "noise_std": [-0.1],
     "noise_clip": [-0.1],
+    "decay_updates": [-2, 0.5],
+    "final_weight": [-0.1, 1.5],
+    "exploration_std": [-0.1],
     "policy_delay": [0],
 }
 BAD["sac_n"] = CRITIC_LEARNER | {

@@ -20,6 +20,7 @@ from neorl_agents.algorithms._sac_n import SACNState as SACNState
 from neorl_agents.algorithms._schedules import WHOLE_RUN as WHOLE_RUN
 from neorl_agents.algorithms._schedules import cosine as cosine
 from neorl_agents.algorithms._schedules import for_run as for_run
+from neorl_agents.algorithms._schedules import linear as linear
 from neorl_agents.algorithms._schedules import require_planned as require_planned
 from neorl_agents.algorithms._schedules import unfinished_schedules as unfinished_schedules
 from neorl_agents.algorithms._td3_bc import TD3BCState as TD3BCState
@@ -38,6 +39,7 @@ __all__ = [
     "XQLState",
     "cosine",
     "for_run",
+    "linear",
     "require_choice",
     "require_count",
     "require_critic_learner",

@@ -28,7 +28,7 @@ from neorl_agents.algorithms._soft_actor import (
 from neorl_agents.networks import MLP, init_critics, init_mlp, q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
 from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._network_policy import NetworkPolicy, SquashedGaussianPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
     Scaling,
@@ -166,7 +166,7 @@ class CQL(eqx.Module):
         rows = only(scaled(state.scaling, physical))
         floor = None
         if isinstance(batch, Reference):
-            floor = _finite(only(batch.mc_return) / state.scaling.reward)
+            floor = _known(only(batch.mc_return) / state.scaling.reward)
         actor_key, target_key, sample_key = jax.random.split(key, 3)
         temperature = jnp.exp(state.log_temperature)
         target = self.critic_target(state, rows, temperature, target_key)
@@ -328,6 +328,10 @@ class CQL(eqx.Module):
         """The deterministic policy, in physical units."""
         return network_policy(state.scaling, squashed_mean(state.actor))
 
+    def explore(self, state: CQLState) -> SquashedGaussianPolicy:
+        """Draws of the trained policy, in physical units."""
+        return SquashedGaussianPolicy(network_policy(state.scaling, state.actor), LOG_STD_RANGE)
+
 
 class CalQL(CQL):
     """Cal-QL: :class:`CQL` with ``calibrated=True``.
@@ -336,11 +340,19 @@ class CalQL(CQL):
     tried online looks better than it is and is unlearned. Cal-QL does not push a sampled value
     below the return that the log earned from that row on.
 
+    Fine-tuning (``neorl_agents.online``): ``"original"`` changes nothing; a row collected online is
+    bounded by its return once its episode has ended. ``"corl"`` drops all bounds online.
+
     Source: Nakamoto et al., Cal-QL: calibrated offline RL pre-training for efficient online
     fine-tuning, arXiv 2303.05479.
     """
 
     calibrated: bool = eqx.field(static=True, default=True)
+
+    fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {
+        "original": {},
+        "corl": {"calibrated": False},
+    }
 
 
 @partial(jax.jit, static_argnums=3)
@@ -383,6 +395,6 @@ def _multiplier_loss(
     return -_multiplier(log_multiplier) * jax.lax.stop_gradient(excess), None
 
 
-def _finite(x: Float[Array, " batch"]) -> Float[Array, " batch"]:
-    # A masked row may hold anything.
-    return jnp.where(jnp.isfinite(x), x, 0)
+def _known(returns: Float[Array, " batch"]) -> Float[Array, " batch"]:
+    # While an episode goes on there is no bound; a masked row may hold anything.
+    return jnp.where(jnp.isfinite(returns), returns, -jnp.inf)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -78,6 +78,9 @@ class IQL(eqx.Module):
     [-5, 2]; ``"corl"`` takes ``V`` from **before** step 1 in steps 2 and 3, halves the critics'
     loss, clips to [-20, 2] and initialises uniformly.
 
+    Fine-tuning (``neorl_agents.online``): ``"original"`` keeps the actor's rate, as the authors'
+    code does; what is tried are draws of the policy (:meth:`explore`).
+
     Deviations: a plant's channels are in physical units, so observations are standardised and
     rewards divided by their deviation (the original does neither, and scales the rewards of its
     locomotion tasks by ``reward_scale="return_range"``); the actor's rate stays where
@@ -130,6 +133,7 @@ class IQL(eqx.Module):
     )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
+    fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {"original": {"decay_updates": 0}}
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""

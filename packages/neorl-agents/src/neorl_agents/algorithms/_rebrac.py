@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms._batches import mean_of, merged, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
@@ -18,9 +18,10 @@ from neorl_agents.algorithms._hyperparameters import (
     require_number,
 )
 from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.algorithms._schedules import WHOLE_RUN, linear, require_planned
 from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
 from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
     Scaling,
@@ -34,7 +35,7 @@ from neorl_core.targets import polyak, regularised_td_target
 
 
 class ReBRACState(eqx.Module):
-    """The training state of :class:`ReBRAC`; ``critics`` are two, stacked."""
+    """The training state of :class:`ReBRAC`: two stacked ``critics``, ``step`` counts updates."""
 
     actor: MLP
     critics: MLP
@@ -42,6 +43,7 @@ class ReBRACState(eqx.Module):
     target_critics: MLP
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
+    step: Int[Array, ""]
     scaling: Scaling
 
 
@@ -65,6 +67,11 @@ class ReBRAC(eqx.Module):
     Critics have layer normalisation behind every hidden ReLU. Targets move on actor steps; that
     of the actor towards the actor **before** the step, as in the authors' code.
 
+    Both weights may fall: ``weight (1 + (final_weight - 1) min(step / decay_updates, 1))``.
+
+    Fine-tuning (``neorl_agents.online``): ``"original"`` is the authors' code, in which online the
+    critics have no penalty and the actor's falls to half; in ``"linear"`` both fall to nothing.
+
     Deviations: observations are standardised and rewards divided by their deviation (the code
     does neither); the actor has no layer normalisation.
 
@@ -78,6 +85,10 @@ class ReBRAC(eqx.Module):
         noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
             units.
         noise_clip: Bound of that noise.
+        decay_updates: Updates over which both weights fall; 0 keeps them, -1 stands for the length
+            of the run (:func:`neorl_agents.algorithms.for_run`).
+        final_weight: Fraction of both weights that is left then, in [0, 1].
+        exploration_std: Standard deviation of the noise of :meth:`explore`, in [-1, 1] units.
         policy_delay: Critic steps per actor step; static.
         reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
         hidden: Widths of the hidden layers of actor and critics; static.
@@ -96,6 +107,9 @@ class ReBRAC(eqx.Module):
     critic_learning_rate: float = 1e-3
     noise_std: float = 0.2
     noise_clip: float = 0.5
+    decay_updates: int = 0
+    final_weight: float = 0.5
+    exploration_std: float = 0.1
     policy_delay: int = eqx.field(static=True, default=2)
     reward_scale: RewardScale = eqx.field(static=True, default="std")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
@@ -105,6 +119,16 @@ class ReBRAC(eqx.Module):
     fields: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "next_action", "terminated", "truncated", "mask",
     )  # fmt: skip
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
+    fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {
+        "original": {
+            "critic_weight": 0.0,
+            "decay_updates": WHOLE_RUN,
+            "final_weight": 0.5,
+            "exploration_std": 0.03,
+        },
+        "linear": {"decay_updates": WHOLE_RUN, "final_weight": 0.0},
+    }
 
     @property
     def batches_per_update(self) -> int:
@@ -114,12 +138,16 @@ class ReBRAC(eqx.Module):
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "actor_weight", "critic_weight", "noise_std", "noise_clip", low=0)
+        require_number(self, "exploration_std", low=0)
+        require_number(self, "final_weight", low=0, high=1)
+        require_count(self, "decay_updates", least=-1)
         require_count(self, "policy_delay")
         require_critic_learner(self, "actor", "critic")
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> ReBRACState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
         self.validate()
+        require_planned(self)
         return _init(as_arrays(self), statistics, key, spec)
 
     def update(
@@ -165,7 +193,7 @@ class ReBRAC(eqx.Module):
             flat.terminated,
             flat.truncated,
             discount=self.discount,
-            weight=self.critic_weight,
+            weight=self.critic_weight * self.remaining(state),
         )
         return targets.reshape(shape)
 
@@ -179,7 +207,7 @@ class ReBRAC(eqx.Module):
             self.actor_learning_rate,
             state.critics,
             rows,
-            self.actor_weight,
+            self.actor_weight * self.remaining(state),
         )
         state = replace(
             state,
@@ -187,12 +215,22 @@ class ReBRAC(eqx.Module):
             actor_optimiser=optimiser,
             target_actor=polyak(state.target_actor, state.actor, tau=self.tau),
             target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
+            step=state.step + 1,
         )
         return state, {"actor_loss": loss, "distance": distance}
+
+    def remaining(self, state: ReBRACState) -> Float[Array, ""]:
+        """The fraction of both weights that is left."""
+        return linear(state.step, self.decay_updates, self.final_weight)
 
     def policy(self, state: ReBRACState) -> NetworkPolicy:
         """The trained policy, in physical units."""
         return network_policy(state.scaling, state.actor)
+
+    def explore(self, state: ReBRACState) -> GaussianPolicy:
+        """The trained policy with Gaussian noise, in physical units."""
+        noise = jnp.log(jnp.full_like(state.scaling.low, self.exploration_std))
+        return GaussianPolicy(self.policy(state), noise)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -222,6 +260,7 @@ def _init(
         target_critics=critics,
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
+        step=jnp.zeros((), jnp.int32),
         scaling=init_scaling(spec, statistics, algorithm.reward_scale),
     )
 

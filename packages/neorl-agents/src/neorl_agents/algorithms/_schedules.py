@@ -1,4 +1,4 @@
-"""Learning rates that fall along a run, whose length the training loop knows."""
+"""Learning rates and weights that fall along a run, whose length the training loop knows."""
 
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -30,6 +30,29 @@ def cosine(step: Int[Array, ""], updates: int | Int[Array, ""]) -> Float[Array, 
     length = jnp.asarray(updates)
     done = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
     return jnp.where(length > 0, 0.5 * (1 + jnp.cos(jnp.pi * done)), 1.0)
+
+
+def linear(
+    step: Int[Array, ""], updates: int | Int[Array, ""], final: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """The factor ``1 + (final - 1) min(step / updates, 1)``, and 1 where ``updates`` is 0.
+
+    Args:
+        step: Updates done.
+        updates: Updates over which the factor falls from 1 to ``final``; 0 for none.
+        final: Factor at the end.
+
+    Returns:
+        A factor of a weight, between 1 and ``final``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(linear(jnp.asarray(step), 10, 0.5)), 2) for step in (0, 5, 10, 20)]
+        [1.0, 0.75, 0.5, 0.5]
+    """
+    length = jnp.asarray(updates)
+    done = jnp.minimum(step / jnp.maximum(length, 1), 1.0)
+    return jnp.where(length > 0, 1 + (jnp.asarray(final) - 1) * done, 1.0)
 
 
 def for_run(algorithm: Learner, updates: int) -> Learner:

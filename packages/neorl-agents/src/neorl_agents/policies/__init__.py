@@ -2,6 +2,7 @@
 
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
+from neorl_agents.policies._network_policy import SquashedGaussianPolicy as SquashedGaussianPolicy
 from neorl_agents.policies._scaling import RewardScale as RewardScale
 from neorl_agents.policies._scaling import Scaling as Scaling
 from neorl_agents.policies._scaling import init_scaling as init_scaling
@@ -13,6 +14,7 @@ __all__ = [
     "NetworkPolicy",
     "RewardScale",
     "Scaling",
+    "SquashedGaussianPolicy",
     "init_scaling",
     "network_policy",
     "scaled",

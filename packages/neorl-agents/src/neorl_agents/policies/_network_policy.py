@@ -89,3 +89,35 @@ class GaussianPolicy(eqx.Module):
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
         """Identity."""
         return carry
+
+
+class SquashedGaussianPolicy(eqx.Module):
+    """A network whose outputs are a tanh-Gaussian, and draws of it: to explore with.
+
+    Attributes:
+        parameters: The network between its maps; the first half of its outputs are the means, the
+            second half the log-deviations, one of each for every action channel.
+        log_std_range: Where the log-deviations are clipped to; static.
+    """
+
+    parameters: NetworkPolicy
+    log_std_range: tuple[float, float] = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """Nothing to remember."""
+        return ()
+
+    def __call__(
+        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray
+    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        """A fresh draw for one observation, both in physical units."""
+        inner = self.parameters
+        mean, log_std = jnp.split(inner.unit(obs), 2)
+        log_std = jnp.clip(log_std, *self.log_std_range)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        action = inner.action.to_physical(jnp.tanh(mean + jnp.exp(log_std) * noise))
+        return carry, jnp.clip(action, inner.low, inner.high)
+
+    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
+        """Identity."""
+        return carry

@@ -1,0 +1,83 @@
+"""Batches of which a stated share comes from the log and the rest from the online buffer."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from neorl_agents.algorithms._protocol import Algorithm
+from neorl_agents.online._replay import Replay
+from neorl_agents.sampling import Reference, sampler_of
+from neorl_core import Transition
+from neorl_core.replay import ring_sample
+
+
+def rows_of_the_log(batch_size: int, share: float) -> int:
+    """How many rows of every batch come from the log: ``share batch_size``, rounded.
+
+    Args:
+        batch_size: Rows of one gradient step.
+        share: Share of the log, in [0, 1].
+
+    Returns:
+        An exact count; the other rows come from the online buffer. Of half an odd batch the log
+        gives the smaller part.
+
+    Example:
+        >>> rows_of_the_log(256, 0.5), rows_of_the_log(5, 0.5)
+        (128, 2)
+    """
+    exact = share * batch_size
+    whole = int(exact)
+    return whole if exact - whole <= 0.5 else whole + 1
+
+
+def balanced_batch(
+    algorithm: Algorithm,
+    tables: Any,
+    replay: Replay,
+    number: Int[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    share: float = 0.5,
+) -> Any:
+    """The batches of one update, each with the same counts from log and online buffer.
+
+    Rows of the log come first. Both are drawn uniformly with replacement, those of the log by the
+    learner's own sampler. ``share=0.5`` with an even batch is the symmetric sampling of RLPD.
+
+    Args:
+        algorithm: Learner that draws single rows.
+        tables: What its sampler draws from.
+        replay: Rows collected online; not empty.
+        number: Number of the update: a draw is a function of ``(key, number)`` and the buffer.
+        key: Random key of the run.
+        share: Share of the log, in [0, 1]; static.
+
+    Returns:
+        What ``algorithm.update`` takes, leading axes ``(batches_per_update, batch_size)``.
+
+    Source: Ball et al., Efficient online reinforcement learning with offline data (RLPD), arXiv
+    2302.02948, section 4.1, for half and half; Nakamoto et al., Cal-QL, arXiv 2303.05479, for a
+    mixing ratio.
+    """
+    log_key, online_key = jax.random.split(key)
+    updates, size = algorithm.batches_per_update, algorithm.batch_size
+    from_log = rows_of_the_log(size, share)
+    log = sampler_of(algorithm).draw(tables, number, log_key, (updates, from_log))
+    draws = updates * (size - from_log)
+    drawn, _ = ring_sample(replay.ring, jax.random.fold_in(online_key, number), batch=draws)
+    online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), drawn)
+    if not isinstance(log, Reference):
+        return _joined(log, online.rows)
+    returns = jnp.concatenate([log.mc_return, online.mc_return], axis=1)
+    return Reference(_joined(log.rows, online.rows), returns)
+
+
+def _joined(log: Transition, online: Transition) -> Transition:
+    """Both, with the fields that the log's rows have."""
+    pairs = zip(log, online, strict=True)
+    return Transition(
+        *(None if mine is None else jnp.concatenate([mine, its], axis=1) for mine, its in pairs)  # pyright: ignore
+    )

@@ -1,0 +1,141 @@
+"""The rows that were collected online: a ring, with next actions and returns as they are known."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neorl_agents.sampling import Reference
+from neorl_core import Transition
+from neorl_core.replay import RingBuffer, ring_buffer, ring_push
+
+
+class Replay(NamedTuple):
+    """The newest rows of several plants that are stepped side by side.
+
+    A row is stored one step late, when the action that followed it is known.
+
+    Attributes:
+        ring: Buffer of ``Reference`` rows in physical units; the rows of one step lie side by side.
+            A return is minus infinity until the episode of its row has ended; ``mc_return`` is
+            ``None`` where returns are not kept.
+        waiting: The rows of the last step, shape ``(env, ...)``.
+        discount: Discount of the returns, scalar.
+        beyond: Return that a truncated episode is taken to go on with, scalar, in the unit of the
+            reward.
+    """
+
+    ring: RingBuffer
+    waiting: Transition
+    discount: Float[Array, ""]
+    beyond: Float[Array, ""]
+
+
+def replay_begin(
+    first: Transition,
+    *,
+    capacity: int,
+    discount: float | Float[Array, ""],
+    beyond: float | Float[Array, ""] = 0.0,
+    returns: bool = False,
+) -> Replay:
+    """An empty buffer, with the rows of the first step waiting.
+
+    Args:
+        first: Rows of the first step, one for each plant: ``obs``, ``action``, ``reward``,
+            ``next_obs``, ``terminated`` and ``truncated``; physical units.
+        capacity: Number of rows that it holds.
+        discount: Discount of the returns, in [0, 1].
+        beyond: Return that a truncated episode is taken to go on with: of a log
+            ``mean(reward) / (1 - discount)``, as in ``neorl_agents.sampling.returns_to_go``.
+        returns: Whether the return that followed every row is kept, as Cal-QL asks for.
+
+    Returns:
+        The buffer.
+
+    Raises:
+        ValueError: If ``capacity`` is no whole number from one on.
+    """
+    waiting = first._replace(cost=None, next_action=None, mask=None)
+    row = jax.tree.map(lambda leaf: leaf[0], waiting)
+    stored = Reference(
+        row._replace(next_action=row.action),
+        row.reward if returns else None,  # pyright: ignore[reportArgumentType]
+    )
+    dtype = first.reward.dtype
+    return Replay(
+        ring_buffer(stored, capacity=capacity),
+        waiting,
+        jnp.asarray(discount, dtype),
+        jnp.asarray(beyond, dtype),
+    )
+
+
+def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
+    """Stores the rows that wait, now that their next actions are known; the new ones wait.
+
+    Where an episode ends with a stored row, the returns of all its rows are written:
+    ``G_t = reward_t + discount G_{t+1}``, behind a termination nothing, behind a truncation
+    ``beyond``.
+
+    Args:
+        replay: Buffer to store in.
+        rows: Rows of the next step, as in :func:`replay_begin`; of an ended episode the row of the
+            new one.
+        horizon: Number of steps of the longest episode; static.
+
+    Returns:
+        The new buffer.
+    """
+    before = replay.waiting
+    following = jnp.where(_ended(before)[:, None], 0, rows.action)
+    count = before.reward.shape[0]
+    unknown = None
+    if replay.ring.rows.mc_return is not None:
+        unknown = jnp.full_like(before.reward, -jnp.inf)
+    stored = Reference(before._replace(next_action=following), unknown)  # pyright: ignore[reportArgumentType]
+    ring = ring_push(replay.ring, stored)
+    if unknown is not None:
+        ring = _with_returns(replay, ring, before, min(horizon, _capacity(ring) // count))
+    return replay._replace(ring=ring, waiting=rows._replace(cost=None, next_action=None, mask=None))
+
+
+def _with_returns(replay: Replay, ring: RingBuffer, newest: Transition, steps: int) -> RingBuffer:
+    """The ring with the returns of the episodes that ended with the newest rows."""
+    slots, inside = _episode(ring, newest.reward.shape[0], steps)
+    rewards = jnp.where(inside, ring.rows.rows.reward[slots], 0)
+    tail = jnp.where(jnp.asarray(newest.terminated), 0, replay.beyond)
+    # Newest first: every older return is its reward plus the discounted return behind it.
+    factors = jnp.broadcast_to(replay.discount, rewards.shape)
+    power, earned = jax.lax.associative_scan(_chained, (factors, rewards), axis=0)
+    returns = earned + power * tail[None, :]
+    known = inside & _ended(newest)[None, :]
+    target = jnp.where(known, slots, _capacity(ring))
+    written = ring.rows.mc_return.at[target].set(returns, mode="drop")
+    return ring._replace(rows=ring.rows._replace(mc_return=written))
+
+
+def _episode(
+    ring: RingBuffer, count: int, steps: int
+) -> tuple[Int[Array, "step env"], Bool[Array, "step env"]]:
+    """Slots of the last steps, newest first, and which of them belong to the newest episode."""
+    back = jnp.arange(steps, dtype=jnp.int32)[:, None]
+    place = jnp.arange(count, dtype=jnp.int32)[None, :]
+    slots = (ring.next_slot - count * (back + 1) + place) % _capacity(ring)
+    written = count * (back + 1) <= ring.size
+    ends = _ended(ring.rows.rows)[slots] & (back > 0)
+    inside = (jnp.cumsum(ends, axis=0) == 0) & written
+    return slots, inside
+
+
+def _chained(newer: tuple[Array, Array], older: tuple[Array, Array]) -> tuple[Array, Array]:
+    return newer[0] * older[0], older[1] + older[0] * newer[1]
+
+
+def _ended(rows: Transition) -> Bool[Array, " env"]:
+    return jnp.asarray(rows.terminated) | jnp.asarray(rows.truncated)
+
+
+def _capacity(ring: RingBuffer) -> int:
+    return ring.rows.rows.reward.shape[0]

@@ -1,0 +1,85 @@
+"""What of a learner changes when its training goes on online."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import jax.numpy as jnp
+
+from neorl_agents.sampling import Rows, RowsWithReturns, sampler_of
+from neorl_core import InputError
+from neorl_core.boundary import unknown_name
+
+OFFLINE = "offline"
+"""The variant that keeps the hyperparameters of the offline training."""
+
+Learner = TypeVar("Learner")
+State = TypeVar("State")
+
+
+def require_fine_tunable(algorithm: Any) -> None:
+    """Refuses a learner that cannot be fine-tuned online.
+
+    It needs ``explore(state)``, the policy that is tried, ``fine_tuning``, its settings by the name
+    of the variant, and batches of single rows.
+
+    Args:
+        algorithm: Any learner.
+
+    Raises:
+        InputError: Naming the learner and what it lacks.
+    """
+    name = type(algorithm).__name__
+    missing = [part for part in ("explore", "fine_tuning") if not hasattr(algorithm, part)]
+    if missing:
+        raise InputError(
+            f"{name} cannot be fine-tuned online: it has no {' and no '.join(missing)}; of the "
+            "learners here IQL, CalQL and ReBRAC can"
+        )
+    if not isinstance(sampler_of(algorithm), Rows | RowsWithReturns):
+        raise InputError(
+            f"{name} cannot be fine-tuned online: it draws more than single rows, which the online "
+            "buffer does not give"
+        )
+
+
+def for_fine_tuning(algorithm: Learner, variant: str = "original") -> Learner:
+    """The learner with its settings for training online.
+
+    Args:
+        algorithm: Learner with plain numbers, as it was trained offline.
+        variant: One of the learner's ``fine_tuning``, or ``"offline"`` to change nothing.
+
+    Returns:
+        The same learner with those fields replaced; a schedule of length -1 is to follow the
+        fine-tuning (:func:`neorl_agents.algorithms.for_run`).
+
+    Raises:
+        InputError: If the learner cannot be fine-tuned, or has no such variant.
+
+    Example:
+        >>> from neorl_agents import ReBRAC
+        >>> online = for_fine_tuning(ReBRAC(actor_weight=0.1))
+        >>> online.actor_weight, online.critic_weight, online.final_weight
+        (0.1, 0.0, 0.5)
+    """
+    require_fine_tunable(algorithm)
+    settings: Any = algorithm
+    known = {OFFLINE: {}, **settings.fine_tuning}
+    if variant not in known:
+        raise unknown_name(f"variant of fine-tuning {type(algorithm).__name__}:", variant, known)
+    return replace(settings, **known[variant])
+
+
+def restarted(state: State) -> State:
+    """The state with its count of updates at zero, so that schedules begin with the fine-tuning.
+
+    Args:
+        state: State of a learner; networks, targets and optimisers stay as they are.
+
+    Returns:
+        The same state where it counts no updates.
+    """
+    if not hasattr(state, "step"):
+        return state
+    counted: Any = state
+    return replace(counted, step=jnp.zeros_like(counted.step))
