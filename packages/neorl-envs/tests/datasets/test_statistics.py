@@ -1,11 +1,20 @@
+import dataclasses
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from neorl_core import Spec
+from neorl_envs import DatasetError, read_dataset, write_dataset
 from neorl_envs.datasets import _checks as _dataset_checks
-from neorl_envs.datasets import data_statistics, dataset_from_columns
+from neorl_envs.datasets import (
+    data_statistics,
+    dataset_from_columns,
+    require_content_hash,
+    split_indices,
+)
 
 
 @pytest.mark.parametrize("block", [1, 7, 10_000])
@@ -47,3 +56,34 @@ def test_statistics_of_no_cost_and_of_one_row(toy_spec: Spec, toy_columns: dict)
     bare = Spec(obs=toy_spec.obs, action=toy_spec.action, cost=(), dt=1.0, horizon=4)
     toy_columns.pop("cost")
     assert data_statistics(dataset_from_columns(bare, **toy_columns)).cost.mean.shape == (0,)
+
+
+@pytest.mark.parametrize("block", [7, 10_000])
+def test_one_pass_over_a_file_gives_what_a_copy_in_memory_gives(
+    toy_spec: Spec, random_log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Bit for bit, of some episodes, with another reward, wherever blocks fall in the file."""
+    monkeypatch.setattr(_dataset_checks, "BLOCK", block)
+    path = write_dataset(tmp_path / "log.h5", random_log(toy_spec, 300, 3))
+    mapped = read_dataset(path, memory_map=True)
+    require_content_hash(mapped, str(path))
+    chosen, _ = split_indices(mapped.n_episodes, 0.6, jax.random.key(0))
+
+    def reward(own: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        return own - 0.3 * cost.sum(axis=1)
+
+    part = read_dataset(path).select_episodes(chosen)
+    rows: Any = part.transitions
+    part = dataclasses.replace(
+        part, transitions=rows._replace(reward=np.float32(reward(rows.reward, rows.cost)))
+    )
+    seen = data_statistics(
+        mapped, episodes=chosen, reward=lambda own, cost: np.float32(reward(own, cost))
+    )
+    for ours, theirs in zip(
+        jax.tree.leaves(seen), jax.tree.leaves(data_statistics(part)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    mapped.__dict__["content_hash"] = "sha256:0"
+    with pytest.raises(DatasetError, match="do not match the recorded content hash"):
+        require_content_hash(mapped, str(path))

@@ -1,8 +1,10 @@
 """The ``Dataset`` and its file."""
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
+from neorl_envs.datasets._file import require_content_hash as require_content_hash
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns
 from neorl_envs.datasets._split import split_episodes as split_episodes
+from neorl_envs.datasets._split import split_indices as split_indices
 from neorl_envs.datasets._statistics import data_statistics as data_statistics
 from neorl_envs.datasets._stream import BatchStream as BatchStream
 from neorl_envs.datasets._stream import batch_stream as batch_stream
@@ -13,5 +15,7 @@ __all__ = [
     "data_statistics",
     "dataset_from_columns",
     "flatten_columns",
+    "require_content_hash",
     "split_episodes",
+    "split_indices",
 ]

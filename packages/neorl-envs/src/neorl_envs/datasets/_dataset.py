@@ -19,6 +19,7 @@ from neorl_envs.datasets._optional import (
     checked_optional,
     optional_columns,
 )
+from neorl_envs.datasets._passes import episode_sums, taken
 from neorl_envs.datasets._specification import plain_spec
 
 
@@ -162,9 +163,13 @@ class Dataset:
         return jax.tree.map(lambda column: column[rows], self.transitions)
 
     def _episode_sums(self, column: Any) -> np.ndarray:
-        mask = np.asarray(self.transitions.mask).reshape((-1,) + (1,) * (column.ndim - 1))
-        rows = np.where(mask, column, 0).astype(np.float64)
-        return np.add.reduceat(rows, self.episode_starts, axis=0)
+        mask: Any = self.transitions.mask
+
+        def counted(pieces: list[slice]) -> np.ndarray:
+            used = taken(mask, pieces).reshape((-1,) + (1,) * (column.ndim - 1))
+            return np.where(used, taken(column, pieces), 0)
+
+        return episode_sums((self.episode_starts, self.episode_ends), counted)
 
 
 def content_digest(dataset: Dataset) -> str:

@@ -149,8 +149,7 @@ def map_checked(path: Path) -> Dataset:
         )
         dataset = read_neorl_hdf5(file, str(path), memory_map=contiguous)
     if contiguous:
-        stored = dataset.content_hash
-        _require_hash(str(path), stored, content_digest(dataset))
+        require_content_hash(dataset, str(path))
     return dataset
 
 
@@ -167,6 +166,19 @@ def map_checked_rows(path: Path) -> np.ndarray:
         DatasetError: As :func:`neorl_envs.read_dataset` with ``memory_map``.
     """
     return np.array(map_unchecked(path).transitions.mask)
+
+
+def require_content_hash(dataset: Dataset, source: str) -> None:
+    """Raises unless the columns of a mapped dataset have the hash that its file records.
+
+    Args:
+        dataset: From :func:`neorl_envs.read_dataset` with ``memory_map``, which believes the file.
+        source: Named in the message.
+
+    Raises:
+        DatasetError: Naming both hashes.
+    """
+    _require_hash(source, dataset.content_hash, content_digest(dataset))
 
 
 def _require_hash(source: str, stored: str, actual: str) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
 from neorl_envs.datasets._dataset import Dataset
 
@@ -25,16 +25,32 @@ def split_episodes(dataset: Dataset, fraction: float, key: PRNGKeyArray) -> tupl
     Raises:
         ValueError: If ``fraction`` is outside (0, 1) or there are fewer than two episodes.
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
     n = dataset.n_episodes
-    if n < 2:
-        raise ValueError(f"a split needs at least two episodes, got {n}")
-    n_first = min(max(round(fraction * n), 1), n - 1)
-    order = np.asarray(jax.random.permutation(key, n))
     parts = []
-    for indices in (np.sort(order[:n_first]), np.sort(order[n_first:])):
+    for indices in split_indices(n, fraction, key):
         part = dataset.select_episodes(indices)
         split = {"of": dataset.content_hash, "episodes": len(indices), "of_episodes": n}
         parts.append(dataclasses.replace(part, attributes={**part.attributes, "split": split}))
     return parts[0], parts[1]
+
+
+def split_indices(
+    n_episodes: int, fraction: float, key: PRNGKeyArray
+) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " rest"]]:
+    """The numbers of the episodes that :func:`split_episodes` puts on each side, ascending.
+
+    Args:
+        n_episodes: How many there are.
+        fraction: Part of them that goes into the first split.
+        key: Decides which.
+
+    Raises:
+        ValueError: As :func:`split_episodes`.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
+    if n_episodes < 2:
+        raise ValueError(f"a split needs at least two episodes, got {n_episodes}")
+    n_first = min(max(round(fraction * n_episodes), 1), n_episodes - 1)
+    order = np.asarray(jax.random.permutation(key, n_episodes))
+    return np.sort(order[:n_first]), np.sort(order[n_first:])

@@ -1,13 +1,17 @@
 """One pass over a dataset: what every learner is initialised with."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from neorl_core import DataStatistics, FieldStatistics
-from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._passes import Spans, episode_sums, row_blocks, taken
+
+RewardOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class _Moments(NamedTuple):
@@ -20,15 +24,24 @@ class _Moments(NamedTuple):
     high: np.ndarray
 
 
-def data_statistics(dataset: Dataset) -> DataStatistics:
+def data_statistics(
+    dataset: Dataset,
+    *,
+    episodes: Int[np.ndarray, " chosen"] | None = None,
+    reward: RewardOf | None = None,
+) -> DataStatistics:
     """Count, mean, population standard deviation and range of every field.
 
     One pass in blocks of rows, accumulated in float64 (Chan, Golub and LeVeque 1979), so a mapped
-    dataset larger than memory passes. Masked rows are left out, and so are episodes without a
-    single unmasked row; the length of an episode is its number of unmasked rows.
+    dataset larger than memory passes; the numbers are those of a copy of the chosen episodes in
+    memory, bit for bit. Masked rows are left out, and so are episodes without a single unmasked
+    row; the length of an episode is its number of unmasked rows.
 
     Args:
-        dataset: The training split.
+        dataset: The log.
+        episodes: Numbers of the episodes that count, such as those that are trained on; all by
+            default.
+        reward: Reward of rows out of their reward and costs, where it is not the log's own.
 
     Returns:
         The statistics, float32 arrays.
@@ -37,26 +50,50 @@ def data_statistics(dataset: Dataset) -> DataStatistics:
         ValueError: If every row is masked.
     """
     rows: Any = dataset.transitions  # NumPy columns
-    lengths = np.add.reduceat(rows.mask.astype(np.int64), dataset.episode_starts)
+    chosen = slice(None) if episodes is None else episodes
+    spans = dataset.episode_starts[chosen], dataset.episode_ends[chosen]
+    lengths = episode_sums(spans, lambda pieces: taken(rows.mask, pieces)).astype(np.int64)
     if not lengths.any():
-        raise ValueError(f"all {dataset.n_rows} rows are masked; expected at least one to be used")
-    used = np.ones(int((lengths > 0).sum()), np.bool_)
+        n_rows = int((spans[1] - spans[0]).sum())
+        raise ValueError(f"all {n_rows} rows are masked; expected at least one to be used")
+
+    def rewards(pieces: list[slice]) -> Float[np.ndarray, " row"]:
+        own = taken(rows.reward, pieces)
+        return own if reward is None else reward(own, taken(rows.cost, pieces))
+
+    def counted(pieces: list[slice]) -> Float[np.ndarray, " row"]:
+        return np.where(taken(rows.mask, pieces), rewards(pieces), 0)
+
+    def field(of_block: Callable[[list[slice]], np.ndarray]) -> FieldStatistics:
+        return _field(_used(of_block, rows.mask, spans))
+
+    def column(name: str) -> FieldStatistics:
+        return field(lambda pieces: taken(getattr(rows, name), pieces))
+
+    returns = episode_sums(spans, counted)[lengths > 0]
     return DataStatistics(
-        obs=_field(rows.obs, rows.mask),
-        action=_field(rows.action, rows.mask),
-        reward=_field(rows.reward, rows.mask),
-        cost=_field(rows.cost, rows.mask),
-        episode_return=_field(dataset.episode_returns()[lengths > 0], used),
-        episode_length=_field(lengths[lengths > 0], used),
+        obs=column("obs"),
+        action=column("action"),
+        reward=field(rewards),
+        cost=column("cost"),
+        episode_return=_field([returns]),
+        episode_length=_field([lengths[lengths > 0].astype(np.float64)]),
     )
 
 
-def _field(column: np.ndarray, mask: np.ndarray) -> FieldStatistics:
+def _used(
+    of_block: Callable[[list[slice]], np.ndarray], mask: Any, spans: Spans
+) -> Iterator[np.ndarray]:
+    """The numbers of the unmasked rows, block by block, in float64."""
+    for pieces in row_blocks(spans):
+        yield of_block(pieces)[taken(mask, pieces)].astype(np.float64)
+
+
+def _field(parts: Any) -> FieldStatistics:
     total = None
-    for rows in blocks(len(column), column):
-        chosen = column[rows][mask[rows]].astype(np.float64)
-        if len(chosen):
-            total = _moments(chosen) if total is None else _merged(total, _moments(chosen))
+    for part in parts:
+        if len(part):
+            total = _moments(part) if total is None else _merged(total, _moments(part))
     assert total is not None  # the caller made sure that one row is used
     std = np.sqrt(total.squares / total.count)
     return FieldStatistics(

@@ -60,21 +60,40 @@ class BatchStream:
     def _blocks(self) -> Int[np.ndarray, " block"]:
         """Numbers of the blocks of this reader that have a row to use."""
         index, count = self.shard
-        n_blocks = -(-len(self.used) // self.block_rows)
-        padded = np.zeros(n_blocks * self.block_rows, np.bool_)
-        padded[: len(self.used)] = self.used
-        rows = padded.reshape(n_blocks, self.block_rows).sum(axis=1)
-        return np.flatnonzero(rows)[index::count]
+        return np.flatnonzero(self._rows_a_block)[index::count]
+
+    @functools.cached_property
+    def _rows_a_block(self) -> Int[np.ndarray, " block"]:
+        starts = np.arange(0, len(self.used), self.block_rows)
+        return np.add.reduceat(self.used, starts, dtype=np.int64)
 
     @functools.cached_property
     def n_rows(self) -> int:
         """Rows that this reader uses."""
-        return sum(len(self._rows_of(block)) for block in self._blocks)
+        return int(self._rows_a_block[self._blocks].sum())
 
     @property
     def batches_per_epoch(self) -> int:
         """Batches of one epoch of this reader."""
         return self.n_rows // self.batch_size
+
+    def with_(self, *, fields: Sequence[str], batch_size: int, seed: int) -> "BatchStream":
+        """The same rows of the same file, dealt out otherwise; the file is not looked at again.
+
+        Args:
+            fields: Fields of the batches, some of those of this stream.
+            batch_size: Rows of a batch.
+            seed: Decides every order.
+
+        Raises:
+            DatasetError: If this stream lacks a field, or this reader has fewer rows than a batch.
+        """
+        missing = [name for name in fields if name not in self.offsets]
+        if missing:
+            raise DatasetError(f"the stream of {self.path} was opened without {missing[0]!r}")
+        changed = dataclasses.replace(self, fields=tuple(fields), batch_size=batch_size, seed=seed)
+        changed.__dict__["_rows_a_block"] = self._rows_a_block
+        return _with_a_batch(changed)
 
     def batches(self, first: int = 0) -> Generator[Transition, None, None]:
         """Batches from number ``first`` on, without an end; rows are read ahead in a thread.
@@ -283,13 +302,19 @@ def batch_stream(
     if block_rows is None:
         row = sum(_width(name, shape) for name, (_, shape) in offsets.items())
         block_rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES // max(row, 1)))
-    stream = BatchStream(
-        path, tuple(fields), batch_size, seed, used, offsets, block_rows, buffer_blocks, shard
+    return _with_a_batch(
+        BatchStream(
+            path, tuple(fields), batch_size, seed, used, offsets, block_rows, buffer_blocks, shard
+        )
     )
+
+
+def _with_a_batch(stream: BatchStream) -> BatchStream:
     if stream.batches_per_epoch < 1:
+        index, count = stream.shard
         raise DatasetError(
-            f"{path}: a batch has {batch_size} rows, and reader {shard[0]} of {shard[1]} only "
-            f"{stream.n_rows}"
+            f"{stream.path}: a batch has {stream.batch_size} rows, and reader {index} of {count} "
+            f"only {stream.n_rows}"
         )
     return stream
 
