@@ -1,13 +1,17 @@
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
+from neorl_envs import read_dataset, write_dataset
 from neorl_train import Config
 from neorl_train.configuration import DataConfig, config_type
-from neorl_train.experience import training_experience
+from neorl_train.evaluation import classical_imitators
+from neorl_train.experience import StreamedData, training_experience
+from neorl_train.experience._source import is_streamed, read_log
 
 
 def configured(*, held_out: float, batch_size: int = 8) -> Config:
@@ -43,3 +47,45 @@ def test_episodes_are_trained_on_or_held_out_and_rewards_penalised_in_training_a
     penalised = own - 2.0 * log.transitions.cost[trained, 0]
     np.testing.assert_allclose(training.reward, penalised, rtol=1e-6)
     np.testing.assert_array_equal(held_out.reward, log.transitions.reward[kept])
+
+
+def test_a_log_in_its_file_gives_what_it_gives_in_memory(make_log, tmp_path):
+    """Statistics bit for bit, the same split, the same imitators; of held-out rows a sample."""
+    path = write_dataset(tmp_path / "log.h5", make_log(n_cost=1, episodes=200))
+    config = configured(held_out=0.3)
+    small = dataclasses.replace(config, data=dataclasses.replace(config.data, memory="30kB"))
+    assert is_streamed(small, path)
+    assert not is_streamed(config, path)
+    inside = training_experience(config, read_dataset(path), {"cost_0": 2.0}, path)
+    outside = training_experience(small, read_log(small, path), {"cost_0": 2.0}, path)
+    assert isinstance(outside.training, StreamedData)
+    assert outside.dataset.content_hash == inside.dataset.content_hash
+    assert outside.training.n_rows == inside.training.n_rows
+    for ours, theirs in zip(
+        jax.tree.leaves(outside.training.statistics),
+        jax.tree.leaves(inside.training.statistics),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    rows = {obs.tobytes() for obs in inside.held_out.transitions.obs}
+    some = outside.held_out
+    assert 2 <= some.n_episodes < inside.held_out.n_episodes
+    assert all(obs.tobytes() in rows for obs in some.transitions.obs)
+    assert sum(column.nbytes for _, column in some.columns()) < 1.1 * 30_000 / 20
+    spec = inside.dataset.spec
+    for ours, theirs in zip(
+        jax.tree.leaves(classical_imitators(outside.training, spec)),
+        jax.tree.leaves(classical_imitators(inside.training.rows, spec)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_only_the_dataset_file_stays_on_the_disk(shared_data):
+    path = shared_data("neorl2", "DMSD-high-20000-val.npz")
+    config = configured(held_out=0.3)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, memory="1MB"))
+    with pytest.raises(
+        InputError, match=r"more than data\.memory = 1MB, and only the dataset file"
+    ):
+        read_log(config, path)

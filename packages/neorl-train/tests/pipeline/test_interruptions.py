@@ -153,6 +153,25 @@ def _size(path):
     return path.stat().st_size if path.exists() else 0
 
 
+@pytest.mark.nightly
+def test_a_streamed_run_is_killed_and_continues_to_the_same_bits(folder):
+    """The log stays on the disk, and reading goes on at the batch of the last checkpoint."""
+    memory = ["--data.memory", "1kB", "--quiet"]
+    _finish(_start(folder, "run", "small.toml", "--output.directory", "whole", *memory))
+    words = ["run", "small.toml", "--output.directory", "parts", *memory]
+    run = folder / "parts" / "0001"
+    for _ in range(3):
+        begun = _size(run / "metrics.jsonl")
+        process = _start(folder, *words)
+        _wait_for(process, lambda b=begun: _size(run / "metrics.jsonl") not in (0, b))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "the run ended before it was killed"
+        words = ["resume", str(run), "--quiet"]
+    _finish(_start(folder, *words))
+    assert _result(run) == _result(folder / "whole" / "0001")
+
+
 def test_killed_at_many_moments(folder, straight, nightly):
     rng, run = random.Random(11), folder / "killed" / "0001"
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]

@@ -141,6 +141,32 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     assert "data: NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0" in said
 
 
+def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_log):
+    path = write_dataset(here / "log.h5", make_log(n_cost=1))
+    words = [*QUICK, "--data.source", str(path), "--penalty", "cost_0", "0.5"]
+    words += ["--data.held-out", "0.2"]
+    loud = [word for word in words if word != "--quiet"]
+    assert main(["run", *loud, "--data.memory", "1kB"]) == 0
+    run = here / "runs" / "0001"
+    _check_files(run, environment=False)
+    assert _read(run, "run.json")["dataset"]["streamed"] is True
+    assert _read(run, "verdict.json")["answer"] == "cannot tell"
+    said = "".join(capsys.readouterr())
+    assert "more than data.memory = 1kB; it stays on the disk" in said
+    assert {line["kind"] for line in read_records(run / "metrics.jsonl")} == {
+        "chunk",
+        "validation",
+    }
+    for learner, memory, message in (
+        ("cal_ql", "1kB", "CalQL draws more than single rows|cal_ql draws more than single rows"),
+        ("bc", "much", "data.memory must be an amount such as 2GB"),
+    ):
+        more = ["--training.algorithms", learner, "--data.memory", memory]
+        assert main(["run", *words, *more]) == 2
+        assert re.search(message, capsys.readouterr().err)
+    assert len(list((here / "runs").glob("0*"))) == 1
+
+
 def _columns(path, **changes):
     """A dataset file with some columns replaced, or removed where ``None``."""
     with h5py.File(path, "r+") as file:

@@ -2,19 +2,23 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from neorl_agents import BC, TD3BC
-from neorl_core import Channel, InputError, Spec, as_arrays
+from neorl_agents import BC, TD3BC, CalQL
+from neorl_core import Channel, CostChannel, InputError, Spec, as_arrays
 from neorl_envs import read_dataset, write_dataset
 from neorl_envs.datasets import batch_stream, data_statistics, dataset_from_columns
-from neorl_train.runs import tree_digest
-from neorl_train.training import run_keys, train_streamed
+from neorl_train import train
+from neorl_train.experience import streamed_data
+from neorl_train.runs import Checkpoints, tree_digest
+from neorl_train.training import Plan, run_keys
 
-SMALL = {"hidden": (8, 8), "batch_size": 16}
+SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16}
+WEIGHTS = (0.5,)
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +30,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Spec(
             (Channel("a", "m", -4, 4), Channel("b", "m", -4, 4)),
             (Channel("u", "%", -1, 1),),
-            (),
+            (CostChannel("c", "m", 1, "step"),),
             1,
             40,
         ),
         obs=np.where(mask[:, None], obs, np.nan),
         action=np.tanh(obs[:, :1]),
         reward=random.normal(size=400),
+        cost=random.random((400, 1)),
         next_obs=random.normal(size=(400, 2)),
         terminated=np.zeros(400),
         truncated=np.arange(400) % 40 == 39,
@@ -43,41 +48,74 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_the_update_on_the_batches_of_the_stream(path: Path) -> None:
     algorithm = BC(**SMALL)
-    streamed = train_streamed(algorithm, path, updates=30, chunk=10, seed=3)
+    trained = train(algorithm, streamed_data(path), (3,), Plan(30, 10, 10))
     log = read_dataset(path)
     initial, chunks = run_keys(3)
     _, keys = jax.random.split(chunks)
     state = algorithm.init(log.spec, data_statistics(log), initial)
-    fields = sorted(algorithm.fields)
+    fields = sorted(set(algorithm.fields) - {"mask"})
     source = batch_stream(path, fields, batch_size=16, seed=3).batches()
     update = jax.jit(type(algorithm).update)
     for number, batch in enumerate(itertools.islice(source, 30)):
         one = jax.tree.map(lambda column: column[None], batch)
         state, _ = update(as_arrays(algorithm), state, one, jax.random.fold_in(keys, number))
     source.close()
-    for ours, theirs in zip(jax.tree.leaves(streamed.state), jax.tree.leaves(state), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    ours = jax.tree.map(lambda leaf: leaf[0], trained.snapshot["state"])
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_it_resumes_to_the_same_bits_and_learns(path: Path) -> None:
+def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_path: Path) -> None:
+    """Seeds side by side, each as if alone; the penalty is taken off the reward of batches."""
     algorithm = TD3BC(**SMALL)
-    losses = []
-    whole = train_streamed(
-        algorithm, path, updates=80, chunk=20, told=lambda s: losses.append(s.metrics)
+    data = streamed_data(path, weights=WEIGHTS)
+    plan = Plan(80, 20, 20)
+    whole = train(algorithm, data, (0, 7), plan)
+    alone = train(algorithm, data, (7,), plan)
+    for leaf, single in zip(
+        jax.tree.leaves(whole.snapshot), jax.tree.leaves(alone.snapshot), strict=True
+    ):
+        np.testing.assert_array_equal(leaf[1], single[0])
+
+    def stored() -> Checkpoints:
+        return Checkpoints(tmp_path, identity={}, interval=20, keep=4, say=print)
+
+    asked = iter(range(9))
+    stopped = train(
+        algorithm, data, (0, 7), plan, checkpoints=stored(), stop=lambda: next(asked) == 2
     )
-    half = []
-    train_streamed(algorithm, path, updates=80, chunk=20, told=half.append)
-    assert half[1].done * algorithm.batches_per_update == 40
-    resumed = train_streamed(algorithm, path, updates=80, chunk=20, resume=half[1])
-    assert tree_digest(resumed.state) == tree_digest(whole.state)
-    assert len(losses) == 4
-    assert whole.policy() is not None
+    assert (stopped.step, stopped.finished) == (40, False)
+    resumed = train(algorithm, data, (0, 7), plan, checkpoints=stored())
+    assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
+    unpenalised = train(algorithm, streamed_data(path), (7,), plan)
+    assert tree_digest(unpenalised.snapshot) != tree_digest(alone.snapshot)
+
+
+def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) -> None:
+    log: Any = read_dataset(path).transitions
+    episodes = np.array([1, 4, 5, 9])
+    data = streamed_data(path, episodes=episodes, weights=WEIGHTS)
+    expected = (log.reward - np.float32(0.5) * log.cost[:, 0])[
+        log.mask & np.isin(np.arange(400) // 40, episodes)
+    ]
+    assert data.n_rows == len(expected)
+    n = data.n_rows // 8
+    source = data.chunks(("reward",), batch_size=8, seed=0, n_batches=n, first=0)
+    chunk: Any = next(source)
+    source.close()
+    assert chunk.cost is None
+    seen = chunk.reward.reshape(-1)
+    assert len(np.unique(seen)) == 8 * n
+    assert np.isin(seen, expected).all()
+    obs, action = (np.concatenate(parts) for parts in zip(*data.actions(), strict=True))
+    used = log.mask & np.isin(np.arange(400) // 40, episodes)
+    np.testing.assert_array_equal(obs, log.obs[used])
+    np.testing.assert_array_equal(action, log.action[used])
 
 
 def test_what_cannot_be_streamed_is_refused(path: Path) -> None:
-    with pytest.raises(InputError, match="updates must be a multiple of chunk"):
-        train_streamed(BC(**SMALL), path, updates=30, chunk=20)
-    with pytest.raises(InputError, match="a batch has 500 rows"):
-        train_streamed(BC(hidden=(8,), batch_size=500), path, updates=10, chunk=10)
-    with pytest.raises(InputError, match="batch_size"):
-        train_streamed(BC(hidden=(8,), batch_size=0), path, updates=10, chunk=10)
+    data = streamed_data(path)
+    with pytest.raises(InputError, match="batch_size is 500, and there are"):
+        train(BC(hidden=(8,), batch_size=500), data, plan=Plan(10, 10, 10))
+    with pytest.raises(InputError, match="draws more than single rows"):
+        train(CalQL(**SMALL), data, plan=Plan(10, 10, 10))

@@ -5,14 +5,15 @@ from typing import Any
 from neorl_agents.classical import CLASSICAL
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_envs.datasets import split_episodes
 from neorl_train.configuration._classical import task_of
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import data_keys
+from neorl_train.experience._split import sample_of, training_episodes
 
 
 def fitted_controllers(config: Config, dataset: Dataset, environment: Any) -> dict[str, Policy]:
     """One policy for every configured controller, by its name.
+
+    Where not all episodes fit into a twentieth of ``data.memory``, a sample of them is fitted.
 
     Args:
         config: Configuration, validated.
@@ -27,8 +28,7 @@ def fitted_controllers(config: Config, dataset: Dataset, environment: Any) -> di
         return {}
     reference = None if environment is None else environment.tunings()[environment.reference]
     task = task_of(classical, dataset.spec, reference)
-    _, key = data_keys(config)
-    part, _ = split_episodes(dataset, 1 - config.data.held_out, key)
+    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
     policies = {}
     for name in classical.controllers:
         try:

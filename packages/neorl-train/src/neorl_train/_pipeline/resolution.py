@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from neorl_core import Spec
-from neorl_envs import Dataset, read_dataset
+from neorl_envs import Dataset
 from neorl_safety.constraints import describe_constraints
 from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.origins import origins
@@ -17,9 +17,12 @@ from neorl_train.configuration._limits import (
     declared_limits,
     resolved_limits,
 )
-from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import declared_penalty, plant
+from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.experience._source import declared_penalty, is_streamed, plant, read_log
 from neorl_train.experience._split import check_batches, check_split, training_rows
+from neorl_train.experience._streamed import require_single_rows
+
+ROWS_AT_ONCE = 65_536
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,11 @@ def resolved(config: Config) -> Resolved:
     """
     environment, dataset = plant(config.data.source), None
     if environment is None:
-        dataset = read_dataset(Path(config.data.source))
+        path = Path(config.data.source)
+        dataset = read_log(config, path)
+        if is_streamed(config, path):
+            for name in config.training.algorithms:
+                require_single_rows(name, hyperparameters(config, name))
         spec, rates, reference = dataset.spec, None, ""
     else:
         spec, rates = environment.spec, environment.action_rates()
@@ -104,9 +111,12 @@ def _words(limits: LimitsConfig, spec: Spec) -> list[str]:
 
 
 def _mean_action(dataset: Dataset) -> list[float]:
-    rows = dataset.transitions
-    counted = np.asarray(rows.action, np.float64)[np.asarray(rows.mask)]
-    return [float(value) for value in counted.mean(axis=0)]
+    action, mask = np.asarray(dataset.transitions.action), np.asarray(dataset.transitions.mask)
+    total = np.zeros(dataset.spec.n_action)
+    for start in range(0, len(mask), ROWS_AT_ONCE):
+        block = slice(start, start + ROWS_AT_ONCE)
+        total += action[block][mask[block]].sum(axis=0, dtype=np.float64)
+    return [float(value) for value in total / max(int(mask.sum()), 1)]
 
 
 def _undeclared(config: Config, fallback: str, spec: Spec) -> list[str]:

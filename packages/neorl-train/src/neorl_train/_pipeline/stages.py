@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Policy
-from neorl_envs import Dataset, read_dataset
+from neorl_envs import Dataset
 from neorl_train._pipeline.artefacts import (
     hard_constraints,
     write_guard_files,
@@ -25,7 +26,8 @@ from neorl_train.configuration._sections import Config, config_hash, config_to_d
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
-from neorl_train.experience._source import is_environment, plant
+from neorl_train.experience._source import is_environment, is_streamed, plant, read_log
+from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._records import Records
@@ -91,12 +93,15 @@ def _experience(job: Job) -> Experience:
             "content_hash": dataset.content_hash,
             "rows": dataset.n_rows,
             "episodes": dataset.n_episodes,
+            "streamed": is_streamed(config, path),
         }
     )
-    if not dataset.transitions.terminated.any():
+    if not np.asarray(dataset.transitions.terminated).any():
         job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     with job.timings.stage("split and statistics"):
-        experience = training_experience(config, dataset, config.penalty)
+        experience = training_experience(config, dataset, config.penalty, path)
+    if isinstance(experience.training, StreamedData):
+        job.reporter.say(streamed_sentence(path, config.data.memory, experience.training))
     job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return experience
 
@@ -104,7 +109,7 @@ def _experience(job: Job) -> Experience:
 def _read(job: Job, path: Path) -> Dataset:
     if is_environment(job.config.data.source):
         return complete_log(job.config, path, job.reporter.say)
-    return read_dataset(path)
+    return read_log(job.config, path)
 
 
 def _tracker(job: Job) -> Tracker:
@@ -221,7 +226,7 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 policies,
                 dataset=dataset,
                 held_out=experience.held_out,
-                training=experience.training.rows,
+                training=experience.training,
                 candidate=candidate,
                 cost_limits=config.limits.cost,
                 controllers=controllers,

@@ -4,6 +4,8 @@ from neorl_train.configuration._classical import ClassicalConfig as ClassicalCon
 from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
 from neorl_train.configuration._limits import limited_spec as limited_spec
+from neorl_train.configuration._memory import memory_bytes as memory_bytes
+from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
@@ -32,5 +34,7 @@ __all__ = [
     "dump_toml",
     "limited_spec",
     "load_toml",
+    "memory_bytes",
+    "stays_on_disk",
     "validate",
 ]

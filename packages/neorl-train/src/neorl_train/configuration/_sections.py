@@ -24,12 +24,15 @@ class DataConfig:
         steps: Least number of steps to collect; of no effect for a file.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
+        memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
+            times its file, stays on the disk: batches are read ahead, shuffled by blocks.
     """
 
     source: str = "ChemicalReactor-v0"
     steps: int = 120_000
     held_out: float = 0.1
     seed: int = 0
+    memory: str = "8GB"
 
 
 @dataclasses.dataclass(frozen=True)

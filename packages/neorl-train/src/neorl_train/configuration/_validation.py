@@ -10,6 +10,7 @@ from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import check_classical
+from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
 
@@ -27,6 +28,7 @@ def validate(config: Config) -> None:
     _require(bool(data.source), "data.source must name an environment or a dataset file")
     _require(data.steps >= 1, f"data.steps must be at least 1, got {data.steps}")
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
+    memory_bytes(data.memory)
     _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
     for name in training.algorithms:
         if name not in known:

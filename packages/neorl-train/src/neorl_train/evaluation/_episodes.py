@@ -13,6 +13,7 @@ from neorl_safety.filters import Flag
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import Episodes
 
+ROWS_AT_ONCE = 2**20
 ACTED = int(
     Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
@@ -59,17 +60,24 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
     Returns:
         One entry for each episode.
     """
-    columns: Any = dataset.transitions
     spec = dataset.spec if spec is None else spec
-    longest = int(dataset.episode_lengths.max())
-    time = np.arange(longest)
-    inside = time < dataset.episode_lengths[:, None]
-    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
-    mask = inside & columns.mask[rows]
+    # Some episodes at a time: all of them, padded to the longest, may be far more than the log.
+    at_once = max(1, ROWS_AT_ONCE // int(dataset.episode_lengths.max()))
+    groups = range(0, dataset.n_episodes, at_once)
+    returns = dataset.episode_returns()
+    return joined([_recorded(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
+
+
+def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) -> Episodes:
+    columns: Any = dataset.transitions
+    time = np.arange(int(dataset.episode_lengths.max()))
+    starts, lengths = dataset.episode_starts[some], dataset.episode_lengths[some]
+    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
+    mask = (time < lengths[:, None]) & columns.mask[rows]
     cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
-    nothing = np.zeros(dataset.n_episodes, np.int64)
+    nothing = np.zeros(len(starts), np.int64)
     return Episodes(
-        returns=dataset.episode_returns(),
+        returns=returns[some],
         length=mask.sum(axis=1),
         cost_sum=cost_sum,
         cost_worst=cost_worst,

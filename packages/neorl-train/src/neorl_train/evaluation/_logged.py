@@ -1,6 +1,7 @@
 """Evaluation where there is no simulator: the log's own results, and the distance to them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,12 +26,26 @@ NO_SIMULATOR = (
 )
 
 
+ROWS_AT_ONCE = 65_536
+
+
+class LoggedActions(Protocol):
+    """Rows in memory or in a file, of which observations and actions are wanted."""
+
+    def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Observations and actions, a block at a time."""
+        ...
+
+
+Training: TypeAlias = LoggedActions | Transition
+
+
 def evaluate_offline(
     policies: Mapping[str, Policy],
     *,
     dataset: Dataset,
     held_out: Dataset,
-    training: Transition,
+    training: Training,
     candidate: str | None = None,
     cost_limits: Mapping[str, float] | None = None,
     controllers: Mapping[str, Policy] | None = None,
@@ -44,7 +59,7 @@ def evaluate_offline(
         policies: Learned policies by name.
         dataset: Complete log.
         held_out: Episodes of it that no policy was trained on.
-        training: The rows that the policies were trained on; classical imitators are fitted to
+        training: What the policies were trained on; classical imitators are fitted to
             them and stand beside the learned policies.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         cost_limits: Limits of costs by name, in the unit of each; others keep the log's.
@@ -94,23 +109,48 @@ def evaluate_offline(
     )
 
 
-def classical_imitators(rows: Transition, spec: Spec) -> dict[str, Policy]:
+def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
     """What can be had without learning: the mean logged action, and the best linear feedback.
 
     Args:
-        rows: Logged rows on the host.
+        training: Logged rows on the host, or in their file; a block of them at a time.
         spec: Action channels with their ranges.
 
     Returns:
         ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
         observation, clipped to the range.
     """
-    obs, action = np.asarray(rows.obs, np.float64), np.asarray(rows.action, np.float64)
-    middle, mean = obs.mean(axis=0), action.mean(axis=0)
-    slope = np.linalg.lstsq(obs - middle, action - mean, rcond=None)[0]
+    middle, mean, slope = _least_squares(training)
     ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
     numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, middle, mean)]
     return {
         "mean action": ConstantPolicy(numbers[2]),
         "linear feedback": StateFeedback(*numbers, *ends),
     }
+
+
+def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean observation and action, and the slope between them: QR of blocks, one upon the other."""
+    count, sums = 0, []
+    for obs, action in _actions(training):
+        count += len(obs)
+        sums.append([part.sum(axis=0, dtype=np.float64) for part in (obs, action)])
+    middle, mean = (np.sum(part, axis=0) / count for part in zip(*sums, strict=True))
+    upper: Any = np.zeros((0, len(middle) + len(mean)))
+    for obs, action in _actions(training):
+        block = np.concatenate([obs - middle, action - mean], axis=1)
+        upper = np.linalg.qr(np.concatenate([upper, block]), mode="r")
+    # The cut of lstsq for the rows themselves, not for the few of the factor.
+    cut = np.finfo(np.float64).eps * max(count, len(middle))
+    left, right = upper[:, : len(middle)], upper[:, len(middle) :]
+    return middle, mean, np.linalg.lstsq(left, right, rcond=cut)[0]
+
+
+def _actions(training: Training) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    if not isinstance(training, Transition):
+        yield from training.actions()
+        return
+    obs, action = np.asarray(training.obs), np.asarray(training.action)
+    for start in range(0, len(obs), ROWS_AT_ONCE):
+        block = slice(start, start + ROWS_AT_ONCE)
+        yield obs[block], action[block]

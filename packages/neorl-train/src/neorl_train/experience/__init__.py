@@ -8,11 +8,14 @@ from neorl_train.experience._source import declared_penalty as declared_penalty
 from neorl_train.experience._source import is_environment as is_environment
 from neorl_train.experience._split import check_batches as check_batches
 from neorl_train.experience._split import check_split as check_split
+from neorl_train.experience._streamed import StreamedData as StreamedData
+from neorl_train.experience._streamed import streamed_data as streamed_data
 from neorl_train.experience._training_data import TrainingData as TrainingData
 from neorl_train.experience._training_data import training_data as training_data
 
 __all__ = [
     "Experience",
+    "StreamedData",
     "TrainingData",
     "check_batches",
     "check_split",
@@ -20,6 +23,7 @@ __all__ = [
     "complete_log",
     "declared_penalty",
     "is_environment",
+    "streamed_data",
     "training_data",
     "training_experience",
 ]

@@ -2,23 +2,21 @@
 
 import dataclasses
 from functools import partial
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.costs import penalised_reward
-from neorl_envs import (
-    Dataset,
-)
+from neorl_envs import Dataset
 from neorl_envs.command_line import one_line
-from neorl_envs.datasets import data_statistics, split_episodes
+from neorl_envs.datasets import data_statistics
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import data_keys
-from neorl_train.experience._split import check_batches, check_split
-from neorl_train.experience._training_data import TrainingData, unmasked
+from neorl_train.experience._source import is_streamed
+from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
+from neorl_train.experience._streamed import StreamedData, streamed_data
+from neorl_train.experience._training_data import TrainingData, penalised, unmasked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,45 +24,55 @@ class Experience:
     """What a run learns from and is judged on.
 
     Attributes:
-        dataset: Complete log, with the plant's own reward.
-        held_out: Episodes of it that training does not see, with the plant's own reward.
+        dataset: Complete log, with the plant's own reward; mapped where it stays on the disk.
+        held_out: Episodes of it that training does not see, with the plant's own reward; of a
+            log on the disk as many of them as memory has room for.
         training: The rest, with the penalised reward and the cost limits of the run.
     """
 
     dataset: Dataset
     held_out: Dataset
-    training: TrainingData
+    training: TrainingData | StreamedData
 
 
-def training_experience(config: Config, dataset: Dataset, penalty: dict[str, float]) -> Experience:
+def training_experience(
+    config: Config, dataset: Dataset, penalty: dict[str, float], path: Path | None = None
+) -> Experience:
     """Splits a log and takes the declared penalties off the reward of the training part.
 
     Args:
         config: Configuration, validated.
         dataset: Complete log.
         penalty: Penalty weight of every cost, in the order of the specification.
+        path: Its file, where it may stay there.
 
     Raises:
         InputError: If the log cannot be split, every row of the training part is masked, or a
             batch is larger than it.
     """
-    _, key = data_keys(config)
     check_split(config, dataset)
+    weights = tuple(penalty.values())
+    spec = limited_spec(dataset.spec, config.limits.cost)
     try:
-        part, held_out = split_episodes(dataset, 1 - config.data.held_out, key)
-        part = _penalised(part, list(penalty.values()))
-        statistics = data_statistics(part)
+        used, rest = both_parts(config, dataset)
+        if path is not None and is_streamed(config, path):
+            held_out = dataset.select_episodes(sample_of(config, dataset, rest))
+            training = streamed_data(
+                path, dataset=dataset, episodes=used, weights=weights, spec=spec
+            )
+        else:
+            held_out = dataset.select_episodes(rest)
+            training = _in_memory(dataset.select_episodes(used), weights)
+            training = dataclasses.replace(training, spec=spec)
     except ValueError as error:
         raise InputError(f"{config.data.source}: {one_line(error)}") from error
-    mask = np.asarray(part.transitions.mask)
-    check_batches(config, int(mask.sum()))
+    check_batches(config, training.n_rows)
+    return Experience(dataset, held_out, training)
+
+
+def _in_memory(part: Dataset, weights: tuple[float, ...]) -> TrainingData:
+    columns, mask = part.transitions, np.asarray(part.transitions.mask)
+    reward = penalised(np.asarray(columns.reward), np.asarray(columns.cost), weights)
+    part = dataclasses.replace(part, transitions=columns._replace(reward=reward))
     rows = jax.tree.map(partial(unmasked, mask), part.transitions._replace(mask=None))
-    spec = limited_spec(part.spec, config.limits.cost)
-    return Experience(dataset, held_out, TrainingData(rows, statistics, spec))
-
-
-def _penalised(dataset: Dataset, weights: list[float]) -> Dataset:
-    columns = dataset.transitions
-    reward, cost = jnp.asarray(columns.reward), jnp.asarray(columns.cost)
-    reward = np.asarray(penalised_reward(reward, cost, jnp.asarray(weights, jnp.float32)))
-    return dataclasses.replace(dataset, transitions=columns._replace(reward=reward))
+    return TrainingData(rows, data_statistics(part), part.spec)

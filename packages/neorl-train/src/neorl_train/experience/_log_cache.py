@@ -11,11 +11,11 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.boundary import replacing
-from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
+from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.command_line import one_line
 from neorl_envs.plants import PLANTS
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import data_keys, is_environment
+from neorl_train.experience._source import data_keys, is_environment, read_log
 from neorl_train.runs._names import LOG_CACHE
 
 
@@ -66,14 +66,14 @@ def complete_log(config: Config, run_dataset: Path, say: Callable[[str], None]) 
         OSError: If it cannot be written.
     """
     try:
-        return read_dataset(run_dataset)
+        return read_log(config, run_dataset)
     except InputError as error:
         say(f"{one_line(error)}: collecting it again")
     # The same file under two names: the next run would meet the damage too.
     for damaged in (run_dataset, _cached_log(config)):
         damaged.unlink(missing_ok=True)
     collected_log(config, run_dataset, say)
-    return read_dataset(run_dataset)
+    return read_log(config, run_dataset)
 
 
 def _cached_log(config: Config) -> Path:

@@ -8,9 +8,11 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
-from neorl_envs import environment_names, make
-from neorl_envs.ingest import log_suffixes
+from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_envs.datasets import require_content_hash
+from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import Plant
+from neorl_train.configuration._memory import PEAK, stays_on_disk
 from neorl_train.configuration._sections import Config
 
 
@@ -30,6 +32,33 @@ def is_environment(source: str) -> bool:
 def plant(source: str) -> Plant | None:
     """The environment of a source, or ``None`` where the source is a file."""
     return make(source) if is_environment(source) else None
+
+
+def is_streamed(config: Config, path: Path) -> bool:
+    """Whether the log of a run stays in its file, since memory is too small for it."""
+    try:
+        return stays_on_disk(config.data.memory, path.stat().st_size)
+    except OSError:  # a folder of Minari has no size; whoever reads says what is missing
+        return False
+
+
+def read_log(config: Config, path: Path) -> Dataset:
+    """The log of a run: in memory, or mapped where that is too small; its hash is checked.
+
+    Raises:
+        InputError: If it cannot be read, or is of a format that cannot be mapped.
+    """
+    if not is_streamed(config, path):
+        return read_dataset(path)
+    if reader_name(path) not in ("neorl", ""):
+        raise InputError(
+            f"{path}: in memory it takes about {PEAK * path.stat().st_size / 1e9:.3g} GB, more "
+            f"than data.memory = {config.data.memory}, and only the dataset file can stay on the "
+            "disk; convert it once: write_dataset(new, read_dataset(old)), or raise data.memory"
+        )
+    dataset = read_dataset(path, memory_map=True)
+    require_content_hash(dataset, str(path))
+    return dataset
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:

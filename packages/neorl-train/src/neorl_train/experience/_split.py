@@ -1,10 +1,12 @@
 """Which episodes are trained on, and whether they are enough."""
 
 import numpy as np
+from jaxtyping import Int
 
 from neorl_core import InputError
 from neorl_envs import Dataset
-from neorl_envs.datasets import split_episodes
+from neorl_envs.datasets import split_indices
+from neorl_train.configuration._memory import SAMPLE, memory_bytes
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.experience._source import data_keys
 
@@ -31,9 +33,41 @@ def check_split(config: Config, dataset: Dataset) -> None:
 
 def training_rows(config: Config, dataset: Dataset) -> int:
     """Number of rows that training sees: those of the training part that are not masked."""
+    used, mask = training_episodes(config, dataset), np.asarray(dataset.transitions.mask)
+    return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[used].sum())
+
+
+def training_episodes(config: Config, dataset: Dataset) -> Int[np.ndarray, " episode"]:
+    """Numbers of the episodes that are trained on, ascending."""
+    return both_parts(config, dataset)[0]
+
+
+def both_parts(
+    config: Config, dataset: Dataset
+) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " held_out"]]:
+    """Numbers of the episodes that are trained on, and of those that are held out."""
     _, key = data_keys(config)
-    part, _ = split_episodes(dataset, 1 - config.data.held_out, key)
-    return int(np.asarray(part.transitions.mask).sum())
+    return split_indices(dataset.n_episodes, 1 - config.data.held_out, key)
+
+
+def sample_of(
+    config: Config, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
+) -> Int[np.ndarray, " chosen"]:
+    """As many of some episodes, evenly spread, as fit into a twentieth of ``data.memory``.
+
+    Returns:
+        Their numbers, ascending; two at least.
+    """
+    columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
+    row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
+    size = row * dataset.episode_lengths[episodes]
+    most = memory_bytes(config.data.memory) / SAMPLE
+    if size.sum() <= most:
+        return episodes
+    count = int(len(episodes) * most / size.sum())
+    spread = np.unique(np.linspace(0, len(episodes) - 1, max(count, 2)).round().astype(np.int64))
+    fitting = int(np.searchsorted(np.cumsum(size[spread]), most, side="right"))
+    return episodes[spread[: max(fitting, 2)]]
 
 
 def check_batches(config: Config, rows: int) -> None:

@@ -1,15 +1,19 @@
 """What one algorithm is trained on."""
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics
+
+ROWS_AT_ONCE = 65_536
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +30,18 @@ class TrainingData:
     rows: Transition
     statistics: DataStatistics
     spec: Spec
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are trained on."""
+        return len(self.rows.obs)
+
+    def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Observations and actions of the rows, a block at a time, in the order of the log."""
+        rows: Any = self.rows
+        for start in range(0, self.n_rows, ROWS_AT_ONCE):
+            block = slice(start, start + ROWS_AT_ONCE)
+            yield rows.obs[block], rows.action[block]
 
 
 def training_data(dataset: Dataset) -> TrainingData:
@@ -45,6 +61,18 @@ def training_data(dataset: Dataset) -> TrainingData:
         raise InputError("every row of the log is masked, so there is nothing to train on")
     rows = jax.tree.map(partial(unmasked, mask), dataset.transitions._replace(mask=None))
     return TrainingData(rows, data_statistics(dataset), dataset.spec)
+
+
+def penalised(
+    reward: Float[np.ndarray, "*rows"],
+    cost: Float[np.ndarray, "*rows cost"],
+    weights: Sequence[float],
+) -> Float[np.ndarray, "*rows"]:
+    """``reward - sum_i weights[i] cost[i]`` on the host, the same in blocks of any size."""
+    for i, weight in enumerate(weights):
+        if weight:
+            reward = reward - np.float32(weight) * cost[..., i]
+    return reward
 
 
 def unmasked(mask: Bool[np.ndarray, " row"], column: np.ndarray) -> np.ndarray:

@@ -2,24 +2,20 @@
 
 from neorl_train.training._chunk import run_keys as run_keys
 from neorl_train.training._chunk import train_chunk as train_chunk
+from neorl_train.training._feeds import train_batches as train_batches
 from neorl_train.training._loop import Plan as Plan
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
 from neorl_train.training._seeds import EXECUTION_MODE as EXECUTION_MODE
 from neorl_train.training._seeds import ParallelSeeds as ParallelSeeds
-from neorl_train.training._streamed import Streamed as Streamed
-from neorl_train.training._streamed import train_batches as train_batches
-from neorl_train.training._streamed import train_streamed as train_streamed
 
 __all__ = [
     "EXECUTION_MODE",
     "ParallelSeeds",
     "Plan",
-    "Streamed",
     "Trained",
     "Watcher",
     "run_keys",
     "train_batches",
     "train_chunk",
-    "train_streamed",
 ]

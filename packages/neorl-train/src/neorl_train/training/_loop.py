@@ -12,6 +12,7 @@ from neorl_agents.algorithms import for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
+from neorl_train.experience._streamed import StreamedData, require_single_rows
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._seeds import ParallelSeeds, devices_for
@@ -129,7 +130,7 @@ def _never() -> bool:
 
 def train(
     algorithm: Algorithm,
-    data: TrainingData | Dataset,
+    data: TrainingData | StreamedData | Dataset,
     seeds: Sequence[int] = (0,),
     plan: Plan = Plan(),
     *,
@@ -147,6 +148,8 @@ def train(
     Args:
         algorithm: Learner with plain numbers; schedules of length -1 take that of the plan.
         data: Training split; of a dataset every row that is not masked, with its own reward.
+            Streamed data stay in their file; batches are then shuffled by blocks, and the result
+            is a function of the same things, but another one than in memory.
         seeds: Seeds of the training runs.
         plan: Length; its chunk is a multiple of ``algorithm.batches_per_update``.
         watcher: Observer that is told everything.
@@ -170,11 +173,12 @@ def train(
     try:
         return loop.run(loop.begin(), stop)
     finally:
+        parallel.close()
         if checkpoints is not None:
             checkpoints.close()
 
 
-def _check(algorithm: Algorithm, data: TrainingData, plan: Plan) -> None:
+def _check(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) -> None:
     name, per_update = type(algorithm).__name__, algorithm.batches_per_update
     try:
         algorithm.validate()
@@ -185,7 +189,9 @@ def _check(algorithm: Algorithm, data: TrainingData, plan: Plan) -> None:
             f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
             f"{name}, got {plan.chunk}"
         )
-    rows = len(data.rows.obs)
+    if isinstance(data, StreamedData):
+        require_single_rows(name, algorithm)
+    rows = data.n_rows
     if algorithm.batch_size > rows:
         raise InputError(
             f"{name}.batch_size is {algorithm.batch_size}, and there are {rows} rows to train on; "

@@ -8,10 +8,11 @@ import jax
 import numpy as np
 
 from neorl_agents import Algorithm
-from neorl_agents.sampling import sampler_of
-from neorl_core import Policy, Transition, as_arrays
+from neorl_core import Policy, as_arrays
+from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.training._chunk import run_keys, train_chunk
+from neorl_train.training._chunk import run_keys
+from neorl_train.training._feeds import MemoryFeed, StreamFeed
 
 Device: TypeAlias = Any
 Metrics = dict[str, jax.Array]
@@ -29,7 +30,7 @@ class ParallelSeeds:
 
     Args:
         algorithm: Learner with plain numbers.
-        data: Training split; copied to each device once.
+        data: Training split; copied to each device once, or left in its file.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
 
@@ -41,7 +42,7 @@ class ParallelSeeds:
     def __init__(
         self,
         algorithm: Algorithm,
-        data: TrainingData,
+        data: TrainingData | StreamedData,
         seeds: Sequence[int],
         devices: Sequence[Device],
     ) -> None:
@@ -49,10 +50,11 @@ class ParallelSeeds:
         self.seeds = tuple(seeds)
         self._algorithm = as_arrays(algorithm)
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
-        columns = {name: getattr(data.rows, name) for name in algorithm.fields}
-        rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
-        tables = sampler_of(algorithm).tables(rows)
-        self._tables = {device: jax.device_put(tables, device) for device in used}
+        self._feed = (
+            StreamFeed(algorithm, data, seeds)
+            if isinstance(data, StreamedData)
+            else MemoryFeed(algorithm, data, used)
+        )
         self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
         keys = [run_keys(seed) for seed in seeds]
         self._keys = self._placed([for_chunks for _, for_chunks in keys])
@@ -88,10 +90,15 @@ class ParallelSeeds:
             raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
         metrics = []
         for i, device in enumerate(self._devices):
-            self._states[i], means = self._programs[device](*self._arguments(i, self.done))
+            rows = self._feed.rows(i, device, self.done, self._n_updates)
+            self._states[i], means = self._programs[device](*self._arguments(i, rows))
             metrics.append(means)
         self.done += self._n_updates
         return metrics
+
+    def close(self) -> None:
+        """Lets go of the file and its readers, where rows are streamed."""
+        self._feed.close()
 
     def snapshot(self) -> dict[str, Any]:
         """All states and keys on the host, stacked by seed; waits for the devices.
@@ -128,18 +135,19 @@ class ParallelSeeds:
             for value, device in zip(values, self._devices, strict=True)
         ]
 
-    def _arguments(self, i: int, first: int) -> tuple[Any, ...]:
+    def _arguments(self, i: int, rows: Any) -> tuple[Any, ...]:
         device = self._devices[i]
         return (
             self._hyperparameters[device],
             self._states[i],
-            self._tables[device],
-            np.int32(first),
+            rows,
+            np.int32(self.done),
             self._keys[i],
         )
 
     def _compiled(self, i: int, n_updates: int) -> Any:
-        return train_chunk.lower(*self._arguments(i, 0), n_updates=n_updates).compile()
+        example = self._feed.example(self._devices[i], n_updates)
+        return self._feed.lowered(self._arguments(i, example), n_updates).compile()
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:

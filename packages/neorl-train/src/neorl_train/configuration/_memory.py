@@ -1,0 +1,35 @@
+"""How much memory a log may take, and when it stays on the disk instead."""
+
+import re
+
+from neorl_core import InputError
+
+PEAK = 5
+"""Times its file that a log takes when it is trained on in memory, at the peak."""
+SAMPLE = 20
+"""Part of the memory, one in so many, for a sample of episodes where not all of them fit."""
+_UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_AMOUNT = re.compile(rf"\s*(\d+(?:\.\d+)?|\.\d+)\s*({'|'.join(_UNITS)})\s*")
+
+
+def memory_bytes(text: str) -> float:
+    """Bytes of an amount such as ``"2GB"``.
+
+    Raises:
+        InputError: If it is none.
+
+    Example:
+        >>> memory_bytes("1.5 GB")
+        1500000000.0
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise InputError(
+            f"data.memory must be an amount such as 2GB, 500MB or 0 (always stream), got {text!r}"
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def stays_on_disk(memory: str, n_bytes: int) -> bool:
+    """Whether a log file of some bytes would take more than an amount of memory."""
+    return PEAK * n_bytes > memory_bytes(memory)
