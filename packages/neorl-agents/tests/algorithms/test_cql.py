@@ -52,7 +52,7 @@ def test_one_update_is_that_of_the_equations(parity, name):
 
     parity.agree(done.after.actor, parity.descended(actor_loss, s.actor))
     _, log_prob = draw(s.actor, obs, actor_key)
-    slope = -alpha * np.mean(log_prob + a.target_entropy * act)
+    slope = -np.mean(log_prob + a.target_entropy * act)
     np.testing.assert_allclose(
         done.after.log_temperature, s.log_temperature - parity.rate * slope, rtol=1e-9
     )

@@ -199,7 +199,7 @@ def test_sac_n_and_edac(parity, kind):
         return parity.squashed(actor, obs, parity.normal(key, (batch, act)), -5, 2)
 
     _, log_prob = draw(s.actor, rows.obs, keys[0])
-    slope = -np.exp(s.log_temperature) * np.mean(log_prob + a.target_entropy * act)
+    slope = -np.mean(log_prob + a.target_entropy * act)
     log_temperature = s.log_temperature - parity.rate * slope
     np.testing.assert_allclose(done.after.log_temperature, log_temperature, rtol=1e-9)
     alpha = np.exp(log_temperature)

@@ -119,12 +119,16 @@ BAD["cql"] = CRITIC_LEARNER | {
 }
 BAD["cal_ql"] = BAD["cql"]
 WEIGHTS = {"inverse_temperature": [-1.0], "max_weight": [0.0], "advantage_scale": ["range"]}
-BAD["awac"] = CRITIC_LEARNER | WEIGHTS
-BAD["xql"] = BAD["awac"] | {
-    "temperature": [0.0],
-    "max_exponent": [0.0],
-    "value_learning_rate": [-1e-3],
-}
+BAD["awac"] = CRITIC_LEARNER | WEIGHTS | {"variant": ["rlkit"]}
+BAD["xql"] = (
+    CRITIC_LEARNER
+    | WEIGHTS
+    | {
+        "temperature": [0.0],
+        "max_exponent": [0.0],
+        "value_learning_rate": [-1e-3],
+    }
+)
 BAD["rebrac"] = CRITIC_LEARNER | {
     "actor_weight": [-1.0],
     "critic_weight": [-1.0],

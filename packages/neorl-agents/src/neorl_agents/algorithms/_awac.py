@@ -22,7 +22,7 @@ from neorl_agents.algorithms._weighted_regression import (
     regression_weights,
     weighted_regression_loss,
 )
-from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
+from neorl_agents.networks import MLP, critic_loss, identity, init_critics, init_mlp, q_values, tanh
 from neorl_agents.networks._gaussian_heads import GaussianActor
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
@@ -66,9 +66,11 @@ class AWAC(eqx.Module):
     ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
     channel; drawn actions are clipped to [-1, 1]. Acting uses the mean.
 
-    Deviations: observations are standardised, rewards divided by their deviation; the mean passes
-    through a tanh (CORL's does not); weights are not normalised over the batch (the paper's
-    Lagrange form would be, its code and CORL are not).
+    Variants: ``"original"`` as above; ``"corl"`` has no tanh behind the mean, so that a mean may
+    lie outside of the range; acting clips it.
+
+    Deviations: observations are standardised, rewards divided by their deviation; weights are not
+    normalised over the batch (the paper's Lagrange form would be, its code and CORL are not).
 
     Attributes:
         inverse_temperature: ``1 / lambda``, not negative.
@@ -77,6 +79,7 @@ class AWAC(eqx.Module):
         tau: Fraction by which the target critics move, in (0, 1].
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
+        variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
         reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
@@ -94,6 +97,7 @@ class AWAC(eqx.Module):
     tau: float = 0.005
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
+    variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
     reward_scale: RewardScale = eqx.field(static=True, default="std")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
@@ -109,6 +113,7 @@ class AWAC(eqx.Module):
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
+        require_choice(self, "variant", ("original", "corl"))
         require_choice(self, "advantage_scale", ("fixed", "std"))
         require_critic_learner(self, "actor", "critic")
 
@@ -189,7 +194,8 @@ class AWAC(eqx.Module):
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: AWAC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> AWACState:
     actor_key, critic_key = jax.random.split(key)
-    mean = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), actor_key, output=tanh)
+    last = tanh if algorithm.variant == "original" else identity
+    mean = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), actor_key, output=last)
     actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
     critics = init_critics((spec.n_obs + spec.n_action, *algorithm.hidden), critic_key)
     start = partial(init_optimiser, algorithm.optimiser)

@@ -80,9 +80,8 @@ class CQL(eqx.Module):
     is above ``gap``; ``calibrated=True`` is Cal-QL: values of the policy's own samples count as
     at least the return that the log earned from that row on.
 
-    Deviations: observations are standardised, rewards divided by their deviation; the
-    temperature's loss has ``exp(x)`` where codes have ``x``, which scales its step; no offset of
-    the log-deviation.
+    Deviations: observations are standardised, rewards divided by their deviation; the codes'
+    trained factor and offset of the log-deviation are left to the last layer.
 
     Attributes:
         conservative_weight: Weight of the conservative term, not negative.
@@ -181,7 +180,7 @@ class CQL(eqx.Module):
         return state, {
             "critic_loss": loss,
             "conservative_term": difference,
-            "multiplier": _multiplier(state.log_multiplier),
+            **({"multiplier": _multiplier(state.log_multiplier)} if self.lagrange else {}),
             **metrics,
             **values,
         }

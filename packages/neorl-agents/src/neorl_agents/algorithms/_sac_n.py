@@ -60,7 +60,7 @@ class SACN(eqx.Module):
 
     One update is, in this order, each step with what the one before it left,
 
-    1. temperature: ``-mean exp(x) (log pi(a|s) + target_entropy)``;
+    1. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
     2. actor: ``mean (temperature log pi(a|s) - min_i Q_i(s, a))``;
     3. critics: ``sum_i mean (Q_i(s, a) - y)^2``,
        ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
@@ -71,8 +71,8 @@ class SACN(eqx.Module):
     actions lie at a bound, the entropy that is paid for keeps the policy away from them
     (:class:`TD3BC` and :class:`BC` do not have that trouble).
 
-    Deviations: observations are standardised, rewards divided by their deviation; the
-    temperature's loss has ``exp(x)`` where the codes have ``x``, which scales its step.
+    Deviations: observations are standardised, rewards divided by their deviation; the logarithm
+    of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument).
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].

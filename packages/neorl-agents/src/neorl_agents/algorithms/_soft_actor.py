@@ -9,7 +9,7 @@ from neorl_agents.networks._gaussian_heads import squashed_parameters
 from neorl_agents.networks._mlp import MLP
 from neorl_core import Transition
 from neorl_core.distributions import tanh_gaussian_sample
-from neorl_core.losses import masked_mean, sac_policy_loss, sac_temperature_loss
+from neorl_core.losses import masked_mean, sac_policy_loss
 
 Draws = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
 
@@ -49,10 +49,13 @@ def temperature_loss(
     mask: Bool[Array, " batch"] | None,
     target_entropy: Float[Array, ""],
 ) -> tuple[Float[Array, ""], None]:
-    """``-mean exp(log_temperature) (log pi(a|s) + target_entropy)``."""
-    fixed = jax.lax.stop_gradient(log_prob)
-    loss = sac_temperature_loss(log_temperature, fixed, target_entropy=target_entropy)
-    return masked_mean(loss, mask), None
+    """``-log_temperature mean (log pi(a|s) + target_entropy)``; its gradient is the bracket's mean.
+
+    So in every published code of this family. The equation has ``exp(log_temperature)``
+    (``neorl_core.losses.sac_temperature_loss``), whose steps shrink with the temperature.
+    """
+    excess = jax.lax.stop_gradient(log_prob) + target_entropy
+    return -log_temperature * masked_mean(excess, mask), None
 
 
 def most_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:

@@ -8,16 +8,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms._batches import only
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
+    require_count,
     require_critic_learner,
     require_number,
 )
 from neorl_agents.algorithms._protocol import Metrics
+from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.algorithms._weighted_regression import (
     regression_weights,
     weighted_regression_loss,
@@ -41,7 +43,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class XQLState(eqx.Module):
-    """The training state of :class:`XQL`; ``critics`` are two, stacked."""
+    """The training state of :class:`XQL`; ``critics`` are two, stacked, ``step`` counts updates."""
 
     value: MLP
     critics: MLP
@@ -50,6 +52,7 @@ class XQLState(eqx.Module):
     value_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     actor_optimiser: optax.OptState
+    step: Int[Array, ""]
     scaling: Scaling
 
 
@@ -71,8 +74,9 @@ class XQL(eqx.Module):
     value in the data and is unstable; the exponent's bound keeps steps finite, not values right.
 
     Deviations: observations are standardised, rewards divided by their deviation, so that a
-    temperature means the same on every plant; the squared loss of the critics (the code also has
-    Huber's); no layer normalisation of the value network.
+    temperature means the same on every plant; the squared loss of the critics (the code has half of
+    Huber's with width 20); the actor's rate stays where ``decay_updates`` is not given (the code
+    always lets it fall); no layer normalisation of the value network.
 
     Attributes:
         temperature: Temperature of the soft maximum in the scale of the critics, positive.
@@ -83,7 +87,10 @@ class XQL(eqx.Module):
         tau: Fraction by which the target critics move, in (0, 1].
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
-        actor_learning_rate: Learning rate of the actor.
+        actor_learning_rate: Learning rate of the actor, at the start.
+        decay_updates: Updates over which the actor's rate falls along half a cosine to zero; 0
+            keeps it, -1 stands for the length of the run
+            (:func:`neorl_agents.algorithms.for_run`).
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
         reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
@@ -104,6 +111,7 @@ class XQL(eqx.Module):
     value_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     actor_learning_rate: float = 3e-4
+    decay_updates: int = 0
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
     reward_scale: RewardScale = eqx.field(static=True, default="std")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
@@ -114,18 +122,21 @@ class XQL(eqx.Module):
         "obs", "action", "reward", "next_obs", "terminated", "mask",
     )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         positive = ("temperature", "max_exponent", "max_weight")
         require_number(self, *positive, low=0, open_low=True)
         require_number(self, "inverse_temperature", low=0)
+        require_count(self, "decay_updates", least=-1)
         require_choice(self, "advantage_scale", ("fixed", "std"))
         require_critic_learner(self, "value", "critic", "actor")
 
     def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> XQLState:
         """A fresh state; see :class:`neorl_agents.Algorithm`."""
         self.validate()
+        require_planned(self)
         return _init(as_arrays(self), statistics, key, spec)
 
     def update(
@@ -143,7 +154,7 @@ class XQL(eqx.Module):
             partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE),
             state.actor,
             state.actor_optimiser,
-            self.actor_learning_rate,
+            self.actor_learning_rate * cosine(state.step, self.decay_updates),
             rows,
             weights,
         )
@@ -163,6 +174,7 @@ class XQL(eqx.Module):
             actor=actor,
             critic_optimiser=critic_optimiser,
             actor_optimiser=actor_optimiser,
+            step=state.step + 1,
         )
         return state, {
             "value_loss": value_loss,
@@ -242,5 +254,6 @@ def _init(algorithm: XQL, statistics: DataStatistics, key: PRNGKeyArray, spec: S
         value_optimiser=start(value, algorithm.value_learning_rate),
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
+        step=jnp.zeros((), jnp.int32),
         scaling=init_scaling(spec, statistics, algorithm.reward_scale),
     )

@@ -1,0 +1,224 @@
+"""A hundred updates in float64 equal those of the code that published results came from.
+
+The numbers are of CORL's classes (``tools/oracles/corl_updates.py``) and of published JAX code
+(``tools/oracles/published_jax_updates.py``), on the same rows, batches and noise. What those
+scripts take out of them is in their docstrings and in those of the learners; besides, the test
+gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
+thousandth of the measuring range.
+"""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
+from neorl_agents.policies import Scaling, init_scaling
+from neorl_agents.sampling import BestEpisodes, Reference
+from neorl_core import Affine, Channel, DataStatistics, FieldStatistics, Spec, Transition
+
+FIXTURES = Path(__file__).parent / "fixtures"
+UPDATES, BATCH, ACT, N = 100, 32, 2, 10
+COLUMNS = (
+    "obs", "action", "reward", "next_obs", "next_action", "terminated", "truncated",
+)  # fmt: skip
+SHARED = {"batch_size": BATCH, "reward_scale": "none"}
+TWO, THREE = SHARED | {"hidden": (12, 12)}, SHARED | {"hidden": (12, 12, 12)}
+SOFT = {"actor_learning_rate": 3e-4, "temperature_learning_rate": 3e-4}
+LAGRANGE = {"lagrange": True, "density_correction": False, "entropy_backup": True}
+# In the order in which ours draws, the draws of the other: table, its number, rest of the shape.
+PLAIN = ("normal", 0, (ACT,))
+CONSERVATIVE = (
+    ("normal", 1, (ACT,)), ("uniform", 2, (N, ACT)), ("normal", 3, (N, ACT)),
+    ("normal", 4, (N, ACT)), PLAIN,
+)  # fmt: skip
+THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
+CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
+    "bc": (BC(batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
+    "td3_bc": (TD3BC(**TWO), (PLAIN,), {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}),
+    "iql": (
+        IQL(expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
+        (),
+        {"value_loss": "value_loss", "critic_loss": "q_loss", "actor_loss": "actor_loss"},
+    ),
+    "iql_original": (
+        IQL(decay_updates=UPDATES, **TWO),
+        (),
+        {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
+    ),
+    "xql": (
+        XQL(decay_updates=UPDATES, **TWO),
+        (),
+        {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
+    ),
+    "awac": (
+        AWAC(variant="corl", **THREE),
+        THRICE[:2],
+        {"critic_loss": "critic_loss", "actor_loss": "actor_loss"},
+    ),
+    "rebrac": (
+        ReBRAC(actor_weight=0.3, critic_weight=0.5, **THREE),
+        (PLAIN,),
+        {"critic_loss": "critic_loss"},
+    ),
+    "cql": (CQL(**SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "cql_lagrange": (
+        CQL(conservative_weight=5.0, gap=2.0, sample_temperature=0.7, **LAGRANGE, **SOFT, **THREE),
+        CONSERVATIVE,
+        {"actor_loss": "policy_loss", "temperature": "alpha"},
+    ),
+    "cal_ql": (CalQL(**SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "sac_n": (
+        SACN(n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "temperature": "alpha"}
+    ),
+    "edac": (
+        EDAC(n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"}
+    ),
+}  # fmt: skip
+PUBLISHED = ("rebrac", "iql_original", "xql")
+
+
+@cache
+def stored(file: str) -> dict[str, np.ndarray]:
+    with np.load(FIXTURES / f"{file}.npz") as arrays:
+        return dict(arrays)
+
+
+def log() -> dict[str, np.ndarray]:
+    arrays = stored("corl_updates")
+    return {name[4:]: values for name, values in arrays.items() if name.startswith("log/")}
+
+
+def part(case: str, which: str) -> dict[str, np.ndarray]:
+    """The arrays of one part of a case by name."""
+    arrays = stored("published_jax_updates" if case in PUBLISHED else "corl_updates")
+    flat, start, named = arrays[f"{case}/{which}"], 0, {}
+    for name, shape in json.loads(str(arrays["names"]))[f"{case}/{which}"].items():
+        size = int(np.prod(shape))
+        named[name] = flat[start : start + size].reshape(shape)
+        start += size
+    return named
+
+
+def named_leaves(state: Any) -> dict[str, Any]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
+
+
+@cache
+def scaled_as_there() -> tuple[Spec, DataStatistics, Scaling]:
+    """A specification, and CORL's maps of observations."""
+    rows = log()
+    channels = tuple(Channel(f"x{i}", "1", -50.0, 50.0) for i in range(rows["obs"].shape[1]))
+    box = tuple(Channel(f"u{i}", "1", -1.0, 1.0) for i in range(ACT))
+    spec = Spec(obs=channels, action=box, cost=(), dt=1.0, horizon=10)
+    one = np.float32(1)
+    scalar = FieldStatistics(one, one, one, one, one)
+    obs = FieldStatistics(one, rows["mean"], rows["scale"], rows["mean"], rows["mean"])
+    statistics = DataStatistics(obs, scalar, scalar, scalar, scalar, scalar)
+    scaling = jax.tree.map(wide, init_scaling(spec, statistics, "none"))
+    return spec, statistics, replace(scaling, obs=Affine(rows["mean"], rows["scale"]))
+
+
+def started(learner: Any, before: dict[str, np.ndarray]) -> Any:
+    """A float64 state with the recorded weights, each in its place; moments of zero."""
+    spec, statistics, scaling = scaled_as_there()
+    state = jax.eval_shape(lambda key: learner.init(spec, statistics, key), jax.random.key(0))
+    leaves, structure = jax.tree.flatten(state)
+    names = list(named_leaves(state))
+    assert set(before) <= set(names)
+    filled = [
+        wide(before.get(name.replace("target_", "", 1), np.zeros(leaf.shape, leaf.dtype)))
+        for name, leaf in zip(names, leaves, strict=True)
+    ]
+    return replace(structure.unflatten(filled), scaling=scaling)
+
+
+def wide(x: Any) -> np.ndarray:
+    x = np.asarray(x)
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def batches(learner: Any) -> Any:
+    """The recorded batches, leading axes update, batch of an update, row."""
+    rows, per = log(), learner.batches_per_update
+    chosen = rows["chosen"][: per * UPDATES].reshape(UPDATES, per, BATCH)
+    columns = {name: wide(rows[name])[chosen] for name in COLUMNS if name in learner.fields}
+    if "next_action" in columns:
+        # The recorded code knows no truncation and uses the next action there too.
+        columns["truncated"] = np.zeros_like(columns["truncated"])
+    drawn = Transition(**{"reward": None} | columns)
+    return Reference(drawn, wide(rows["mc_return"])[chosen]) if learner.fields[-1:] == (
+        "truncated",
+    ) else drawn  # fmt: skip
+
+
+def draws(learner: Any, order: tuple[Any, ...]) -> list[np.ndarray]:
+    """The recorded noise in the order in which our learner asks for it."""
+    rows, per, made = log(), learner.batches_per_update, []
+    for table, number, shape in order:
+        values, size = rows[table].astype(np.float64), BATCH * int(np.prod(shape))
+        starts = 1543 * np.arange(per * UPDATES) + 389 * number
+        indices = (starts[:, None] + np.arange(size)) % len(values)
+        made.append(values[indices].reshape(UPDATES, per * BATCH, *shape))
+    return made
+
+
+def run(learner: Any, state: Any, order: tuple[Any, ...]) -> Any:
+    """All updates in one program, in which JAX's generators give the recorded noise."""
+
+    def update(state: Any, one: Any) -> Any:
+        batch, noise = one
+        left = iter(noise)
+
+        def drawn(key: Any, shape: tuple[int, ...], *_: Any) -> Any:
+            values = next(left)
+            assert values.shape == shape
+            return jnp.asarray(values)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jax.random, "normal", drawn)
+            patch.setattr(jax.random, "uniform", drawn)
+            after = learner.update(state, batch, jax.random.key(0))
+        assert next(left, None) is None
+        return after
+
+    with jax.enable_x64(True):
+        learner = jax.tree.map(wide, learner)
+        inputs = (batches(learner), draws(learner, order))
+        return jax.device_get(jax.jit(lambda s, i: jax.lax.scan(update, s, i))(state, inputs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hundred_updates_are_those_of_the_published_code(name):
+    learner, order, losses = CASES[name]
+    after, metrics = run(learner, started(learner, part(name, "before")), order)
+    leaves, recorded = named_leaves(after), part(name, "after")
+    moved = {key: recorded[key] - part(name, "before")[key] for key in part(name, "before")}
+    assert all(np.abs(change).max() > 1e-4 for key, change in moved.items() if "log_mu" not in key)
+    for key, expected in recorded.items():
+        assert leaves[key].dtype == np.float64
+        worst = np.abs(leaves[key] - expected).max() / np.abs(expected).max()
+        assert worst < 1e-7, (key, worst)
+    theirs = part(name, "loss")
+    for ours, name_there in losses.items():
+        values = theirs[name_there].reshape(UPDATES, -1).mean(1)
+        np.testing.assert_allclose(metrics[ours], values, rtol=1e-7, err_msg=ours)
+
+
+def test_the_best_episodes_are_those_of_corl():
+    rows = log()
+    columns = {name: rows[name] for name in ("reward", "terminated", "truncated")}
+    whole = np.flatnonzero(rows["terminated"] | rows["truncated"])[-1] + 1
+    numbered = Transition(np.arange(len(rows["obs"]))[:, None], rows["action"], **columns)
+    numbered = jax.tree.map(lambda column: column[:whole], numbered)
+    episodes = int((numbered.terminated | numbered.truncated).sum())
+    # CORL rounds the number of episodes down, ours up.
+    kept = BestEpisodes(int(0.25 * episodes) / episodes).tables(numbered)
+    np.testing.assert_array_equal(np.sort(kept.obs[:, 0]), rows["kept"])
