@@ -126,7 +126,7 @@ BAD["xql"] = (
     | {
         "temperature": [0.0],
         "max_exponent": [0.0],
-    "decay_updates": [-2],
+        "decay_updates": [-2],
         "value_learning_rate": [-1e-3],
     }
 )

@@ -78,7 +78,9 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         SACN(n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "temperature": "alpha"}
     ),
     "edac": (
-        EDAC(n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"}
+        EDAC(n_critics=4, **THREE),
+        THRICE,
+        {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"},
     ),
 }  # fmt: skip
 PUBLISHED = ("rebrac", "iql_original", "xql")
