@@ -81,13 +81,20 @@ def _channels(env: Any) -> list[str]:
     spec = env.spec
     lines = [f"## {env.name}", ""]
     lines += [f"Control period {spec.dt:g} s, at most {spec.horizon} steps.", ""]
-    lines += ["| Measured | Unit | Range |", "|---|---|---|"]
-    lines += [f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} |" for c in spec.obs]
-    lines += ["", "| Manipulated | Unit | Range | Largest change a second |", "|---|---|---|---|"]
-    for c, rate in zip(spec.action, env.action_rates(), strict=True):
+    lines += ["| Measured | Unit | Range | Dead time |", "|---" * 4 + "|"]
+    for c, wait in zip(spec.obs, _dead_times(env.instruments, spec.dt), strict=True):
+        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {wait} |")
+    head = "| Manipulated | Unit | Range | Largest change a second | Dead time |"
+    lines += ["", head, "|---" * 5 + "|"]
+    waits = _dead_times(env.actuators, spec.dt)
+    for c, rate, wait in zip(spec.action, env.action_rates(), waits, strict=True):
         shown = f"{rate:.4g}" if np.isfinite(rate) else "no limit"
-        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {shown} |")
+        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {shown} | {wait} |")
     return [*lines, ""]
+
+
+def _dead_times(devices: Any, dt: float) -> list[str]:
+    return [f"{d.dead_time * dt:g} s" if d.dead_time else "" for d in devices]
 
 
 def _costs(env: Any) -> list[str]:

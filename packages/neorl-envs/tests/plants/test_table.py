@@ -1,5 +1,6 @@
 """Plants by name: the package's own, those registered by a call and those of distributions."""
 
+import sys
 from typing import Any, ClassVar
 
 import gymnasium
@@ -105,3 +106,18 @@ def test_a_broken_distribution_is_named_when_its_plant_is_asked_for(
         make("Broken-v0")
     with pytest.raises(InputError, match=r"'Bare-v0' \(foreign 0.3\): .*a plant needs name, spec"):
         make("Bare-v0")
+
+
+@pytest.mark.parametrize("name", environment_names())
+def test_a_page_says_which_channels_have_dead_time_and_why(name: str) -> None:
+    plant: Any = make(name)
+    page = sys.modules[type(plant).__module__.rpartition(".")[0]].__doc__ or ""
+    assert "*Dead time.*" in page
+    late = [i.channel.name for i in (*plant.instruments, *plant.actuators) if i.dead_time]
+    expected = {
+        "ChemicalReactor-v0": ["m_P"],
+        "CSTR-v0": ["C_A"],
+        "PowerGrid-v0": ["P_tie", "load_7", "load_9", "ACE_1", "ACE_2"],
+        "WaterTreatment-v0": ["pH_mixed"],
+    }
+    assert late == expected.get(name, [])

@@ -12,6 +12,8 @@ forces of at most 30 N, which others scale to [-1, 1]. Nothing is noisy, delayed
 speed, and there is no cost. ``DMSD(shifted=True)`` has the masses of 30 kg of the
 benchmark's test mode. Own choices: the measuring ranges and the controllers.
 
+*Dead time.* None: the benchmark has none, and it is restated step for step.
+
 The normalised score of the benchmark is ``100 (R - 30.60) / (849.51 - 30.60)``.
 
 Source: NeoRL-2 (polixir), ``envs/dmsd.py``; constants as recovered from its published data.

@@ -28,6 +28,10 @@ the week.
 
 **Manipulated (5).** Heat to every zone, -8 to 8 kW, 4 kW a step, lag 300 s.
 
+*Dead time.* Declared for no channel: a sensor stands in the zone that it measures, ducts and the
+mixing of its air take one to three minutes of a period of 15, and the lag of 300 s is that of the
+heat pump and its coil.
+
 **Judged by.** The reward is the bill and 0.5 $ for every kelvin hour of discomfort, negative.
 Costs: ``energy``, kWh beyond a demand of 12 kW (limit 1 kWh a week); ``comfort``, K h outside the
 band, as mean of the zones (limit 5 K h a week). The band is 21 to 24 degC from 8 to 18 h on five

@@ -9,6 +9,9 @@ steps; it starts with the pipe full of one flow from [80, 120].
 Published: all of this, without units or a period (1 s is written here). Nothing is noisy, there is
 no cost. Own choice: the three controllers, which are linear in the observation.
 
+*Dead time.* The pipe's 20 steps are the plant itself, part of its state; instruments and gate have
+none, as in the benchmark.
+
 The normalised score of the benchmark is ``100 (R + 296) / (751 + 296)``.
 
 Source: NeoRL-2 (polixir), ``envs/pipline.py``.

@@ -25,6 +25,11 @@ turbine power (MW, Mvar) and voltage; voltages of buses 5 to 11 (0 to 1.5); powe
 loads at buses 7 and 9; control errors of both areas, $\Delta P_{tie} +
 600\,\mathrm{MW/Hz}\,\Delta f$.
 
+*Dead time.* What a control centre gathers from its substations (power over the tie, loads, control
+errors) is 2 s old: telemetry scans every 2 to 4 s, own choice. Quantities of the machines are read
+on the spot, within a tenth of the period, so they have none; the references' ramps are the
+actuators' dynamics.
+
 **Manipulated (8).** Changes of the power references (-0.15 to 0.15 of 900 MVA, 0.3 a minute) and
 of the voltage references (-0.05 to 0.05, 0.01 a second).
 

@@ -18,6 +18,7 @@ from neorl_envs.plants.power_grid import _world as world
 from neorl_envs.plants.power_grid._constants import LOAD_BUSES, MACHINE_BASE, Constants
 
 SUBSTEPS = 50
+TELEMETRY = 2  # periods of 1 s between an area's substations and its control centre
 _schedule = jax.jit(machines.scheduled)
 UNITS = range(1, 5)
 
@@ -30,9 +31,15 @@ def _instruments() -> tuple[Instrument, ...]:
         *(Instrument(Channel(f"P_mechanical_{i}", "MW", 0.0, 1200.0), sd=1.0) for i in UNITS),
         *(Instrument(Channel(f"V_{i}", "1", 0.0, 1.5), sd=5e-4) for i in UNITS),
         *(Instrument(Channel(f"V_bus_{i}", "1", 0.0, 1.5), sd=5e-4) for i in range(5, 12)),
-        Instrument(Channel("P_tie", "MW", -1500.0, 1500.0), sd=2.0),
-        *(Instrument(Channel(f"load_{i}", "MW", 0.0, 3500.0), relative=0.005) for i in (7, 9)),
-        *(Instrument(Channel(f"ACE_{i}", "MW", -2000.0, 2000.0), sd=2.0) for i in (1, 2)),
+        Instrument(Channel("P_tie", "MW", -1500.0, 1500.0), sd=2.0, dead_time=TELEMETRY),
+        *(
+            Instrument(Channel(f"load_{i}", "MW", 0.0, 3500.0), relative=0.005, dead_time=TELEMETRY)
+            for i in (7, 9)
+        ),
+        *(
+            Instrument(Channel(f"ACE_{i}", "MW", -2000.0, 2000.0), sd=2.0, dead_time=TELEMETRY)
+            for i in (1, 2)
+        ),
     )
 
 

@@ -35,6 +35,10 @@ $$f_n = \max(K \delta - D v_n, 0), \qquad f_t = -\mu f_n v_t / \sqrt{v_t^2 + v_0
 
 Manipulated: `u_1` to `u_7`, a quarter of the joints' largest speeds, at most 5 rad/s2.
 
+*Dead time.* Declared for no channel: encoders, force sensor and commands pass at 1 kHz, so their
+delay of 1 to 3 ms is lost in a period of 50 ms; the filter of the force and the servo are in the
+equations.
+
 *Reward*, in points: 100 for the whole depth, less 2 for a metre (0.1 m at most), 0.01 of the
 squared speeds and 0.05 for a step, and 20 for a trip (80 N, a joint at its end). Ends with 25 mm of
 depth. *Costs*, both never allowed: `force`, the peak of the period beyond 50 N, as a part of it;

@@ -48,6 +48,10 @@ begin before its weld arrives.
 
 Manipulated: `fuel_1` to `fuel_6`, 0 to 1, at most 0.1 in a period, lag 15 s.
 
+*Dead time.* Declared for no channel. The strip's transport from zone to pyrometer is in the
+equations; pyrometers and thermocouples answer within 1 s of a period of 20 s; thickness and width
+are the coils' known data, not a gauge far downstream; fuel is metered at the burners.
+
 *Reward*, in tonnes: strip within 10 K of its set point, less and less to 30 K; less 0.1 t for a
 MWh of fuel and 100 t for a trip (a zone above 1100 degC, the exit above 900 degC). *Cost*
 `temperature_profile`: kelvin minutes of the exit beyond 10 K, or of a zone beyond 1040 degC, where

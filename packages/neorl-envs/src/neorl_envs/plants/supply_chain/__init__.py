@@ -25,6 +25,9 @@ them next (0 to 50), all counted exactly; the four of the lanes 7-4 and 8-6, whi
 are always zero. Which lanes are closed is hidden. **Manipulated (10).** An
 order on every lane, 0 to 50.
 
+*Dead time.* Declared for no channel: stocks and orders are counted daily, without delay, and the
+lead times of the lanes are the physics.
+
 **Judged by.** The reward is the day's profit in 100 $. Costs: ``inventory``, units beyond 900 in
 all stores, in hundreds, summed over the days (limit 5); ``delays``, the part of what customers want
 that is not served, summed over the days (limit 15, fifteen days without any sale). Nothing ends

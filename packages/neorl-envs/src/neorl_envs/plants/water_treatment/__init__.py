@@ -59,6 +59,10 @@ with the time of day) wander; storms come every 30 h on average, bring 30 to 90 
 | `mixing` (velocity gradient $G$) | 1/s, 10 to 80, 10 |
 | `flow` | m3/s, 0.3 to 0.7, 0.05 |
 
+*Dead time.* `pH_mixed` is drawn from a sample line and is 10 minutes old, own choice. The other
+analysers stand at the basin that they measure: turbidimeters and the clearwell's probe answer
+within a minute of a period of 5 minutes. What takes long, mixer to filter, is in the equations.
+
 *Reward*, in k$: 0.5 $ for a m3 of water sold, less alum 0.25 and caustic 0.5 $/kg, mixing power,
 200 $ for a backwash and 50 k$ for a clearwell below 0.3 m, which is a trip. *Costs*: `pH`, hours
 times pH of the clearwell outside 6.5 to 8.5 (secondary standard of the EPA), 1 in an episode of two
