@@ -15,11 +15,31 @@ LEARNERS = {name: partial(ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
 LEARNERS["bc_gaussian_filtered"] = partial(
     ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
 )
-LAWS = {
-    f"{name}-{law}": check
-    for name, make in LEARNERS.items()
-    for law, check in algorithm_laws(make).items()
+MEMORY = {
+    f"{name}_{encoder}": partial(ALGORITHMS[name], encoder=encoder, history_steps=3, **SMALL)
+    for name in ALGORITHMS
+    for encoder in ("history", "gru")
 }
+DAILY = {"td3_bc_history", "bc_gru"}
+LEARNERS |= {name: make for name, make in MEMORY.items() if name in DAILY}
+
+
+def laws_of(learners):
+    return {
+        f"{name}-{law}": check
+        for name, make in learners.items()
+        for law, check in algorithm_laws(make).items()
+    }
+
+
+LAWS = laws_of(LEARNERS)
+NIGHTLY = laws_of({name: make for name, make in MEMORY.items() if name not in DAILY})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("law", NIGHTLY.values(), ids=NIGHTLY)
+def test_law_with_memory(law):
+    law()
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
@@ -146,6 +166,8 @@ BAD["sac_n"] = CRITIC_LEARNER | {
     "n_critics": [1],
 }
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
+for fields_of in BAD.values():
+    fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5]}
 CASES = [
     (name, field, value)
     for name, of in BAD.items()

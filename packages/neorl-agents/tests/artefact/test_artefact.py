@@ -33,11 +33,21 @@ def pid(n_override: int = 0) -> PID:
     )  # fmt: skip
 
 
+def remembering(kind, problem, few, encoder):
+    plain = kind(encoder=encoder, history_steps=3, **few)
+    return plain.policy(plain.init(problem.spec, problem.statistics, KEY))
+
+
 @pytest.fixture(scope="module")
 def policies(problem, few):
     algorithm = ALGORITHMS["iql"](**few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
+    memory = {
+        f"history {encoder}": remembering(ALGORITHMS["sac_n"], problem, few, encoder)
+        for encoder in ("history", "gru")
+    }
     return {
+        **memory,
         "network": algorithm.policy(state),
         "pid": pid(),
         "pid with override": pid(2),
@@ -55,7 +65,10 @@ def path(tmp_path) -> Path:
     return tmp_path / "policy.safetensors"
 
 
-@pytest.mark.parametrize("name", ["network", "pid", "pid with override", "constant"])
+STORED = ["network", "history history", "history gru", "pid", "pid with override", "constant"]
+
+
+@pytest.mark.parametrize("name", STORED)
 def test_reload_is_equal_to_the_bit(name, policies, problem, parity_obs, path):
     policy, metadata = policies[name], {"algorithm": "iql", "nested": {"rate": [1, 2.5, None]}}
     digest = save_policy(path, policy, problem.spec, parity_obs, metadata)
@@ -160,7 +173,10 @@ def resealed(path: Path, **changes) -> None:
         ({"version": 2}, "has version 2 of neorl-policy, .* reads 1"),
         ({"version": None}, "has version None"),
         ({"format": "neorl-run"}, "has format 'neorl-run', expected 'neorl-policy'"),
-        ({"kind": "pickle"}, "unknown policy kind 'pickle'; .*known: network, pid, constant"),
+        (
+            {"kind": "pickle"},
+            "unknown policy kind 'pickle'; .*known: network, history, pid, constant",
+        ),
         ({"arrays": {}}, "is not what its header describes"),
         ({"spec": {}}, "malformed header"),
         ({"static": {"widths": "wide"}}, "malformed header"),

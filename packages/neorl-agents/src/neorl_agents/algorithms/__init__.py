@@ -14,6 +14,10 @@ from neorl_agents.algorithms._hyperparameters import require_flag as require_fla
 from neorl_agents.algorithms._hyperparameters import require_number as require_number
 from neorl_agents.algorithms._hyperparameters import require_widths as require_widths
 from neorl_agents.algorithms._iql import IQLState as IQLState
+from neorl_agents.algorithms._memory import encoding_of as encoding_of
+from neorl_agents.algorithms._memory import fields_read as fields_read
+from neorl_agents.algorithms._memory import require_encoder as require_encoder
+from neorl_agents.algorithms._memory import with_history as with_history
 from neorl_agents.algorithms._protocol import Metrics as Metrics
 from neorl_agents.algorithms._rebrac import ReBRACState as ReBRACState
 from neorl_agents.algorithms._sac_n import SACNState as SACNState
@@ -38,11 +42,14 @@ __all__ = [
     "TD3BCState",
     "XQLState",
     "cosine",
+    "encoding_of",
+    "fields_read",
     "for_run",
     "linear",
     "require_choice",
     "require_count",
     "require_critic_learner",
+    "require_encoder",
     "require_flag",
     "require_number",
     "require_planned",
@@ -50,4 +57,5 @@ __all__ = [
     "unfinished_schedules",
     "value_metrics",
     "weight_metrics",
+    "with_history",
 ]

@@ -17,14 +17,25 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._weighted_regression import (
     regression_weights,
     weighted_regression_loss,
 )
-from neorl_agents.networks import MLP, critic_loss, identity, init_critics, init_mlp, q_values, tanh
+from neorl_agents.networks import (
+    Encoder,
+    Network,
+    critic_loss,
+    identity,
+    init_critics,
+    init_network,
+    q_values,
+    tanh,
+)
 from neorl_agents.networks._gaussian_heads import GaussianActor
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -33,6 +44,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import masked_mean
 from neorl_core.targets import clipped_double_td_target, polyak
@@ -44,8 +56,8 @@ class AWACState(eqx.Module):
     """The training state of :class:`AWAC`; ``critics`` are two, stacked."""
 
     actor: GaussianActor
-    critics: MLP
-    target_critics: MLP
+    critics: Network
+    target_critics: Network
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     scaling: Scaling
@@ -86,6 +98,9 @@ class AWAC(eqx.Module):
         hidden: Widths of the hidden layers of actor and critics; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Nair et al., AWAC: accelerating online reinforcement learning with offline datasets,
     arXiv 2006.09359. Defaults are those of CORL for locomotion.
@@ -103,14 +118,24 @@ class AWAC(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "terminated", "mask",
-    )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
         require_choice(self, "variant", ("original", "corl"))
@@ -181,7 +206,7 @@ class AWAC(eqx.Module):
             max_weight=self.max_weight,
         )
 
-    def policy(self, state: AWACState) -> NetworkPolicy:
+    def policy(self, state: AWACState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, in physical units."""
         return network_policy(state.scaling, state.actor.mean)
 
@@ -193,11 +218,19 @@ class AWAC(eqx.Module):
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: AWAC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> AWACState:
+    encoding = encoding_of(algorithm, spec)
     actor_key, critic_key = jax.random.split(key)
     last = tanh if algorithm.variant == "original" else identity
-    mean = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), actor_key, output=last)
+    mean = init_network(
+        (encoding.width, *algorithm.hidden, spec.n_action),
+        actor_key,
+        output=last,
+        encoding=encoding,
+    )
     actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
-    critics = init_critics((spec.n_obs + spec.n_action, *algorithm.hidden), critic_key)
+    critics = init_critics(
+        (encoding.width + spec.n_action, *algorithm.hidden), critic_key, encoding=encoding
+    )
     start = partial(init_optimiser, algorithm.optimiser)
     return AWACState(
         actor=actor,
@@ -205,7 +238,7 @@ def _init(algorithm: AWAC, statistics: DataStatistics, key: PRNGKeyArray, spec: 
         target_critics=critics,
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )
 
 

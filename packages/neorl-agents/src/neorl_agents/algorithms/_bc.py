@@ -17,10 +17,12 @@ from neorl_agents.algorithms._hyperparameters import (
     require_number,
     require_widths,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks import MLP, identity, init_mlp, tanh
+from neorl_agents.networks import Encoder, Network, identity, init_network, tanh
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
 from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import Scaling, init_scaling, network_policy, scaled
 from neorl_agents.sampling import BestEpisodes, Rows, Sampler
@@ -34,7 +36,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class BCState(eqx.Module):
     """The training state of :class:`BC`."""
 
-    actor: MLP
+    actor: Network
     optimiser: optax.OptState
     scaling: Scaling
 
@@ -59,6 +61,9 @@ class BC(eqx.Module):
         hidden: Widths of the hidden layers; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: as in CORL's ``any_percent_bc.py``, whose defaults these are (there episodes are ranked
     by their return too); the Gaussian as in the baselines of NeoRL-2.
@@ -70,6 +75,8 @@ class BC(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
     batches_per_update: ClassVar[int] = 1
 
@@ -77,15 +84,18 @@ class BC(eqx.Module):
     def fields(self) -> tuple[str, ...]:
         """The returns are read only where they decide which episodes are cloned."""
         plain = ("obs", "action", "mask")
-        return plain if self.fraction == 1 else (*plain, "reward", "terminated", "truncated")
+        ranked = ("reward", "terminated", "truncated")
+        return fields_read(self, *plain, *(() if self.fraction == 1 else ranked))
 
     @property
     def sampler(self) -> Sampler:
-        """All rows, or those of the best episodes."""
-        return Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
+        """All rows, or those of the best episodes; with memory as windows."""
+        rows = Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
+        return with_history(self, rows)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "learning_rate", low=0, open_low=True)
         require_number(self, "fraction", low=0, high=1, open_low=True)
         require_choice(self, "variant", ("deterministic", "gaussian"))
@@ -113,7 +123,7 @@ class BC(eqx.Module):
         )
         return replace(state, actor=actor, optimiser=optimiser), {"actor_loss": loss}
 
-    def policy(self, state: BCState) -> NetworkPolicy:
+    def policy(self, state: BCState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
         network = state.actor if self.variant == "deterministic" else squashed_mean(state.actor)
         return network_policy(state.scaling, network)
@@ -121,19 +131,22 @@ class BC(eqx.Module):
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> BCState:
+    encoding = encoding_of(algorithm, spec)
     outputs, last = spec.n_action, tanh
     if algorithm.variant == "gaussian":
         outputs, last = 2 * outputs, identity
-    actor = init_mlp((spec.n_obs, *algorithm.hidden, outputs), key, output=last)
+    actor = init_network(
+        (encoding.width, *algorithm.hidden, outputs), key, output=last, encoding=encoding
+    )
     optimiser = init_optimiser(algorithm.optimiser, actor, algorithm.learning_rate)
-    return BCState(actor, optimiser, init_scaling(spec, statistics, "none"))
+    return BCState(actor, optimiser, init_scaling(spec, statistics, "none", window=encoding.window))
 
 
-def _squared_error(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
+def _squared_error(actor: Network, rows: Transition) -> tuple[Float[Array, ""], None]:
     distance = jnp.mean(jnp.square(actor(rows.obs) - rows.action), axis=-1)
     return masked_mean(distance, rows.mask), None
 
 
-def _negative_log_prob(actor: MLP, rows: Transition) -> tuple[Float[Array, ""], None]:
+def _negative_log_prob(actor: Network, rows: Transition) -> tuple[Float[Array, ""], None]:
     mean, log_std = squashed_parameters(actor, rows.obs, LOG_STD_RANGE)
     return -masked_mean(tanh_gaussian_log_prob(rows.action, mean, log_std), rows.mask), None

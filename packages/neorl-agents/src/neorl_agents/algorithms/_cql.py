@@ -18,16 +18,26 @@ from neorl_agents.algorithms._hyperparameters import (
     require_flag,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._soft_actor import (
     drawn,
     most_entropy,
+    sampled_actions,
     soft_actor_loss,
     temperature_loss,
 )
-from neorl_agents.networks import MLP, init_critics, init_mlp, q_values
-from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
+from neorl_agents.networks import (
+    Encoder,
+    Network,
+    init_critics,
+    init_network,
+    q_values,
+    sampled_q_values,
+)
+from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy, SquashedGaussianPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -38,7 +48,6 @@ from neorl_agents.policies._scaling import (
 )
 from neorl_agents.sampling import Reference, Rows, RowsWithReturns, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
-from neorl_core.distributions import tanh_gaussian_sample
 from neorl_core.losses import cal_ql_clamp, cql_regulariser, masked_mean
 from neorl_core.targets import polyak, soft_td_target
 
@@ -49,9 +58,9 @@ MAX_MULTIPLIER = 1e6
 class CQLState(eqx.Module):
     """The training state of :class:`CQL`; ``critics`` are two, stacked."""
 
-    actor: MLP
-    critics: MLP
-    target_critics: MLP
+    actor: Network
+    critics: Network
+    target_critics: Network
     log_temperature: Float[Array, ""]
     log_multiplier: Float[Array, ""]
     actor_optimiser: optax.OptState
@@ -103,6 +112,9 @@ class CQL(eqx.Module):
         hidden: Widths of the hidden layers of actor and critics; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Kumar et al., Conservative Q-learning for offline reinforcement learning,
     arXiv 2006.04779, equation 4 and appendix F; Nakamoto et al., Cal-QL, arXiv 2303.05479,
@@ -128,6 +140,8 @@ class CQL(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
     batches_per_update: ClassVar[int] = 1
 
@@ -135,15 +149,17 @@ class CQL(eqx.Module):
     def fields(self) -> tuple[str, ...]:
         """Cal-QL also reads where the log was cut, for its returns."""
         plain = ("obs", "action", "reward", "next_obs", "terminated", "mask")
-        return (*plain, "truncated") if self.calibrated else plain
+        return fields_read(self, *plain, *(("truncated",) if self.calibrated else ()))
 
     @property
     def sampler(self) -> Sampler:
-        """Rows, for Cal-QL with the returns that followed them."""
-        return RowsWithReturns(self.discount) if self.calibrated else Rows()
+        """Rows, for Cal-QL with the returns that followed them; with memory as windows."""
+        rows = RowsWithReturns(self.discount) if self.calibrated else Rows()
+        return with_history(self, rows)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "conservative_weight", "gap", low=0)
         require_number(self, "sample_temperature", low=0, open_low=True)
         require_number(self, "target_entropy", low=-20, high=20)
@@ -169,7 +185,7 @@ class CQL(eqx.Module):
         actor_key, target_key, sample_key = jax.random.split(key, 3)
         temperature = jnp.exp(state.log_temperature)
         target = self.critic_target(state, rows, temperature, target_key)
-        samples = self.samples(state, rows, sample_key)
+        samples = sampled_actions(state.actor, rows, sample_key, self.n_samples, LOG_STD_RANGE)
         changed, metrics = self.actor_and_temperature_step(state, rows, temperature, actor_key)
         state, (loss, q, difference) = self.critic_step(state, rows, target, samples, floor)
         state = replace(state, **changed)
@@ -198,22 +214,6 @@ class CQL(eqx.Module):
             discount=self.discount,
             temperature=temperature if self.entropy_backup else jnp.zeros_like(temperature),
         )
-
-    def samples(
-        self, state: CQLState, rows: Transition, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "batch sample act"], Float[Array, "batch sample"]]:
-        """Sampled actions and their log-densities: uniform first, then of the policy."""
-        uniform_key, here_key, next_key = jax.random.split(key, 3)
-        batch, act = rows.action.shape
-        shape = (batch, self.n_samples, act)
-        uniform = jax.random.uniform(uniform_key, shape, rows.action.dtype, -1, 1)
-        parts = [(uniform, jnp.full(shape[:2], -act * jnp.log(2.0), rows.action.dtype))]
-        for obs, one_key in ((rows.obs, here_key), (rows.next_obs, next_key)):
-            mean, log_std = squashed_parameters(state.actor, obs, LOG_STD_RANGE)
-            repeated = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
-            parts.append(tanh_gaussian_sample(*repeated, one_key))
-        actions, log_prob = zip(*parts, strict=True)
-        return jnp.concatenate(actions, axis=1), jnp.concatenate(log_prob, axis=1)
 
     def actor_and_temperature_step(
         self, state: CQLState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
@@ -293,7 +293,7 @@ class CQL(eqx.Module):
 
     def critic_loss(
         self,
-        critics: MLP,
+        critics: Network,
         rows: Transition,
         target: Float[Array, " batch"],
         samples: tuple[Array, Array],
@@ -307,7 +307,7 @@ class CQL(eqx.Module):
         """
         actions, log_prob = samples
         q = q_values(critics, rows.obs, rows.action)
-        q_samples = _values_of_samples(critics, rows.obs, actions)
+        q_samples = sampled_q_values(critics, rows.obs, actions)
         if floor is not None:
             random, own = q_samples[..., : self.n_samples], q_samples[..., self.n_samples :]
             floors = jnp.broadcast_to(floor[None, :], q.shape)
@@ -323,7 +323,7 @@ class CQL(eqx.Module):
         loss = masked_mean(errors + weight * jnp.sum(terms, axis=0), rows.mask)
         return loss, (jnp.mean(q, axis=0), masked_mean(jnp.mean(terms, axis=0), rows.mask))
 
-    def policy(self, state: CQLState) -> NetworkPolicy:
+    def policy(self, state: CQLState) -> NetworkPolicy | HistoryPolicy:
         """The deterministic policy, in physical units."""
         return network_policy(state.scaling, squashed_mean(state.actor))
 
@@ -356,9 +356,14 @@ class CalQL(CQL):
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: CQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> CQLState:
+    encoding = encoding_of(algorithm, spec)
     actor_key, critic_key = jax.random.split(key)
-    actor = init_mlp((spec.n_obs, *algorithm.hidden, 2 * spec.n_action), actor_key)
-    critics = init_critics((spec.n_obs + spec.n_action, *algorithm.hidden), critic_key)
+    actor = init_network(
+        (encoding.width, *algorithm.hidden, 2 * spec.n_action), actor_key, encoding=encoding
+    )
+    critics = init_critics(
+        (encoding.width + spec.n_action, *algorithm.hidden), critic_key, encoding=encoding
+    )
     start = partial(init_optimiser, algorithm.optimiser)
     log_temperature, log_multiplier = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
     return CQLState(
@@ -371,17 +376,8 @@ def _init(algorithm: CQL, statistics: DataStatistics, key: PRNGKeyArray, spec: S
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         temperature_optimiser=start(log_temperature, algorithm.temperature_learning_rate),
         multiplier_optimiser=start(log_multiplier, algorithm.multiplier_learning_rate),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )
-
-
-def _values_of_samples(
-    critics: MLP, obs: Float[Array, "batch obs"], actions: Float[Array, "batch sample act"]
-) -> Float[Array, "ens batch sample"]:
-    batch, n, act = actions.shape
-    repeated = jnp.broadcast_to(obs[:, None, :], (batch, n, obs.shape[-1]))
-    q = q_values(critics, repeated.reshape(batch * n, -1), actions.reshape(batch * n, act))
-    return q.reshape(-1, batch, n)
 
 
 def _multiplier(log_multiplier: Float[Array, ""]) -> Float[Array, ""]:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from neorl_agents.algorithms._hyperparameters import require_number
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._sac_n import SACN
-from neorl_agents.networks import MLP, critic_loss, q_values
+from neorl_agents.networks import Network, critic_loss, q_values
 from neorl_core import Transition
 from neorl_core.losses import edac_diversity, masked_mean
 
@@ -35,12 +35,12 @@ class EDAC(SACN):
         super().validate()
 
     def critic_loss(
-        self, critics: MLP, rows: Transition, target: Float[Array, " batch"]
+        self, critics: Network, rows: Transition, target: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], tuple[Array, Metrics]]:
         """The squared errors, summed over the critics, and the diversity term."""
         loss, q = critic_loss(critics, rows, target)
 
-        def slopes(critic: MLP) -> Float[Array, "batch act"]:
+        def slopes(critic: Network) -> Float[Array, "batch act"]:
             return jax.grad(_sum_of_values)(rows.action, critic, rows.obs)
 
         gradients = jnp.swapaxes(jax.vmap(slopes)(critics), 0, 1)
@@ -49,7 +49,7 @@ class EDAC(SACN):
 
 
 def _sum_of_values(
-    action: Float[Array, "batch act"], critic: MLP, obs: Float[Array, "batch obs"]
+    action: Float[Array, "batch act"], critic: Network, obs: Float[Array, "batch obs"]
 ) -> Float[Array, ""]:
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
     return jnp.sum(q_values(alone, obs, action))

@@ -18,6 +18,7 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.algorithms._weighted_regression import (
@@ -26,9 +27,10 @@ from neorl_agents.algorithms._weighted_regression import (
 )
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, init_critics, q_values
+from neorl_agents.networks._encoders import Encoder, Network, init_network
 from neorl_agents.networks._gaussian_heads import GaussianActor
-from neorl_agents.networks._mlp import MLP, init_mlp
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -37,6 +39,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import expectile_loss, masked_mean
 from neorl_core.targets import polyak, td_target
@@ -47,9 +50,9 @@ LOG_STD_RANGE = {"original": (-5.0, 2.0), "corl": (-20.0, 2.0)}
 class IQLState(eqx.Module):
     """The training state of :class:`IQL`; ``critics`` are two, stacked, ``step`` counts updates."""
 
-    value: MLP
-    critics: MLP
-    target_critics: MLP
+    value: Network
+    critics: Network
+    target_critics: Network
     actor: GaussianActor
     value_optimiser: optax.OptState
     critic_optimiser: optax.OptState
@@ -107,6 +110,9 @@ class IQL(eqx.Module):
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for all
             networks; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
     arXiv 2110.06169; widths, rates and weights are the locomotion defaults of its code.
@@ -127,16 +133,26 @@ class IQL(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "terminated", "mask",
-    )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
     fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {"original": {"decay_updates": 0}}
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
+
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
@@ -236,7 +252,7 @@ class IQL(eqx.Module):
         state = replace(state, critics=critics, target_critics=targets, critic_optimiser=optimiser)
         return state, loss, q
 
-    def policy(self, state: IQLState) -> NetworkPolicy:
+    def policy(self, state: IQLState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, in physical units."""
         return network_policy(state.scaling, state.actor.mean)
 
@@ -248,13 +264,19 @@ class IQL(eqx.Module):
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: IQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> IQLState:
+    encoding = encoding_of(algorithm, spec)
     initialiser = "orthogonal" if algorithm.variant == "original" else "uniform"
     value_key, critic_key, actor_key = jax.random.split(key, 3)
-    widths = (spec.n_obs, *algorithm.hidden)
-    value = init_mlp((*widths, 1), value_key, initialiser=initialiser)
-    mean = init_mlp((*widths, spec.n_action), actor_key, initialiser=initialiser, output=tanh)
+    widths = (encoding.width, *algorithm.hidden)
+    value = init_network((*widths, 1), value_key, initialiser=initialiser, encoding=encoding)
+    mean = init_network(
+        (*widths, spec.n_action), actor_key, initialiser=initialiser, output=tanh, encoding=encoding
+    )
     critics = init_critics(
-        (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser=initialiser
+        (encoding.width + spec.n_action, *algorithm.hidden),
+        critic_key,
+        initialiser=initialiser,
+        encoding=encoding,
     )
     actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
     start = partial(init_optimiser, algorithm.optimiser)
@@ -267,23 +289,23 @@ def _init(algorithm: IQL, statistics: DataStatistics, key: PRNGKeyArray, spec: S
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         step=jnp.zeros((), jnp.int32),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )
 
 
-def _values(value: MLP, obs: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+def _values(value: Network, obs: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
     return value(obs)[..., 0]
 
 
 def _value_loss(
-    value: MLP, rows: Transition, q: Float[Array, " batch"], expectile: Float[Array, ""]
+    value: Network, rows: Transition, q: Float[Array, " batch"], expectile: Float[Array, ""]
 ) -> tuple[Float[Array, ""], None]:
     loss = expectile_loss(_values(value, rows.obs), q, expectile=expectile)
     return masked_mean(loss, rows.mask), None
 
 
 def _scaled_critic_loss(
-    critics: MLP, rows: Transition, target: Float[Array, " batch"], *, factor: float
+    critics: Network, rows: Transition, target: Float[Array, " batch"], *, factor: float
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     loss, q = critic_loss(critics, rows, target)
     return factor * loss, q

@@ -17,10 +17,20 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import WHOLE_RUN, linear, require_planned
-from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
+from neorl_agents.networks import (
+    Encoder,
+    Network,
+    critic_loss,
+    init_critics,
+    init_network,
+    q_values,
+    tanh,
+)
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -29,6 +39,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import masked_mean
 from neorl_core.targets import polyak, regularised_td_target
@@ -37,10 +48,10 @@ from neorl_core.targets import polyak, regularised_td_target
 class ReBRACState(eqx.Module):
     """The training state of :class:`ReBRAC`: two stacked ``critics``, ``step`` counts updates."""
 
-    actor: MLP
-    critics: MLP
-    target_actor: MLP
-    target_critics: MLP
+    actor: Network
+    critics: Network
+    target_actor: Network
+    target_critics: Network
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     step: Int[Array, ""]
@@ -94,6 +105,9 @@ class ReBRAC(eqx.Module):
         hidden: Widths of the hidden layers of actor and critics; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Tarasov et al., Revisiting the minimalist approach to offline reinforcement learning,
     arXiv 2305.09836, equations 2 and 3. Defaults are those of its code for hopper-medium.
@@ -115,10 +129,9 @@ class ReBRAC(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=1024)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "next_action", "terminated", "truncated", "mask",
-    )  # fmt: skip
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
     fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {
         "original": {
@@ -131,12 +144,33 @@ class ReBRAC(eqx.Module):
     }
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(
+            self,
+            "obs",
+            "action",
+            "reward",
+            "next_obs",
+            "next_action",
+            "terminated",
+            "truncated",
+            "mask",
+        )
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
+
+    @property
     def batches_per_update(self) -> int:
         """One batch for every critic step of an update."""
         return self.policy_delay
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "actor_weight", "critic_weight", "noise_std", "noise_clip", low=0)
         require_number(self, "exploration_std", low=0)
         require_number(self, "final_weight", low=0, high=1)
@@ -223,7 +257,7 @@ class ReBRAC(eqx.Module):
         """The fraction of both weights that is left."""
         return linear(state.step, self.decay_updates, self.final_weight)
 
-    def policy(self, state: ReBRACState) -> NetworkPolicy:
+    def policy(self, state: ReBRACState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
         return network_policy(state.scaling, state.actor)
 
@@ -237,20 +271,23 @@ class ReBRAC(eqx.Module):
 def _init(
     algorithm: ReBRAC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec
 ) -> ReBRACState:
+    encoding = encoding_of(algorithm, spec)
     actor_key, critic_key = jax.random.split(key)
-    actor = init_mlp(
-        (spec.n_obs, *algorithm.hidden, spec.n_action),
+    actor = init_network(
+        (encoding.width, *algorithm.hidden, spec.n_action),
         actor_key,
         output=tanh,
         hidden_bias=0.1,
         last_bound=1e-3,
+        encoding=encoding,
     )
     critics = init_critics(
-        (spec.n_obs + spec.n_action, *algorithm.hidden),
+        (encoding.width + spec.n_action, *algorithm.hidden),
         critic_key,
         hidden_bias=0.1,
         last_bound=3e-3,
         normalised=True,
+        encoding=encoding,
     )
     start = partial(init_optimiser, algorithm.optimiser)
     return ReBRACState(
@@ -261,12 +298,12 @@ def _init(
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         step=jnp.zeros((), jnp.int32),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )
 
 
 def _actor_loss(
-    actor: MLP, critics: MLP, rows: Transition, weight: Float[Array, ""]
+    actor: Network, critics: Network, rows: Transition, weight: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     action = actor(rows.obs)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)

@@ -17,6 +17,7 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._soft_actor import (
     drawn,
@@ -24,9 +25,17 @@ from neorl_agents.algorithms._soft_actor import (
     soft_actor_loss,
     temperature_loss,
 )
-from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values
+from neorl_agents.networks import (
+    Encoder,
+    Network,
+    critic_loss,
+    init_critics,
+    init_network,
+    q_values,
+)
 from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -35,6 +44,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import masked_mean
 from neorl_core.targets import polyak, soft_td_target
@@ -45,9 +55,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class SACNState(eqx.Module):
     """The training state of :class:`SACN` and :class:`EDAC`; ``critics`` are many, stacked."""
 
-    actor: MLP
-    critics: MLP
-    target_critics: MLP
+    actor: Network
+    critics: Network
+    target_critics: Network
     log_temperature: Float[Array, ""]
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
@@ -86,6 +96,9 @@ class SACN(eqx.Module):
         hidden: Widths of the hidden layers of actor and critics; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: An et al., Uncertainty-based offline reinforcement learning with diversified
     Q-ensemble, arXiv 2110.01548. Initialisation, order and defaults are those of its code.
@@ -102,14 +115,24 @@ class SACN(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "terminated", "mask",
-    )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "target_entropy", low=-20, high=20)
         require_count(self, "n_critics", least=2)
         require_critic_learner(self, "actor", "critic", "temperature")
@@ -202,32 +225,35 @@ class SACN(eqx.Module):
         return state, loss, more
 
     def critic_loss(
-        self, critics: MLP, rows: Transition, target: Float[Array, " batch"]
+        self, critics: Network, rows: Transition, target: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], tuple[Array, Metrics]]:
         """The squared errors, summed over the critics; values of the rows, and metrics."""
         loss, q = critic_loss(critics, rows, target)
         return loss, (q, {})
 
-    def policy(self, state: SACNState) -> NetworkPolicy:
+    def policy(self, state: SACNState) -> NetworkPolicy | HistoryPolicy:
         """The deterministic policy, in physical units."""
         return network_policy(state.scaling, squashed_mean(state.actor))
 
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: SACN, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> SACNState:
+    encoding = encoding_of(algorithm, spec)
     actor_key, critic_key = jax.random.split(key)
-    actor = init_mlp(
-        (spec.n_obs, *algorithm.hidden, 2 * spec.n_action),
+    actor = init_network(
+        (encoding.width, *algorithm.hidden, 2 * spec.n_action),
         actor_key,
         hidden_bias=0.1,
         last_bound=1e-3,
+        encoding=encoding,
     )
     critics = init_critics(
-        (spec.n_obs + spec.n_action, *algorithm.hidden),
+        (encoding.width + spec.n_action, *algorithm.hidden),
         critic_key,
         members=algorithm.n_critics,
         hidden_bias=0.1,
         last_bound=3e-3,
+        encoding=encoding,
     )
     log_temperature = jnp.zeros((), jnp.float32)
     start = partial(init_optimiser, algorithm.optimiser)
@@ -239,5 +265,5 @@ def _init(algorithm: SACN, statistics: DataStatistics, key: PRNGKeyArray, spec: 
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         temperature_optimiser=start(log_temperature, algorithm.temperature_learning_rate),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.networks._critics import q_values
+from neorl_agents.networks._encoders import Network
 from neorl_agents.networks._gaussian_heads import squashed_parameters
-from neorl_agents.networks._mlp import MLP
 from neorl_core import Transition
 from neorl_core.distributions import tanh_gaussian_sample
 from neorl_core.losses import masked_mean, sac_policy_loss
@@ -15,7 +15,7 @@ Draws = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
 
 
 def drawn(
-    actor: MLP,
+    actor: Network,
     obs: Float[Array, "batch obs"],
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
@@ -24,9 +24,33 @@ def drawn(
     return tanh_gaussian_sample(*squashed_parameters(actor, obs, log_std_range), key)
 
 
+def sampled_actions(
+    actor: Network,
+    rows: Transition,
+    key: PRNGKeyArray,
+    number: int,
+    log_std_range: tuple[float, float],
+) -> tuple[Float[Array, "batch sample act"], Float[Array, "batch sample"]]:
+    """``number`` actions of three kinds with their log-densities, for every row.
+
+    Uniform ones first, then the policy's at the observation, then its at the next one.
+    """
+    uniform_key, here_key, next_key = jax.random.split(key, 3)
+    batch, act = rows.action.shape
+    shape = (batch, number, act)
+    uniform = jax.random.uniform(uniform_key, shape, rows.action.dtype, -1, 1)
+    parts = [(uniform, jnp.full(shape[:2], -act * jnp.log(2.0), rows.action.dtype))]
+    for obs, one_key in ((rows.obs, here_key), (rows.next_obs, next_key)):
+        mean, log_std = squashed_parameters(actor, obs, log_std_range)
+        repeated = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
+        parts.append(tanh_gaussian_sample(*repeated, one_key))
+    actions, log_prob = zip(*parts, strict=True)
+    return jnp.concatenate(actions, axis=1), jnp.concatenate(log_prob, axis=1)
+
+
 def soft_actor_loss(
-    actor: MLP,
-    critics: MLP,
+    actor: Network,
+    critics: Network,
     temperature: Float[Array, ""],
     rows: Transition,
     key: PRNGKeyArray,

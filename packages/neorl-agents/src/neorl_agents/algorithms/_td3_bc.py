@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -17,11 +16,13 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
-from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_agents.networks._encoders import Encoder, Network, init_network
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -30,6 +31,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import masked_mean, td3_bc_policy_loss
 from neorl_core.targets import clipped_double_td_target, polyak
@@ -38,10 +40,10 @@ from neorl_core.targets import clipped_double_td_target, polyak
 class TD3BCState(eqx.Module):
     """The training state of :class:`TD3BC`; ``critics`` are two, stacked."""
 
-    actor: MLP
-    critics: MLP
-    target_actor: MLP
-    target_critics: MLP
+    actor: Network
+    critics: Network
+    target_actor: Network
+    target_critics: Network
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     scaling: Scaling
@@ -78,6 +80,9 @@ class TD3BC(eqx.Module):
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for actor and
             critics; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860; the defaults are those of its code. Deviations: a channel is scaled by at
@@ -97,10 +102,18 @@ class TD3BC(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "terminated", "mask",
-    )  # fmt: skip
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
 
     @property
     def batches_per_update(self) -> int:
@@ -109,6 +122,7 @@ class TD3BC(eqx.Module):
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         require_number(self, "alpha", "noise_std", "noise_clip", low=0)
         require_count(self, "policy_delay")
         require_critic_learner(self, "actor", "critic")
@@ -205,7 +219,7 @@ class TD3BC(eqx.Module):
         )
         return state, {"actor_loss": loss, "distance": distance}
 
-    def policy(self, state: TD3BCState) -> NetworkPolicy:
+    def policy(self, state: TD3BCState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
         return network_policy(state.scaling, state.actor)
 
@@ -214,12 +228,21 @@ class TD3BC(eqx.Module):
 def _init(
     algorithm: TD3BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec
 ) -> TD3BCState:
+    encoding = encoding_of(algorithm, spec)
     actor_key, critic_key = jax.random.split(key)
-    actor = init_mlp((spec.n_obs, *algorithm.hidden, spec.n_action), actor_key, output=tanh)
-    critics = init_critics(
-        (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser="uniform"
+    actor = init_network(
+        (encoding.width, *algorithm.hidden, spec.n_action),
+        actor_key,
+        output=tanh,
+        encoding=encoding,
     )
-    scaling = init_scaling(spec, statistics, algorithm.reward_scale)
+    critics = init_critics(
+        (encoding.width + spec.n_action, *algorithm.hidden),
+        critic_key,
+        initialiser="uniform",
+        encoding=encoding,
+    )
+    scaling = init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window)
     start = partial(init_optimiser, algorithm.optimiser)
     return TD3BCState(
         actor=actor,
@@ -233,7 +256,7 @@ def _init(
 
 
 def _actor_loss(
-    actor: MLP, critics: MLP, rows: Transition, alpha: Float[Array, ""]
+    actor: Network, critics: Network, rows: Transition, alpha: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     action = actor(rows.obs)
     q = first_q_value(critics, rows.obs, action)

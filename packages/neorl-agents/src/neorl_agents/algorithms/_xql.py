@@ -18,15 +18,25 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
+from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.algorithms._weighted_regression import (
     regression_weights,
     weighted_regression_loss,
 )
-from neorl_agents.networks import MLP, critic_loss, init_critics, init_mlp, q_values, tanh
+from neorl_agents.networks import (
+    Encoder,
+    Network,
+    critic_loss,
+    init_critics,
+    init_network,
+    q_values,
+    tanh,
+)
 from neorl_agents.networks._gaussian_heads import GaussianActor
 from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
 from neorl_agents.policies._scaling import (
     RewardScale,
@@ -35,6 +45,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
+from neorl_agents.sampling import Rows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import gumbel_loss, masked_mean
 from neorl_core.targets import polyak, td_target
@@ -45,9 +56,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class XQLState(eqx.Module):
     """The training state of :class:`XQL`; ``critics`` are two, stacked, ``step`` counts updates."""
 
-    value: MLP
-    critics: MLP
-    target_critics: MLP
+    value: Network
+    critics: Network
+    target_critics: Network
     actor: GaussianActor
     value_optimiser: optax.OptState
     critic_optimiser: optax.OptState
@@ -97,6 +108,9 @@ class XQL(eqx.Module):
         hidden: Widths of the hidden layers of all networks; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each; static.
+        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Garg et al., Extreme Q-learning: MaxEnt RL without entropy, arXiv 2301.02328,
     equation 8 and appendix C.
@@ -117,15 +131,25 @@ class XQL(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
 
-    fields: ClassVar[tuple[str, ...]] = (
-        "obs", "action", "reward", "next_obs", "terminated", "mask",
-    )  # fmt: skip
     batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """With memory, also where episodes end."""
+        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+
+    @property
+    def sampler(self) -> Sampler:
+        """Rows, with memory as windows."""
+        return with_history(self, Rows())
+
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_encoder(self)
         positive = ("temperature", "max_exponent", "max_weight")
         require_number(self, *positive, low=0, open_low=True)
         require_number(self, "inverse_temperature", low=0)
@@ -201,7 +225,7 @@ class XQL(eqx.Module):
         return replace(state, value=value, value_optimiser=optimiser), loss
 
     def value_loss(
-        self, value: MLP, rows: Transition, q: Float[Array, " batch"]
+        self, value: Network, rows: Transition, q: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], None]:
         """The mean of the rescaled Gumbel loss."""
         loss = gumbel_loss(
@@ -225,7 +249,7 @@ class XQL(eqx.Module):
             max_weight=self.max_weight,
         )
 
-    def policy(self, state: XQLState) -> NetworkPolicy:
+    def policy(self, state: XQLState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, in physical units."""
         return network_policy(state.scaling, state.actor.mean)
 
@@ -237,13 +261,23 @@ class XQL(eqx.Module):
 
 @partial(jax.jit, static_argnums=3)
 def _init(algorithm: XQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> XQLState:
+    encoding = encoding_of(algorithm, spec)
     value_key, critic_key, actor_key = jax.random.split(key, 3)
-    widths = (spec.n_obs, *algorithm.hidden)
-    value = init_mlp((*widths, 1), value_key, initialiser="orthogonal")
-    mean = init_mlp((*widths, spec.n_action), actor_key, initialiser="orthogonal", output=tanh)
+    widths = (encoding.width, *algorithm.hidden)
+    value = init_network((*widths, 1), value_key, initialiser="orthogonal", encoding=encoding)
+    mean = init_network(
+        (*widths, spec.n_action),
+        actor_key,
+        initialiser="orthogonal",
+        output=tanh,
+        encoding=encoding,
+    )
     actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
     critics = init_critics(
-        (spec.n_obs + spec.n_action, *algorithm.hidden), critic_key, initialiser="orthogonal"
+        (encoding.width + spec.n_action, *algorithm.hidden),
+        critic_key,
+        initialiser="orthogonal",
+        encoding=encoding,
     )
     start = partial(init_optimiser, algorithm.optimiser)
     return XQLState(
@@ -255,5 +289,5 @@ def _init(algorithm: XQL, statistics: DataStatistics, key: PRNGKeyArray, spec: S
         critic_optimiser=start(critics, algorithm.critic_learning_rate),
         actor_optimiser=start(actor, algorithm.actor_learning_rate),
         step=jnp.zeros((), jnp.int32),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale),
+        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
     )

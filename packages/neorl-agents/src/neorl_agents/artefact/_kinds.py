@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from neorl_agents.artefact._nested_kinds import nested_static, nested_template
@@ -12,8 +13,8 @@ from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_agents.controllers._smith_predictor import SmithPredictor
 from neorl_agents.controllers._tracking_pid import TrackingPID
-from neorl_agents.networks._activations import ACTIVATIONS
-from neorl_agents.networks._mlp import MLP
+from neorl_agents.networks import ACTIVATIONS, MLP, Encoding, RecurrentNetwork, init_gru
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import Affine, Policy, Spec
 from neorl_core.boundary import Registry
@@ -53,7 +54,40 @@ def kind_of(policy: Policy) -> str:
 
 
 def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
+    return _mlp_static(policy.network)
+
+
+def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
+    network = _mlp_template(static)
+    obs, act = network.weights[0].shape[0], network.weights[-1].shape[1]
+    return NetworkPolicy(*_between(obs, network, act))
+
+
+def _history_static(policy: HistoryPolicy) -> dict[str, Any]:
     network = policy.network
+    shapes = {"steps": policy.steps, "obs": policy.obs.offset.shape[0], "act": len(policy.low)}
+    if isinstance(network, RecurrentNetwork):
+        hidden = network.cell.recurrent.shape[0]
+        return {**shapes, "recurrent": hidden, **_mlp_static(network.head)}
+    return {**shapes, "recurrent": 0, **_mlp_static(network)}
+
+
+def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
+    steps, obs, act, hidden = (int(static[name]) for name in ("steps", "obs", "act", "recurrent"))
+    network: Any = _mlp_template(static)
+    if hidden:
+        encoding = Encoding("gru", steps, obs, act)
+        cell = init_gru(encoding.step_width, hidden, jax.random.key(0))
+        network = RecurrentNetwork(cell, network, steps)
+    return HistoryPolicy(*_between(obs, network, act), steps)
+
+
+def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
+    seen, given = jnp.zeros(obs), jnp.zeros(act)
+    return Affine(seen, seen), network, Affine(given, given), given, given
+
+
+def _mlp_static(network: MLP) -> dict[str, Any]:
     return {
         "widths": [network.weights[0].shape[0], *(bias.shape[0] for bias in network.biases)],
         "activation": _activation_name(network.activation),
@@ -62,11 +96,10 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
     }
 
 
-def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
+def _mlp_template(static: dict[str, Any]) -> MLP:
     widths = [int(width) for width in static["widths"]]
-    obs, act = jnp.zeros(widths[0]), jnp.zeros(widths[-1])
     hidden = widths[1:-1] if static["layer_norm"] else []
-    network = MLP(
+    return MLP(
         tuple(jnp.zeros(shape) for shape in pairwise(widths)),
         tuple(jnp.zeros(width) for width in widths[1:]),
         activation=ACTIVATIONS.find(static["activation"]),
@@ -74,7 +107,6 @@ def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
         gains=tuple(jnp.zeros(width) for width in hidden),
         shifts=tuple(jnp.zeros(width) for width in hidden),
     )
-    return NetworkPolicy(Affine(obs, obs), network, Affine(act, act), act, act)
 
 
 def _activation_name(activation: Any) -> str:
@@ -111,6 +143,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     "policy kind",
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
+        "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
         "pid": _nested(PID),
         "constant": _nested(ConstantPolicy),
         "tracking_pid": _nested(TrackingPID),

@@ -9,33 +9,55 @@ from neorl_agents.networks._critics import critic_loss as critic_loss
 from neorl_agents.networks._critics import first_q_value as first_q_value
 from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
+from neorl_agents.networks._critics import sampled_q_values as sampled_q_values
+from neorl_agents.networks._encoders import ENCODERS as ENCODERS
+from neorl_agents.networks._encoders import Encoder as Encoder
+from neorl_agents.networks._encoders import Encoding as Encoding
+from neorl_agents.networks._encoders import Network as Network
+from neorl_agents.networks._encoders import RecurrentNetwork as RecurrentNetwork
+from neorl_agents.networks._encoders import init_network as init_network
 from neorl_agents.networks._gaussian_heads import GaussianActor as GaussianActor
 from neorl_agents.networks._gaussian_heads import gaussian_log_prob as gaussian_log_prob
 from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
+from neorl_agents.networks._gru import GRU as GRU
+from neorl_agents.networks._gru import init_gru as init_gru
 from neorl_agents.networks._mlp import MLP as MLP
 from neorl_agents.networks._mlp import Initialiser as Initialiser
 from neorl_agents.networks._mlp import ensemble as ensemble
 from neorl_agents.networks._mlp import init_mlp as init_mlp
 from neorl_agents.networks._mlp import layer_norm as layer_norm
+from neorl_agents.networks._windows import Window as Window
+from neorl_agents.networks._windows import step_features as step_features
 
 __all__ = [
     "ACTIVATIONS",
+    "ENCODERS",
+    "GRU",
     "MLP",
     "Activation",
+    "Encoder",
+    "Encoding",
     "GaussianActor",
     "Initialiser",
+    "Network",
+    "RecurrentNetwork",
+    "Window",
     "critic_loss",
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",
     "identity",
     "init_critics",
+    "init_gru",
     "init_mlp",
+    "init_network",
     "layer_norm",
     "q_values",
     "relu",
+    "sampled_q_values",
     "squashed_mean",
     "squashed_parameters",
+    "step_features",
     "tanh",
 ]

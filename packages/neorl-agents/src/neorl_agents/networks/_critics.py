@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks._mlp import MLP, Initialiser, ensemble, init_mlp
+from neorl_agents.networks._encoders import Encoding, Network, init_network
+from neorl_agents.networks._mlp import Initialiser, ensemble
 from neorl_core import Transition
 from neorl_core.losses import masked_mean
 
@@ -17,8 +18,9 @@ def init_critics(
     *,
     initialiser: Initialiser = "uniform",
     members: int = 2,
+    encoding: Encoding | None = None,
     **options: Any,
-) -> MLP:
+) -> Network:
     """``members`` networks from ``(obs, action)`` to one number, with independent weights.
 
     Args:
@@ -26,28 +28,41 @@ def init_critics(
         key: Random key; consumed.
         initialiser: How the weights of every member are drawn.
         members: Number of networks.
+        encoding: Form of the observation among the inputs; ``None`` is the observation alone.
         **options: Further ones of :func:`init_mlp`.
 
     Returns:
         The stacked networks.
     """
 
-    def critic(member_key: PRNGKeyArray) -> MLP:
-        return init_mlp((*widths, 1), member_key, initialiser=initialiser, **options)
+    def critic(member_key: PRNGKeyArray) -> Network:
+        return init_network(
+            (*widths, 1), member_key, encoding=encoding, initialiser=initialiser, **options
+        )
 
     return ensemble(members, critic, key)
 
 
 def q_values(
-    critics: MLP, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+    critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> Float[Array, "ens batch"]:
     """The value that every member gives to every row, in scaled units."""
     inputs = jnp.concatenate([obs, action], axis=-1)
     return jax.vmap(_value, in_axes=(0, None))(critics, inputs)
 
 
+def sampled_q_values(
+    critics: Network, obs: Float[Array, "batch obs"], actions: Float[Array, "batch sample act"]
+) -> Float[Array, "ens batch sample"]:
+    """The values of several actions for every row."""
+    batch, n, act = actions.shape
+    repeated = jnp.broadcast_to(obs[:, None, :], (batch, n, obs.shape[-1]))
+    q = q_values(critics, repeated.reshape(batch * n, -1), actions.reshape(batch * n, act))
+    return q.reshape(-1, batch, n)
+
+
 def first_q_value(
-    critics: MLP, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+    critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
 ) -> Float[Array, " batch"]:
     """The values of the first member alone."""
     inputs = jnp.concatenate([obs, action], axis=-1)
@@ -55,7 +70,7 @@ def first_q_value(
 
 
 def critic_loss(
-    critics: MLP, rows: Transition, target: Float[Array, " batch"]
+    critics: Network, rows: Transition, target: Float[Array, " batch"]
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """The squared error to ``target``, meaned over rows and summed over members.
 
@@ -72,7 +87,7 @@ def critic_loss(
     return masked_mean(errors, rows.mask), jnp.mean(q, axis=0)
 
 
-def _value(critic: MLP, inputs: Float[Array, "batch in"]) -> Float[Array, " batch"]:
+def _value(critic: Network, inputs: Float[Array, "batch in"]) -> Float[Array, " batch"]:
     return critic(inputs)[..., 0]
 
 

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_agents.networks._activations import tanh
-from neorl_agents.networks._mlp import MLP
+from neorl_agents.networks._encoders import Network, RecurrentNetwork
 from neorl_core.distributions import diagonal_gaussian_log_prob
 
 
 class GaussianActor(eqx.Module):
     """A tanh network for the mean of an unsquashed Gaussian, and a log-deviation per channel."""
 
-    mean: MLP
+    mean: Network
     log_std: Float[Array, " act"]
 
 
@@ -30,7 +30,7 @@ def gaussian_log_prob(
 
 
 def squashed_parameters(
-    network: MLP, obs: Float[Array, "batch obs"], log_std_range: tuple[float, float]
+    network: Network, obs: Float[Array, "batch obs"], log_std_range: tuple[float, float]
 ) -> tuple[Float[Array, "batch act"], Float[Array, "batch act"]]:
     """Mean and log-deviation of a tanh-Gaussian: the two halves of a network's outputs.
 
@@ -46,7 +46,7 @@ def squashed_parameters(
     return mean, jnp.clip(log_std, *log_std_range)
 
 
-def squashed_mean(network: MLP) -> MLP:
+def squashed_mean(network: Network) -> Network:
     """The network of the deterministic action ``tanh(mean)`` alone.
 
     Args:
@@ -55,6 +55,8 @@ def squashed_mean(network: MLP) -> MLP:
     Returns:
         The first half of its outputs, behind a tanh.
     """
+    if isinstance(network, RecurrentNetwork):
+        return replace(network, head=squashed_mean(network.head))
     act = network.biases[-1].shape[-1] // 2
     weights = (*network.weights[:-1], network.weights[-1][..., :act])
     biases = (*network.biases[:-1], network.biases[-1][..., :act])

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,8 @@ from neorl_agents.networks._affine import affine
 
 Initialiser = Literal["uniform", "orthogonal"]
 """How the first weights are drawn; see :func:`init_mlp`."""
+
+Network = TypeVar("Network", bound=eqx.Module)
 
 
 class MLP(eqx.Module):
@@ -135,7 +137,9 @@ def init_mlp(
     )
 
 
-def ensemble(members: int, network: Callable[[PRNGKeyArray], MLP], key: PRNGKeyArray) -> MLP:
+def ensemble(
+    members: int, network: Callable[[PRNGKeyArray], Network], key: PRNGKeyArray
+) -> Network:
     """``members`` networks stacked along a leading axis of every leaf.
 
     Args:

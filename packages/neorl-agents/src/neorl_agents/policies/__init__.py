@@ -1,5 +1,7 @@
 """What acts: networks between affine maps, and those maps."""
 
+from neorl_agents.policies._history_policy import HistoryCarry as HistoryCarry
+from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
 from neorl_agents.policies._network_policy import SquashedGaussianPolicy as SquashedGaussianPolicy
@@ -11,6 +13,8 @@ from neorl_agents.policies._scaling import scaled as scaled
 
 __all__ = [
     "GaussianPolicy",
+    "HistoryCarry",
+    "HistoryPolicy",
     "NetworkPolicy",
     "RewardScale",
     "Scaling",

@@ -1,16 +1,19 @@
 """Policies made of a network between two affine maps."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.networks._mlp import MLP
+from neorl_agents.policies._history_policy import HistoryPolicy, require_one
 from neorl_core import Affine
 
 
 class NetworkPolicy(eqx.Module):
-    """Every deterministic network policy: one class, so that evaluation compiles once for all.
+    """Every deterministic network policy without memory: one class, so evaluation compiles once.
 
     ``action = clip(to_physical(network(to_scaled(obs))), low, high)``
 
@@ -40,25 +43,23 @@ class NetworkPolicy(eqx.Module):
         Raises:
             ValueError: If ``obs`` is not one observation.
         """
-        return carry, jnp.clip(self.action.to_physical(self.unit(obs)), self.low, self.high)
+        carry, unit = self.unit(carry, obs)
+        return carry, jnp.clip(self.action.to_physical(unit), self.low, self.high)
 
     def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
         """Identity."""
         return carry
 
-    def unit(self, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
+    def unit(
+        self, carry: tuple[()], obs: Float[Array, " obs"]
+    ) -> tuple[tuple[()], Float[Array, " act"]]:
         """The action in [-1, 1], before the map to physical units.
 
         Raises:
             ValueError: If ``obs`` is not one observation.
         """
-        expected = self.obs.offset.shape
-        if obs.shape != expected:
-            raise ValueError(
-                f"the policy sees one observation of shape {expected}, got {obs.shape}; "
-                "for a batch of them use jax.vmap"
-            )
-        return self.network(self.obs.to_scaled(obs))
+        require_one(obs, self.obs)
+        return carry, self.network(self.obs.to_scaled(obs))
 
 
 class GaussianPolicy(eqx.Module):
@@ -70,25 +71,25 @@ class GaussianPolicy(eqx.Module):
             range, shape ``(act,)``.
     """
 
-    mean: NetworkPolicy
+    mean: NetworkPolicy | HistoryPolicy
     log_std: Float[Array, " act"]
 
-    def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
-        return ()
+    def initial_carry(self) -> Any:
+        """What the deterministic policy remembers."""
+        return self.mean.initial_carry()
 
     def __call__(
-        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray
-    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+    ) -> tuple[Any, Float[Array, " act"]]:
         """A fresh draw for one observation, both in physical units."""
-        unit = self.mean.unit(obs)
+        carry, unit = self.mean.unit(carry, obs)
         noise = jax.random.normal(key, unit.shape, unit.dtype)
         action = self.mean.action.to_physical(unit + jnp.exp(self.log_std) * noise)
         return carry, jnp.clip(action, self.mean.low, self.mean.high)
 
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
-        return carry
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Tells the deterministic policy."""
+        return self.mean.sent(carry, action)
 
 
 class SquashedGaussianPolicy(eqx.Module):
@@ -100,24 +101,25 @@ class SquashedGaussianPolicy(eqx.Module):
         log_std_range: Where the log-deviations are clipped to; static.
     """
 
-    parameters: NetworkPolicy
+    parameters: NetworkPolicy | HistoryPolicy
     log_std_range: tuple[float, float] = eqx.field(static=True)
 
-    def initial_carry(self) -> tuple[()]:
-        """Nothing to remember."""
-        return ()
+    def initial_carry(self) -> Any:
+        """What the network's policy remembers."""
+        return self.parameters.initial_carry()
 
     def __call__(
-        self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray
-    ) -> tuple[tuple[()], Float[Array, " act"]]:
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+    ) -> tuple[Any, Float[Array, " act"]]:
         """A fresh draw for one observation, both in physical units."""
         inner = self.parameters
-        mean, log_std = jnp.split(inner.unit(obs), 2)
+        carry, outputs = inner.unit(carry, obs)
+        mean, log_std = jnp.split(outputs, 2)
         log_std = jnp.clip(log_std, *self.log_std_range)
         noise = jax.random.normal(key, mean.shape, mean.dtype)
         action = inner.action.to_physical(jnp.tanh(mean + jnp.exp(log_std) * noise))
         return carry, jnp.clip(action, inner.low, inner.high)
 
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Identity."""
-        return carry
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Tells the network's policy."""
+        return self.parameters.sent(carry, action)

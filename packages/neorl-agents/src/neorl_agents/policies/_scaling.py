@@ -1,13 +1,15 @@
 """Between the physical units of a log and the units that learners see."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents.networks._mlp import MLP
+from neorl_agents.networks import Network, Window, step_features
+from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import (
     Affine,
@@ -37,6 +39,8 @@ class Scaling(eqx.Module):
         high: Upper ends.
         reward: The reward that a learner sees as one, in the unit of the reward.
         reward_range: Smallest and largest reward of the training split, as a learner sees them.
+        window: Number of steps that networks see of the past and the present together; zero for
+            the present observation alone; static.
     """
 
     obs: Affine
@@ -45,10 +49,15 @@ class Scaling(eqx.Module):
     high: Float[Array, " act"]
     reward: Float[Array, ""]
     reward_range: Float[Array, "2"]
+    window: int = eqx.field(static=True, default=0)
 
 
 def init_scaling(
-    spec: Spec, statistics: DataStatistics, reward_scale: RewardScale = "std"
+    spec: Spec,
+    statistics: DataStatistics,
+    reward_scale: RewardScale = "std",
+    *,
+    window: int = 0,
 ) -> Scaling:
     """The scaling of a training split.
 
@@ -61,6 +70,7 @@ def init_scaling(
         spec: Specification, which gives the measuring ranges and the action box.
         statistics: Statistics of the training split, with the reward that the learner will see.
         reward_scale: Name of the divisor.
+        window: Number of steps that networks see; zero for the present observation alone.
 
     Returns:
         The maps, float32.
@@ -84,6 +94,7 @@ def init_scaling(
         high=jnp.asarray(highs(spec.action), f32),
         reward=unit,
         reward_range=rewards / unit,
+        window=window,
     )
 
 
@@ -99,22 +110,55 @@ def scaled(scaling: Scaling, batch: Transition) -> Transition:
         batch: Rows in physical units, any leading axes. Fields may be ``None``.
 
     Returns:
-        The batch in the learner's units.
+        The batch in the learner's units. Where networks see a window, observations are the windows
+        laid flat.
+
+    Raises:
+        ValueError: If the observations are no windows of ``scaling.window`` steps, or windows where
+            networks see none.
     """
+    _require_form(scaling, batch.obs)
     batch = _blank(batch)
     next_obs = batch.next_obs
     return batch._replace(
-        obs=scaling.obs.to_scaled(batch.obs),
+        obs=_seen(scaling, batch.obs),
         action=_inside(scaling, batch.action),
         reward=None if batch.reward is None else batch.reward / scaling.reward,
-        next_obs=None if next_obs is None else scaling.obs.to_scaled(next_obs),
+        next_obs=None if next_obs is None else _seen(scaling, next_obs),
         next_action=_next_action(scaling, batch),
     )
 
 
-def network_policy(scaling: Scaling, network: MLP) -> NetworkPolicy:
-    """The policy of a network trained under ``scaling``, in physical units."""
-    return NetworkPolicy(scaling.obs, network, scaling.action, scaling.low, scaling.high)
+def network_policy(scaling: Scaling, network: Network) -> NetworkPolicy | HistoryPolicy:
+    """The policy of a network trained under ``scaling``, in physical units.
+
+    Returns:
+        A :class:`HistoryPolicy` where networks see a window, else a :class:`NetworkPolicy`.
+    """
+    parts: Any = (scaling.obs, network, scaling.action, scaling.low, scaling.high)
+    return HistoryPolicy(*parts, scaling.window) if scaling.window else NetworkPolicy(*parts)
+
+
+def _seen(scaling: Scaling, obs: Any) -> Array:
+    """An observation as networks see it: scaled, a window laid flat."""
+    if not isinstance(obs, Window):
+        return scaling.obs.to_scaled(obs)
+    steps = step_features(
+        scaling.obs.to_scaled(obs.obs),
+        scaling.action.to_scaled(obs.action),
+        obs.obs_known,
+        obs.action_known,
+    )
+    return steps.reshape(*steps.shape[:-2], -1)
+
+
+def _require_form(scaling: Scaling, obs: Any) -> None:
+    steps = obs.obs.shape[-2] if isinstance(obs, Window) else 0
+    if steps != scaling.window:
+        expected, got = (f"windows of {n} steps" if n else "rows" for n in (scaling.window, steps))
+        raise ValueError(
+            f"the networks see {expected}, got {got}; draw batches with the learner's own sampler"
+        )
 
 
 def _inside(scaling: Scaling, action: Array) -> Array:
@@ -141,10 +185,12 @@ def _blank(batch: Transition) -> Transition:
     if mask is None:
         return batch
 
-    def zeroed(x: Array | None) -> Array | None:
-        if x is None:
-            return None
-        return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim)), x, 0)
+    def zero(x: Array) -> Array:
+        beside = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return jnp.where(beside, x, jnp.zeros((), x.dtype))
+
+    def zeroed(x: Any) -> Any:
+        return jax.tree.map(zero, x)
 
     return batch._replace(
         obs=zeroed(batch.obs),

@@ -1,6 +1,8 @@
 """Which rows an update sees: one sampler a file, asked by the training loop."""
 
 from neorl_agents.sampling._best_episodes import BestEpisodes as BestEpisodes
+from neorl_agents.sampling._histories import Histories as Histories
+from neorl_agents.sampling._histories import HistoryTables as HistoryTables
 from neorl_agents.sampling._protocol import Sampler as Sampler
 from neorl_agents.sampling._protocol import sampler_of as sampler_of
 from neorl_agents.sampling._returns import Reference as Reference
@@ -10,6 +12,8 @@ from neorl_agents.sampling._rows import Rows as Rows
 
 __all__ = [
     "BestEpisodes",
+    "Histories",
+    "HistoryTables",
     "Reference",
     "Rows",
     "RowsWithReturns",

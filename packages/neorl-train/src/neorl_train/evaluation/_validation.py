@@ -1,11 +1,11 @@
 """Judging policies while they train: on held-out rows and, where there is one, on the plant."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Policy, Spec, as_arrays
 from neorl_envs import Dataset
@@ -32,6 +32,7 @@ class PolicyValidation:
         chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
         self._obs = jnp.asarray(rows.obs[chosen])
         self._action = jnp.asarray(rows.action[chosen])
+        self._log = _first_rows(held_out)
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
@@ -46,11 +47,11 @@ class PolicyValidation:
             return with the plant's own reward, and ``plant_cost_<name>``, the mean sums.
         """
         policy = as_arrays(policy)
-        metrics = {
-            "held_out_distance": held_out_distance(
-                policy, self._obs, self._action, self._half_range
-            )
-        }
+        if jax.tree.leaves(policy.initial_carry()):
+            distance = distance_along(policy, self._log, self._half_range)
+        else:
+            distance = held_out_distance(policy, self._obs, self._action, self._half_range)
+        metrics = {"held_out_distance": distance}
         if self._environment is not None:
             rows = rollouts(self._environment, policy, self._key, self._starts)
             total, costs = _sums(rows.reward, rows.cost, rows.mask)
@@ -72,6 +73,46 @@ def held_out_distance(
         return policy(policy.initial_carry(), one, None)[1]
 
     return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range[None, :]))
+
+
+class LogRows(NamedTuple):
+    """Consecutive rows of a log.
+
+    Attributes:
+        obs: Physical units, shape ``(row, obs)``.
+        action: Physical units, shape ``(row, act)``.
+        starts: Whether an episode begins with the row.
+        mask: Whether the row counts.
+    """
+
+    obs: Float[Array, "row obs"]
+    action: Float[Array, "row act"]
+    starts: Bool[Array, " row"]
+    mask: Bool[Array, " row"]
+
+
+def _first_rows(dataset: Dataset) -> LogRows:
+    rows, starts = dataset.transitions, np.zeros(dataset.n_rows, bool)
+    starts[dataset.episode_starts] = True
+    columns = (rows.obs, rows.action, starts, rows.mask)
+    return LogRows(*(jnp.asarray(np.asarray(column)[:MOST_ROWS]) for column in columns))
+
+
+@jax.jit
+def distance_along(
+    policy: Policy, log: LogRows, half_range: Float[Array, " act"]
+) -> Float[Array, ""]:
+    """:func:`held_out_distance` of a policy with memory, which follows the log row by row."""
+
+    def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
+        fresh = policy.initial_carry()
+        carry = jax.tree.map(lambda new, old: jnp.where(row.starts, new, old), fresh, carry)
+        carry, proposed = policy(carry, row.obs, None)
+        square = jnp.mean(jnp.square((proposed - row.action) / half_range))
+        return policy.sent(carry, row.action), jnp.where(row.mask, square, 0)
+
+    squares = jax.lax.scan(step, policy.initial_carry(), log)[1]
+    return jnp.sum(squares) / jnp.maximum(jnp.sum(log.mask), 1)
 
 
 @jax.jit

@@ -16,7 +16,7 @@ from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import is_streamed
 from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
 from neorl_train.experience._streamed import StreamedData, streamed_data
-from neorl_train.experience._training_data import TrainingData, penalised, unmasked
+from neorl_train.experience._training_data import TrainingData, cut_at_gaps, penalised, unmasked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,5 +74,5 @@ def _in_memory(part: Dataset, weights: tuple[float, ...]) -> TrainingData:
     columns, mask = part.transitions, np.asarray(part.transitions.mask)
     reward = penalised(np.asarray(columns.reward), np.asarray(columns.cost), weights)
     part = dataclasses.replace(part, transitions=columns._replace(reward=reward))
-    rows = jax.tree.map(partial(unmasked, mask), part.transitions._replace(mask=None))
+    rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(part.transitions))
     return TrainingData(rows, data_statistics(part), part.spec)

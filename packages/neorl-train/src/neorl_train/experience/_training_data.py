@@ -22,7 +22,7 @@ class TrainingData:
 
     Attributes:
         rows: The training split as host arrays, physical units, the penalised reward; without
-            masked rows, so its own ``mask`` is ``None``.
+            masked rows, so its own ``mask`` is ``None``, and truncated before each gap.
         statistics: Statistics of the same split with the same reward.
         spec: Channels, period and horizon.
     """
@@ -59,7 +59,7 @@ def training_data(dataset: Dataset) -> TrainingData:
     mask = np.asarray(dataset.transitions.mask)
     if not mask.any():
         raise InputError("every row of the log is masked, so there is nothing to train on")
-    rows = jax.tree.map(partial(unmasked, mask), dataset.transitions._replace(mask=None))
+    rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(dataset.transitions))
     return TrainingData(rows, data_statistics(dataset), dataset.spec)
 
 
@@ -73,6 +73,27 @@ def penalised(
         if weight:
             reward = reward - np.float32(weight) * cost[..., i]
     return reward
+
+
+def cut_at_gaps(rows: Transition) -> Transition:
+    """The rows without their mask, truncated where it leaves the next one out.
+
+    What follows a row must be known by its flags alone once masked rows are gone: windows, returns
+    over several steps and returns to go would join what was apart otherwise.
+
+    Args:
+        rows: A log in order, host arrays.
+
+    Returns:
+        The same rows; ``truncated`` also where the next row is masked and nothing terminated.
+    """
+    mask = np.asarray(rows.mask)
+    if mask.all():
+        return rows._replace(mask=None)
+    following = np.concatenate([mask[1:], [True]])
+    cut = np.asarray(rows.truncated) | (~following & ~np.asarray(rows.terminated))
+    zeroed = np.where(cut[:, None], 0, np.asarray(rows.next_action))
+    return rows._replace(truncated=cut, next_action=zeroed, mask=None)  # pyright: ignore
 
 
 def unmasked(mask: Bool[np.ndarray, " row"], column: np.ndarray) -> np.ndarray:

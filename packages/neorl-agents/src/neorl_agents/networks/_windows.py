@@ -1,0 +1,51 @@
+"""The recent past of a row, as a log knows it and as networks see it."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+FLAGS = 2
+"""Numbers a step has besides its channels: whether its observation and its action are known."""
+
+
+class Window(NamedTuple):
+    """The last steps up to an observation, oldest first, each with the action before it.
+
+    A step is unknown where the episode had not begun, where its row is masked, or where its
+    observation is not finite; the action behind an unknown step is unknown too. Unknown values are
+    zero.
+
+    Attributes:
+        obs: Shape ``(*batch, step, obs)``.
+        action: What was applied before each observation, shape ``(*batch, step, act)``.
+        obs_known: Shape ``(*batch, step)``.
+        action_known: Shape ``(*batch, step)``.
+    """
+
+    obs: Float[Array, "*batch step obs"]
+    action: Float[Array, "*batch step act"]
+    obs_known: Bool[Array, "*batch step"]
+    action_known: Bool[Array, "*batch step"]
+
+
+def step_features(
+    obs: Float[Array, "*batch obs"],
+    action: Float[Array, "*batch act"],
+    obs_known: Bool[Array, "*batch"],
+    action_known: Bool[Array, "*batch"],
+) -> Float[Array, "*batch feature"]:
+    """What networks see of one step: ``[obs, action, obs_known, action_known]``.
+
+    Args:
+        obs: In scaled units; may be anything where unknown.
+        action: In [-1, 1]; may be anything where unknown.
+        obs_known: Where it is false, the observation becomes zero, the mean of the log.
+        action_known: Where it is false, the action becomes zero, the middle of its range.
+
+    Returns:
+        ``obs + act + 2`` numbers for each step.
+    """
+    seen, told = obs_known[..., None], action_known[..., None]
+    flags = jnp.concatenate([seen, told], axis=-1).astype(obs.dtype)
+    return jnp.concatenate([jnp.where(seen, obs, 0), jnp.where(told, action, 0), flags], axis=-1)

@@ -1,0 +1,153 @@
+"""Rows with the steps before them."""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from neorl_agents.networks import Window
+from neorl_agents.sampling._log_order import episode_starts, on_host
+from neorl_agents.sampling._protocol import Sampler
+from neorl_core import Transition
+from neorl_core.replay import window_rows
+
+
+class HistoryTables(NamedTuple):
+    """A log once, and what chooses its rows.
+
+    Attributes:
+        choice: Tables of the sampler that chooses; numbers of rows stand for observations.
+        obs: Observations, zero where unknown, shape ``(row, obs)``.
+        action: Applied actions, zero where unknown, shape ``(row, act)``.
+        next_obs: Next observations; ``None`` where no learner reads them.
+        known: Whether the row counts: not masked, its observation finite.
+        action_known: Whether its action is known too.
+        first: Row with which its episode begins.
+    """
+
+    choice: Any
+    obs: Float[Array, "row obs"]
+    action: Float[Array, "row act"]
+    next_obs: Float[Array, "row obs"] | None
+    known: Bool[Array, " row"]
+    action_known: Bool[Array, " row"]
+    first: Int[Array, " row"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Histories:
+    """What another sampler draws, with windows of the last ``steps`` steps as observations.
+
+    ``obs`` becomes a :class:`neorl_agents.networks.Window` that ends with the row's own
+    observation, ``next_obs`` one that ends with its next. No window crosses an episode boundary,
+    and no row that is masked or not finite is in one: such steps are unknown.
+
+    Attributes:
+        rows: Sampler that chooses the rows; of those of this namespace any but itself and
+            sequences.
+        steps: Length of a window, at least one.
+    """
+
+    rows: Sampler
+    steps: int
+
+    def tables(self, rows: Transition) -> HistoryTables:
+        """The log once, and the tables of the other sampler.
+
+        Raises:
+            ValueError: If the log does not say where episodes end.
+        """
+        number = np.arange(len(np.asarray(rows.obs)), dtype=np.int32)
+        log, given = on_host(rows), rows.next_obs is not None
+        known = np.isfinite(log.obs).all(-1)
+        if log.mask is not None:
+            known &= log.mask
+        action_known = known & np.isfinite(log.action).all(-1)
+        # The choosing sampler sees numbers of rows in place of observations.
+        numbered: Any = rows._replace(obs=number, next_obs=number if given else None)
+        return HistoryTables(
+            choice=self.rows.tables(numbered),
+            obs=np.where(known[:, None], log.obs, 0),  # pyright: ignore[reportArgumentType]
+            action=np.where(action_known[:, None], log.action, 0),  # pyright: ignore
+            next_obs=rows.next_obs,
+            known=known,  # pyright: ignore[reportArgumentType]
+            action_known=action_known,  # pyright: ignore[reportArgumentType]
+            first=episode_starts(log),  # pyright: ignore[reportArgumentType]
+        )
+
+    def draw(
+        self,
+        tables: HistoryTables,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> Any:
+        """One batch with windows in place of observations."""
+        drawn = self.rows.draw(tables.choice, number, key, shape)
+        if isinstance(drawn, Transition):
+            return self._seen(tables, drawn)
+        return drawn._replace(rows=self._seen(tables, drawn.rows))
+
+    def _seen(self, tables: HistoryTables, drawn: Transition) -> Transition:
+        rows, last = drawn.obs, drawn.next_obs
+        seen: Any = drawn._replace(obs=windows(tables, rows, steps=self.steps))
+        if last is not None:
+            seen = seen._replace(next_obs=next_windows(tables, last, steps=self.steps))
+        return seen
+
+
+def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) -> Window:
+    """The windows that end with the observations of ``rows``.
+
+    Args:
+        tables: Log.
+        rows: Numbers of rows.
+        steps: Length of a window.
+
+    Returns:
+        Windows in physical units.
+    """
+    reach = jax.vmap(partial(window_rows, length=steps + 1))
+    flat = jnp.ravel(rows)
+    places, inside = reach(flat, tables.first[flat])
+    known = inside & tables.known[places]
+    told = inside[:, :-1] & tables.action_known[places[:, :-1]]
+    window = Window(
+        obs=jnp.where(known[:, 1:, None], tables.obs[places[:, 1:]], 0),
+        action=jnp.where(told[..., None], tables.action[places[:, :-1]], 0),
+        obs_known=known[:, 1:],
+        action_known=told,
+    )
+    return jax.tree.map(lambda x: x.reshape(*rows.shape, *x.shape[1:]), window)
+
+
+def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) -> Window:
+    """The windows that end with the **next** observations of ``rows``.
+
+    Args:
+        tables: Log with next observations.
+        rows: Numbers of rows.
+        steps: Length of a window.
+
+    Returns:
+        Windows in physical units.
+    """
+    before = windows(tables, rows, steps=steps)
+    next_obs: Any = tables.next_obs
+    newest = next_obs[rows]
+    known = jnp.all(jnp.isfinite(newest), axis=-1)
+    told = tables.action_known[rows]
+    last = Window(jnp.where(known[..., None], newest, 0), tables.action[rows], known, told)
+    # One step on: the oldest falls out.
+    return Window(
+        *(
+            jnp.concatenate([old, jnp.expand_dims(new, rows.ndim)], axis=rows.ndim)[
+                (slice(None),) * rows.ndim + (slice(1, None),)
+            ]
+            for old, new in zip(before, last, strict=True)
+        )
+    )

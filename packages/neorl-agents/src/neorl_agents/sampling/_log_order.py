@@ -1,0 +1,52 @@
+"""Where episodes begin and end in the rows of a log, on the host."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from neorl_core import Transition
+
+
+def on_host(rows: Transition) -> Any:
+    """The same rows as NumPy arrays."""
+    return jax.tree.map(np.asarray, rows)
+
+
+def episode_starts(rows: Transition) -> np.ndarray:
+    """For every row the number of the row with which its episode begins, int32.
+
+    Args:
+        rows: A log in order, with ``terminated`` and ``truncated``.
+
+    Raises:
+        ValueError: If the log does not say where episodes end.
+    """
+    ends = episode_ends(rows)
+    number = np.arange(len(ends), dtype=np.int32)
+    starts = np.concatenate([[True], ends[:-1]])
+    return np.maximum.accumulate(np.where(starts, number, 0)).astype(np.int32)
+
+
+def episode_ends(rows: Transition) -> np.ndarray:
+    """Whether an episode ends with a row; the last row of a log ends one.
+
+    Raises:
+        ValueError: If the log does not say where episodes end.
+    """
+    if rows.terminated is None or rows.truncated is None:
+        raise ValueError(
+            "steps of one episode cannot be told from those of the next; the learner must list "
+            "terminated and truncated among its fields"
+        )
+    ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
+    ends = ends.copy()
+    ends[-1:] = True
+    return ends
+
+
+def last_rows(ends: np.ndarray) -> np.ndarray:
+    """For every row the number of the first one from it on where ``ends`` is true, int32."""
+    number = np.arange(len(ends), dtype=np.int32)
+    places = np.where(ends, number, len(ends) - 1)
+    return np.minimum.accumulate(places[::-1])[::-1].astype(np.int32)
