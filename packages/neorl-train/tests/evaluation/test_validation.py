@@ -1,0 +1,40 @@
+"""Policies with memory follow the held-out rows; those without are asked row by row."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import BC
+from neorl_core import as_arrays
+from neorl_train.evaluation._validation import PolicyValidation, action_half_range
+from neorl_train.experience import training_data
+
+
+def distance(policy, dataset):
+    key = jax.random.key(0)
+    judge = PolicyValidation(dataset, None, key=key, starts=0)
+    return float(judge(policy)["held_out_distance"])
+
+
+@pytest.mark.parametrize("encoder", ["none", "gru"])
+def test_the_distance_is_that_of_a_loop(make_log, encoder):
+    dataset = make_log(episodes=3, length=6)
+    mask = np.ones(dataset.n_rows, bool)
+    mask[[2, 9]] = False
+    dataset = dataclasses.replace(dataset, transitions=dataset.transitions._replace(mask=mask))
+    data = training_data(dataset)
+    learner = BC(hidden=(8,), encoder=encoder, history_steps=3)
+    policy = as_arrays(learner.policy(learner.init(data.spec, data.statistics, jax.random.key(0))))
+    obs, action = dataset.transitions.obs, dataset.transitions.action
+    squares = []
+    for start, length in zip(dataset.episode_starts, dataset.episode_lengths, strict=True):
+        carry = policy.initial_carry()
+        for row in range(start, start + length):
+            carry, proposed = policy(carry, obs[row], None)
+            carry = policy.sent(carry, action[row])
+            if mask[row]:
+                off = (np.asarray(proposed) - action[row]) / action_half_range(dataset.spec)
+                squares.append(np.mean(off**2))
+    assert distance(policy, dataset) == pytest.approx(np.mean(squares), rel=1e-5)
