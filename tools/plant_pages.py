@@ -129,7 +129,8 @@ def _constants(env: Any) -> list[str]:
     for name, c, value in declared:
         spread = f"{c.spread:g}" if c.spread else ""
         lines.append(f"| {name} | {_value(value)} | {c.unit} | {spread} | {c.source} |")
-    return [*lines, ""]
+    kept = [f"`{relation}`" for relation in env.relations]
+    return [*lines, "", f"Refused unless: {', '.join(kept)}.", ""]
 
 
 def _value(value: Any) -> str:

@@ -93,6 +93,7 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
             for name, c, value in named_constants(getattr(env, "constants", ()))
         ]
         lines += ["", "constants:", *(_columns(rows) or ["  none declared"])]
+        lines += [f"  must keep {relation}" for relation in getattr(env, "relations", ())]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What simulated plants are made of: constants, actuators, instruments, limits, integrators."""
+"""What simulated plants are made of: constants, relations, actuators, instruments, limits."""
 
 from neorl_envs.blocks._actuators import Actuator as Actuator
 from neorl_envs.blocks._actuators import ActuatorParameters as ActuatorParameters
@@ -20,6 +20,8 @@ from neorl_envs.blocks._instruments import InstrumentState as InstrumentState
 from neorl_envs.blocks._integrate import euler as euler
 from neorl_envs.blocks._integrate import runge_kutta as runge_kutta
 from neorl_envs.blocks._limits import Limit as Limit
+from neorl_envs.blocks._relations import Relation as Relation
+from neorl_envs.blocks._relations import check_relations as check_relations
 
 __all__ = [
     "Actuator",
@@ -32,8 +34,10 @@ __all__ = [
     "InstrumentParameters",
     "InstrumentState",
     "Limit",
+    "Relation",
     "autoregressive",
     "check_constants",
+    "check_relations",
     "constant",
     "constant_values",
     "euler",

@@ -1,4 +1,4 @@
-"""Refusal of actuators and instruments that no plant has, by name and unit."""
+"""Refusal of actuators, instruments and initial states that no plant has, by name and unit."""
 
 from typing import Any
 
@@ -39,6 +39,20 @@ def check_instruments(instruments: Instruments, parameters: InstrumentParameters
         _require(f"freezes of {name}", freezes, _is_probability, "a probability")
         _require_dead_time(name, parameters.dead_time[..., i], instrument.dead_time)
     _require("thaws of the instruments", parameters.thaws, _is_probability, "a probability")
+
+
+def check_initial(declared: Any, start: Any, spread: Any) -> None:
+    """Refuses an initial state that is not finite, and a spread of it that is negative.
+
+    Raises:
+        ValueError: Naming the part of the state, what is allowed and what was given.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(declared)
+    both = zip(paths, structure.flatten_up_to(start), structure.flatten_up_to(spread), strict=True)
+    for (path, _), value, width in both:
+        name = f"initial {jax.tree_util.keystr(path, simple=True, separator='.')}".rstrip()
+        _require(name, value, np.isfinite, "finite")
+        _require(f"spread of {name}", width, _finite_not_negative, "finite and not negative")
 
 
 def _require_dead_time(name: str, given: Any, declared: int) -> None:

@@ -23,7 +23,8 @@ from neorl_envs.blocks._constants import (
     require_preset,
     sampled_constants,
 )
-from neorl_envs.blocks._device_checks import check_actuators, check_instruments
+from neorl_envs.blocks._device_checks import check_actuators, check_initial, check_instruments
+from neorl_envs.blocks._relations import Relations, check_relations
 from neorl_envs.plants._protocol import PlantDefaults
 from neorl_envs.plants._simulated_data import Derived, Moment, Noise, Parameters, State
 
@@ -41,6 +42,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         name: Name with version.
         dt: Control period, s.
         constants: Declared constants, a tree of :class:`neorl_envs.blocks.Constant`.
+        relations: Orders that constants and initial state keep, such as slowest below fastest.
         initial: Plant state at the start of an episode, a tree of numbers.
         initial_spread: Half-widths of its random draw, a tree of the same structure; ``None`` for a
             fixed start. The preset ``"clean"`` has none.
@@ -57,6 +59,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     name: ClassVar[str]
     dt: ClassVar[float]
     constants: ClassVar[Any]
+    relations: ClassVar[Relations] = ()
     initial: ClassVar[Any]
     initial_spread: ClassVar[Any] = None
     instruments: ClassVar[ins.Instruments]
@@ -66,10 +69,11 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     penalties: ClassVar[Mapping[str, float]] = {}
 
     def __check_init__(self) -> None:
-        """Refuses a horizon that is no whole number of steps, and penalties of unknown costs."""
+        """Refuses a horizon that is no whole number, and declarations that do not agree."""
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
             raise ValueError(f"horizon must be a whole number of steps, got {self.horizon!r}")
         lim.check_limits(self.limits, self.costs)
+        check_relations(self.relations, self.constants, initial=self.initial)
         for name in self.penalties:
             if name not in [cost.name for cost in self.costs]:
                 raise unknown_name("cost among the penalties", name, [c.name for c in self.costs])
@@ -195,10 +199,18 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """Refuses parameters outside physics, such as a negative mass, by name and unit.
 
         Raises:
-            ValueError: Naming the constant, actuator or instrument, or if what is derived is not
-                that of the constants.
+            ValueError: Naming the constant, relation, actuator, instrument or part of the initial
+                state, or if what is derived is not that of the constants.
         """
         check_constants(self.constants, params.constants)
+        check_initial(self.initial, params.initial, params.initial_spread)
+        check_relations(
+            self.relations,
+            self.constants,
+            params.constants,
+            initial=self.initial,
+            start=params.initial,
+        )
         check_actuators(self.actuators, params.actuators)
         check_instruments(self.instruments, params.instruments)
         for given, right in zip(

@@ -22,6 +22,7 @@ from neorl_envs.plants.chemical_reactor._physics import (
     INITIAL_SPREAD,
     LAST_DOSE,
     LAST_RATE,
+    RELATIONS,
     Balances,
     Constants,
     Supply,
@@ -53,6 +54,7 @@ class ChemicalReactor(SimulatedPlant):
     name: ClassVar[str] = "ChemicalReactor-v0"
     dt: ClassVar[float] = DT
     constants: ClassVar[Any] = Constants()
+    relations = RELATIONS
     initial: ClassVar[Any] = INITIAL
     initial_spread: ClassVar[Any] = INITIAL_SPREAD
     instruments = INSTRUMENTS

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 
 Scalar: TypeAlias = Float[Array, ""]
 DT = 50.0  # s, the control period
@@ -25,8 +25,8 @@ class Constants(NamedTuple):
     gel_monomer: Scalar = constant(4.0, "1", LUCIA)
     gel_polymer: Scalar = constant(32.0, "1", LUCIA)
     reaction_heat: Scalar = constant(950.0, "kJ/kg", LUCIA, spread=1.0)
-    feed_water: Scalar = constant(0.333, "1", LUCIA)
-    feed_monomer: Scalar = constant(0.667, "1", LUCIA)
+    feed_water: Scalar = constant(0.333, "1", LUCIA, domain="fraction")
+    feed_monomer: Scalar = constant(0.667, "1", LUCIA, domain="fraction")
     wall_area: Scalar = constant(65.0, "m2", LUCIA)
     wall_water: Scalar = constant(17_280.0, "kJ/(h m2 K)", LUCIA)
     wall_monomer: Scalar = constant(3600.0, "kJ/(h m2 K)", LUCIA)
@@ -85,6 +85,15 @@ INITIAL_SPREAD = Balances(200.0, 0.0, 20.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0)  # typ
 """How far a batch may start from it: 2 % of the water, 20 kg more or less reacted, 1 or 2 K."""
 
 FEED_LOCK = 30_000.0  # kg of accumulated feed: the recipe has no more
+RELATIONS = (
+    Relation("feed_water + feed_monomer", "<=", 1.0, "they are parts of the feed"),
+    Relation("initial.m_acc", "<=", FEED_LOCK, "the recipe has no more"),
+    Relation(0.0, "<", "initial.m_A + initial.m_P", "their ratio is the conversion"),
+    Relation(0.0, "<=", "initial.m_A"),
+    Relation(0.0, "<=", "initial.m_P"),
+    Relation(0.0, "<=", "initial.m_W"),
+    Relation("initial.m_W + initial.m_A + initial.m_P", "<", 42_500.0, "it must fit 50 m3"),
+)
 LAST_DOSE, LAST_RATE = 3000.0, 4000.0  # kg left, below which the feed is at least so many kg/h
 
 VESSEL_VOLUME = 50.0  # m3

@@ -17,6 +17,7 @@ from neorl_envs.plants.cstr._physics import (
     DT,
     INSTRUMENTS,
     MINUTES,
+    RELATIONS,
     Constants,
     Feed,
     Tank,
@@ -36,6 +37,7 @@ class CSTR(SimulatedPlant):
     name: ClassVar[str] = _control.NAME
     dt: ClassVar[float] = DT
     constants: ClassVar[Any] = Constants()
+    relations = RELATIONS
     initial: ClassVar[Any] = Tank(0.877, 324.5)  # type: ignore[arg-type]
     initial_spread: ClassVar[Any] = Tank(0.02, 1.0)  # type: ignore[arg-type]
     instruments = INSTRUMENTS

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import Channel
-from neorl_envs.blocks import Actuator, Instrument, constant
+from neorl_envs.blocks import Actuator, Instrument, Relation, constant
 
 DT = 15.0  # s, the control period
 MINUTES = DT / 60
@@ -34,6 +34,16 @@ class Constants(NamedTuple):
     setpoint_every: Array = constant(480.0, "s", OWN)
     setpoint_low: Array = constant(0.82, "mol/L", OWN)
     setpoint_high: Array = constant(0.94, "mol/L", OWN)
+
+
+RELATIONS = (
+    Relation("setpoint_low", "<", "setpoint_high"),
+    Relation("setpoint_high", "<", "feed_concentration", "the reaction only takes away"),
+    Relation("feed_concentration_sd", "<", "feed_concentration"),
+    Relation("initial.concentration", "<=", "feed_concentration", "the reaction only takes away"),
+    Relation(0.0, "<=", "initial.concentration"),
+    Relation(0.0, "<", "initial.temperature"),
+)
 
 
 class Tank(NamedTuple):

@@ -17,6 +17,7 @@ from neorl_envs.plants.dmsd._physics import (
     ACTUATORS,
     DT,
     INSTRUMENTS,
+    RELATIONS,
     Constants,
     Masses,
     Targets,
@@ -49,6 +50,7 @@ class DMSD(SimulatedPlant):
     name: ClassVar[str] = "DMSD-v0"
     dt: ClassVar[float] = DT
     constants: ClassVar[Any] = Constants()
+    relations = RELATIONS
     initial: ClassVar[Any] = Masses(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]
     initial_spread: ClassVar[Any] = Masses(0.25, 0.1)  # type: ignore[arg-type]
     instruments = INSTRUMENTS

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import Channel
-from neorl_envs.blocks import Actuator, Instrument, constant
+from neorl_envs.blocks import Actuator, Instrument, Relation, constant
 
 DT = 0.2  # s
 NEORL2 = "NeoRL-2, envs/dmsd.py"
@@ -18,6 +18,11 @@ class Constants(NamedTuple):
     stiffness: Float[Array, "3"] = constant((2.0, 2.0, 2.0), "N/m", NEORL2)
     damping: Float[Array, "3"] = constant((4.0, 4.0, 4.0), "N s/m", NEORL2)
     mass: Float[Array, "2"] = constant((20.0, 20.0), "kg", NEORL2)
+
+
+RELATIONS = (
+    Relation(1.2, "<=", "mass", "explicit steps of 0.2 s swing up: eigenvalues beyond -1"),
+)
 
 
 class Masses(NamedTuple):

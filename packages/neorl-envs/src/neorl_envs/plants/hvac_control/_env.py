@@ -62,6 +62,7 @@ class HVACControl(SimulatedPlant):
         "of day."
     )
     constants = physics.Constants()
+    relations = physics.RELATIONS
     initial = physics.Building._make((np.full(5, 21.0), np.full(5, 21.0)))
     initial_spread = physics.Building._make((1.0, 1.0))
     instruments = _instruments()

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core.linear_systems import zero_order_hold
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 
 DT = 900.0
 DT_HOURS = DT / 3600
@@ -92,14 +92,22 @@ class Constants(NamedTuple):
     front_memory: Array = constant(29548.0, "s", "0.97 a step, own choice")
     sun: Array = constant((700.0, 250.0), "W/m2", OWN)
     day_length: Array = constant((12.0, 3.0), "h", "latitude 40 degrees")
-    clearness: Array = constant(0.75, "1", OWN)
+    clearness: Array = constant(0.75, "1", OWN, domain="fraction")
     clearness_sd: Array = constant(0.2, "1", OWN, clean=0.0, domain="not negative")
     cloud_memory: Array = constant(7200.0, "s", OWN)
     crowd_memory: Array = constant(7200.0, "s", OWN)
-    recorded: Array = constant((0.0, 0.0, 0.0), "1", OWN, domain="not negative")
+    recorded: Array = constant((0.0, 0.0, 0.0), "1", OWN, domain="fraction")
     temperature_record: Array = constant(0.0, "degC", "a user's file", domain="real")
     radiation_record: Array = constant(0.0, "W/m2", "a user's file", domain="not negative")
     price_record: Array = constant(0.0, "$/kWh", "a user's file", domain="real")
+
+
+RELATIONS = (
+    Relation("air_capacity", "<", "mass_capacity", "air is the fast part of a zone"),
+    Relation("sun[1]", "<", "sun[0]", "the sun shines in the darkest week too"),
+    Relation("day_length[1]", "<", "day_length[0]", "the shortest day has some length"),
+    Relation("day_length[0] + day_length[1]", "<=", 24.0, "no day is longer"),
+)
 
 
 class Building(NamedTuple):

@@ -14,6 +14,7 @@ from neorl_envs.blocks import Actuator, Instrument
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 from neorl_envs.plants.industrial_benchmark._physics import (
+    RELATIONS,
     SHIFT_STEP,
     Constants,
     Draws,
@@ -39,6 +40,7 @@ class IndustrialBenchmark(SimulatedPlant):
     name: ClassVar[str] = "IndustrialBenchmark-v0"
     dt: ClassVar[float] = 1.0
     constants: ClassVar[Any] = Constants()
+    relations = RELATIONS
     initial: ClassVar[Any] = 55.0
     initial_spread: ClassVar[Any] = 45.0
     instruments = (

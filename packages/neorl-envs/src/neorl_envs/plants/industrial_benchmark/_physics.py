@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 from neorl_envs.plants.industrial_benchmark._miscalibration import (
     REQUIRED_STEP,
     next_phase,
@@ -30,6 +30,15 @@ class Constants(NamedTuple):
     amplification: Array = constant(1.1, "1", HEIN)
     amplification_start: Array = constant(1.2, "1", HEIN)
     amplification_end: Array = constant(5.0, "1", HEIN)
+
+
+RELATIONS = (
+    Relation("amplification_start", "<", "amplification_end"),
+    Relation(1.0, "<", "amplification", "high fatigue grows"),
+    Relation("tolerance", "<", "amplification_start"),
+    Relation(0.0, "<=", "initial", "a set point is from 0 to 100"),
+    Relation("initial", "<=", 100.0, "a set point is from 0 to 100"),
+)
 
 
 class Draws(NamedTuple):

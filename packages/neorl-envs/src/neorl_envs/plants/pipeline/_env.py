@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_core import Channel
 from neorl_core.control import StateFeedback
-from neorl_envs.blocks import Actuator, Instrument, constant
+from neorl_envs.blocks import Actuator, Instrument, Relation, constant
 from neorl_envs.plants._simulated import SimulatedPlant
 from neorl_envs.plants._simulated_data import Moment
 
@@ -23,7 +23,7 @@ NEORL2 = "NeoRL-2, envs/pipline.py"
 class Constants(NamedTuple):
     """How often the target is drawn anew."""
 
-    change: Float[Array, ""] = constant(0.003, "1", NEORL2, clean=0.0, domain="not negative")
+    change: Float[Array, ""] = constant(0.003, "1", NEORL2, clean=0.0, domain="fraction")
 
 
 class Pipe(NamedTuple):
@@ -69,6 +69,10 @@ class Pipeline(SimulatedPlant):
     name: ClassVar[str] = "Pipeline-v0"
     dt: ClassVar[float] = 1.0
     constants: ClassVar[Any] = Constants()
+    relations = (
+        Relation(0.0, "<=", "initial", "a flow is from 0 to 200"),
+        Relation("initial", "<=", MAX_FLOW, "a flow is from 0 to 200"),
+    )
     initial: ClassVar[Any] = 100.0
     initial_spread: ClassVar[Any] = 20.0
     instruments = _instruments()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array
 
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 
 KUNDUR = "Kundur 1994, Power System Stability and Control, example 12.6"
 OWN = "own choice"
@@ -98,8 +98,23 @@ class Constants(NamedTuple):
     load_sd: Array = constant(0.01, "1", OWN, clean=0.0, domain="not negative")
     load_memory: Array = constant(60.0, "s", OWN)
     step: Array = constant((50.0, 200.0), "MW", OWN, clean=(0.0, 0.0), domain="not negative")
-    outage: Array = constant(0.2, "1", OWN, clean=0.0, domain="not negative")
+    outage: Array = constant(0.2, "1", OWN, clean=0.0, domain="fraction")
     reclosing: Array = constant(10.0, "s", OWN)
+
+
+RELATIONS = (
+    Relation("xl", "<", "x2", "leakage is a part of every reactance"),
+    Relation("x2", "<", "xd1", "subtransient below transient below synchronous"),
+    Relation("xd1", "<", "xd", "subtransient below transient below synchronous"),
+    Relation("x2", "<", "xq1", "subtransient below transient below synchronous"),
+    Relation("xq1", "<", "xq", "subtransient below transient below synchronous"),
+    Relation("td2", "<", "td1", "subtransients decay first"),
+    Relation("tq2", "<", "tq1", "subtransients decay first"),
+    Relation("field[0]", "<", "field[1]", "least and largest"),
+    Relation("step[0]", "<=", "step[1]", "least and largest"),
+    Relation("power", "<=", MACHINE_BASE, "a machine has 900 MVA"),
+    Relation("line[0]", "<", "line[1]", "lines are mostly reactance"),
+)
 
 
 def incidence(pairs: Sequence[Sequence[float]]) -> np.ndarray:

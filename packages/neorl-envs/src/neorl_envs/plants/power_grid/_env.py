@@ -15,7 +15,12 @@ from neorl_envs.plants.power_grid import _control, _objective
 from neorl_envs.plants.power_grid import _machines as machines
 from neorl_envs.plants.power_grid import _network as net
 from neorl_envs.plants.power_grid import _world as world
-from neorl_envs.plants.power_grid._constants import LOAD_BUSES, MACHINE_BASE, Constants
+from neorl_envs.plants.power_grid._constants import (
+    LOAD_BUSES,
+    MACHINE_BASE,
+    RELATIONS,
+    Constants,
+)
 
 SUBSTEPS = 50
 TELEMETRY = 2  # periods of 1 s between an area's substations and its control centre
@@ -124,6 +129,7 @@ class PowerGrid(SimulatedPlant):
         "changes of the power and voltage references on 900 MVA."
     )
     constants = Constants()
+    relations = RELATIONS
     initial = ()
     instruments = _instruments()
     actuators = _actuators()

@@ -40,6 +40,7 @@ class RobotAssembly(SimulatedPlant):
         "the tip below the nominal plate. Manipulated: joint speeds."
     )
     constants = physics.Constants()
+    relations = physics.RELATIONS
     initial = physics.INITIAL
     initial_spread = physics.SPREAD
     instruments = (

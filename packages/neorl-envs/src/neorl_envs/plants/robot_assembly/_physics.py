@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 from neorl_envs.plants.robot_assembly import _arm as arm
 from neorl_envs.plants.robot_assembly._contact import (
     Hole,
@@ -39,6 +39,18 @@ class Constants(NamedTuple):
     chamfer: Scalar = constant(1e-3, "m", OWN)
     bottom: Scalar = constant(0.0265, "m", OWN)
     part: Scalar = constant(0.06, "m", OWN)
+
+
+RELATIONS = (
+    Relation("chamfer", "<", "bottom", "a chamfer ends above the bottom"),
+    Relation(HOLE_DEPTH, "<", "bottom", "the peg could not go in"),
+    Relation(PEG, "<", "part", "the hole would be wider than its part"),
+    Relation(0.0, "<", "initial.clearance", "the peg would not fit"),
+    Relation(0.0, "<=", "initial.friction"),
+    Relation(arm.LEAST, "<=", "initial.q", "joints are within their ranges"),
+    Relation("initial.q", "<=", arm.GREATEST, "joints are within their ranges"),
+    Relation("initial.speed", "<=", arm.FASTEST, "joints are no faster"),
+)
 
 
 class Cell(NamedTuple):

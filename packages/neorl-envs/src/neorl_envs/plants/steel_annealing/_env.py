@@ -36,6 +36,7 @@ class SteelAnnealing(SimulatedPlant):
         "to the weld, and all fuel. Manipulated: the fuel of every zone as a part of its burners."
     )
     constants = physics.Constants()
+    relations = physics.RELATIONS
     initial = physics.INITIAL
     initial_spread = jax.tree.map(lambda _: 0.0, physics.INITIAL)._replace(
         zones=15.0,

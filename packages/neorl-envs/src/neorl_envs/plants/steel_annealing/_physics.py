@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_envs.blocks import constant, euler
+from neorl_envs.blocks import Relation, constant, euler
 
 Scalar = Float[Array, ""]
 
@@ -53,6 +53,20 @@ class Constants(NamedTuple):
     fuel_memory: Scalar = constant(1800.0, "s", OWN)
     inlet_sd: Scalar = constant(5.0, "K", OWN, clean=0.0, domain="not negative")
     inlet_memory: Scalar = constant(900.0, "s", OWN)
+
+
+RELATIONS = (
+    Relation("slowest", "<", "fastest"),
+    Relation(
+        "fastest", "<=", CELL * SUBSTEPS / PERIOD, "the strip moves one cell a substep at most"
+    ),
+    Relation("ambient", "<", SETPOINT - SETPOINT_STEP, "the furnace heats"),
+    Relation("length_range", "<=", (SHORTEST + LONGEST) / 2 - 2 * FURNACE, "one weld is inside"),
+    Relation("efficiency_drop", "<", 1 / 200, "burners heat up to the trip at 1100 degC"),
+    Relation(0.0, "<", "initial.leaving.thickness"),
+    Relation(0.0, "<", "initial.leaving.width"),
+    Relation("initial.entered", "<=", "initial.coil.length", "no more has entered"),
+)
 
 
 class Coil(NamedTuple):

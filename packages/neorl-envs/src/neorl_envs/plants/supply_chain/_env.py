@@ -63,6 +63,7 @@ class SupplyChain(SimulatedPlant):
         "on the way and what arrives tomorrow; the orders on the lanes."
     )
     constants = physics.Constants()
+    relations = physics.RELATIONS
     initial = physics.START
     initial_spread = physics.Network._make((10.0, 0.0, 0.0, 0.0))
     instruments = _instruments()

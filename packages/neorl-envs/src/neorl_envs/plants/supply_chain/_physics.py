@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_envs.blocks import constant
+from neorl_envs.blocks import Relation, constant
 
 DAY = 86400.0
 PAPER = "NetInvMgmt of or-gym, Perez et al. 2021, Processes 9:102"
@@ -66,6 +66,15 @@ class Constants(NamedTuple):
     disruption: Array = constant(0.02, "1", OWN, clean=0.0, domain="fraction")
     shortest: Array = constant(5.0, "periods", OWN)
     longest: Array = constant(10.0, "periods", OWN)
+
+
+RELATIONS = (
+    Relation("shortest", "<=", "longest", "periods that a lane stays closed"),
+    Relation("demand", "<=", 40.0, "the market takes 64 units a period at most"),
+    Relation(0.0, "<=", "initial.stock"),
+    Relation(0.0, "<=", "initial.shipped"),
+    Relation(0.0, "<=", "initial.owed"),
+)
 
 
 class Network(NamedTuple):

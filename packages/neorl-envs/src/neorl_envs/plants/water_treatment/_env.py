@@ -35,6 +35,7 @@ class WaterTreatment(SimulatedPlant):
         "flocculators' mixing, flow through the works."
     )
     constants = physics.Constants()
+    relations = physics.RELATIONS
     initial = physics.INITIAL
     initial_spread = physics.SPREAD
     instruments = (

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from neorl_envs.blocks import constant, runge_kutta
+from neorl_envs.blocks import Relation, constant, runge_kutta
 from neorl_envs.plants.water_treatment._chemistry import MEQ_PER_MG_ALUM, Scalar, ph_of_water
 
 PERIOD = 300.0  # s
@@ -113,6 +113,17 @@ CLEAN_DEPOSIT = 0.1
 FULLEST = 4.0  # m: the clearwell overflows
 WASH_TIME = 900.0  # s
 WASH_TURBIDITY, WASH_NOT_BEFORE = 0.5, 6 * 3600.0  # NTU, s
+RELATIONS = (
+    Relation("day", "<", 0.85, "some water is always taken"),
+    Relation("storm_dilution", "<", 1 / 1.2, "a storm leaves some alkalinity"),
+    Relation("storm_rise", "<", "storm_decay", "a storm comes faster than it goes"),
+    Relation("raw_ph", "<", 14.0),
+    Relation(10.0, "<=", "mixer", "it empties in a substep otherwise, at 0.7 m3/s"),
+    Relation("initial.level", "<=", FULLEST, "the clearwell overflows"),
+    Relation(0.0, "<=", "initial.level"),
+    Relation(0.0, "<=", "initial.carbonate"),
+    Relation(0.0, "<=", "initial.deposit"),
+)
 INITIAL: Any = Works(  # type: ignore[arg-type]
     *(-0.95, 1.08, 3.8, 2.2, 1.0, 6.0, 7.6, 8.3, 1.0, 2.6, -0.95, 1.08, 0.6, -0.95, 1.08),
     *(2.5, 36000.0, 0.0),
