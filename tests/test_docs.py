@@ -108,3 +108,14 @@ def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env=quick
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nightly
+def test_the_critics_of_the_how_to_are_fitted(tmp_path: Path) -> None:
+    """Every block of the page in order, as one program."""
+    text = (ROOT / "docs/pages/how-to/safety-critic.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

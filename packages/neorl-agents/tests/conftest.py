@@ -1,6 +1,8 @@
 """A small control problem that every test of the learners shares."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from neorl_agents.testing import Problem, make_problem
 from neorl_core.testing import configure_tests
 
+ROOT = Path(__file__).resolve().parents[3]
 FEW = {"hidden": (16, 16), "batch_size": 32}
 
 
@@ -47,3 +50,12 @@ def _outputs_in_float64(network: Any, x: Any) -> np.ndarray:
 def in_numpy() -> Callable[[Any, Any], np.ndarray]:
     """The oracle of a perceptron with ReLU and without output activation, in float64."""
     return _outputs_in_float64
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of third-party data."""
+    folder = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
+    if not (folder / "neorl2").is_dir():
+        pytest.skip(f"no third-party data in {folder}")
+    return folder

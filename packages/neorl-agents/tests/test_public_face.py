@@ -25,8 +25,10 @@ def test_examples(name):
     [
         "algorithms",
         "artefact",
+        "calibration",
         "classical",
         "controllers",
+        "critics",
         "networks",
         "online",
         "optimisers",

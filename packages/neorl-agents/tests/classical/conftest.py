@@ -1,9 +1,7 @@
 """Logs of small plants whose truth is known, and closed loops in one compiled program."""
 
 import dataclasses
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,8 +11,6 @@ import pytest
 
 from neorl_agents.classical import Loop, Task
 from neorl_core import Channel, Policy, Spec, Transition
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def log_of(obs, action, next_obs, length: int, reward: Any = None) -> Transition:
@@ -173,12 +169,3 @@ def in_other_units() -> Callable:
         return log, spec, Task(loops, plant.task.measured)
 
     return change
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The folder of third-party data."""
-    folder = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
-    if not (folder / "neorl2").is_dir():
-        pytest.skip(f"no third-party data in {folder}")
-    return folder

@@ -90,8 +90,8 @@ def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
 def _mlp_static(network: MLP) -> dict[str, Any]:
     return {
         "widths": [network.weights[0].shape[0], *(bias.shape[0] for bias in network.biases)],
-        "activation": _activation_name(network.activation),
-        "output": _activation_name(network.output),
+        "activation": activation_name(network.activation),
+        "output": activation_name(network.output),
         "layer_norm": bool(network.gains),
     }
 
@@ -109,7 +109,12 @@ def _mlp_template(static: dict[str, Any]) -> MLP:
     )
 
 
-def _activation_name(activation: Any) -> str:
+def activation_name(activation: Any) -> str:
+    """The name by which a file says an activation.
+
+    Raises:
+        ValueError: If it has none.
+    """
     for name, entry in ACTIVATIONS.items():
         if entry is activation:
             return name

@@ -1,0 +1,120 @@
+"""An increasing map from what a model says to what was counted."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError
+
+KNOTS = 64
+"""A fitted map has at most so many knots."""
+
+TIE_BREAK = 1e-3
+"""Part of the argument itself in the result, so that no two different scores become equal."""
+
+
+class MonotoneMap(eqx.Module):
+    """Increasing maps of several outputs, each piecewise linear between its knots.
+
+    ``(1 - 1e-3) interpolated(x) + 1e-3 x``: strictly increasing, so that a map changes no order.
+
+    Attributes:
+        x: Arguments of the knots, increasing, shape ``(output, knot)``.
+        y: Values at the knots, not decreasing, shape ``(output, knot)``.
+
+    Without any knot the map is the identity.
+    """
+
+    x: Float[Array, "output knot"]
+    y: Float[Array, "output knot"]
+
+    def __call__(self, x: Float[Array, " output"]) -> Float[Array, " output"]:
+        """The mapped outputs; constant beyond the knots but for the last thousandth."""
+        if self.x.shape[1] == 0:
+            return x
+        inside = jax.vmap(jnp.interp)(x, self.x, self.y)
+        return (1 - TIE_BREAK) * inside + TIE_BREAK * x
+
+
+def identity_map(outputs: int) -> MonotoneMap:
+    """The map that changes nothing: the one without knots.
+
+    Args:
+        outputs: Number of outputs.
+    """
+    none = jnp.zeros((outputs, 0), jnp.float32)
+    return MonotoneMap(none, none)
+
+
+def isotonic_map(
+    predicted: Float[np.ndarray, "row output"], observed: Float[np.ndarray, "row output"]
+) -> MonotoneMap:
+    """The increasing maps with the least squared error, by the pool-adjacent-violators algorithm.
+
+    Each pool of rows becomes one knot: its mean prediction and its mean observation. Between knots
+    the map is linear (centred isotonic regression), so that it has no steps.
+
+    Args:
+        predicted: What the model says, finite.
+        observed: What happened: 0 or 1 for an event, else a quantity.
+
+    Returns:
+        The maps, with at most 64 knots each.
+
+    Raises:
+        InputError: If the shapes differ, there is no row, or a number is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> said, seen = np.array([[0.1], [0.2], [0.8], [0.9]]), np.array([[0], [0], [0], [1]])
+        >>> round(float(isotonic_map(said, seen)(jnp.array([0.9]))[0]), 3)
+        1.0
+
+    Source: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability
+    estimates, 2002; Oron and Flournoy, Centered isotonic regression, arXiv 1701.05964.
+    """
+    predicted = np.asarray(predicted, np.float64)
+    observed = np.asarray(observed, np.float64)
+    if predicted.shape != observed.shape or predicted.ndim != 2 or not len(predicted):
+        raise InputError(
+            "predictions and observations must be of one shape (row, output) with a row, got "
+            f"{predicted.shape} and {observed.shape}"
+        )
+    if not (np.isfinite(predicted).all() and np.isfinite(observed).all()):
+        raise InputError("predictions and observations must be finite; leave the other rows out")
+    knots = [_thinned(*_pools(p, o)) for p, o in zip(predicted.T, observed.T, strict=True)]
+    longest = max(len(x) for x, _ in knots)
+    x = np.stack([_padded(x, longest, np.maximum(1.0, np.abs(x[-1]))) for x, _ in knots])
+    y = np.stack([_padded(y, longest, 0.0) for _, y in knots])
+    return MonotoneMap(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
+
+
+def _pools(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean argument and mean value of every pool, both strictly increasing."""
+    values, place = np.unique(x, return_inverse=True)
+    sizes = np.bincount(place).astype(np.float64)
+    means = np.bincount(place, y) / sizes
+    pools: list[list[float]] = []
+    for argument, value, size in zip(values, means, sizes, strict=True):
+        pools.append([argument * size, value * size, size])
+        while len(pools) > 1 and _mean(pools[-2]) >= _mean(pools[-1]):
+            last = pools.pop()
+            pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
+    total = np.array(pools)
+    return total[:, 0] / total[:, 2], total[:, 1] / total[:, 2]
+
+
+def _mean(pool: list[float]) -> float:
+    return pool[1] / pool[2]
+
+
+def _thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kept = np.unique(np.linspace(0, len(x) - 1, KNOTS).round().astype(int))
+    return x[kept], y[kept]
+
+
+def _padded(values: np.ndarray, length: int, step: float) -> np.ndarray:
+    beyond = values[-1] + step * np.arange(1, length - len(values) + 1)
+    return np.concatenate([values, beyond])

@@ -1,0 +1,47 @@
+"""What is not known and what may go wrong: ensembles with uncertainty, safety critics of costs."""
+
+from neorl_agents.critics._assessment import assess_safety_critic as assess_safety_critic
+from neorl_agents.critics._critic_file import CriticArtefact as CriticArtefact
+from neorl_agents.critics._critic_file import critic_scores as critic_scores
+from neorl_agents.critics._critic_file import load_critic as load_critic
+from neorl_agents.critics._critic_file import save_critic as save_critic
+from neorl_agents.critics._ensemble import Ensemble as Ensemble
+from neorl_agents.critics._ensemble import Prediction as Prediction
+from neorl_agents.critics._ensemble import critic_ensemble as critic_ensemble
+from neorl_agents.critics._ensemble import disagreement as disagreement
+from neorl_agents.critics._ensemble import predicted as predicted
+from neorl_agents.critics._ensemble_fit import EnsembleSettings as EnsembleSettings
+from neorl_agents.critics._ensemble_fit import FittedEnsemble as FittedEnsemble
+from neorl_agents.critics._ensemble_fit import fit_ensemble as fit_ensemble
+from neorl_agents.critics._horizon_learning import horizon_targets as horizon_targets
+from neorl_agents.critics._safety_critic import SafetyCritic as SafetyCritic
+from neorl_agents.critics._safety_critic import horizon_curve as horizon_curve
+from neorl_agents.critics._safety_critic import largest_risk as largest_risk
+from neorl_agents.critics._safety_critic import limit_risks as limit_risks
+from neorl_agents.critics._safety_critic_fit import FittedSafetyCritic as FittedSafetyCritic
+from neorl_agents.critics._safety_critic_fit import SafetyCriticSettings as SafetyCriticSettings
+from neorl_agents.critics._safety_critic_fit import fit_safety_critic as fit_safety_critic
+
+__all__ = [
+    "CriticArtefact",
+    "Ensemble",
+    "EnsembleSettings",
+    "FittedEnsemble",
+    "FittedSafetyCritic",
+    "Prediction",
+    "SafetyCritic",
+    "SafetyCriticSettings",
+    "assess_safety_critic",
+    "critic_ensemble",
+    "critic_scores",
+    "disagreement",
+    "fit_ensemble",
+    "fit_safety_critic",
+    "horizon_curve",
+    "horizon_targets",
+    "largest_risk",
+    "limit_risks",
+    "load_critic",
+    "predicted",
+    "save_critic",
+]

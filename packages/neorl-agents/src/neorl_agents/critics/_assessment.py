@@ -1,0 +1,70 @@
+"""Whether the risks of a safety critic are true, counted in episodes that it never saw."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.calibration import (
+    area_under_roc,
+    brier_skill,
+    calibration_error,
+    episode_interval,
+)
+from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._safety_critic import SafetyCritic
+from neorl_agents.critics._safety_critic_fit import outcomes
+from neorl_core import Spec, Transition
+
+MEASURES = {
+    "calibration_error": calibration_error,
+    "area_under_roc": area_under_roc,
+    "brier_skill": brier_skill,
+}
+
+
+def assess_safety_critic(
+    critic: SafetyCritic, log: Transition, spec: Spec, *, replicates: int = 500
+) -> dict[str, dict[str, Any]]:
+    """Compares the risks with what followed in the log, limit by limit.
+
+    Args:
+        critic: A critic of violations.
+        log: Episodes that it was neither trained nor calibrated on, under the behaviour that it
+            speaks of.
+        spec: Channels and limits of the log.
+        replicates: Draws of episodes behind the intervals.
+
+    Returns:
+        For every limit: ``rows``, ``episodes``, the ``rate`` of windows with a violation, and
+        ``calibration_error``, ``area_under_roc`` and ``brier_skill``, each as ``[value, low,
+        high]`` with 95 % intervals by a bootstrap of episodes; NaN where all windows are alike.
+
+    Raises:
+        InputError: If the log has no cost, too few episodes, or no window of that length; or the
+            critic is of costs, whose scale no probability has.
+    """
+    columns = checked_columns(log, spec, cost=True)
+    predicted, happened, episode = outcomes(critic, columns, spec, discount=1.0)
+    risks = _mapped(critic, predicted)
+    found = {}
+    for k, channel in enumerate(spec.cost):
+        said, was = np.clip(risks[:, k], 0, 1), happened[:, k] > 0
+        found[channel.name] = {
+            "rows": len(was),
+            "episodes": len(np.unique(episode)),
+            "rate": float(was.mean()),
+        } | {
+            name: [
+                measure(said, was),
+                *episode_interval(measure, episode, said, was, replicates=replicates),
+            ]
+            for name, measure in MEASURES.items()
+        }
+    return found
+
+
+def _mapped(critic: SafetyCritic, predicted: np.ndarray) -> np.ndarray:
+    mapped = jax.jit(jax.vmap(critic.calibration))(jnp.asarray(predicted, jnp.float32))
+    return np.asarray(mapped, np.float64)

@@ -1,0 +1,127 @@
+"""The columns of a log that critics are fitted on, and which of its rows follow one another."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import InputError, Spec, Transition
+
+
+class Columns(NamedTuple):
+    """Rows that count, in order of time, float64 in physical units.
+
+    A piece is a stretch of rows without a gap: it ends with its episode and before a masked row.
+
+    Attributes:
+        obs: Shape ``(row, obs)``.
+        action: Shape ``(row, act)``.
+        next_obs: Shape ``(row, obs)``.
+        cost: Shape ``(row, cost)``; without a column where the log has none.
+        terminated: Whether nothing follows a row, shape ``(row,)``.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
+        episode: Number of the episode of every row, shape ``(row,)``.
+        age: Steps of its episode before a row, masked ones included, shape ``(row,)``.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    next_obs: np.ndarray
+    cost: np.ndarray
+    terminated: np.ndarray
+    last: np.ndarray
+    episode: np.ndarray
+    age: np.ndarray
+
+    @property
+    def episodes(self) -> np.ndarray:
+        """Numbers of the episodes that have a row, ascending."""
+        return np.unique(self.episode)
+
+    def take(self, rows: np.ndarray) -> "Columns":
+        """The rows where the flag is true."""
+        return Columns(*(column[rows] for column in self))
+
+
+def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
+    """The columns of a flat log, checked.
+
+    Args:
+        log: Columns with ``row`` as first axis, episodes one after the other.
+        spec: Channels of the columns.
+        cost: Whether the costs are read.
+
+    Raises:
+        InputError: If a column is missing, has another shape than ``spec`` says, holds a number
+            that is not finite in a row that counts, or no row is left.
+    """
+    for name in ("next_obs", "terminated", "truncated", *["cost"] * cost):
+        if getattr(log, name) is None:
+            raise InputError(f"column {name} of the log is missing; a critic is fitted on it")
+    terminated = np.asarray(log.terminated, bool)
+    ends = terminated | np.asarray(log.truncated, bool)
+    total = len(ends)
+    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
+    if ends.shape != (total,) or keep.shape != (total,):
+        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
+    if not keep.any():
+        raise InputError("no row of the log counts; give one with rows that are not masked")
+    first = np.append(True, ends[:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(total), 0))
+    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
+    widths |= {"cost": spec.n_cost} if cost else {}
+    found = {name: _column(log, name, (total, n), keep) for name, n in widths.items()}
+    return Columns(
+        obs=found["obs"],
+        action=found["action"],
+        next_obs=found["next_obs"],
+        cost=found.get("cost", np.zeros((int(keep.sum()), 0))),
+        terminated=terminated[keep],
+        last=(ends | ~np.append(keep[1:], False))[keep],
+        episode=(np.cumsum(first) - 1)[keep],
+        age=(np.arange(total) - start)[keep],
+    )
+
+
+def split_columns(
+    columns: Columns, share: float, key: PRNGKeyArray, *, what: str
+) -> tuple[Columns, Columns]:
+    """Whole episodes to train on, and whole episodes that are held out.
+
+    Args:
+        columns: The log.
+        share: Part of the episodes to hold out, in (0, 1); at least one stays on either side.
+        key: Decides which.
+        what: What the held-out part is for, for the message.
+
+    Raises:
+        InputError: If there are fewer than two episodes.
+    """
+    episodes = columns.episodes
+    if len(episodes) < 2:
+        raise InputError(
+            f"{what} holds out whole episodes, since the steps of one are not independent, and the "
+            f"log has {len(episodes)}; record more, or fit without it and promise nothing"
+        )
+    count = min(max(round(share * len(episodes)), 1), len(episodes) - 1)
+    order = np.asarray(jax.random.permutation(key, len(episodes)))
+    held = np.isin(columns.episode, episodes[order[:count]])
+    return columns.take(~held), columns.take(held)
+
+
+def _column(log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray) -> np.ndarray:
+    column = np.asarray(getattr(log, name), np.float64)
+    if column.shape != shape:
+        raise InputError(
+            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
+            "give the specification that it was recorded with"
+        )
+    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
+    if len(wrong):
+        row, channel = (int(i) for i in wrong[0])
+        raise InputError(
+            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
+            f"channel {channel}; repair it, or set the mask of the row to false"
+        )
+    return column[keep]

@@ -1,0 +1,179 @@
+"""An ensemble of networks whose disagreement says what the log does not show."""
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.networks import MLP
+from neorl_agents.policies import Scaling
+from neorl_core import Affine
+
+Target = Literal["dynamics", "behaviour", "value"]
+"""What the members of an ensemble predict; see :class:`Ensemble`."""
+
+
+class Ensemble(eqx.Module):
+    """Members with independent first weights, and a prior function each, which is not trained.
+
+    Member ``m`` predicts ``f_m(x) + prior_scale p_m(x)``: where data pin the sum down, members
+    agree; elsewhere the priors differ. A ``"dynamics"`` ensemble predicts the change of the
+    observation from observation and action, a ``"behaviour"`` ensemble the action from the
+    observation, a ``"value"`` ensemble the learner's return from both.
+
+    Attributes:
+        obs: Map that standardises observations.
+        action: Map from the range of every action channel to [-1, 1].
+        members: Stacked networks.
+        priors: Stacked fixed networks; ``None`` for critics of a learner.
+        prior_scale: Factor of the priors, scalar.
+        outputs: Map from predictions in physical units to those of the networks.
+        typical: Root mean square over rows of the log of the members' deviation, in the units of
+            the networks, shape ``(out,)``; 1 for critics of a learner.
+        noise: Deviation of the residuals that members agree on, physical units, shape ``(out,)``.
+        spread: Factor of the members' deviation, shape ``(out,)``.
+        width: Deviations to either side of the mean that an interval has, shape ``(out,)``; NaN
+            where no interval was calibrated.
+        target: Name of what is predicted; static.
+    """
+
+    obs: Affine
+    action: Affine
+    members: MLP
+    priors: MLP | None
+    prior_scale: Float[Array, ""]
+    outputs: Affine
+    typical: Float[Array, " out"]
+    noise: Float[Array, " out"]
+    spread: Float[Array, " out"]
+    width: Float[Array, " out"]
+    target: Target = eqx.field(static=True)
+
+
+class Prediction(NamedTuple):
+    """What an ensemble says of one observation and action, in physical units.
+
+    Attributes:
+        mean: Mean of the members, shape ``(out,)``.
+        deviation: ``sqrt(noise^2 + (spread std)^2)`` with the standard deviation over the members.
+        low: Lower end of the interval of stated coverage; NaN where none was calibrated.
+        high: Upper end.
+    """
+
+    mean: Float[Array, " out"]
+    deviation: Float[Array, " out"]
+    low: Float[Array, " out"]
+    high: Float[Array, " out"]
+
+
+def disagreement(
+    ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Float[Array, ""]:
+    """How much more the members differ than on the log: ``sqrt(mean_k (std_k / typical_k)^2)``.
+
+    1 is typical of held-out rows. Every output counts in its own ``typical``, so that one which
+    nobody can predict does not drown the others. It has the signature that
+    ``neorl_safety.monitoring.CriticMonitor`` asks of its ``apply``; there, episodes that were not
+    used here give it a threshold with a promised rate of false alarms.
+
+    Args:
+        ensemble: A fitted ensemble.
+        obs: One observation in physical units.
+        action: The action proposed for it, in physical units; ignored by a behaviour ensemble.
+
+    Returns:
+        A scalar, the larger for the less known; NaN where an input is NaN.
+    """
+    std = jnp.std(member_outputs(ensemble, obs, action), axis=0)
+    return jnp.sqrt(jnp.mean(jnp.square(std / ensemble.typical)))
+
+
+def predicted(
+    ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Prediction:
+    """Mean, calibrated deviation and interval of an ensemble's prediction.
+
+    The interval holds one step of a new episode with at least the coverage it was fitted for, on
+    average over draws of exchangeable episodes; nothing is promised elsewhere, though the deviation
+    grows there.
+
+    Args:
+        ensemble: A fitted ensemble.
+        obs: One observation in physical units.
+        action: The action proposed for it, in physical units.
+
+    Returns:
+        The change of the observation, the action of the behaviour, or the return.
+    """
+    said = member_outputs(ensemble, obs, action)
+    mean = ensemble.outputs.to_physical(jnp.mean(said, axis=0))
+    std = jnp.std(said, axis=0) * ensemble.outputs.scale
+    deviation = jnp.sqrt(jnp.square(ensemble.noise) + jnp.square(ensemble.spread * std))
+    half = ensemble.width * deviation
+    return Prediction(mean, deviation, mean - half, mean + half)
+
+
+def member_outputs(
+    ensemble: Ensemble, obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Float[Array, "ens out"]:
+    """What every member says, in the units of the networks."""
+    inputs = ensemble.obs.to_scaled(obs)
+    if ensemble.target != "behaviour":
+        inputs = jnp.concatenate([inputs, ensemble.action.to_scaled(action)])
+    return scaled_outputs(ensemble.members, ensemble.priors, ensemble.prior_scale, inputs)
+
+
+def scaled_outputs(
+    members: MLP, priors: MLP | None, prior_scale: Array, inputs: Float[Array, "*batch in"]
+) -> Float[Array, "ens *batch out"]:
+    """What every member says of scaled inputs."""
+    said = jax.vmap(_asked, in_axes=(0, None))(members, inputs)
+    if priors is None:
+        return said
+    return said + prior_scale * jax.vmap(_asked, in_axes=(0, None))(priors, inputs)
+
+
+def critic_ensemble(state: Any) -> Ensemble:
+    """The critics of a trained learner as an ensemble of its returns.
+
+    Works on the state of every learner with stacked critics (IQL, TD3+BC, CQL, SAC-N, EDAC and
+    others). Two critics, as most have, tell little: SAC-N and EDAC train many. Returns of the
+    learned policy were not logged, so there is no interval; :func:`disagreement` is in units of the
+    reward's scale, and a monitor calibrates its threshold.
+
+    Args:
+        state: Training state with ``critics`` and ``scaling``, one seed.
+
+    Returns:
+        The ensemble.
+
+    Raises:
+        TypeError: If the state has no stacked critics.
+    """
+    critics, scaling = getattr(state, "critics", None), getattr(state, "scaling", None)
+    if not isinstance(critics, MLP) or not isinstance(scaling, Scaling):
+        raise TypeError(
+            f"a {type(state).__name__} has no critics to ask; give the state of a learner with "
+            "stacked critics, such as SACN, EDAC or IQL, or fit an ensemble on the log"
+        )
+    unit = jnp.reshape(scaling.reward, (1,))
+    zero = jnp.zeros_like(unit)
+    return Ensemble(
+        obs=scaling.obs,
+        action=scaling.action,
+        members=critics,
+        priors=None,
+        prior_scale=jnp.zeros((), unit.dtype),
+        outputs=Affine(zero, unit),
+        typical=jnp.ones_like(unit),
+        noise=zero,
+        spread=jnp.ones_like(unit),
+        width=jnp.full_like(unit, jnp.nan),
+        target="value",
+    )
+
+
+def _asked(network: MLP, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+    return network(inputs)

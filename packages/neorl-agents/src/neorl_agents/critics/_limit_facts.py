@@ -1,0 +1,90 @@
+"""What a log shows of every limit, and what can be claimed where it shows too little."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_agents.critics._columns import Columns
+from neorl_core import CostChannel, InputError, Spec
+from neorl_core.costs import limit_kind
+from neorl_core.statistics import DEFAULT_LEVEL, clopper_pearson_interval
+
+
+class LimitFacts(NamedTuple):
+    """What a log shows of one limit.
+
+    Attributes:
+        name: Name of the cost channel.
+        steps: Share of the steps that count against the limit.
+        episodes: Episodes with such a step.
+        of_episodes: Episodes of the log.
+        learnable: Whether something can be learned: some steps count, and some do not; for a cost,
+            that it is not constant.
+        claim: What can be said of the limit from this log alone, in words.
+    """
+
+    name: str
+    steps: float
+    episodes: int
+    of_episodes: int
+    learnable: bool
+    claim: str
+
+
+def counted_steps(columns: Columns, spec: Spec) -> np.ndarray:
+    """Whether each step counts against each limit, shape ``(row, cost)``.
+
+    A step counts if its cost is above the limit, where that is per step; if it is above zero,
+    where the limit is per episode, since every cost adds to the sum
+    (``neorl_core.costs.LimitKind.row_threshold``).
+    """
+    limits = [limit_kind(channel).row_threshold(channel.limit) for channel in spec.cost]
+    return columns.cost > np.asarray(limits)[None]
+
+
+def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts, ...]:
+    """The facts of every limit.
+
+    Raises:
+        InputError: If there is no cost, or nothing can be learned of any limit.
+    """
+    if spec.n_cost == 0:
+        raise InputError(
+            "the specification has no cost channel, so there is no limit to learn a safety critic "
+            "of; give the log a cost column, or fit an ensemble, which needs none"
+        )
+    counted = counted_steps(columns, spec)
+    facts = tuple(
+        _facts(columns, counted[:, k], columns.cost[:, k], channel, quantity)
+        for k, channel in enumerate(spec.cost)
+    )
+    if not any(one.learnable for one in facts):
+        said = "; ".join(one.claim for one in facts)
+        raise InputError(f"nothing can be learned of any limit from this log: {said}")
+    return facts
+
+
+def _facts(
+    columns: Columns, counted: np.ndarray, cost: np.ndarray, channel: CostChannel, quantity: str
+) -> LimitFacts:
+    name, total = channel.name, len(columns.episodes)
+    episodes = len(np.unique(columns.episode[counted]))
+    varies = bool(0 < counted.sum() < len(counted))
+    if quantity == "cost":
+        varies = bool(np.ptp(cost) > 0)
+    interval = clopper_pearson_interval(episodes, total, level=DEFAULT_LEVEL)
+    low, high = 100 * float(interval.low), 100 * float(interval.high)
+    seen = f"{episodes} of {total} episodes have a step that counts against {name}"
+    bounds = f"of such episodes, {low:.3g} to {high:.3g} % do ({100 * DEFAULT_LEVEL:g} %)"
+    if varies:
+        claim = f"{seen}; {bounds}"
+    elif quantity == "cost":
+        claim = f"the cost {name} is {cost[0]:g} in every step, so no action is known to change it"
+    elif counted.any():
+        claim = f"every step counts against {name}, so the log shows no way to keep it"
+    else:
+        claim = (
+            f"{seen}; {bounds}, and nothing is known of what leads to one: a low risk of this "
+            "limit is no evidence"
+        )
+    return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)

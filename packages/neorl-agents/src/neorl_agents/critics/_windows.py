@@ -1,0 +1,51 @@
+"""What happened in the steps behind every row of a log, where the log shows it."""
+
+import numpy as np
+
+from neorl_agents.critics._columns import Columns
+
+
+def steps_left(columns: Columns) -> np.ndarray:
+    """Rows from each row to the end of its piece, itself included, shape ``(row,)``."""
+    rows = np.arange(len(columns.last))
+    ends = np.where(columns.last, rows, len(rows))
+    following = np.minimum.accumulate(ends[::-1])[::-1]
+    return np.minimum(following, len(rows) - 1) - rows + 1
+
+
+def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: float) -> np.ndarray:
+    """``sum_{i < horizon} discount^i values_{t+i}`` within the piece of every row.
+
+    Args:
+        columns: The log.
+        values: One row a step, shape ``(row, channel)``.
+        horizon: Steps of the window, the row's own first.
+        discount: In [0, 1].
+
+    Returns:
+        Sums, same shape; what a piece lacks counts as zero.
+    """
+    left, total = steps_left(columns), np.zeros(values.shape)
+    padded = np.concatenate([values, np.zeros((horizon, values.shape[1]))])
+    for i in range(horizon):
+        inside = (left > i)[:, None]
+        total += discount**i * np.where(inside, padded[i : i + len(values)], 0)
+    return total
+
+
+def fully_seen(columns: Columns, horizon: int, episode_length: int) -> np.ndarray:
+    """Whether the log shows all that follows within the horizon, shape ``(row,)``.
+
+    A row counts if its window ends within its piece, or the plant ended the episode before. So
+    that rows before a time limit are not kept for having been ended, no row counts whose window
+    passes the longest episode; and none by what its window holds.
+
+    Args:
+        columns: The log.
+        horizon: Steps of the window.
+        episode_length: Steps after which an episode is truncated.
+    """
+    left = steps_left(columns)
+    end = np.arange(len(left)) + left - 1
+    in_time = columns.age + horizon <= episode_length
+    return in_time & ((left >= horizon) | columns.terminated[end])

@@ -1,0 +1,121 @@
+"""Measures and maps against SciPy and plain loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import isotonic_regression
+from scipy.stats import mannwhitneyu
+
+from neorl_agents.calibration import (
+    area_under_roc,
+    brier_skill,
+    calibration_error,
+    episode_interval,
+    identity_map,
+    isotonic_map,
+)
+from neorl_core import InputError
+
+RNG = np.random.default_rng(3)
+SCORE = np.round(RNG.normal(size=300), 1)
+LABEL = RNG.uniform(size=300) < 1 / (1 + np.exp(-SCORE))
+TIMES = RNG.integers(0, 4, 300)
+PROBABILITY = 1 / (1 + np.exp(-2 * SCORE))
+
+
+def repeated(*columns):
+    """What a weight of whole numbers stands for."""
+    return tuple(np.repeat(column, TIMES) for column in columns)
+
+
+def test_the_area_is_that_of_the_rank_test_with_ties():
+    for score, label in ((SCORE, LABEL), repeated(SCORE, LABEL)):
+        found = mannwhitneyu(score[label], score[~label]).statistic
+        expected = found / (label.sum() * (~label).sum())
+        np.testing.assert_allclose(area_under_roc(score, label), expected, rtol=1e-12)
+    weighted = area_under_roc(SCORE, LABEL, TIMES)
+    np.testing.assert_allclose(weighted, area_under_roc(*repeated(SCORE, LABEL)), rtol=1e-12)
+    assert np.isnan(area_under_roc(SCORE, np.ones(300, bool)))
+
+
+def test_the_calibration_error_is_that_of_a_loop():
+    total = 0.0
+    for b in range(10):
+        inside = (b / 10 <= PROBABILITY) & ((b + 1) / 10 > PROBABILITY)
+        if inside.any():
+            total += inside.mean() * abs(LABEL[inside].mean() - PROBABILITY[inside].mean())
+    np.testing.assert_allclose(calibration_error(PROBABILITY, LABEL, bins=10), total, rtol=1e-12)
+    weighted = calibration_error(PROBABILITY, LABEL, TIMES)
+    np.testing.assert_allclose(weighted, calibration_error(*repeated(PROBABILITY, LABEL)))
+    assert calibration_error(np.ones(4), np.ones(4, bool)) == 0
+
+
+def test_the_skill_is_one_less_the_share_of_the_variance_that_is_left():
+    left = np.mean((PROBABILITY - LABEL) ** 2) / np.var(LABEL.astype(float))
+    np.testing.assert_allclose(brier_skill(PROBABILITY, LABEL), 1 - left, rtol=1e-12)
+    weighted = brier_skill(PROBABILITY, LABEL, TIMES)
+    np.testing.assert_allclose(weighted, brier_skill(*repeated(PROBABILITY, LABEL)))
+    assert np.isnan(brier_skill(PROBABILITY, np.zeros(300, bool)))
+
+
+def test_pools_are_those_of_scipy_and_no_two_scores_become_equal():
+    order = np.argsort(SCORE, kind="stable")
+    x, place = np.unique(SCORE[order], return_inverse=True)
+    size = np.bincount(place)
+    expected = isotonic_regression(np.bincount(place, LABEL[order]) / size, weights=size).x
+    fitted = isotonic_map(SCORE[:, None], LABEL[:, None].astype(float))
+    knots_x, knots_y = np.asarray(fitted.x[0], np.float64), np.asarray(fitted.y[0], np.float64)
+    centres, values = [], []
+    for value in np.unique(expected.round(12)):
+        pool = np.abs(expected - value) < 1e-9
+        centres.append(np.average(x[pool], weights=size[pool]))
+        values.append(value)
+    np.testing.assert_allclose(knots_x, centres, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(knots_y, values, rtol=1e-6, atol=1e-6)
+    grid = np.linspace(-4, 4, 200, dtype=np.float32)
+    mapped = np.asarray(jax.vmap(fitted)(jnp.asarray(grid[:, None])))[:, 0]
+    assert (np.diff(mapped) > 0).all()
+    wanted = 0.999 * np.interp(grid, knots_x, knots_y) + 0.001 * grid
+    np.testing.assert_allclose(mapped, wanted, atol=1e-5)
+
+
+def test_outputs_with_different_numbers_of_pools_share_one_map():
+    said = np.stack([SCORE, PROBABILITY], axis=1)
+    seen = np.stack([np.zeros(300), LABEL.astype(float)], axis=1)
+    both = isotonic_map(said, seen)
+    alone = isotonic_map(said[:, 1:], seen[:, 1:])
+    for value in (0.0, 0.3, 0.99):
+        first, second = both(jnp.asarray([value, value], jnp.float32))
+        np.testing.assert_allclose(second, alone(jnp.asarray([value], jnp.float32))[0], rtol=1e-5)
+        np.testing.assert_allclose(first, 1e-3 * value, atol=1e-6)
+
+
+def test_the_identity_has_no_knots():
+    x = jnp.asarray([-3.0, 0.2, 7.0])
+    assert identity_map(3)(x).tolist() == x.tolist()
+
+
+def test_the_interval_of_a_mean_has_the_width_of_independent_episodes():
+    episode = np.repeat(np.arange(100), 20)
+    level = np.repeat(RNG.normal(size=100), 20)
+    low, high = episode_interval(lambda x, w: float(x @ w / w.sum()), episode, level)
+    deviation = level[::20].std() / np.sqrt(100)
+    np.testing.assert_allclose(high - low, 2 * 1.96 * deviation, rtol=0.15)
+    with pytest.raises(InputError, match="two episodes or more, got 1"):
+        episode_interval(lambda x, w: 0.0, np.zeros(5, int), np.ones(5))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: area_under_roc(np.ones(2), np.ones(3, bool)), "one length"),
+        (lambda: area_under_roc(np.array([np.nan]), np.ones(1, bool)), "1 of 1 scores are NaN"),
+        (lambda: calibration_error(np.array([1.2]), np.ones(1, bool)), r"in \[0, 1\], got values"),
+        (lambda: isotonic_map(np.zeros((0, 1)), np.zeros((0, 1))), "with a row"),
+        (lambda: isotonic_map(np.full((2, 1), np.nan), np.zeros((2, 1))), "must be finite"),
+    ],
+)
+def test_bad_columns_are_refused(call, words):
+    with pytest.raises(InputError, match=words):
+        call()

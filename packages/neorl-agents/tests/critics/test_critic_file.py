@@ -1,0 +1,67 @@
+"""A critic survives its file to the bit; a damaged or foreign file is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import EDAC, ArtefactError, save_policy
+from neorl_agents.critics import (
+    SafetyCriticSettings,
+    critic_ensemble,
+    critic_scores,
+    fit_safety_critic,
+    load_critic,
+    save_critic,
+)
+from neorl_core.control import ConstantPolicy
+
+from . import chain
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A file, its critic and rows of its log."""
+    log = chain.episodes(60, seed=0)
+    few = SafetyCriticSettings(horizon=5, members=2, hidden=(8,), updates=3)
+    fitted = fit_safety_critic(log, chain.SPEC, KEY, settings=few)
+    path = tmp_path_factory.mktemp("critic") / "critic.safetensors"
+    rows = log.obs[:40], log.action[:40]
+    digest = save_critic(path, fitted.critic, chain.SPEC, *rows, fitted.report)
+    return path, fitted.critic, rows, digest
+
+
+def test_a_safety_critic_comes_back_to_the_bit(stored):
+    path, critic, rows, digest = stored
+    found = load_critic(path)
+    assert (found.kind, found.digest, found.spec) == ("safety_critic", digest, chain.SPEC)
+    assert jax.tree.structure(found.critic) == jax.tree.structure(critic)
+    np.testing.assert_array_equal(found.parity_scores, critic_scores(critic, *rows))
+    np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
+    assert found.metadata["limits"][0]["name"] == "full"
+
+
+def test_critics_of_a_learner_come_back_to_the_bit(tmp_path, problem, few):
+    state = EDAC(**few).init(problem.spec, problem.statistics, KEY)
+    rows = problem.log.obs[:32], problem.log.action[:32]
+    save_critic(tmp_path / "c.safetensors", critic_ensemble(state), problem.spec, *rows)
+    found = load_critic(tmp_path / "c.safetensors")
+    assert found.kind == "ensemble"
+    np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
+
+
+def test_what_is_no_critic_is_refused(stored, tmp_path):
+    path, critic, (obs, action), _ = stored
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    (tmp_path / "flipped").write_bytes(data)
+    with pytest.raises(ArtefactError, match="changed or damaged"):
+        load_critic(tmp_path / "flipped")
+    save_policy(tmp_path / "policy", ConstantPolicy(np.ones(1, np.float32)), chain.SPEC, obs)
+    with pytest.raises(ArtefactError, match="expected 'neorl-critic'"):
+        load_critic(tmp_path / "policy")
+    with pytest.raises(ValueError, match="at least 32 observations of 5 channels"):
+        save_critic(tmp_path / "c", critic, chain.SPEC, obs[:31], action[:31])
+    with pytest.raises(TypeError, match="a dict is no critic"):
+        save_critic(tmp_path / "c", {}, chain.SPEC, obs, action)

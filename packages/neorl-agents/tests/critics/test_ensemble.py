@@ -1,0 +1,182 @@
+"""What an ensemble does not know, on a public log, and intervals that cover what they state."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_agents import EDAC, IQL
+from neorl_agents.calibration import area_under_roc
+from neorl_agents.critics import (
+    EnsembleSettings,
+    critic_ensemble,
+    critic_scores,
+    disagreement,
+    fit_ensemble,
+    predicted,
+)
+from neorl_agents.networks import q_values
+from neorl_core import Channel, InputError, Spec, Transition, as_arrays
+
+from ..classical.neorl2 import DMSD_SPEC, dmsd_log
+
+FEW = EnsembleSettings(members=5, hidden=(32, 32), updates=1500, batch_size=128)
+KEY = jax.random.key(0)
+SPEC = Spec(
+    (Channel("level", "m", -3.0, 3.0), Channel("load", "1", -3.0, 3.0)),
+    (Channel("valve", "%", -100.0, 100.0),),
+    (),
+    60.0,
+    25,
+)
+
+
+def plant_log(episodes: int, seed: int) -> Transition:
+    """A level with a load that differs between episodes, and noise that differs too."""
+    rng = np.random.default_rng(seed)
+    load = np.repeat(rng.normal(size=episodes), 25)
+    loud = np.repeat(rng.uniform(0.02, 0.3, size=episodes), 25)
+    level, valve = rng.normal(size=episodes * 25), rng.uniform(-100, 100, size=episodes * 25)
+    after = 0.8 * level + 0.3 * np.tanh(load) + 2e-3 * valve + loud * rng.normal(size=len(load))
+    return Transition(
+        np.stack([level, load], axis=1),
+        valve[:, None],
+        np.zeros(len(load)),
+        next_obs=np.stack([after, load], axis=1),
+        terminated=np.zeros(len(load), bool),
+        truncated=np.arange(len(load)) % 25 == 24,
+    )
+
+
+def covered(ensemble, log) -> np.ndarray:
+    """Share of the steps of every episode within the interval of the level."""
+    obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
+    said = jax.jit(jax.vmap(predicted, in_axes=(None, 0, 0)))(ensemble, obs, action)
+    change = log.next_obs - log.obs
+    inside = (change >= said.low) & (change <= said.high)
+    return np.asarray(inside)[:, 0].reshape(-1, 25).mean(axis=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit_ensemble(plant_log(400, seed=0), SPEC, KEY, settings=FEW)
+
+
+def test_the_edge_of_the_log_and_a_false_reading_are_told_from_the_log(data):
+    """Trained on the inner nine tenths of an official log; asked about episodes it never saw."""
+    log = dmsd_log(data / "neorl2/DMSD-high-100000-train.npz")
+    log, fresh = (jax.tree.map(lambda x, a=a: x[a : a + 15_000], log) for a in (0, 50_000))
+    middle, inverse = log.obs.mean(0), np.linalg.inv(np.cov(log.obs.T))
+
+    def distance(obs):
+        return np.einsum("ij,jk,ik->i", obs - middle, inverse, obs - middle)
+
+    edge = np.quantile(distance(log.obs), 0.9)
+    inner = log._replace(mask=distance(log.obs) <= edge)
+    ensemble = fit_ensemble(inner, DMSD_SPEC, KEY, settings=FEW).ensemble
+    score, outside = critic_scores(ensemble, fresh.obs, fresh.action), distance(fresh.obs) > edge
+    assert area_under_roc(score, outside) >= 0.9
+    known = fresh.obs[~outside]
+    false = known.copy()
+    false[:, 1] += 3 * log.obs[:, 1].std()
+    both = critic_scores(ensemble, np.concatenate([known, false]), np.tile(
+        fresh.action[~outside], (2, 1)))  # fmt: skip
+    assert area_under_roc(both, np.arange(len(both)) >= len(known)) >= 0.9
+    # Half of these are not typical: the scale is that of the inner rows.
+    assert 0.5 < np.median(score[~outside]) < 1.2
+
+
+def test_the_stated_coverage_is_the_measured_one(fitted):
+    """90 % of the steps of 400 fresh episodes; the mean of 400 shares has a deviation below 1 %."""
+    share = covered(fitted.ensemble, plant_log(400, seed=7))
+    assert abs(share.mean() - 0.9) < 0.03
+    assert fitted.report["calibration_episodes"] == 100
+
+
+def test_the_deviation_is_the_residual_in_the_mean(fitted):
+    log = plant_log(200, seed=8)
+    obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
+    said = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    residual = (log.next_obs - log.obs)[:, 0] - np.asarray(said.mean)[:, 0]
+    ratio = np.mean(residual**2) / np.mean(np.asarray(said.deviation)[:, 0] ** 2)
+    assert 0.85 < ratio < 1.15
+
+
+def test_the_disagreement_is_that_of_numpy(fitted, in_numpy):
+    ensemble = fitted.ensemble
+    obs, action = np.array([0.3, -1.2]), np.array([40.0])
+    at = [(obs - ensemble.obs.offset) / ensemble.obs.scale, action / 100]
+    x = np.concatenate(at)[None]
+    said = []
+    for m in range(5):
+        member, prior = (
+            jax.tree.map(lambda leaf, m=m: leaf[m], n) for n in (ensemble.members, ensemble.priors)
+        )
+        said.append(in_numpy(member, x)[0] + in_numpy(prior, x)[0])
+    expected = np.sqrt(np.mean((np.std(said, axis=0) / ensemble.typical) ** 2))
+    found = disagreement(ensemble, *(jnp.asarray(one, jnp.float32) for one in (obs, action)))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert np.isnan(disagreement(ensemble, jnp.array([jnp.nan, 0.0]), jnp.zeros(1)))
+
+
+def test_units_change_nothing(fitted):
+    log, factor = plant_log(400, seed=0), np.array([2.0**-10, 2.0**6])
+    spec = replace(
+        SPEC,
+        obs=tuple(
+            Channel(c.name, "other", c.low * f, c.high * f)
+            for c, f in zip(SPEC.obs, factor, strict=True)
+        ),
+    )
+    other = log._replace(obs=log.obs * factor, next_obs=log.next_obs * factor)
+    again = fit_ensemble(other, spec, KEY, settings=FEW).ensemble
+    some = slice(0, 50)
+    expected = critic_scores(fitted.ensemble, log.obs[some], log.action[some])
+    np.testing.assert_allclose(
+        critic_scores(again, other.obs[some], other.action[some]), expected, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("learner", [EDAC, IQL])
+def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
+    algorithm = learner(**few)
+    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    ensemble = critic_ensemble(state)
+    obs, action = problem.log.obs[:8], problem.log.action[:8]
+    scaled = state.scaling.obs.to_scaled(obs), state.scaling.action.to_scaled(action)
+    expected = np.asarray(q_values(state.critics, *scaled)).std(axis=0)
+    np.testing.assert_allclose(critic_scores(ensemble, obs, action), expected, rtol=1e-4)
+    # What was not logged has no interval.
+    assert np.isnan(predicted(as_arrays(ensemble), obs[0], action[0]).low).all()
+    with pytest.raises(TypeError, match="a int has no critics to ask"):
+        critic_ensemble(3)
+
+
+def test_a_behaviour_ensemble_ignores_the_action():
+    log = plant_log(40, seed=1)
+    settings = replace(FEW, target="behaviour", updates=20, calibrated=False)
+    ensemble = fit_ensemble(log, SPEC, KEY, settings=settings).ensemble
+    first, second = (critic_scores(ensemble, log.obs[:4], a * log.action[:4]) for a in (1, 0))
+    np.testing.assert_array_equal(first, second)
+    assert np.isnan(ensemble.width).all()
+
+
+@pytest.mark.parametrize(
+    ("log", "settings", "words"),
+    [
+        (plant_log(1, 0), FEW, "holds out whole episodes.*the log has 1"),
+        (plant_log(12, 0), FEW, "3 held-out episodes cannot promise a coverage of 0.9: 9 are"),
+        (plant_log(12, 0)._replace(next_obs=None), FEW, "column next_obs of the log is missing"),
+    ],
+)
+def test_a_log_that_cannot_be_used_is_refused(log, settings, words):
+    with pytest.raises(InputError, match=words):
+        fit_ensemble(log, SPEC, KEY, settings=replace(settings, updates=1))
+
+
+def test_a_bad_setting_is_named():
+    for field, value in (("members", 1), ("coverage", 1.0), ("target", "value")):
+        with pytest.raises(ValueError, match=f"EnsembleSettings.{field} must be"):
+            fit_ensemble(plant_log(2, 0), SPEC, KEY, settings=replace(FEW, **{field: value}))

@@ -1,0 +1,100 @@
+"""Targets, loss and draws against plain loops in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.critics import horizon_targets
+from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._horizon_learning import Draws, Rows, draw_rows, head_loss
+from neorl_agents.critics._safety_critic_fit import _draws, counted_steps
+from neorl_agents.critics._windows import fully_seen, window_sums
+from neorl_agents.networks import ensemble, init_mlp
+
+from . import chain
+
+RNG = np.random.default_rng(0)
+BATCH, COST, HORIZON, MEMBERS = 6, 2, 4, 3
+
+
+def targets_by_loop(x, values, follows, quantity, discount):
+    found = np.zeros_like(values)
+    for row, k, j in np.ndindex(*values.shape):
+        before = values[row, k, j - 1] if j > 0 else 0.0
+        left = 1 - x[row, k] if quantity == "violation" else 1.0
+        found[row, k, j] = x[row, k] + left * discount * follows[row] * before
+    return found
+
+
+def test_targets_are_those_of_a_loop():
+    values = RNG.uniform(size=(BATCH, COST, HORIZON))
+    counted = (RNG.uniform(size=(BATCH, COST)) < 0.4).astype(float)
+    follows = np.array([True, True, False, True, False, True])
+    for quantity, discount in (("violation", 1.0), ("cost", 0.9)):
+        found = horizon_targets(
+            jnp.asarray(counted, jnp.float32),
+            jnp.asarray(values, jnp.float32),
+            jnp.asarray(follows),
+            quantity=quantity,
+            discount=discount,
+        )
+        expected = targets_by_loop(counted, values, follows, quantity, discount)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def loss_by_loop(outputs, targets, known, weight, shift, quantity):
+    total = 0.0
+    for m, row, k, j in np.ndindex(*targets.shape):
+        z = outputs[m, row].reshape(COST, HORIZON)[k] + shift[k]
+        y, counts = targets[m, row, k, j], weight[row] * (known[row, k] or j == 0)
+        if quantity == "violation":
+            hazard = np.log1p(np.exp(z[: j + 1])).sum()
+            total += counts * ((1 - y) * hazard - y * np.log(1 - np.exp(-hazard)))
+        else:
+            total += counts * (z[: j + 1].sum() - y) ** 2 / (j + 1)
+    return total / (BATCH * COST * HORIZON)
+
+
+def test_the_loss_is_that_of_a_loop(in_numpy):
+    members = ensemble(
+        MEMBERS, lambda key: init_mlp((3, 8, COST * HORIZON), key), jax.random.key(1)
+    )
+    inputs = RNG.normal(size=(BATCH, 3))
+    targets = RNG.uniform(size=(MEMBERS, BATCH, COST, HORIZON))
+    known = RNG.uniform(size=(BATCH, COST)) < 0.5
+    weight, shift = RNG.uniform(0.5, 2, BATCH), np.array([-2.0, 0.5])
+    f32 = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    rows = Rows(f32(inputs), f32(inputs), f32(known), f32(weight) > 0, jnp.asarray(known),
+                f32(weight))  # fmt: skip
+    each = [in_numpy(jax.tree.map(lambda x, m=m: x[m], members), inputs) for m in range(MEMBERS)]
+    for quantity in ("violation", "cost"):
+        loss, _ = head_loss(members, rows, f32(targets), f32(shift), quantity)
+        expected = loss_by_loop(np.array(each), targets, known, weight, shift, quantity)
+        np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_weights_undo_the_draws():
+    """The weighted frequency of every row is that of a uniform draw."""
+    columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
+    counted = counted_steps(columns, chain.SPEC)
+    draws, weight = _draws(columns, counted, 3)
+    drawn = draw_rows(draws, len(weight), 400_000, jax.random.key(0), jnp.int32(0))
+    share = np.bincount(np.asarray(drawn), minlength=len(weight)) / 400_000
+    np.testing.assert_allclose(share * weight, 1 / len(weight), rtol=0.12)
+    ahead = window_sums(columns, counted.astype(float), 3, 1.0)[:, 0] > 0
+    assert share[ahead].sum() > 0.5 > ahead.mean()
+    none = Draws(*(jnp.zeros(0, jnp.int32),) * 3)
+    assert int(draw_rows(none, 5, 100, jax.random.key(0), jnp.int32(0)).max()) == 4
+
+
+def test_windows_end_with_their_piece_and_are_kept_by_time_alone():
+    log = chain.episodes(40, seed=1)
+    columns = checked_columns(log, chain.SPEC, cost=True)
+    sums, seen = window_sums(columns, columns.cost, 5, 0.5), fully_seen(columns, 5, 40)
+    ends = np.flatnonzero(columns.last)
+    for row in range(len(columns.last)):
+        end = ends[ends >= row][0]
+        inside = columns.cost[row : min(row + 5, end + 1), 0]
+        np.testing.assert_allclose(sums[row, 0], inside @ 0.5 ** np.arange(len(inside)))
+        complete = row + 5 <= end + 1 or columns.terminated[end]
+        assert seen[row] == (complete and columns.age[row] + 5 <= 40)
