@@ -1,26 +1,35 @@
 """Training from a file larger than memory against training in memory: rate, memory, statistics.
 
 TD3+BC with networks of 256x256, batches of 256, rows of 17 observations and 6 actions. Two
-processes of their own take turns: one trains with all rows on the device, one streams them from
-the file by blocks. A round is a number of chunks of 100 updates; imports, compilation and the
-first chunk are not timed. Reported are the rates, CPU time an update (which other work on the
-machine disturbs less), the largest memory of each process, and the variance of batch means against
-that of uniform sampling, on slow autoregressive logs.
+processes of their own take turns: one trains with all rows of a smaller file on the device, one
+streams the large file by blocks, under a limit of its heap (RLIMIT_DATA, all of the process: JAX,
+its compiler, its threads, the rows). Pages of the file that the system keeps for its own reasons
+are outside that limit and outside the process' memory; they are given back when others need them,
+and on a machine with more memory than the file the disk is read once. A round is a number of
+chunks of 100 updates; imports, compilation and the first chunk are not timed. Reported are the
+rates, CPU time an update (which other work on the machine disturbs less), the largest memory of
+each process, the variance of batch means against that of uniform sampling on slow autoregressive
+logs, and the returns of policies on the reactor after uniform sampling and after two kinds of
+blocks, seed by seed.
 
-    python tools/benchmarks/streaming.py                       1 GB in memory and streamed
-    python tools/benchmarks/streaming.py --gigabytes 10 --in-memory 1
+    python tools/benchmarks/streaming.py                 10 GB under 2 GB, against 1 GB in memory
+    python tools/benchmarks/streaming.py --only rates    on files that are there already
 
-With --in-memory the first contender has a file of that size, where the other would not fit.
+Every part that is done is kept in the folder: after an interruption the same command goes on with
+the next one. At the end the files are deleted, unless --keep is given.
 """
 
 import argparse
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,49 +37,81 @@ from _rounds import RESULTS, machine, write
 
 OBS, ACT, CHUNK, FLOOR, BLOCK = 17, 6, 100, 0.95, 100_000
 ROW_BYTES = 4 * (2 * OBS + 2 * ACT + 1) + 3
+PARTS = ("files", "rates", "batch_means", "scores")
 
 
 def main() -> int:
-    """Runs all rounds and writes them; 0 if streaming keeps the floor."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="of the streamed file (1)")
-    parser.add_argument("--in-memory", type=float, default=0.0, help="of the other file (equal)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chunks", type=int, default=4, help=f"of {CHUNK} updates a round (4)")
-    parser.add_argument("--folder", type=Path, default=None, help="for the files")
-    parser.add_argument("--out", type=Path, default=RESULTS / "streaming.json")
-    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Runs what is not done yet and writes the results; 0 if streaming keeps the floor."""
+    options = _options()
     if options.work:
-        return work(options.work[0], Path(options.work[1]), options.chunks)
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        files = {}
-        sizes = {"memory": options.in_memory or options.gigabytes, "stream": options.gigabytes}
-        for name, gigabytes in sizes.items():
-            files[name] = Path(folder) / f"{gigabytes:g}.h5"
-            if not files[name].exists():
-                make_file(files[name], round(gigabytes * 1e9 / ROW_BYTES))
-        result: dict[str, Any] = contest(files, options) | {
-            "batch_means": batch_means(Path(folder))
-        }
-    result |= {
+        return work(options.work[0], Path(options.work[1]), options)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    sizes = {"memory": options.in_memory, "stream": options.gigabytes}
+    files = {name: options.folder / f"{gigabytes:g}.h5" for name, gigabytes in sizes.items()}
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "files": partial(make_files, files, sizes),
+        "rates": partial(contest, files, options),
+        "batch_means": partial(batch_means, options.folder),
+        "scores": partial(scores, options),
+    }
+    done_file = options.folder / "done.json"
+    done: dict[str, Any] = json.loads(done_file.read_text()) if done_file.exists() else {}
+    for name in options.only or PARTS:
+        if name not in done or options.only:
+            print(name, flush=True)
+            done[name] = parts[name]()
+            done_file.write_text(json.dumps(done))
+    if not all(name in done for name in PARTS):
+        return 0
+    result = {
+        **done["rates"],
+        "batch_means": done["batch_means"],
+        "scores": done["scores"],
         "benchmark": "streaming",
         "command": "python tools/benchmarks/streaming.py " + " ".join(sys.argv[1:]),
         "case": {"obs": OBS, "act": ACT, "hidden": [256, 256], "batch": 256, "chunk": CHUNK},
         "gigabytes": sizes,
+        "limit_gb": options.limit,
         "unit": "critic gradient steps per second",
         "floor": FLOOR,
         **machine(),
     }
     write(options.out, result)
-    print(
-        json.dumps(
-            {k: result[k] for k in ("ratio", "cpu_ratio", "peak_gb", "batch_means")}, indent=1
-        )
-    )
+    shown = ("ratio", "cpu_ratio", "peak_gb", "batch_means", "scores")
+    print(json.dumps({name: result[name] for name in shown}, indent=1))
+    if not options.keep:
+        shutil.rmtree(options.folder)
     return int(result["ratio"] < FLOOR)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gigabytes", type=float, default=10.0, help="of the streamed file (10)")
+    parser.add_argument("--in-memory", type=float, default=1.0, help="of the other file (1)")
+    parser.add_argument("--limit", type=float, default=2.0, help="of the streaming heap, GB (2)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--chunks", type=int, default=4, help=f"of {CHUNK} updates a round (4)")
+    parser.add_argument("--updates", type=int, default=10_000, help="of each score (10,000)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts, done or not")
+    parser.add_argument("--keep", action="store_true", help="keep the files")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "neorl-streaming"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "streaming.json")
+    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def make_files(files: dict[str, Path], sizes: dict[str, float]) -> dict[str, Any]:
+    """Both files, each under its name when it is complete."""
+    for name, path in files.items():
+        if not path.exists():
+            part = path.with_suffix(".part")
+            make_file(part, round(sizes[name] * 1e9 / ROW_BYTES))
+            part.rename(path)
+    return {name: path.stat().st_size for name, path in files.items()}
 
 
 def make_file(path: Path, rows: int) -> None:
@@ -145,6 +186,7 @@ def small_log(rows: int) -> Any:
 def contest(files: dict[str, Path], options: argparse.Namespace) -> dict[str, Any]:
     """Rates of both contenders, in turn, and their largest memory."""
     script = [sys.executable, __file__, "--chunks", str(options.chunks)]
+    script += ["--limit", str(options.limit)]
     workers: dict[str, Any] = {
         name: subprocess.Popen(
             [*script, "--work", name, str(path)],
@@ -184,64 +226,39 @@ def contest(files: dict[str, Path], options: argparse.Namespace) -> dict[str, An
     }
 
 
-def work(kind: str, path: Path, chunks: int) -> int:
+def work(kind: str, path: Path, options: argparse.Namespace) -> int:
     """One contender: a line when ready, a rate for every line read, its memory at the end."""
+    if kind == "stream":
+        heap = round(options.limit * 1e9)
+        resource.setrlimit(resource.RLIMIT_DATA, (heap, heap))
+    import jax
+
     from neorl_agents import TD3BC
+    from neorl_envs import read_dataset
+    from neorl_train.experience import streamed_data, training_data
+    from neorl_train.training import ParallelSeeds
 
     algorithm = TD3BC(hidden=(256, 256), batch_size=256)
-    advance = in_memory(algorithm, path) if kind == "memory" else streamed(algorithm, path)
-    advance()
+    data = training_data(read_dataset(path)) if kind == "memory" else streamed_data(path)
+    parallel = ParallelSeeds(algorithm, data, (0,), jax.local_devices())
+    parallel.compile(CHUNK // algorithm.batches_per_update)
+    jax.block_until_ready(parallel.advance())
     print("ready", flush=True)
     for _ in sys.stdin:
         start, begun = time.perf_counter(), time.process_time()
-        for _ in range(chunks):
-            advance()
-        updates = chunks * CHUNK
+        running = None
+        for _ in range(options.chunks):
+            # As the training loop does: the next chunk is queued while the last one is read.
+            queued = parallel.advance()
+            jax.block_until_ready(running)
+            running = queued
+        jax.block_until_ready(running)
+        updates = options.chunks * CHUNK
         rate = updates / (time.perf_counter() - start)
         print(rate, (time.process_time() - begun) / updates, flush=True)
+    parallel.close()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, flush=True)
     return 0
-
-
-def in_memory(algorithm: Any, path: Path) -> Any:
-    """The library's own training with all rows on the device."""
-    import jax
-
-    from neorl_envs import read_dataset
-    from neorl_train.experience import training_data
-    from neorl_train.training import ParallelSeeds
-
-    data = training_data(read_dataset(path))
-    parallel = ParallelSeeds(algorithm, data, (0,), jax.local_devices())
-    parallel.compile(CHUNK // algorithm.batches_per_update)
-    return lambda: jax.block_until_ready(parallel.advance())
-
-
-def streamed(algorithm: Any, path: Path) -> Any:
-    """Training from the file, a chunk at a call."""
-    import queue
-    import threading
-
-    from neorl_train.training import train_streamed
-
-    asked: queue.Queue[Any] = queue.Queue()
-    done: queue.Queue[Any] = queue.Queue()
-
-    def told(streamed: Any) -> None:
-        done.put(streamed.done)
-        asked.get()
-
-    def run() -> None:
-        asked.get()
-        train_streamed(algorithm, path, updates=CHUNK * 100_000, chunk=CHUNK, told=told)
-
-    threading.Thread(target=run, daemon=True).start()
-
-    def advance() -> None:
-        asked.put(None)
-        done.get()
-
-    return advance
 
 
 def batch_means(folder: Path) -> dict[str, float]:
@@ -271,6 +288,51 @@ def batch_means(folder: Path) -> dict[str, float]:
         means = [float(b.reward.mean()) for b in itertools.islice(source, 7000)]
         source.close()
         found[str(persistence)] = float(np.var(means) / (level.var() / batch))
+    return found
+
+
+KINDS = {"uniform": None, "256 blocks of 32 rows": (32, 256), "8 blocks of 1024 rows": (1024, 8)}
+
+
+def scores(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns of IQL on the reactor by how batches are drawn; differences seed by seed.
+
+    A twelfth of the log is shuffled together in both kinds of blocks: from as many places as the
+    default takes, and from far fewer.
+    """
+    import dataclasses
+
+    import jax
+    import numpy as np
+
+    from neorl_agents import IQL
+    from neorl_envs import collect_log, make, write_dataset
+    from neorl_train import train
+    from neorl_train.evaluation import PolicyValidation
+    from neorl_train.experience import streamed_data, training_data
+    from neorl_train.training import Plan
+
+    seeds, env = (0, 1, 2, 3, 4), make("ChemicalReactor-v0")
+    log = collect_log(env, n_steps=100_000, key=jax.random.key(0))
+    path = write_dataset(options.folder / "reactor.h5", log)
+    judge = PolicyValidation(log, env, key=jax.random.key(1), starts=64)
+    found: dict[str, Any] = {}
+    for name, blocks in KINDS.items():
+        data: Any = training_data(log) if blocks is None else streamed_data(path)
+        if blocks is not None:
+            stream = dataclasses.replace(data.stream, block_rows=blocks[0], buffer_blocks=blocks[1])
+            data = dataclasses.replace(data, stream=stream)
+        plan = Plan(options.updates, 500, options.updates)
+        trained = train(IQL(hidden=(64, 64), batch_size=64), data, seeds, plan)
+        judged = [jax.device_get(judge(policy)) for policy in trained.policies]
+        found[name] = {metric: [float(one[metric]) for one in judged] for metric in judged[0]}
+        print(name, found[name]["plant_return"], flush=True)
+    uniform = np.array(found["uniform"]["plant_return"])
+    for name in list(KINDS)[1:]:
+        differences = np.array(found[name]["plant_return"]) - uniform
+        half = 2.776 * differences.std(ddof=1) / np.sqrt(len(seeds))  # Student, 4 degrees
+        found[name]["less_uniform"] = float(differences.mean())
+        found[name]["half_width_95"] = float(half)
     return found
 
 
