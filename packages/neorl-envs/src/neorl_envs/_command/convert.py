@@ -9,7 +9,7 @@ import tyro
 
 from neorl_core import InputError
 from neorl_envs.command_line import parse_options
-from neorl_envs.datasets._file import write_dataset
+from neorl_envs.ingest._read import read_dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Convert:
     """Log files in place of those that plant.toml names."""
     out: Path | None = None
     """The dataset file; beside plant.toml, under the name of the plant, by default."""
+    memory: float = 1.0
+    """Gigabytes for samples and rows; what is more waits among the temporary files."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -37,18 +39,21 @@ def command(words: list[str]) -> None:
     config = plant_logs.read_plant_log(path)
     out = options.out or path.parent / f"{config.name}.h5"
     check_destination(out, options.overwrite)
-    dataset = plant_logs.convert_log(
+    plant_logs.convert_file(
         config,
+        out,
         folder=Path.cwd() if logs else path.parent,
         files=logs,
         source=str(path),
+        memory=options.memory * 1e9,
         say=print,
     )
-    write_dataset(out, dataset)
-    masked = dataset.n_rows - int(dataset.transitions.mask.sum())
+    dataset = read_dataset(out, memory_map=True)
+    columns: Any = dataset.transitions
+    masked = dataset.n_rows - int(columns.mask.sum())
     print(
         f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
-        f"{int(dataset.transitions.terminated.sum())} terminated\n"
+        f"{int(columns.terminated.sum())} terminated\n"
         f"Next: neorl-envs inspect {out}"
     )
 

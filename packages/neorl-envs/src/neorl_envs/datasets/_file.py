@@ -68,10 +68,10 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     check_columns(dataset.spec, dataset.transitions, source=str(path))
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)
     check_optional(str(path), dataset)
-    header = _header_attributes(str(path), dataset)
+    texts = header(str(path), dataset.spec, dataset.attributes, dataset.content_hash)
     try:
         with replacing(path) as temporary:
-            _write(temporary, header, dataset)
+            _write(temporary, texts, dataset)
     except OSError as error:
         raise OSError(
             f"{path}: cannot write the dataset ({error}); nothing was written: "
@@ -80,25 +80,32 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     return path
 
 
-def _header_attributes(source: str, dataset: Dataset) -> dict[str, Any]:
+def header(
+    source: str, spec: Spec, attributes: Mapping[str, Any], content_hash: str
+) -> dict[str, Any]:
+    """What stands in the head of a file.
+
+    Raises:
+        DatasetError: If JSON cannot hold the attributes.
+    """
     try:
-        attributes = json.dumps(dict(dataset.attributes), allow_nan=False)
+        text = json.dumps(dict(attributes), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DatasetError(f"{source}: attributes must be what JSON can hold: {error}") from error
     return {
         **head("dataset", VERSION),
-        "spec": json.dumps(plain_spec(dataset.spec)),
-        "attributes": attributes,
-        "content_hash": dataset.content_hash,
+        "spec": json.dumps(plain_spec(spec)),
+        "attributes": text,
+        "content_hash": content_hash,
     }
 
 
-def _write(path: Path, header: Mapping[str, Any], dataset: Dataset) -> None:
+def _write(path: Path, texts: Mapping[str, Any], dataset: Dataset) -> None:
     # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
     aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
     with DeferredErrorFile(path) as target:
         with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
-            for name, value in header.items():
+            for name, value in texts.items():
                 if isinstance(value, str):
                     set_text(file, name, value)
                 else:

@@ -1,9 +1,11 @@
 """A historian's export into a dataset."""
 
+import contextlib
 import importlib.metadata
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,24 @@ import polars as pl
 from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
+from neorl_envs.datasets._pieces import write_pieces
 from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog
-from neorl_envs.plant_logs._episodes import Rules, piece_rows, rules
-from neorl_envs.plant_logs._grid import TagSamples, piece, stretches
+from neorl_envs.plant_logs._episodes import rules
 from neorl_envs.plant_logs._plain import plain
+from neorl_envs.plant_logs._rows import Rows
 from neorl_envs.plant_logs._samples import Samples
 from neorl_envs.plant_logs._tables import Tally, Words, blocks
+from neorl_envs.plant_logs._timeline import Timeline
 
-MOST_ROWS = 200_000_000
+
+def _silent(line: str) -> None:
+    """Says nothing."""
+
+
+MEMORY = 10**9
+"""Bytes that a conversion takes for samples and rows, by default."""
+VALUE_BYTES, SAMPLE_BYTES = 640, 640
+"""What a value of a piece, and a thinned sample in memory, take at the peak."""
 
 
 def convert_log(
@@ -29,19 +41,21 @@ def convert_log(
     folder: str | os.PathLike[str] = ".",
     files: Sequence[str | os.PathLike[str]] = (),
     source: str = "plant.toml",
-    say: Callable[[str], None] = lambda line: None,
+    memory: float = MEMORY,
+    say: Callable[[str], None] = _silent,
 ) -> Dataset:
     """Reads a plant log, brings it on a grid of times and cuts it into episodes.
 
-    The files are read in blocks and may be larger than memory; what must fit is the table on the
-    grid. Nothing is filled beyond the largest gap, and a row of which anything is unknown is
-    masked, with NaN in it.
+    Nothing is filled beyond the largest gap, and a row of which anything is unknown is masked,
+    with NaN in it. What must fit into memory is the dataset; :func:`convert_file` writes one that
+    does not.
 
     Args:
         config: The configuration, as :func:`read_plant_log` gives it.
         folder: Where its files are looked for.
         files: Paths or patterns in place of those of the configuration.
         source: Name of the configuration in messages.
+        memory: Bytes for samples; more of them wait in the folder of temporary files.
         say: Called with a line for every file.
 
     Returns:
@@ -52,22 +66,94 @@ def convert_log(
         DatasetError: If a file cannot be read; file, row and tag are named. If there is no row.
         InputError: If the configuration does not fit.
     """
-    rule = rules(config, source)
     paths = _paths(files or config.log.files, Path(folder), source)
-    tally, words = Tally(), {}
-    samples = Samples(round(config.sampling.period_s * 1e9))
-    for block in blocks(config, paths, tally, words):
-        samples.add(block)
-    for entry in tally.files:
-        say(f"{entry['name']}: {entry['bytes'] / 1e6:.1f} MB")
-    by_tag = _by_tag(config, samples, tally, words)
-    columns, counts = _rows(config, rule, samples, by_tag, source)
-    return dataset_from_columns(
-        spec_of(config, columns),
-        **columns,
-        attributes=_attributes(config, tally, counts, samples),
-        source=source,
-    )
+    with _looked_at(config, paths, source, memory, say) as (rows, attributes):
+        parts = list(rows.columns())
+        columns: dict[str, np.ndarray] = {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
+        columns |= {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
+        spec = spec_of(config, columns["terminated"] | columns["truncated"])
+        return dataset_from_columns(spec, **columns, attributes=attributes, source=source)
+
+
+def convert_file(
+    config: PlantLog,
+    out: str | os.PathLike[str],
+    *,
+    folder: str | os.PathLike[str] = ".",
+    files: Sequence[str | os.PathLike[str]] = (),
+    source: str = "plant.toml",
+    memory: float = MEMORY,
+    say: Callable[[str], None] = _silent,
+) -> Path:
+    """Writes what :func:`convert_log` gives into a dataset file, in bounded memory.
+
+    Samples that do not fit wait in the folder of temporary files, in parts of the time axis; rows
+    are computed piece by piece. Besides ``memory``, about 15 bytes a row are held for flags, 60 in
+    the longest stretch without a gap. The content is that of :func:`convert_log`, bit for bit.
+
+    Args:
+        config: As :func:`convert_log`.
+        out: Place of the file, written completely or not at all.
+        folder: As :func:`convert_log`.
+        files: As :func:`convert_log`.
+        source: As :func:`convert_log`.
+        memory: Bytes for samples and rows.
+        say: As :func:`convert_log`.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: As :func:`convert_log`; nothing is written.
+        InputError: As :func:`convert_log`.
+        OSError: If the disk refuses; nothing is left behind.
+    """
+    paths = _paths(files or config.log.files, Path(folder), source)
+    with _looked_at(config, paths, source, memory, say) as (rows, attributes):
+        flags = {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
+        spec = spec_of(config, flags["terminated"] | flags["truncated"])
+        return write_pieces(Path(out), spec, attributes, flags, rows.columns(), source=source)
+
+
+@contextlib.contextmanager
+def _looked_at(
+    config: PlantLog,
+    paths: Sequence[Path],
+    source: str,
+    memory: float,
+    say: Callable[[str], None],
+) -> Iterator[tuple[Rows, dict[str, Any]]]:
+    """The rows of a log and what was counted; what waits on the disk goes with the context."""
+    rule = rules(config, source)
+    n_tags = len(config.tags)
+    piece = max(8, int(memory / (VALUE_BYTES * n_tags * config.history.steps)))
+    with tempfile.TemporaryDirectory(prefix="neorl-log-") as waiting:
+        tally: Tally = Tally()
+        words: dict[str, Words] = {}
+        samples = Samples(
+            period=round(config.sampling.period_s * 1e9),
+            folder=Path(waiting),
+            most_rows=max(64, int(memory / SAMPLE_BYTES)),
+            part_periods=piece,
+        )
+        for block in blocks(config, paths, tally, words, memory):
+            samples.add(block)
+        for entry in tally.files:
+            say(f"{entry['name']}: {entry['bytes'] / 1e6:.1f} MB")
+        counted = [i for i, t in enumerate(config.tags) if t.role in (*OBSERVED, "manipulated")]
+        gap = config.episodes.gap_s / config.sampling.period_s
+        timeline = Timeline(samples, n_tags, counted, gap=gap)
+        for tag, conflicts in zip(config.tags, timeline.conflicts, strict=True):
+            tally.count(tag.name, "contradicting", int(conflicts))
+        rows = Rows(
+            config, rule, timeline, words, period=samples.period, at_once=piece, source=source
+        )
+        if not rows.n_rows:
+            why = _why(config, timeline.valid, rows.counts)
+            raise DatasetError(f"{source}: the log gives no row: {why}")
+        yield rows, _attributes(config, tally, rows.counts, samples)
 
 
 def _paths(patterns: Sequence[str | os.PathLike[str]], folder: Path, source: str) -> list[Path]:
@@ -87,72 +173,15 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
     return list(folder.glob(pattern))
 
 
-def _by_tag(
-    config: PlantLog, samples: Samples, tally: Tally, words: dict[str, Words]
-) -> dict[str, TagSamples]:
-    by_tag = {}
-    for index, tag in enumerate(config.tags):
-        at, value, conflicts = samples.of_tag(index)
-        tally.count(tag.name, "contradicting", conflicts)
-        by_tag[tag.name] = TagSamples(at, value)
-        if tag.role == "mode":
-            known = words.get(tag.name, Words()).known
-            automatic = [code for word, code in known.items() if word in tag.automatic]
-            by_tag[f"{tag.name} is automatic"] = TagSamples(at, np.isin(value, automatic) * 1.0)
-    return by_tag
-
-
-def _rows(
-    config: PlantLog,
-    rule: Rules,
-    samples: Samples,
-    by_tag: dict[str, TagSamples],
-    source: str,
-) -> tuple[dict[str, np.ndarray], Counter[str]]:
-    """The columns of all stretches of the log."""
-    counted = [i for i, tag in enumerate(config.tags) if tag.role in (*OBSERVED, "manipulated")]
-    bins = samples.bins(counted)
-    counts: Counter[str] = Counter()
-    parts = []
-    found_stretches = stretches(bins, config)
-    n_rows = sum(map(len, found_stretches))
-    if n_rows > MOST_ROWS:
-        raise DatasetError(
-            f"{source}: {n_rows} rows of {config.sampling.period_s:g} s; look for "
-            "a stamp far from the others, or choose a longer sampling.period_s"
-        )
-    for periods in found_stretches:
-        times = np.arange(periods.start, periods.stop) * samples.period
-        part = piece(times, by_tag, config)
-        for tag in config.of_role("mode"):
-            name = f"{tag.name} is automatic"
-            part.values[name] = piece_mode(part.at, by_tag[name])
-        found = piece_rows(part, config, rule, counts)
-        if found is not None:
-            parts.append(found)
-    counts["stretches without a gap"] = len(found_stretches)
-    if not parts:
-        raise DatasetError(f"{source}: the log gives no row: {_why(config, by_tag, counts)}")
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, counts
-
-
-def piece_mode(times: np.ndarray, samples: TagSamples) -> np.ndarray:
-    """Whether a mode was automatic; NaN before its first word."""
-    before = np.searchsorted(samples.at, times, side="right") - 1
-    if not len(samples.at):
-        return np.full(len(times), np.nan)
-    return np.where(before >= 0, samples.value[np.maximum(before, 0)], np.nan)
-
-
-def _why(config: PlantLog, by_tag: dict[str, TagSamples], counts: Counter[str]) -> str:
-    empty = [tag.name for tag in config.tags if not np.isfinite(by_tag[tag.name].value).any()]
+def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str]) -> str:
+    empty = [tag.name for tag, known in zip(config.tags, valid, strict=True) if not known]
     if empty:
         return f"no valid sample of {', '.join(map(repr, empty))}"
     most = counts.most_common(1)
     return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "it has no two samples"
 
 
-def spec_of(config: PlantLog, columns: dict[str, np.ndarray]) -> Spec:
+def spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
     """Channels, period and the longest episode."""
     observed = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role(*OBSERVED)]
     actions = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role("manipulated")]
@@ -160,7 +189,7 @@ def spec_of(config: PlantLog, columns: dict[str, np.ndarray]) -> Spec:
     for back in range(1, config.history.steps):
         for channel in [*observed, *(actions if config.history.actions else ())]:
             obs.append(Channel(f"{channel.name}[-{back}]", channel.unit, channel.low, channel.high))
-    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+    ends = np.flatnonzero(ended)
     longest = int(np.diff(np.append(-1, ends)).max())
     return Spec(
         obs=tuple(obs),

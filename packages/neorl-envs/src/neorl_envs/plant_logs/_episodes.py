@@ -3,13 +3,25 @@
 import dataclasses
 import itertools
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
 from neorl_envs.plant_logs._expressions import Expression
 from neorl_envs.plant_logs._grid import Piece
+
+REASONS = (
+    "",
+    "obs unknown",
+    "action unknown",
+    "next_obs unknown",
+    "reward unknown",
+    "cost unknown",
+    "in manual",
+)
+"""Why a row is masked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,46 +57,126 @@ def rules(config: PlantLog, source: str) -> Rules:
     )
 
 
-def piece_rows(
-    part: Piece, config: PlantLog, rule: Rules, counts: Counter[str]
-) -> dict[str, np.ndarray] | None:
-    """The rows of one stretch.
+class Where(NamedTuple):
+    """Some rows of a stretch, and the samples that say something about them.
+
+    Attributes:
+        begin: First sample, as far before the rows as :func:`look_back` says.
+        first: First row.
+        last: The row after the last one, and the sample that it leads to.
+    """
+
+    begin: int
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Signals:
+    """What decides on the rows of a stretch; one entry a sample, or a row from it to the next.
+
+    Attributes:
+        block: Of every sample, a number for the stretch of plant life that it belongs to, -1 for
+            none.
+        tripped: Of every sample, whether the plant has tripped.
+        cut: Of every row, whether a mode changes behind it.
+        unknown: Of every row, what of it is unknown first, as a place in ``REASONS``; 0 for
+            nothing.
+        acted: Of every row, whether its action is known.
+    """
+
+    block: Int[np.ndarray, " sample"]
+    tripped: Bool[np.ndarray, " sample"]
+    cut: Bool[np.ndarray, " row"]
+    unknown: Int[np.ndarray, " row"]
+    acted: Bool[np.ndarray, " row"]
+
+    @classmethod
+    def of(cls, n_samples: int) -> "Signals":
+        """Nothing decided yet."""
+        rows = max(n_samples - 1, 0)
+        return cls(
+            np.full(n_samples, -1, np.int32),
+            np.zeros(n_samples, np.bool_),
+            np.zeros(rows, np.bool_),
+            np.zeros(rows, np.int8),
+            np.zeros(rows, np.bool_),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """Flags of the rows of a stretch; those that are not kept are left out."""
+
+    kept: Bool[np.ndarray, " row"]
+    terminated: Bool[np.ndarray, " row"]
+    truncated: Bool[np.ndarray, " row"]
+    mask: Bool[np.ndarray, " row"]
+
+
+def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
+    """Where episodes end, what is masked, and what is left out.
 
     Args:
-        part: All tags on the grid.
+        signals: Of one stretch.
         config: The configuration.
-        rule: Its expressions.
         counts: Counts rows by why they are masked or left out.
-
-    Returns:
-        Columns of a dataset, episodes already cut, or ``None`` where nothing is left.
     """
-    if len(part.at) < 2:
-        counts["samples without a successor"] += len(part.at)
-        return None
-    block, tripped = _blocks(part, config, rule)
-    columns = _columns(part, config, rule, block)
-    now, then = block[:-1], block[1:]
-    trips = tripped[1:] & (now >= 0)
+    now, then = signals.block[:-1], signals.block[1:]
+    trips = signals.tripped[1:] & (now >= 0)
     usable = (now >= 0) & ((then == now) | trips)
     counts["rows in shutdown or between batches"] += int((~usable).sum())
     terminated = usable & trips
-    ended = terminated | ~np.append(usable[1:], False) | _cuts(part, config)
+    ended = terminated | ~np.append(usable[1:], False) | signals.cut
     ended = (ended | _length_ends(ended & usable, usable, config.episodes.length)) & usable
-    known = _known(columns, usable, config, counts)
+    known = signals.unknown == 0
+    for place, reason in enumerate(REASONS[1:], 1):
+        counts[f"masked: {reason}"] += int((usable & (signals.unknown == place)).sum())
     kept = _without_unknown_ends(usable, ended, terminated, known, counts)
-    if not kept.any():
-        return None
     # What is left out ends the row above it.
     ended = (ended | ~np.append(kept[1:], False)) & kept
-    follows = ended | np.append(np.isfinite(columns["action"][1:]).all(axis=1), False)
+    follows = ended | np.append(signals.acted[1:], False)
     counts["masked: next action unknown"] += int((kept & known & ~follows).sum())
-    flags = {"terminated": terminated, "truncated": ended & ~terminated, "mask": known & follows}
-    return {name: column[kept] for name, column in {**columns, **flags}.items()}
+    return Flags(kept, terminated & kept, ended & ~terminated, known & follows)
 
 
-def _blocks(part: Piece, config: PlantLog, rule: Rules) -> tuple[np.ndarray, np.ndarray]:
-    """A number for every stretch of plant life a sample belongs to, -1 for none; and trips."""
+def add_signals(
+    signals: Signals, part: Piece, config: PlantLog, rule: Rules, where: Where, met: int
+) -> dict[str, np.ndarray]:
+    """Writes the signals of some rows, those before them being written already.
+
+    Args:
+        signals: Of the stretch.
+        part: All tags from sample ``where.begin`` to sample ``where.last``.
+        config: The configuration.
+        rule: Its expressions.
+        where: The rows.
+        met: Largest number of ``signals.block`` so far.
+
+    Returns:
+        The columns of these rows.
+    """
+    begin, first, last = where
+    alive, tripped, new = _life(part, config, rule)
+    fresh = first + 1 if first else 0
+    here = slice(fresh - begin, None)
+    numbers = met + np.cumsum(new[here])
+    signals.block[fresh : last + 1] = np.where(alive[here], numbers, -1)
+    signals.tripped[fresh : last + 1] = tripped[here]
+    columns = rows_of(part, config, rule, signals.block[begin : last + 1], first - begin)
+    signals.cut[first:last] = _cuts(part, config)[first - begin :]
+    signals.unknown[first:last] = _unknown(columns, config)
+    signals.acted[first:last] = np.isfinite(columns["action"]).all(axis=1)
+    return columns
+
+
+def look_back(config: PlantLog) -> int:
+    """How many samples before a row say something about it."""
+    return max(config.history.steps - 1, 2)
+
+
+def _life(part: Piece, config: PlantLog, rule: Rules) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whether the plant runs, whether it has tripped, whether another life begins."""
     conditions = part.before_and_now()
     n = len(part.at)
     alive, tripped = np.ones(n, np.bool_), np.zeros(n, np.bool_)
@@ -99,7 +191,7 @@ def _blocks(part: Piece, config: PlantLog, rule: Rules) -> tuple[np.ndarray, np.
         alive &= ~np.isnan(batch)
         new[1:] |= batch[1:] != batch[:-1]
     new[1:] |= alive[1:] != alive[:-1]
-    return np.where(alive, np.cumsum(new), -1), tripped
+    return alive, tripped, new
 
 
 def _cuts(part: Piece, config: PlantLog) -> np.ndarray:
@@ -112,9 +204,18 @@ def _cuts(part: Piece, config: PlantLog) -> np.ndarray:
     return cut
 
 
-def _columns(
-    part: Piece, config: PlantLog, rule: Rules, block: np.ndarray
+def rows_of(
+    part: Piece, config: PlantLog, rule: Rules, block: np.ndarray, first: int
 ) -> dict[str, np.ndarray]:
+    """The columns of the rows of a piece from number ``first`` on.
+
+    Args:
+        part: All tags.
+        config: The configuration.
+        rule: Its expressions.
+        block: Of every sample of the piece; see :class:`Signals`.
+        first: Rows before it only serve those behind them.
+    """
     steps = part.of_steps(config)
     obs = _observations(part, config, block)
     modes = _manual(part, config)
@@ -126,7 +227,7 @@ def _columns(
     if setpoints:
         optional["setpoint"] = _stack(part, setpoints)[:-1]
     reward = rule.reward(steps)
-    return {
+    columns = {
         "obs": obs[:-1],
         "action": _stack(part, config.of_role("manipulated"))[:-1],
         "reward": np.where(np.isfinite(reward), reward, np.nan),
@@ -137,6 +238,7 @@ def _columns(
         "time": part.at[:-1] / 1e9,
         **optional,
     }
+    return {name: column[first:] for name, column in columns.items()}
 
 
 def _stack(part: Piece, tags: Any) -> np.ndarray:
@@ -173,20 +275,15 @@ def _manual(part: Piece, config: PlantLog) -> np.ndarray | None:
     return manual
 
 
-def _known(
-    columns: dict[str, np.ndarray], usable: np.ndarray, config: PlantLog, counts: Counter[str]
-) -> np.ndarray:
-    """Rows of which everything is known."""
-    known = np.ones(len(usable), np.bool_)
-    for name in ("obs", "action", "next_obs", "reward", "cost"):
-        good = np.isfinite(columns[name].reshape(len(usable), -1)).all(axis=1)
-        counts[f"masked: {name} unknown"] += int((usable & known & ~good).sum())
-        known &= good
+def _unknown(columns: dict[str, np.ndarray], config: PlantLog) -> np.ndarray:
+    """What of every row is unknown first, as a place in ``REASONS``."""
+    unknown = np.zeros(len(columns["reward"]), np.int8)
+    for place, name in enumerate(("obs", "action", "next_obs", "reward", "cost"), 1):
+        good = np.isfinite(columns[name].reshape(len(unknown), -1)).all(axis=1)
+        unknown[(unknown == 0) & ~good] = place
     if config.episodes.manual == "mask" and "mode" in columns:
-        manual = columns["mode"].any(axis=1)
-        counts["masked: in manual"] += int((usable & known & manual).sum())
-        known &= ~manual
-    return known
+        unknown[(unknown == 0) & columns["mode"].any(axis=1)] = len(REASONS) - 1
+    return unknown
 
 
 def _length_ends(ended: np.ndarray, usable: np.ndarray, length: int) -> np.ndarray:

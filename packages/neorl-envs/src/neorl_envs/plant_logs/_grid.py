@@ -56,17 +56,9 @@ def largest_gap(tag: Tag, config: PlantLog) -> float:
     return max(own, config.sampling.period_s) * 1e9
 
 
-def stretches(bins: np.ndarray, config: PlantLog) -> list[range]:
-    """Periods of every stretch of the log without a gap that ends an episode."""
-    longest = config.episodes.gap_s / config.sampling.period_s
-    cuts = np.flatnonzero(np.diff(bins) > max(longest, 1)) + 1
-    parts = [part for part in np.split(bins, cuts) if len(part)]
-    return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
-
-
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """One stretch of time on the grid.
+    """Some consecutive times of the grid.
 
     Attributes:
         at: Times, nanoseconds.
@@ -99,7 +91,7 @@ class Piece:
 
 
 def piece(times: np.ndarray, samples: dict[str, TagSamples], config: PlantLog) -> Piece:
-    """All tags at the times of one stretch."""
+    """All tags at some consecutive times of the grid."""
     values, shifted = {}, {}
     for tag in config.tags:
         gap = largest_gap(tag, config)

@@ -1,11 +1,13 @@
 """Valid values of a log, thinned to what a grid of times needs of them.
 
 A value of a grid is that of the last sample at or before a time, or lies on a line from there to
-the next one. Of each period and tag it is therefore enough to keep the first and the last sample,
-and this fits into memory where the log does not.
+the next one. Of each period and tag it is therefore enough to keep the first and the last sample.
+Where even these do not fit into memory, they wait on the disk in parts of the time axis.
 """
 
 import dataclasses
+import itertools
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +15,9 @@ import polars as pl
 MERGE_AT = 2_000_000
 """Rows that wait before they are thinned together."""
 FIRST, LAST = ("first_at", "first_low", "first_high"), ("last_at", "last_low", "last_high")
+NAMES = ("tag", "bin", *FIRST, *LAST)
+ROW = np.dtype([(name, "<f8" if name.endswith(("low", "high")) else "<i8") for name in NAMES])
+"""A thinned sample on the disk."""
 
 
 @dataclasses.dataclass
@@ -21,14 +26,22 @@ class Samples:
 
     Attributes:
         period: Of the grid, nanoseconds.
+        folder: Where samples wait that do not fit into memory.
+        most_rows: Thinned samples that memory has room for.
+        part_periods: Periods of a part of the time axis.
         count: Valid samples so far.
         repeated: Samples with a stamp that their tag had already, as far as noticed: within a
             block of rows, or at an end of a period.
+        spilled: Numbers of the parts that lie on the disk.
     """
 
     period: int
+    folder: Path
+    most_rows: int
+    part_periods: int
     count: int = 0
     repeated: int = 0
+    spilled: set[int] = dataclasses.field(default_factory=set)
     _waiting: list[pl.DataFrame] = dataclasses.field(default_factory=list)
     _rows: int = 0
 
@@ -38,7 +51,7 @@ class Samples:
         self.repeated += len(rows) - rows.select("tag", "at").n_unique()
         value = pl.col("value")
         part = rows.select(
-            "tag",
+            pl.col("tag").cast(pl.Int64),
             # The period that ends at or behind the stamp.
             (-((-pl.col("at")) // self.period)).alias("bin"),
             pl.col("at").alias(FIRST[0]),
@@ -48,51 +61,52 @@ class Samples:
             value.alias(LAST[1]),
             value.alias(LAST[2]),
         )
-        self._waiting.append(_thinned(part))
+        self._waiting.append(thinned(part))
         self._rows += len(self._waiting[-1])
-        if self._rows > MERGE_AT:
+        if self._rows > min(MERGE_AT, self.most_rows):
             self.merged()
 
     def merged(self) -> pl.DataFrame:
-        """One row a tag and period, in order."""
-        if not self._waiting:
-            return pl.DataFrame()
+        """One row a tag and period of what is in memory, in order; nothing of it after a spill."""
         if len(self._waiting) > 1:
-            self._waiting = [_thinned(pl.concat(self._waiting))]
+            self._waiting = [thinned(pl.concat(self._waiting))]
         # Samples that grow with the log are no reason to thin them at every block.
         self._rows = 0
-        return self._waiting[0]
+        if self._waiting and len(self._waiting[0]) > self.most_rows:
+            self.spill()
+        return self._waiting[0] if self._waiting else pl.DataFrame(schema=_SCHEMA)
 
-    def of_tag(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Ascending stamps of a tag, its values, and how many stamps had two values.
+    def spill(self) -> None:
+        """Adds what is in memory to the parts on the disk."""
+        table = pl.concat(self._waiting) if self._waiting else pl.DataFrame(schema=_SCHEMA)
+        self._waiting, self._rows = [], 0
+        rows = np.empty(len(table), ROW)
+        for name in NAMES:
+            rows[name] = table[name].to_numpy()
+        part = rows["bin"] // self.part_periods
+        order = np.argsort(part, kind="stable")
+        rows, part = rows[order], part[order]
+        bounds = np.flatnonzero(np.diff(part, prepend=part[:1] - 1, append=part[-1:] + 1))
+        for start, stop in itertools.pairwise(bounds):
+            number = int(part[start])
+            with self.part_file(number).open("ab") as file:
+                file.write(rows[start:stop].tobytes())
+            self.spilled.add(number)
 
-        Such a value is NaN, for nobody knows which is right.
-        """
-        table = self.merged()
-        if table.is_empty():
-            return np.zeros(0, np.int64), np.zeros(0), 0
-        table = table.filter(pl.col("tag") == index)
-        ends = [
-            table.select(
-                pl.col(at).alias("at"), pl.col(low).alias("low"), pl.col(high).alias("high")
-            )
-            for at, low, high in (FIRST, LAST)
-        ]
-        both = pl.concat(ends).unique(subset="at").sort("at")
-        value, high = both["low"].to_numpy().copy(), both["high"].to_numpy()
-        conflicts = int((value != high).sum())
-        value[value != high] = np.nan
-        return both["at"].to_numpy(), value, conflicts
+    def part_file(self, number: int) -> Path:
+        """Where a part lies."""
+        return self.folder / f"part{number}"
 
-    def bins(self, tags: list[int]) -> np.ndarray:
-        """Ascending periods with a sample of one of the tags."""
-        table = self.merged()
-        if table.is_empty():
-            return np.zeros(0, np.int64)
-        return np.unique(table.filter(pl.col("tag").is_in(tags))["bin"].to_numpy())
+    def part(self, number: int) -> pl.DataFrame:
+        """One row a tag and period of a part on the disk, in order."""
+        rows = np.fromfile(self.part_file(number), ROW)
+        return thinned(pl.DataFrame({name: rows[name] for name in NAMES}))
 
 
-def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
+_SCHEMA = {name: pl.Float64 if name.endswith(("low", "high")) else pl.Int64 for name in NAMES}
+
+
+def thinned(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a tag and period; where one stamp has several values, the range of them."""
     # A sample that is alone in its period is its first and its last; a group a row is dear.
     several = rows.select("tag", "bin").is_duplicated()

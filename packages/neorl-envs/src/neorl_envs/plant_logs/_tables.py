@@ -20,7 +20,10 @@ from neorl_envs.datasets._hdf5 import require_regular
 from neorl_envs.plant_logs._configuration import WORDS, Files, PlantLog, Tag
 from neorl_envs.plant_logs._stamps import Clock
 
-BLOCK = 100_000
+BLOCK, LEAST = 100_000, 64
+"""Rows of a block, fewer where they are wide."""
+CELL_BYTES = 400
+"""What a cell of a block takes at the peak, as text and as a number."""
 ROW = "neorl row"
 
 
@@ -67,7 +70,11 @@ class Words:
 
 
 def blocks(
-    config: PlantLog, paths: Sequence[Path], tally: Tally, words: dict[str, Words]
+    config: PlantLog,
+    paths: Sequence[Path],
+    tally: Tally,
+    words: dict[str, Words],
+    memory: float,
 ) -> Iterator[pl.DataFrame]:
     """Valid values of all files: ``at`` (nanoseconds UTC), ``tag`` (index) and ``value``.
 
@@ -76,6 +83,7 @@ def blocks(
         paths: The files.
         tally: Counts what is met.
         words: Words of every tag that has words.
+        memory: Bytes for a block.
 
     Yields:
         Blocks of rows in no particular order of time.
@@ -91,7 +99,9 @@ def blocks(
         clock = Clock(config.log, str(path))
         try:
             with scanned(path, config.log) as frame:
-                yield from _file_blocks(config, path, frame, clock, tally, words)
+                size = min(BLOCK, max(LEAST, int(memory / (CELL_BYTES * len(_columns(config))))))
+                for block in _read_blocks(config, path, frame, size):
+                    yield from _tag_blocks(config, path, block, clock, tally, words)
         except (pl.exceptions.PolarsError, OSError, zlib.error, EOFError) as error:
             reason = (str(error).splitlines() or ["?"])[0]
             raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
@@ -133,13 +143,8 @@ def scanned(path: Path, files: Files) -> Iterator[pl.LazyFrame]:
         )
 
 
-def _file_blocks(
-    config: PlantLog,
-    path: Path,
-    frame: pl.LazyFrame,
-    clock: Clock,
-    tally: Tally,
-    words: dict[str, Words],
+def _read_blocks(
+    config: PlantLog, path: Path, frame: pl.LazyFrame, size: int
 ) -> Iterator[pl.DataFrame]:
     wanted = _columns(config)
     present = frame.collect_schema().names()
@@ -151,17 +156,27 @@ def _file_blocks(
                 f"{path}: no column {column!r}{hint} (it has {', '.join(present[1:9])}"
                 f"{', ...' if len(present) > 9 else ''})"
             )
-    for block in frame.select(ROW, *wanted).collect_batches(chunk_size=BLOCK, maintain_order=True):
-        if block.is_empty():
-            continue
-        tally.rows += len(block)
-        at = clock.nanoseconds(block[config.log.timestamp], block[ROW])
-        block = block.with_columns(at.alias("neorl at")).filter(pl.col("neorl at").is_not_null())
-        tables = _wide if config.log.layout == "wide" else _long
-        for index, tag, table in tables(config, block, tally):
-            values = _values(config.log, tag, table, str(path), tally, words)
-            kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
-            yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
+    for block in frame.select(ROW, *wanted).collect_batches(chunk_size=size, maintain_order=True):
+        if not block.is_empty():
+            yield block
+
+
+def _tag_blocks(
+    config: PlantLog,
+    path: Path,
+    block: pl.DataFrame,
+    clock: Clock,
+    tally: Tally,
+    words: dict[str, Words],
+) -> Iterator[pl.DataFrame]:
+    tally.rows += len(block)
+    at = clock.nanoseconds(block[config.log.timestamp], block[ROW])
+    block = block.with_columns(at.alias("neorl at")).filter(pl.col("neorl at").is_not_null())
+    tables = _wide if config.log.layout == "wide" else _long
+    for index, tag, table in tables(config, block, tally):
+        values = _values(config.log, tag, table, str(path), tally, words)
+        kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
+        yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
 
 
 def _columns(config: PlantLog) -> list[str]:

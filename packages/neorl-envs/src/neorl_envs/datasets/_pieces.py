@@ -1,0 +1,115 @@
+"""A dataset file written piece by piece, for what does not fit into memory."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from neorl_core import Spec
+from neorl_core.boundary import replacing
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._dataset import content_digest
+from neorl_envs.datasets._deferred_errors import DeferredErrorFile
+from neorl_envs.datasets._file import ALIGNMENT, DTYPES, OPTIONAL_DTYPES, header, map_unchecked
+from neorl_envs.datasets._hdf5 import set_text
+from neorl_envs.datasets._specification import check_spec
+
+NO_HASH = "sha256:" + "0" * 64
+
+
+def write_pieces(
+    path: Path,
+    spec: Spec,
+    attributes: Mapping[str, Any],
+    flags: Mapping[str, np.ndarray],
+    pieces: Iterable[Mapping[str, np.ndarray]],
+    *,
+    source: str,
+) -> Path:
+    """Writes a dataset completely or not at all, with its rows never all in memory.
+
+    Args:
+        path: Place of the file; an existing file is replaced.
+        spec: Channels, period and horizon.
+        attributes: What JSON can hold.
+        flags: ``terminated``, ``truncated`` and ``mask`` of all rows.
+        pieces: The other columns, some rows at a time, without ``next_action``.
+        source: Named in the messages.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: If the columns do not fit together; nothing is written.
+        OSError: If the disk refuses; nothing is left behind.
+    """
+    check_spec(spec, source)
+    texts = header(source, spec, attributes, NO_HASH)
+    try:
+        with replacing(path) as temporary:
+            _write(temporary, texts, dict(flags), pieces)
+            try:
+                digest = content_digest(map_unchecked(temporary))
+            except DatasetError as error:
+                raise DatasetError(str(error).replace(str(temporary), source)) from error
+            with h5py.File(temporary, "r+", libver=("v108", "v110")) as file:
+                set_text(file, "content_hash", digest)
+    except OSError as error:
+        raise OSError(
+            f"{path}: cannot write the dataset ({error}); nothing was written: "
+            "check space and permission"
+        ) from error
+    return path
+
+
+def _write(
+    path: Path,
+    texts: Mapping[str, Any],
+    flags: dict[str, np.ndarray],
+    pieces: Iterable[Mapping[str, np.ndarray]],
+) -> None:
+    n_rows = len(flags["mask"])
+    flags["truncated"] = flags["truncated"].copy()
+    flags["truncated"][-1] |= not flags["terminated"][-1]
+    ended = flags["terminated"] | flags["truncated"]
+    starts = np.append(0, np.flatnonzero(ended)[:-1] + 1).astype("<i8")
+    aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
+    with DeferredErrorFile(path) as target:
+        with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
+            for name, value in texts.items():
+                if isinstance(value, str):
+                    set_text(file, name, value)
+                else:
+                    file.attrs[name] = value
+            for name, column in (*flags.items(), ("episode_starts", starts)):
+                file.create_dataset(name, data=column.astype(DTYPES[name]))
+            _fill(file, n_rows, ended, pieces)
+        target.finish()
+
+
+def _fill(
+    file: h5py.File, n_rows: int, ended: np.ndarray, pieces: Iterable[Mapping[str, np.ndarray]]
+) -> None:
+    columns: dict[str, Any] = {}
+    row = 0
+    for piece in pieces:
+        stop = row + len(piece["reward"])
+        for name, values in {**piece, "next_action": piece["action"]}.items():
+            if name not in columns:
+                code = {**DTYPES, **OPTIONAL_DTYPES}[name]
+                shape = (n_rows, *values.shape[1:])
+                columns[name] = file.create_dataset(name, shape, code, fillvalue=0)
+            if name == "next_action":
+                continue
+            with np.errstate(over="ignore"):  # an overflow is found, and named, by the checks
+                columns[name][row:stop] = values.astype(columns[name].dtype)
+        follows = piece["action"].astype(np.float32)
+        first = max(row - 1, 0)
+        follows = follows[first + 1 - row :]
+        follows[ended[first : first + len(follows)]] = 0
+        columns["next_action"][first : first + len(follows)] = follows
+        row = stop
+    assert row == n_rows
+    columns["next_action"][n_rows - 1] = 0

@@ -1,0 +1,161 @@
+"""The rows of a log in pieces of bounded size: first their flags, then their columns."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.plant_logs._configuration import PlantLog
+from neorl_envs.plant_logs._episodes import (
+    Flags,
+    Rules,
+    Signals,
+    Where,
+    add_signals,
+    flags,
+    look_back,
+    rows_of,
+)
+from neorl_envs.plant_logs._grid import Piece, TagSamples, piece
+from neorl_envs.plant_logs._tables import Words
+from neorl_envs.plant_logs._timeline import Timeline
+
+MOST_ROWS = 200_000_000
+
+
+@dataclasses.dataclass
+class Stretch:
+    """A stretch of the log without a gap that ends an episode.
+
+    Attributes:
+        periods: Of the grid.
+        signals: What decides on its rows; needed until they are written.
+        flags: Of its rows.
+        columns: All of its rows, where they are few.
+    """
+
+    periods: range
+    signals: Signals
+    flags: Flags
+    columns: dict[str, np.ndarray] | None
+
+
+class Rows:
+    """All rows of a log.
+
+    Args:
+        config: The configuration.
+        rule: Its expressions.
+        timeline: Its samples.
+        words: Words of its modes and batches.
+        period: Nanoseconds.
+        at_once: Rows of a piece.
+        source: Named in the messages.
+
+    Attributes:
+        counts: Rows by why they are masked or left out.
+        stretches: With at least one row that is kept, in order of time.
+
+    Raises:
+        DatasetError: If there are more rows than can be meant.
+    """
+
+    def __init__(
+        self,
+        config: PlantLog,
+        rule: Rules,
+        timeline: Timeline,
+        words: dict[str, Words],
+        *,
+        period: int,
+        at_once: int,
+        source: str,
+    ) -> None:
+        self._config, self._rule, self._timeline = config, rule, timeline
+        self._words, self._period, self._at_once = words, period, at_once
+        self._delay = max((round(tag.delay_s * 1e9) for tag in config.tags), default=0)
+        n_rows = sum(map(len, timeline.stretches))
+        if n_rows > MOST_ROWS:
+            raise DatasetError(
+                f"{source}: {n_rows} rows of {config.sampling.period_s:g} s; look for "
+                "a stamp far from the others, or choose a longer sampling.period_s"
+            )
+        self.counts: Counter[str] = Counter()
+        self.stretches: list[Stretch] = []
+        room = at_once  # rows that are not computed again to be written
+        for periods in timeline.stretches:
+            found = self._looked_at(periods, room)
+            if found is not None and found.flags.kept.any():
+                room -= len(periods) if found.columns else 0
+                self.stretches.append(found)
+        self.counts["stretches without a gap"] = len(timeline.stretches)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are kept."""
+        return sum(int(stretch.flags.kept.sum()) for stretch in self.stretches)
+
+    def flag(self, name: str) -> np.ndarray:
+        """One of the flags of all rows that are kept."""
+        parts = [getattr(s.flags, name)[s.flags.kept] for s in self.stretches]
+        return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+    def columns(self) -> Iterator[dict[str, np.ndarray]]:
+        """Columns of the rows that are kept, a piece at a time, in order of time."""
+        for stretch in self.stretches:
+            kept = stretch.flags.kept
+            if stretch.columns is not None:
+                yield {name: column[kept] for name, column in stretch.columns.items()}
+                continue
+            for where in self._pieces(len(stretch.periods)):
+                used = kept[where.first : where.last]
+                if used.any():
+                    part = self._piece(stretch.periods, where)
+                    block = stretch.signals.block[where.begin : where.last + 1]
+                    first = where.first - where.begin
+                    columns = rows_of(part, self._config, self._rule, block, first)
+                    yield {name: column[used] for name, column in columns.items()}
+
+    def _looked_at(self, periods: range, room: int) -> Stretch | None:
+        if len(periods) < 2:
+            self.counts["samples without a successor"] += len(periods)
+            return None
+        signals, met, columns = Signals.of(len(periods)), 0, None
+        for where in self._pieces(len(periods)):
+            part = self._piece(periods, where)
+            columns = add_signals(signals, part, self._config, self._rule, where, met)
+            met = int(signals.block[where.first : where.last + 1].max(initial=met))
+        whole = len(periods) <= min(room, self._at_once)
+        found = flags(signals, self._config, self.counts)
+        return Stretch(periods, signals, found, columns if whole else None)
+
+    def _pieces(self, n_samples: int) -> Iterator[Where]:
+        for first in range(0, n_samples - 1, self._at_once):
+            last = min(first + self._at_once, n_samples - 1)
+            yield Where(max(first - look_back(self._config), 0), first, last)
+
+    def _piece(self, periods: range, where: Where) -> Piece:
+        numbers = np.arange(periods.start + where.begin, periods.start + where.last + 1)
+        times = numbers * self._period
+        window = self._timeline.window(int(times[0]), int(times[-1]) + self._delay)
+        samples = {tag.name: one for tag, one in zip(self._config.tags, window, strict=True)}
+        part = piece(times, samples, self._config)
+        for tag in self._config.of_role("mode"):
+            known = self._words.get(tag.name, Words()).known
+            automatic = [code for word, code in known.items() if word in tag.automatic]
+            found = samples[tag.name]
+            is_automatic = np.isin(found.value, automatic) * 1.0
+            part.values[f"{tag.name} is automatic"] = _in_force(
+                times, TagSamples(found.at, is_automatic)
+            )
+        return part
+
+
+def _in_force(times: np.ndarray, samples: TagSamples) -> np.ndarray:
+    """Whether a mode was automatic; NaN before its first word."""
+    before = np.searchsorted(samples.at, times, side="right") - 1
+    if not len(samples.at):
+        return np.full(len(times), np.nan)
+    return np.where(before >= 0, samples.value[np.maximum(before, 0)], np.nan)
