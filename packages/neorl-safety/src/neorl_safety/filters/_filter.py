@@ -136,7 +136,8 @@ def filtered(
         | _fallback_flags(limits, fallback)
     )
     active, changed = _active(every, met, limits, (request, wished, boxed, inside, target, applied))
-    return applied, SafetyReport(flags | changed, active, distance(applied, action))
+    report = SafetyReport(flags | changed, active, distance(applied, action), jnp.uint32(0))
+    return applied, report
 
 
 def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Float[Array, " act"]:

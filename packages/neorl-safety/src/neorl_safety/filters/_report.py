@@ -56,6 +56,8 @@ class Flag(enum.IntFlag):
     """The fallback stays in charge until somebody releases it."""
     HAND_OVER = 1 << 22
     """A hand-over is under way: a decaying offset is added to whoever acts."""
+    EMERGENCY_STOP = 1 << 23
+    """Somebody pressed the emergency stop: the fallback acts until somebody releases it."""
 
 
 class Limit(enum.IntFlag):
@@ -87,11 +89,14 @@ class SafetyReport(NamedTuple):
         limits: Bits of :class:`Limit`, shape ``(act,)``.
         intervention: ``|applied - requested|`` in the unit of each channel, shape ``(act,)``;
             always finite, zero where the request was not (``flags`` says so).
+        alarms: Bits of the monitors that alarm, the guard's first monitor lowest, scalar; zero
+            for a filter without a guard.
     """
 
     flags: UInt32[Array, ""]
     limits: UInt32[Array, " act"]
     intervention: Float[Array, " act"]
+    alarms: UInt32[Array, ""]
 
 
 def empty_report(n_action: int, dtype: jnp.dtype | type = jnp.float32) -> SafetyReport:
@@ -100,6 +105,7 @@ def empty_report(n_action: int, dtype: jnp.dtype | type = jnp.float32) -> Safety
         flags=jnp.zeros((), jnp.uint32),
         limits=jnp.zeros((n_action,), jnp.uint32),
         intervention=jnp.zeros((n_action,), dtype),
+        alarms=jnp.zeros((), jnp.uint32),
     )
 
 

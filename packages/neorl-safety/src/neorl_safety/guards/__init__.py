@@ -11,6 +11,7 @@ from neorl_safety.guards._supervisor import Supervision as Supervision
 from neorl_safety.guards._supervisor import SupervisorCarry as SupervisorCarry
 from neorl_safety.guards._supervisor import initial_supervisor as initial_supervisor
 from neorl_safety.guards._supervisor import released as released
+from neorl_safety.guards._supervisor import stopped as stopped
 from neorl_safety.guards._supervisor import supervise as supervise
 from neorl_safety.guards._supervisor import supervision as supervision
 
@@ -26,6 +27,7 @@ __all__ = [
     "guard",
     "initial_supervisor",
     "released",
+    "stopped",
     "supervise",
     "supervision",
 ]

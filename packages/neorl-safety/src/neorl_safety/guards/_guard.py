@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from neorl_core import InputError, Policy, Spec
 from neorl_core.control import follow
@@ -21,6 +21,7 @@ from neorl_safety.guards._supervisor import (
     SupervisorCarry,
     initial_supervisor,
     released,
+    stopped,
     supervise,
     supervision,
 )
@@ -29,6 +30,7 @@ from neorl_safety.monitoring import Monitor, Seen, range_monitor
 Tree = TypeVar("Tree")
 NOBODY, POLICY, FALLBACK = -1, 0, 1
 SETTLE_PERIODS = 10
+MOST_MONITORS = 32
 FOUND_BY_FILTER = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
 """Faults that the filter finds after it was decided who acts: they count for the next step."""
 STILL = 1e-6
@@ -131,12 +133,14 @@ class GuardedPolicy(eqx.Module):
         policy_carry, proposed = self.policy(carry.policy, obs, key)
         fallback_carry, substitute = self.fallback(carry.fallback, obs, None)
         _require_widths(self.constraints, proposed, substitute)
-        monitors, scores, alarm = self._watched(carry, Seen(obs, proposed, carry.previous))
+        monitors, scores, alarms = self._watched(carry, Seen(obs, proposed, carry.previous))
+        alarm = alarms != 0
         finite = jnp.all(jnp.isfinite(proposed)) & jnp.all(jnp.isfinite(obs))
         unknown = jnp.any(carry.age > self.supervision.assume_for)
         fault = unknown | ~finite | ((carry.report.flags & FOUND_BY_FILTER) != 0)
         supervisor = supervise(self.supervision, carry.supervisor, fault, alarm)
         refused = bit(unknown, Flag.PREVIOUS_UNKNOWN) | bit(supervisor.latched, Flag.LATCHED)
+        refused |= bit(supervisor.stopped, Flag.EMERGENCY_STOP)
         refused |= bit(supervisor.tripped & alarm, Flag.MONITOR_ALARM)
         refused |= bit(supervisor.tripped & finite & ~unknown & ~alarm, Flag.FALLBACK_HELD)
         ours, our_offset = self._from_the_last(carry, proposed, POLICY)
@@ -161,7 +165,7 @@ class GuardedPolicy(eqx.Module):
             supervisor=supervisor,
             monitors=_keep_finite(monitors, carry.monitors),
             scores=scores,
-            report=SafetyReport(flags, report.limits, distance(applied, proposed)),
+            report=SafetyReport(flags, report.limits, distance(applied, proposed), alarms),
         )
         return after, applied
 
@@ -178,6 +182,14 @@ class GuardedPolicy(eqx.Module):
         """Tells policy and fallback what the plant received from somebody else."""
         nobody = jnp.full_like(carry.acted, NOBODY)
         return self._told(carry, action, nobody)._replace(acted=nobody)
+
+    def stopped(self, carry: GuardCarry) -> GuardCarry:
+        """After somebody pressed the emergency stop: the fallback acts from the next step on.
+
+        It acts at once by its own law, within the limits but without the offset of a hand-over, and
+        stays until :meth:`released`.
+        """
+        return carry._replace(supervisor=stopped(carry.supervisor))
 
     def released(self, carry: GuardCarry) -> GuardCarry:
         """After a person released the latch: the policy may act again once all is well."""
@@ -204,6 +216,7 @@ class GuardedPolicy(eqx.Module):
         """A proposal with the offset of a hand-over, and that offset."""
         limits = usable_limits(self.constraints, proposal.dtype)
         inside = clip(proposal, limits.low, limits.high)
+        at_once = carry.supervisor.stopped & (who == FALLBACK)
         offset = decayed_offset(
             inside,
             carry.previous.astype(proposal.dtype),
@@ -211,7 +224,7 @@ class GuardedPolicy(eqx.Module):
             carry.acted == who,
             span=_span(limits),
             dt=self.dt.astype(proposal.dtype),
-            settle=self.supervision.settle.astype(proposal.dtype),
+            settle=jnp.where(at_once, 0, self.supervision.settle).astype(proposal.dtype),
         )
         # An infinite proposal stays what it is: clipped, it would pass for a finite one.
         shifted = jnp.isfinite(proposal) & (offset != 0)
@@ -219,14 +232,14 @@ class GuardedPolicy(eqx.Module):
 
     def _watched(
         self, carry: GuardCarry, seen: Seen
-    ) -> tuple[tuple[Any, ...], Float[Array, " monitor"], Bool[Array, ""]]:
-        carries, values, alarm = [], [], jnp.zeros((), jnp.bool_)
-        for monitor, own in zip(self.monitors, carry.monitors, strict=True):
+    ) -> tuple[tuple[Any, ...], Float[Array, " monitor"], UInt32[Array, ""]]:
+        carries, values, alarms = [], [], jnp.zeros((), jnp.uint32)
+        for i, (monitor, own) in enumerate(zip(self.monitors, carry.monitors, strict=True)):
             new, score = monitor(own, seen)
             carries.append(new)
             values.append(score.value.astype(carry.scores.dtype))
-            alarm = alarm | score.alarm
-        return tuple(carries), jnp.stack(values) if values else carry.scores, alarm
+            alarms |= jnp.where(score.alarm, jnp.uint32(1 << i), jnp.uint32(0))
+        return tuple(carries), jnp.stack(values) if values else carry.scores, alarms
 
 
 def guard(
@@ -265,7 +278,8 @@ def guard(
         The guarded policy. Batches are a ``vmap`` outside, ``guard`` inside it.
 
     Raises:
-        InputError: If the constraints are not for the action channels of the specification.
+        InputError: If the constraints are not for the action channels of the specification, or
+            there are more than 32 monitors.
 
     Example:
         >>> import jax.numpy as jnp
@@ -288,6 +302,8 @@ def guard(
         raise InputError(f"the constraints are for {limited}; the specification sets {channels}")
     settings = default_supervision(spec.dt) if supervision is None else supervision
     watching = (range_monitor(spec),) if monitors is None else tuple(monitors)
+    if len(watching) > MOST_MONITORS:
+        raise InputError(f"a guard takes at most {MOST_MONITORS} monitors, got {len(watching)}")
     dt = jnp.asarray(spec.dt, every.dtype)
     return GuardedPolicy(policy, every, fallback, dt, settings, watching, candidate)
 

@@ -92,6 +92,7 @@ class SupervisorCarry(NamedTuple):
         since: Steps since the last change of who is in charge.
         trips: Take-overs since the last release.
         latched: The fallback stays until it is released.
+        stopped: Somebody pressed the emergency stop and nobody released it yet.
     """
 
     tripped: Bool[Array, ""]
@@ -100,12 +101,13 @@ class SupervisorCarry(NamedTuple):
     since: Int[Array, ""]
     trips: Int[Array, ""]
     latched: Bool[Array, ""]
+    stopped: Bool[Array, ""]
 
 
 def initial_supervisor() -> SupervisorCarry:
     """The policy is in charge, nothing has happened."""
     no, none = jnp.zeros((), jnp.bool_), jnp.zeros((), jnp.int32)
-    return SupervisorCarry(no, none, none, none, none, no)
+    return SupervisorCarry(no, none, none, none, none, no, no)
 
 
 def supervise(
@@ -138,9 +140,17 @@ def supervise(
         since=jnp.where(tripped == carry.tripped, since, 0),
         trips=trips,
         latched=carry.latched | latches,
+        stopped=carry.stopped,
     )
 
 
+def stopped(carry: SupervisorCarry) -> SupervisorCarry:
+    """After somebody pressed the emergency stop: latched, whatever ``latch_after`` says."""
+    pressed = jnp.ones_like(carry.latched)
+    return carry._replace(tripped=pressed, latched=pressed, stopped=pressed)
+
+
 def released(carry: SupervisorCarry) -> SupervisorCarry:
-    """After a person released the latch: the count of take-overs starts anew."""
-    return carry._replace(latched=jnp.zeros_like(carry.latched), trips=jnp.zeros_like(carry.trips))
+    """After a person released the latch or the stop: the count of take-overs starts anew."""
+    no = jnp.zeros_like(carry.latched)
+    return carry._replace(latched=no, stopped=no, trips=jnp.zeros_like(carry.trips))

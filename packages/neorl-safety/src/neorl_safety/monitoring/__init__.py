@@ -2,8 +2,14 @@
 
 from neorl_safety.monitoring._calibration import calibrated as calibrated
 from neorl_safety.monitoring._calibration import episode_scores as episode_scores
+from neorl_safety.monitoring._document import watches_from_dict as watches_from_dict
+from neorl_safety.monitoring._document import watches_to_dict as watches_to_dict
 from neorl_safety.monitoring._drift import DriftMonitor as DriftMonitor
 from neorl_safety.monitoring._drift import drift_monitor as drift_monitor
+from neorl_safety.monitoring._ensemble import Proposer as Proposer
+from neorl_safety.monitoring._ensemble import policy_ensemble as policy_ensemble
+from neorl_safety.monitoring._formula_text import formula_text as formula_text
+from neorl_safety.monitoring._formula_text import read_formula as read_formula
 from neorl_safety.monitoring._learned import CriticMonitor as CriticMonitor
 from neorl_safety.monitoring._learned import EnsembleMonitor as EnsembleMonitor
 from neorl_safety.monitoring._monitor import Monitor as Monitor
@@ -36,6 +42,8 @@ from neorl_safety.monitoring._violations import Depth as Depth
 from neorl_safety.monitoring._violations import ViolationStatistics as ViolationStatistics
 from neorl_safety.monitoring._violations import violation_depth as violation_depth
 from neorl_safety.monitoring._violations import violation_statistics as violation_statistics
+from neorl_safety.monitoring._watch import Watch as Watch
+from neorl_safety.monitoring._watch import describe_watch as describe_watch
 
 __all__ = [
     "CriticMonitor",
@@ -50,28 +58,36 @@ __all__ = [
     "MahalanobisMonitor",
     "Monitor",
     "NeighbourMonitor",
+    "Proposer",
     "RangeMonitor",
     "Robustness",
     "Score",
     "Seen",
     "ViolationStatistics",
+    "Watch",
     "above",
     "always",
     "below",
     "calibrated",
     "conjunction",
+    "describe_watch",
     "disjunction",
     "drift_monitor",
     "episode_scores",
     "eventually",
     "formula_monitor",
+    "formula_text",
     "frozen_monitor",
     "mahalanobis_monitor",
     "negation",
     "neighbour_monitor",
+    "policy_ensemble",
     "range_monitor",
+    "read_formula",
     "robustness",
     "until",
     "violation_depth",
     "violation_statistics",
+    "watches_from_dict",
+    "watches_to_dict",
 ]

@@ -1,5 +1,6 @@
 """Finite but wrong measurements: beyond the measuring range, or frozen."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -107,13 +108,17 @@ class FrozenMonitor(eqx.Module):
 
 
 def frozen_monitor(
-    spec: Spec, steps: int, *, channels: tuple[str, ...] | None = None, least: float = 0.0
+    spec: Spec,
+    steps: int | Mapping[str, int],
+    *,
+    channels: tuple[str, ...] | None = None,
+    least: float = 0.0,
 ) -> FrozenMonitor:
     """Watches that measurements move: a signal with noise that stands still is a dead one.
 
     Args:
         spec: Specification with the measuring ranges.
-        steps: Steps for which a channel may stand still, at least one.
+        steps: Steps for which a channel may stand still, at least one; or by name of the channel.
         channels: Names of the watched channels; all by default. Leave out set points, valves and
             whatever may rest.
         least: Smallest change that counts as a movement, in parts of the measuring range.
@@ -126,16 +131,18 @@ def frozen_monitor(
     """
     names = [channel.name for channel in spec.obs]
     watched = names if channels is None else list(channels)
+    allowed = dict(steps) if isinstance(steps, Mapping) else dict.fromkeys(watched, steps)
+    watched = list(allowed)
     unknown = sorted(set(watched) - set(names))
     if unknown:
         raise InputError(
             f"no observation is called {', '.join(unknown)}; known: {', '.join(names)}"
         )
-    if steps < 1 or not least >= 0:
+    if min(allowed.values(), default=0) < 1 or not least >= 0:
         raise InputError(f"steps must be at least one and least not negative: {steps}, {least}")
     span = np.asarray(highs(spec.obs)) - np.asarray(lows(spec.obs))
     never = np.iinfo(np.int32).max
-    most = [steps if name in watched else never for name in names]
+    most = [allowed.get(name, never) for name in names]
     return FrozenMonitor(
         jnp.asarray(np.asarray(least * span, np.float32)), jnp.asarray(np.asarray(most, np.int32))
     )

@@ -1,0 +1,175 @@
+"""Monitors as a JSON document: records with plain numbers, read back to the same float32."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import InputError, Policy, Spec
+from neorl_core.boundary import check_head, head, unknown_name
+from neorl_safety.monitoring._drift import DriftMonitor
+from neorl_safety.monitoring._ensemble import policy_ensemble
+from neorl_safety.monitoring._formula_text import formula_text, read_formula
+from neorl_safety.monitoring._learned import EnsembleMonitor
+from neorl_safety.monitoring._novelty import MahalanobisMonitor, NeighbourMonitor
+from neorl_safety.monitoring._sensors import FrozenMonitor, RangeMonitor
+from neorl_safety.monitoring._stl_monitor import FormulaMonitor, formula_monitor
+from neorl_safety.monitoring._watch import Watch
+
+VERSION = 1
+PLAIN: dict[str, tuple[type, tuple[str, ...], tuple[str, ...]]] = {
+    "range": (RangeMonitor, ("low", "high", "tolerance"), ()),
+    "frozen": (FrozenMonitor, ("least", "most"), ()),
+    "mahalanobis": (MahalanobisMonitor, ("mean", "whitening", "threshold"), ()),
+    "neighbours": (NeighbourMonitor, ("rows", "mean", "scale", "threshold"), ("neighbours",)),
+    "drift": (DriftMonitor, ("mean", "scale", "weight", "threshold"), ()),
+}
+"""Kinds that are their arrays: class, arrays and static fields."""
+BY_CHANNEL = {"low", "high", "least", "most", "mean", "scale"}
+COMMON = {"kind", "name", "false_alarms", "episodes"}
+
+
+def watches_to_dict(watches: Sequence[Watch], spec: Spec) -> dict[str, Any]:
+    """Monitors as plain dictionaries, lists, strings and numbers, ready for JSON.
+
+    Args:
+        watches: Monitors of the kinds of this package.
+        spec: Specification that they were made for.
+
+    Returns:
+        The document.
+
+    Raises:
+        InputError: If one is of a kind that has no record.
+    """
+    return {
+        **head("monitors", VERSION),
+        "observations": [channel.name for channel in spec.obs],
+        "monitors": [_record(watch, spec) for watch in watches],
+    }
+
+
+def _record(watch: Watch, spec: Spec) -> dict[str, Any]:
+    monitor: Any = watch.monitor
+    common = {
+        "name": watch.name,
+        "false_alarms": watch.false_alarms if watch.calibrated else None,
+        "episodes": watch.episodes,
+    }
+    for kind, (made, arrays, statics) in PLAIN.items():
+        if type(monitor) is made:
+            numbers = {field: _plain(getattr(monitor, field)) for field in arrays}
+            return {"kind": kind, **common, **numbers, **{s: getattr(monitor, s) for s in statics}}
+    if isinstance(monitor, FormulaMonitor):
+        return {"kind": "formula", **common, "formula": formula_text(monitor.formula, spec)}
+    if isinstance(monitor, EnsembleMonitor) and watch.policies:
+        threshold = _plain(monitor.threshold)
+        policies = list(watch.policies)
+        return {"kind": "ensemble", **common, "policies": policies, "threshold": threshold}
+    raise InputError(
+        f"monitor {watch.name!r} is a {type(monitor).__name__}, which has no record; kinds with "
+        f"one: {', '.join([*PLAIN, 'formula', 'ensemble'])}"
+    )
+
+
+def watches_from_dict(
+    data: Mapping[str, Any],
+    spec: Spec,
+    policies: Mapping[str, Policy] | None = None,
+    source: str = "monitors",
+) -> list[Watch]:
+    """Inverse of :func:`watches_to_dict`.
+
+    Args:
+        data: What :func:`watches_to_dict` returned, possibly after a round trip through JSON.
+        spec: Specification whose observations they watch.
+        policies: Policies by name, for those that watch disagreement.
+        source: Place where it was read, for messages.
+
+    Returns:
+        The monitors, in order.
+
+    Raises:
+        InputError: If the document is of another format, version or plant, a kind or policy is not
+            known, or a field is missing, unknown or of another shape; the monitor is named.
+    """
+    fields = check_head(data, "monitors", VERSION, source)
+    _require_fields(source, fields, {"observations", "monitors"})
+    names = [channel.name for channel in spec.obs]
+    if fields["observations"] != names:
+        raise InputError(f"{source} is for {fields['observations']}; the observations are {names}")
+    if not isinstance(fields["monitors"], list):
+        raise InputError(f"{source}: monitors must be a list")
+    return [_watch(record, spec, policies or {}, source) for record in fields["monitors"]]
+
+
+def _watch(
+    record: Mapping[str, Any], spec: Spec, policies: Mapping[str, Policy], source: str
+) -> Watch:
+    if not isinstance(record, Mapping) or not isinstance(record.get("name"), str):
+        raise InputError(f"{source}: every monitor is an object with a name, got {record!r:.60}")
+    where, kind = f"{source}, monitor {record['name']!r}", record.get("kind")
+    made, used = _made(where, kind, record, spec, policies)
+    promised, episodes = record.get("false_alarms"), record.get("episodes")
+    good = promised is None or (isinstance(promised, float) and 0 < promised < 1)
+    if not good or isinstance(episodes, bool) or not isinstance(episodes, int):
+        raise InputError(f"{where}: false_alarms is a rate or null, episodes a whole number")
+    rate = float("nan") if promised is None else promised
+    return Watch(record["name"], made, rate, episodes, used)
+
+
+def _made(
+    where: str, kind: Any, record: Mapping[str, Any], spec: Spec, policies: Mapping[str, Policy]
+) -> tuple[Any, tuple[str, ...]]:
+    if kind == "formula":
+        _require_fields(where, record, COMMON | {"formula"})
+        return formula_monitor(read_formula(str(record["formula"]), spec), spec), ()
+    if kind == "ensemble":
+        _require_fields(where, record, COMMON | {"policies", "threshold"})
+        for name in record["policies"]:
+            if name not in policies:
+                raise InputError(f"{where}: {unknown_name('policy', str(name), policies)}")
+        members = [policies[name] for name in record["policies"]]
+        threshold = _array(where, "threshold", record["threshold"], spec)
+        return policy_ensemble(members, spec, threshold), tuple(record["policies"])
+    if kind not in PLAIN:
+        raise InputError(f"{where}: {unknown_name('kind', str(kind), [*PLAIN, 'formula'])}")
+    made, arrays, statics = PLAIN[kind]
+    _require_fields(where, record, COMMON | {*arrays, *statics})
+    values = {field: _array(where, field, record[field], spec) for field in arrays}
+    if kind == "neighbours" and record["neighbours"] not in range(1, len(values["rows"]) + 1):
+        raise InputError(f"{where}: neighbours must lie between 1 and the number of rows")
+    return made(**values, **{field: record[field] for field in statics}), ()
+
+
+def _array(where: str, field: str, value: Any, spec: Spec) -> Any:
+    try:
+        numbers = np.asarray(value, np.int32 if field == "most" else np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{where}: {field} must hold numbers") from None
+    n = spec.n_obs
+    expected = {"whitening": (n, n), "rows": (len(numbers) if numbers.ndim else 0, n)}.get(
+        field, (n,) if field in BY_CHANNEL else ()
+    )
+    if numbers.shape != expected or not np.isfinite(numbers).all():
+        raise InputError(
+            f"{where}: {field} has shape {numbers.shape}; expected finite numbers of {expected}"
+        )
+    return jnp.asarray(numbers)
+
+
+def _plain(value: Any) -> Any:
+    """The shortest decimals that give the same float32."""
+    array = np.asarray(value)
+    if array.dtype.kind == "i":
+        return array.tolist()
+    if not np.isfinite(array).all():
+        raise InputError("a monitor without a threshold has no record; calibrate it first")
+    shortest = np.vectorize(lambda number: float(str(number)), otypes=[np.float64])
+    return shortest(array).tolist() if array.size else array.tolist()
+
+
+def _require_fields(where: str, data: Mapping[str, Any], fields: set[str]) -> None:
+    if set(data) != fields:
+        raise InputError(f"{where} has the fields {sorted(fields)}, got {sorted(map(str, data))}")

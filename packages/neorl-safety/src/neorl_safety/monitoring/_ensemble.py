@@ -1,0 +1,72 @@
+"""Disagreement of policies that were trained alike, as a monitor."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError, Policy, Spec, as_arrays, highs, lows
+from neorl_safety.monitoring._learned import EnsembleMonitor
+
+
+class Proposer(NamedTuple):
+    """One policy and the ranges of its actuators.
+
+    Attributes:
+        policy: A policy without memory.
+        span: Range of every actuator, shape ``(act,)``.
+    """
+
+    policy: Any
+    span: Float[Array, " act"]
+
+
+def policy_ensemble(
+    policies: Sequence[Policy], spec: Spec, threshold: Float[Array, ""] | None = None
+) -> EnsembleMonitor:
+    """Watches how far policies of one kind disagree: several seeds of one learner.
+
+    The largest standard deviation over the members of what they propose, in parts of the range of
+    the actuator. Where the log had data they agree; where they do not, nothing was learned.
+
+    Args:
+        policies: Two policies or more of one structure, deterministic and without memory.
+        spec: Specification that gives the ranges of the actuators.
+        threshold: Value above which it alarms; infinite, to be calibrated, by default.
+
+    Returns:
+        The monitor, for :func:`calibrated`.
+
+    Raises:
+        InputError: If there are fewer than two, they differ in structure, or one has a memory.
+    """
+    arrays = [as_arrays(policy) for policy in policies]
+    if len(arrays) < 2:
+        raise InputError(f"disagreement needs at least two policies, got {len(arrays)}")
+    kinds = {_kind(policy) for policy in arrays}
+    if len(kinds) > 1:
+        raise InputError("disagreement is of policies of one structure; give seeds of one learner")
+    if jax.tree.leaves(arrays[0].initial_carry()):
+        raise InputError("disagreement is of policies without memory; these have a carry")
+    span = np.asarray(highs(spec.action), np.float32) - np.asarray(lows(spec.action), np.float32)
+    members = [Proposer(policy, jnp.asarray(span)) for policy in arrays]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+    limit = jnp.asarray(jnp.inf, jnp.float32) if threshold is None else threshold
+    return EnsembleMonitor(stacked, limit, proposed_share)
+
+
+def proposed_share(
+    member: Proposer, obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Float[Array, " act"]:
+    """What a member proposes, in parts of the range of the actuator."""
+    del action
+    _, own = member.policy(member.policy.initial_carry(), obs, None)
+    return own / member.span
+
+
+def _kind(policy: Any) -> Any:
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

@@ -1,0 +1,95 @@
+"""A monitor with its name, its words and its promise."""
+
+import dataclasses
+import math
+from typing import Any
+
+from neorl_core import Spec
+from neorl_safety.monitoring._drift import DriftMonitor
+from neorl_safety.monitoring._formula_text import formula_text
+from neorl_safety.monitoring._learned import EnsembleMonitor
+from neorl_safety.monitoring._monitor import Monitor
+from neorl_safety.monitoring._novelty import MahalanobisMonitor, NeighbourMonitor
+from neorl_safety.monitoring._sensors import FrozenMonitor, RangeMonitor
+from neorl_safety.monitoring._stl_monitor import FormulaMonitor
+
+NEVER = 2**30
+"""Steps above which a channel counts as not watched for standstill."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """One monitor of a guard, as people and documents know it.
+
+    Attributes:
+        name: Unique in its guard.
+        monitor: What watches.
+        false_alarms: Promised rate of false alarms an episode; NaN where its threshold is given
+            and not calibrated.
+        episodes: Number of held-out episodes that set its threshold; zero for a given one.
+        policies: Names of the policies whose disagreement it watches; empty for other kinds.
+    """
+
+    name: str
+    monitor: Monitor
+    false_alarms: float = math.nan
+    episodes: int = 0
+    policies: tuple[str, ...] = ()
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether its threshold comes from held-out episodes."""
+        return not math.isnan(self.false_alarms)
+
+
+def describe_watch(watch: Watch, spec: Spec) -> str:
+    """What a monitor alarms at, in words, with units and its promise.
+
+    Args:
+        watch: A monitor with concrete numbers.
+        spec: Specification that gives channels and units.
+
+    Returns:
+        A sentence without full stop.
+    """
+    words = f"{watch.name}: {_words(watch, spec)}"
+    if not watch.calibrated:
+        return words
+    return (
+        f"{words}; promised: a false alarm in at most {100 * watch.false_alarms:.3g} % of episodes "
+        f"like the {watch.episodes} held-out ones that set it"
+    )
+
+
+def _words(watch: Watch, spec: Spec) -> str:
+    monitor: Any = watch.monitor
+    at = f"above {float(monitor.threshold):.4g}" if hasattr(monitor, "threshold") else ""
+    if isinstance(monitor, RangeMonitor):
+        return (
+            "an observation beyond its measuring range by more than "
+            f"{100 * float(monitor.tolerance):g} % of it"
+        )
+    if isinstance(monitor, FrozenMonitor):
+        still = [
+            f"{channel.name} for more than {float(most) * spec.dt:g} s"
+            for channel, most in zip(spec.obs, monitor.most.tolist(), strict=True)
+            if most < NEVER
+        ]
+        return f"a measurement that does not move: {', '.join(still)}"
+    if isinstance(monitor, FormulaMonitor):
+        return f"not {formula_text(monitor.formula, spec)}"
+    if isinstance(monitor, MahalanobisMonitor):
+        return f"an observation far from the log, squared Mahalanobis distance {at}"
+    if isinstance(monitor, NeighbourMonitor):
+        return (
+            f"an observation far from the log, distance {at} standard deviations to the nearest "
+            f"{monitor.neighbours} of {len(monitor.rows)} rows that stand for it"
+        )
+    if isinstance(monitor, DriftMonitor):
+        return f"inputs that drift from the log, moving mean {at} of its standard deviations"
+    if isinstance(monitor, EnsembleMonitor):
+        return (
+            f"policies that disagree ({', '.join(watch.policies)}), standard deviation {at} of an "
+            "actuator's range"
+        )
+    return f"{type(monitor).__name__} {at}".strip()
