@@ -30,6 +30,7 @@ from neorl_core.testing import configure_tests
 from neorl_deploy.export import export_run
 from neorl_deploy.runtime import load_bundle
 from neorl_safety.constraints import action_constraints, constraints_to_dict
+from neorl_safety.guards import default_settings, settings_to_dict
 
 
 def pytest_configure() -> None:
@@ -186,6 +187,7 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
     documents = {
         "run": {**head("run", 1), "status": "finished", "dataset": {"content_hash": "sha256:ab"}},
         "constraints": constraints_to_dict(action_constraints(SPEC, [0.5, None])),
+        "guard": settings_to_dict(default_settings(SPEC), SPEC),
         "evaluation": _evaluation(),
         "verdict": {
             **head("verdict", 1),

@@ -22,6 +22,7 @@ def replay_lines(replay: Replay) -> Iterator[str]:
         numbers = " ".join(f"{_plain(row[k]):>11}" for k in ("mean", "mean_size", "p95", "max"))
         yield f"  {name:<20} {numbers}  {row['unit']} (range {row['range']:g})"
     yield from _filter_lines(report["filter"])
+    yield from _alarm_lines(report["monitors"])
     seen = report["observations"]
     yield (
         f"Observations out of their measuring range in {seen['out_of_range']:.2%} of the steps, "
@@ -65,6 +66,15 @@ def _filter_lines(active: dict[str, Any]) -> Iterator[str]:
             fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
             most = f"{_plain(row['moved_max'])} {row['unit']}"
             yield f"  {name:<24} {fractions}; moved by at most {most}"
+
+
+def _alarm_lines(monitors: dict[str, Any]) -> Iterator[str]:
+    for name, row in monitors.items():
+        promised = "" if row["promised"] is None else f" (promised at most {row['promised']:.1%})"
+        yield (
+            f"Monitor {name}: alarm in {row['steps']:.2%} of the steps, in {row['episodes']} of "
+            f"{row['of_episodes']} episodes{promised}"
+        )
 
 
 def _plain(value: float) -> str:

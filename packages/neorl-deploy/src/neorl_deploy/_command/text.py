@@ -83,6 +83,9 @@ def limit_lines(bundle: Bundle) -> Iterator[str]:
     fallback = document["provenance"]["fallback"]
     words = f": {_one_line(fallback['words'])}" if fallback["words"] else ""
     yield f"Fallback, where the policy cannot act ({fallback['kind']}){words}"
+    yield "Supervision"
+    for sentence in document["guard"]["words"]:
+        yield f"  {_one_line(sentence)}"
 
 
 def _one_line(text: str) -> str:

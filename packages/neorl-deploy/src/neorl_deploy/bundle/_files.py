@@ -16,6 +16,7 @@ MIB = 2**20
 MANIFEST, STEP, INITIAL_CARRY = "manifest.json", "policy.stablehlo", "initial_carry.stablehlo"
 TEST_VECTORS, CONSTRAINTS, VERDICT = "test_vectors.npz", "constraints.json", "verdict.json"
 EVALUATION, CHECKSUMS, SIGNATURE = "evaluation.json", "checksums.json", "signature.json"
+GUARD = "guard.json"
 
 LARGEST: Mapping[str, int] = {
     MANIFEST: 4 * MIB,
@@ -23,6 +24,7 @@ LARGEST: Mapping[str, int] = {
     INITIAL_CARRY: 64 * MIB,
     TEST_VECTORS: 64 * MIB,
     CONSTRAINTS: 4 * MIB,
+    GUARD: 64 * MIB,
     VERDICT: 4 * MIB,
     EVALUATION: 256 * MIB,
     CHECKSUMS: MIB,

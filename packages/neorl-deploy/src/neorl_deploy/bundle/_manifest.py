@@ -23,6 +23,7 @@ FIELDS = frozenset(
         "limits",
         "constraints",
         "constraint_words",
+        "guard",
         "provenance",
         "evaluation",
         "verdict",
@@ -30,6 +31,9 @@ FIELDS = frozenset(
         "signature",
     }
 )
+
+
+MONITOR_FIELDS = frozenset({"kind", "name", "false_alarms", "episodes"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Manifest:
         limits: Bit of every named limit of a channel.
         platforms: Platforms that the programs were lowered for.
         calling_convention: Version of the exported calling convention.
+        monitors: Names of the guard's monitors, in the order of the bits of ``alarms``.
+        max_age: Seconds after which a measurement counts as lost, by name of the channel.
         verdict: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
         document: The complete manifest as JSON.
     """
@@ -78,6 +84,8 @@ class Manifest:
     limits: Mapping[str, int]
     platforms: tuple[str, ...]
     calling_convention: int
+    monitors: tuple[str, ...]
+    max_age: Mapping[str, float]
     verdict: str
     document: Mapping[str, Any]
 
@@ -89,6 +97,10 @@ class Manifest:
     def flag_names(self, bits: int) -> tuple[str, ...]:
         """Names of the set decision bits, lowest first."""
         return tuple(name for name, bit in self.flags.items() if int(bits) & bit)
+
+    def alarm_names(self, bits: int) -> tuple[str, ...]:
+        """Names of the monitors that alarm."""
+        return tuple(name for i, name in enumerate(self.monitors) if int(bits) >> i & 1)
 
 
 def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest:
@@ -135,6 +147,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
     if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
         raise TypeError("constraint_words is no list of sentences")
     _check_claim(document["signature"])
+    monitors, max_age = _guarded(document["guard"], spec)
     dt = float(spec["dt"])
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt is {dt}")
@@ -148,9 +161,30 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         limits=_bits(document["limits"]),
         platforms=tuple(str(name) for name in programs["platforms"]),
         calling_convention=int(programs["calling_convention"]),
+        monitors=monitors,
+        max_age=max_age,
         verdict=answer,
         document=document,
     )
+
+
+def _guarded(
+    guard: dict[str, Any], spec: dict[str, Any]
+) -> tuple[tuple[str, ...], dict[str, float]]:
+    """Names of the monitors, and the largest ages by channel."""
+    if set(guard) != {"supervisor", "fallbacks", "max_age", "monitors", "words"}:
+        raise ValueError("guard says more or less than supervisor, fallbacks, max_age, monitors")
+    for name in ("words", "fallbacks"):
+        if not all(isinstance(text, str) for text in guard[name]):
+            raise TypeError(f"{name} of guard is no list of texts")
+    if not all(set(one) == MONITOR_FIELDS for one in guard["monitors"]):
+        raise ValueError(f"every monitor of guard has {', '.join(sorted(MONITOR_FIELDS))}")
+    monitors = tuple(str(monitor["name"]) for monitor in guard["monitors"])
+    ages = {str(name): float(age) for name, age in guard["max_age"].items()}
+    observed = {channel["name"] for channel in spec["obs"]}
+    if not set(ages) <= observed or not all(0 < age < math.inf for age in ages.values()):
+        raise ValueError("max_age of guard names other channels or is not positive")
+    return monitors, ages
 
 
 def _channels(entries: list[dict[str, Any]]) -> tuple[ChannelEntry, ...]:

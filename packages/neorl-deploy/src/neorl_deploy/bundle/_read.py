@@ -99,6 +99,7 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
         raise BundleError(f"{path}: manifest and {bundle_files.CONSTRAINTS} disagree")
     if verdict != manifest.document["verdict"]:
         raise BundleError(f"{path}: manifest and {bundle_files.VERDICT} disagree")
+    _require_same_guard(path, manifest, files)
     arrays = _read_npz(files[bundle_files.TEST_VECTORS], f"{path / bundle_files.TEST_VECTORS}")
     widths = {"obs": len(manifest.obs), "last_sent": len(manifest.action)}
     widths["action"] = widths["last_sent"]
@@ -109,6 +110,20 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
         )
         if len(lengths) != 1 or not shapes_fit:
             raise BundleError(f"{path}: the test vectors ({section}) do not fit the channels")
+
+
+def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    sealed = parse_strict(files[bundle_files.GUARD], f"{path / bundle_files.GUARD}")
+    told = manifest.document["guard"]
+    try:
+        named = [monitor["name"] for monitor in sealed["monitors"]["monitors"]]
+        same = named == list(manifest.monitors) and all(
+            sealed[name] == told[name] for name in ("supervisor", "fallbacks", "max_age")
+        )
+    except (KeyError, TypeError):
+        same = False
+    if not same:
+        raise BundleError(f"{path}: manifest and {bundle_files.GUARD} disagree")
 
 
 def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:

@@ -66,6 +66,7 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
         bundle_files.INITIAL_CARRY: exported.initial_carry,
         bundle_files.TEST_VECTORS: vector_archive(vectors),
         bundle_files.CONSTRAINTS: dump_canonical(run.constraints),
+        bundle_files.GUARD: dump_compact(run.guard),
         bundle_files.VERDICT: dump_canonical(run.verdict),
         bundle_files.EVALUATION: dump_compact(run.evaluation),
     }
@@ -100,6 +101,7 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         "limits": {(limit.name or "").lower(): int(limit) for limit in Limit},
         "constraints": run.constraints,
         "constraint_words": describe_constraints(guarded.constraints),
+        "guard": _guard_entry(run, guarded),
         "provenance": {
             "run": run.name,
             "data_hash": data_hash(run.record),
@@ -112,6 +114,19 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         "verdict": run.verdict,
         "parity": None,
         "signature": None,
+    }
+
+
+def _guard_entry(run: Run, guarded: Guarded) -> dict[str, Any]:
+    """What the manifest repeats of ``guard.json``: all but the numbers of the monitors."""
+    from neorl_safety.guards import describe_settings
+
+    kept = ("kind", "name", "false_alarms", "episodes")
+    monitors = run.guard["monitors"]["monitors"]
+    return {
+        **{name: run.guard[name] for name in ("supervisor", "fallbacks", "max_age")},
+        "monitors": [{name: one[name] for name in kept} for one in monitors],
+        "words": describe_settings(guarded.settings, guarded.spec),
     }
 
 

@@ -11,7 +11,7 @@ from neorl_deploy._errors import DeployError, missing_extra
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.runtime._runtime import SELF_TEST_TOLERANCE
-from neorl_deploy.training_run._names import CONSTRAINTS
+from neorl_deploy.training_run._names import CONSTRAINTS, GUARD
 from neorl_deploy.training_run._run import Run
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
     from neorl_core import Channel, Spec
     from neorl_safety.constraints import Constraints
-    from neorl_safety.guards import GuardedPolicy
+    from neorl_safety.guards import GuardedPolicy, GuardSettings
 
 
 class Guarded(NamedTuple):
@@ -31,12 +31,14 @@ class Guarded(NamedTuple):
         candidate: Artefact of the learned policy.
         fallback: Artefact of the controller that takes over.
         constraints: The hard limits.
+        settings: Supervisor, monitors, ages and the order of the fallbacks.
     """
 
     policy: GuardedPolicy
     candidate: PolicyArtefact
     fallback: PolicyArtefact
     constraints: Constraints
+    settings: GuardSettings
 
     @property
     def spec(self) -> Spec:
@@ -60,12 +62,14 @@ def guarded_policy(run: Run) -> Guarded:
     try:
         from neorl_agents import ArtefactError, load_policy
         from neorl_safety.constraints import constraints_from_dict
-        from neorl_safety.guards import guard
+        from neorl_safety.guards import guard_with, settings_from_dict
     except ImportError as error:
         raise missing_extra("an export", "export", error) from error
     try:
         candidate, fallback = load_policy(run.candidate), load_policy(run.fallback)
         constraints = constraints_from_dict(run.constraints)
+        watched = {name: load_policy(run.policy(name)) for name in _watched_policies(run)}
+        further = {name: load_policy(run.policy(name)) for name in _fallbacks(run)}
     except (ArtefactError, OSError) as error:
         raise DeployError(f"cannot use a policy of {run.path}: {error}") from error
     except ValueError as error:
@@ -76,8 +80,30 @@ def guarded_policy(run: Run) -> Guarded:
     for artefact, path in ((candidate, run.candidate), (fallback, run.fallback)):
         _require_judged(run, artefact, path)
         _require_same_actions(artefact, path)
-    policy = guard(candidate.policy, constraints, fallback.policy, candidate.spec)
-    return Guarded(policy, candidate, fallback, constraints)
+    for name, artefact in {**watched, **further}.items():
+        _require_judged(run, artefact, run.policy(name))
+    policies = {name: artefact.policy for name, artefact in watched.items()}
+    fallbacks = {name: artefact.policy for name, artefact in further.items()}
+    try:
+        settings = settings_from_dict(run.guard, candidate.spec, policies, str(run.path / GUARD))
+        policy = guard_with(settings, candidate.policy, constraints, fallbacks, candidate.spec)
+    except ValueError as error:
+        raise DeployError(str(error)) from error
+    return Guarded(policy, candidate, fallback, constraints, settings)
+
+
+def _watched_policies(run: Run) -> list[str]:
+    """The policies whose disagreement a monitor watches."""
+    try:
+        monitors = run.guard["monitors"]["monitors"]
+        return sorted({str(name) for one in monitors for name in one.get("policies", ())})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DeployError(f"{run.path / GUARD} is damaged: it lists no monitors") from error
+
+
+def _fallbacks(run: Run) -> list[str]:
+    names = run.guard.get("fallbacks")
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def entries(channels: Sequence[Channel]) -> tuple[ChannelEntry, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-OUTPUTS = ("action", "flags", "limits", "intervention")
+OUTPUTS = ("action", "flags", "limits", "intervention", "alarms")
 """What a step returns behind the arrays of the carry."""
 
 
@@ -24,7 +24,7 @@ class Exported(NamedTuple):
     """Two serialised programs and what is needed to call them.
 
     Attributes:
-        step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention)``.
+        step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention, alarms)``.
         initial_carry: ``() -> carry``.
         carry: Name, shape and dtype of every array of the carry.
         platforms: Platforms that the programs were lowered for.
@@ -57,7 +57,8 @@ def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
         carry = policy.sent(jax.tree.unflatten(structure, leaves), last_sent)
         carry, action = policy(carry, obs, None)
         report = carry.report
-        return (*jax.tree.leaves(carry), action, report.flags, report.limits, report.intervention)
+        told = report.flags, report.limits, report.intervention, report.alarms
+        return (*jax.tree.leaves(carry), action, *told)
 
     return step
 

@@ -14,6 +14,7 @@ from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.runtime._events import FALLBACK, POLICY, RELEASE, RESET, STOP, Event, Events
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
@@ -21,6 +22,13 @@ SELF_TEST_TOLERANCE = 1e-5
 
 OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
 """Parts of names of flags that may depend on the last bit of an action."""
+
+
+STOPPED = ("tripped", "latched", "stopped")
+"""Parts of the supervisor's carry that an emergency stop sets."""
+
+NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
+"""Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
 
 
 class LastSent(enum.Enum):
@@ -43,12 +51,14 @@ class Decision(NamedTuple):
         flags: Decisions of the filter, named by :meth:`Runtime.flag_names`.
         limits: Active limits of every channel, shape ``(act,)``.
         intervention: Distance by which each channel was moved, in its unit, shape ``(act,)``.
+        alarms: Monitors that alarm, named by :meth:`Runtime.alarm_names`.
     """
 
     action: np.ndarray
     flags: int
     limits: np.ndarray
     intervention: np.ndarray
+    alarms: int
 
 
 class Programs(NamedTuple):
@@ -106,19 +116,64 @@ class Runtime:
         require_carry(bundle, self._initial)
         self._carry = self._initial
         self._proposed = self._nothing_sent()
+        self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
+        self._index = {entry.name: i for i, entry in enumerate(self.manifest.carry)}
+        self._fallback_used = self.manifest.flags.get("fallback_used", 0)
+        self._max_age = np.array(
+            [self.manifest.max_age.get(c.name, math.inf) for c in self.manifest.obs]
+        )
 
     def reset(self) -> None:
-        """Starts an episode: a fresh carry, no action sent yet."""
-        self._carry = self._initial
-        self._proposed = self._nothing_sent()
+        """Starts an episode: a fresh carry, no action sent yet.
 
-    def release(self) -> None:
-        """Lets the policy act again after a latch, once all is well: what a person decides."""
-        cleared = {".supervisor.latched", ".supervisor.trips"}
-        self._carry = tuple(
-            np.zeros_like(leaf) if entry.name in cleared else leaf
-            for entry, leaf in zip(self.manifest.carry, self._carry, strict=True)
-        )
+        An emergency stop and a latch outlive it: only :meth:`release` ends them.
+        """
+        held = {name: self._supervisor(name) for name in (*STOPPED, "trips")}
+        self._carry, self._proposed = self._initial, self._nothing_sent()
+        if held["latched"]:
+            for name, value in held.items():
+                self._set(name, value)
+        self._events.note(self._steps, RESET, "a new episode")
+
+    def stop(self, reason: str) -> None:
+        """Emergency stop: the fallback acts from the next step on, until :meth:`release`.
+
+        Args:
+            reason: Who pressed it and why; it is kept and logged.
+
+        Raises:
+            ValueError: If no reason is given.
+        """
+        for name in STOPPED:
+            self._set(name, np.ones_like(self._supervisor(name)))
+        self._events.note(self._steps, STOP, _said(reason))
+
+    def release(self, reason: str) -> None:
+        """Lets the policy act again after a latch or a stop, once all is well.
+
+        Args:
+            reason: Who decided that and why; it is kept and logged.
+
+        Raises:
+            ValueError: If no reason is given.
+        """
+        said = _said(reason)
+        for name in ("latched", "stopped", "trips"):
+            self._set(name, np.zeros_like(self._supervisor(name)))
+        self._events.note(self._steps, RELEASE, said)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Stops, releases, resets and changes of who acts, with their reasons, oldest first."""
+        return self._events.list()
+
+    def _supervisor(self, name: str) -> np.ndarray:
+        return np.asarray(self._carry[self._index[f".supervisor.{name}"]])
+
+    def _set(self, name: str, value: np.ndarray) -> None:
+        carry, index = list(self._carry), self._index[f".supervisor.{name}"]
+        carry[index] = value
+        self._carry = tuple(carry)
 
     def step(
         self,
@@ -126,7 +181,7 @@ class Runtime:
         last_sent: np.ndarray | LastSent,
         *,
         ages: np.ndarray | None = None,
-        max_age: float = math.inf,
+        max_age: float | None = None,
     ) -> Decision:
         """One control period.
 
@@ -140,29 +195,50 @@ class Runtime:
                 holds in either case.
             ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` where the
                 source does not say.
-            max_age: Seconds after which a measurement counts as lost.
+            max_age: Seconds after which a measurement counts as lost; by default those that
+                the bundle has for each channel.
 
         Returns:
             The action to send and what the filter did. The action is finite, whatever comes in.
 
         Raises:
-            ValueError: If a shape does not fit the channels, or ``max_age`` is not positive.
+            ValueError: If a shape does not fit the channels, ``max_age`` is not positive, or the
+                bundle has ages and none is told.
         """
         width = len(self.manifest.action)
         read = _vector("obs", obs, len(self.manifest.obs))
-        if not max_age > 0:
+        if max_age is not None and not max_age > 0:
             raise ValueError(f"max_age must be a positive number of seconds, got {max_age}")
         if ages is not None:
             old = _vector("ages", ages, len(self.manifest.obs))
-            read = np.where(old <= max_age, read, np.float32(np.nan))
+            most = self._max_age if max_age is None else max_age
+            read = np.where(old <= most, read, np.float32(np.nan))
+        elif self.manifest.max_age and not self._testing:
+            aged = ", ".join(self.manifest.max_age)
+            raise ValueError(f"this bundle refuses old measurements of {aged}; give ages")
         if isinstance(last_sent, LastSent):
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = _vector("last_sent", last_sent, width)
-        *carry, action, flags, limits, intervention = self._step(*self._carry, read, sent)
+        *carry, action, flags, limits, intervention, alarms = self._step(*self._carry, read, sent)
         self._carry = tuple(carry)
         self._proposed = np.array(action)
-        return Decision(np.array(action), int(flags), np.array(limits), np.array(intervention))
+        decision = Decision(
+            np.array(action), int(flags), np.array(limits), np.array(intervention), int(alarms)
+        )
+        if not self._testing:
+            self._note_who_acts(decision)
+        return decision
+
+    def _note_who_acts(self, decision: Decision) -> None:
+        fell_back = bool(decision.flags & self._fallback_used)
+        if fell_back != self._fell_back:
+            causes = [name for name in self.flag_names(decision.flags) if name not in NO_CAUSES]
+            alarms = [f"monitor {name}" for name in self.alarm_names(decision.alarms)]
+            who = FALLBACK if fell_back else POLICY
+            self._events.note(self._steps, who, ", ".join(causes + alarms) or "all is well")
+            self._fell_back = fell_back
+        self._steps += 1
 
     def _nothing_sent(self) -> np.ndarray:
         return np.full(len(self.manifest.action), np.nan, np.float32)
@@ -180,16 +256,20 @@ class Runtime:
         """Names of the decisions in ``flags``."""
         return self.manifest.flag_names(flags)
 
+    def alarm_names(self, alarms: int) -> tuple[str, ...]:
+        """Names of the monitors in ``alarms``."""
+        return self.manifest.alarm_names(alarms)
+
     def answers(self, section: str) -> tuple[np.ndarray, np.ndarray]:
         """Action and flags for the inputs of a section of the test vectors."""
         vectors = self.bundle.test_vectors(section)
         saved, proposed, self._carry = self._carry, self._proposed, self._initial
-        decisions = []
+        decisions, self._testing = [], True
         for obs, last_sent in zip(vectors["obs"], vectors["last_sent"], strict=True):
             if section == "single":
                 self._carry = self._initial
             decisions.append(self.step(obs, last_sent))
-        self._carry, self._proposed = saved, proposed
+        self._carry, self._proposed, self._testing = saved, proposed, False
         actions = np.stack([decision.action for decision in decisions])
         return actions, np.array([decision.flags for decision in decisions], np.uint32)
 
@@ -263,12 +343,20 @@ def require_carry(bundle: Bundle, carry: tuple[Any, ...]) -> None:
         BundleError: If programs and manifest disagree.
     """
     shapes = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
-    if shapes != [_shape(entry) for entry in bundle.manifest.carry]:
+    names = {entry.name for entry in bundle.manifest.carry}
+    supervised = {f".supervisor.{part}" for part in (*STOPPED, "trips")} <= names
+    if not supervised or shapes != [_shape(entry) for entry in bundle.manifest.carry]:
         raise BundleError(f"{bundle.path}: manifest and program disagree about the carry")
 
 
 def _shape(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
     return entry.shape, entry.dtype
+
+
+def _said(reason: str) -> str:
+    if not reason.strip():
+        raise ValueError("say who decides this and why: the reason is kept and logged")
+    return reason
 
 
 def _backends(platforms: tuple[str, ...]) -> set[str]:

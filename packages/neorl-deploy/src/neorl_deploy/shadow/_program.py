@@ -16,12 +16,14 @@ class Shadow(NamedTuple):
         flags: Decisions of the filter, shape ``(row,)``.
         limits: Active limits, shape ``(row, act)``.
         intervention: Distance by which the filter moved each channel, shape ``(row, act)``.
+        alarms: Bits of the monitors that alarm, shape ``(row,)``.
     """
 
     action: np.ndarray
     flags: np.ndarray
     limits: np.ndarray
     intervention: np.ndarray
+    alarms: np.ndarray
 
 
 def shadow(

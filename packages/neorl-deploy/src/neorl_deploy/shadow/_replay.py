@@ -130,6 +130,7 @@ def _report(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
             for i, channel in enumerate(manifest.action)
         },
         "filter": _filter_activity(manifest, Shadow(*(column[counted] for column in proposed))),
+        "monitors": _alarms(manifest, log, proposed.alarms),
         "observations": _observations(manifest.obs, log.obs[counted]),
         "finite": bool(np.isfinite(proposed.action).all()),
     }
@@ -163,6 +164,22 @@ def _filter_activity(manifest: Manifest, proposed: Shadow) -> Report:
             for i, channel in enumerate(manifest.action)
         },
     }
+
+
+def _alarms(manifest: Manifest, log: Log, alarms: np.ndarray) -> Report:
+    """How often every monitor alarmed, in steps and in episodes, beside what it promised."""
+    episode = np.cumsum(np.isin(np.arange(len(alarms)), log.starts)) - 1
+    promised = {one["name"]: one["false_alarms"] for one in manifest.document["guard"]["monitors"]}
+    found = {}
+    for i, name in enumerate(manifest.monitors):
+        alarm = ((alarms >> np.uint32(i)) & 1).astype(bool) & log.mask
+        found[name] = {
+            "steps": float(alarm[log.mask].mean()),
+            "episodes": len(np.unique(episode[alarm])),
+            "of_episodes": len(log.starts),
+            "promised": promised[name],
+        }
+    return found
 
 
 def _observations(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> Report:

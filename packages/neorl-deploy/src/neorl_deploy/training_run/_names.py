@@ -1,13 +1,13 @@
 """Names and words of a run directory, as ``docs/pages/reference/run-directory.md`` states them."""
 
-RECORD, CONSTRAINTS = "run.json", "constraints.json"
+RECORD, CONSTRAINTS, GUARD = "run.json", "constraints.json", "guard.json"
 EVALUATION, VERDICT = "evaluation.json", "verdict.json"
 DATASET, REPORT, LOCK = "dataset.h5", "report.html", "run.lock"
 POLICIES, ARTEFACT_SUFFIX = "policies", ".safetensors"
 FALLBACK = "policies/fallback.safetensors"
 BUNDLE_PATTERN, BUNDLE, REPLAY = "*.bundle", "policy.bundle", "replay.json"
 
-VERSIONS = {"run": 1, "evaluation": 1, "verdict": 1, "constraints": 1}
+VERSIONS = {"run": 1, "evaluation": 1, "verdict": 1, "constraints": 1, "guard": 1}
 """Version of each document that is read here, by the kind that its head names."""
 
 RUNNING, FAILED, FINISHED = "running", "failed", "finished"

@@ -17,6 +17,7 @@ from neorl_deploy.training_run._names import (
     FAILED,
     FALLBACK,
     FINISHED,
+    GUARD,
     POLICIES,
     RECORD,
     RUNNING,
@@ -37,6 +38,7 @@ class Run:
         verdict: ``verdict.json``; "cannot tell" where another policy is exported than it judged.
         evaluation: ``evaluation.json``.
         constraints: ``constraints.json``.
+        guard: ``guard.json``: supervisor, monitors, ages, order of the fallbacks.
         candidate: The policy artefact to export.
         fallback: The artefact of the controller that takes over.
     """
@@ -46,6 +48,7 @@ class Run:
     verdict: dict[str, Any]
     evaluation: dict[str, Any]
     constraints: dict[str, Any]
+    guard: dict[str, Any]
     candidate: Path
     fallback: Path
 
@@ -58,6 +61,14 @@ class Run:
     def answer(self) -> str:
         """What the verdict says of the policy to export."""
         return self.verdict["answer"]
+
+    def policy(self, name: str) -> Path:
+        """The artefact of a further policy that the guard needs.
+
+        Raises:
+            DeployError: If it is missing.
+        """
+        return _artefact(self.path, artefact_of(name))
 
     def policy_digest(self, path: Path) -> str | None:
         """The digest that the run recorded for an artefact; ``None`` where it did not."""
@@ -98,6 +109,7 @@ def read_run(path: Path, policy: str | None = None) -> Run:
         verdict=verdict if candidate.stem == judged else _not_judged(verdict, candidate.stem),
         evaluation=_document(path / EVALUATION, "evaluation"),
         constraints=_document(path / CONSTRAINTS, "constraints"),
+        guard=_document(path / GUARD, "guard"),
         candidate=candidate,
         fallback=_artefact(path, FALLBACK),
     )

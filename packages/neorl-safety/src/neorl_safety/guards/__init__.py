@@ -7,6 +7,13 @@ from neorl_safety.guards._guard import GuardCarry as GuardCarry
 from neorl_safety.guards._guard import GuardedPolicy as GuardedPolicy
 from neorl_safety.guards._guard import guard as guard
 from neorl_safety.guards._hand_over import decayed_offset as decayed_offset
+from neorl_safety.guards._settings import GuardSettings as GuardSettings
+from neorl_safety.guards._settings import default_settings as default_settings
+from neorl_safety.guards._settings import describe_settings as describe_settings
+from neorl_safety.guards._settings import guard_with as guard_with
+from neorl_safety.guards._settings import settings_from_dict as settings_from_dict
+from neorl_safety.guards._settings import settings_to_dict as settings_to_dict
+from neorl_safety.guards._settings import usable_ages as usable_ages
 from neorl_safety.guards._supervisor import Supervision as Supervision
 from neorl_safety.guards._supervisor import SupervisorCarry as SupervisorCarry
 from neorl_safety.guards._supervisor import initial_supervisor as initial_supervisor
@@ -19,15 +26,22 @@ __all__ = [
     "ChainCarry",
     "FallbackChain",
     "GuardCarry",
+    "GuardSettings",
     "GuardedPolicy",
     "Supervision",
     "SupervisorCarry",
     "decayed_offset",
+    "default_settings",
+    "describe_settings",
     "fallback_chain",
     "guard",
+    "guard_with",
     "initial_supervisor",
     "released",
+    "settings_from_dict",
+    "settings_to_dict",
     "stopped",
     "supervise",
     "supervision",
+    "usable_ages",
 ]

@@ -1,0 +1,45 @@
+"""What happened while a bundle ran: stops, releases, take-overs, each with its reason."""
+
+import collections
+import logging
+from typing import NamedTuple
+
+LOGGER = logging.getLogger("neorl_deploy.runtime")
+KEPT = 10_000
+"""Events that are kept; older ones are in the log of the process alone."""
+
+STOP, RELEASE, RESET = "emergency stop", "release", "reset"
+FALLBACK, POLICY = "fallback acts", "policy acts"
+
+
+class Event(NamedTuple):
+    """One event.
+
+    Attributes:
+        step: Number of decisions before it.
+        what: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"fallback acts"`` or
+            ``"policy acts"``.
+        reason: Who or what caused it, in words; names of flags and monitors.
+    """
+
+    step: int
+    what: str
+    reason: str
+
+
+class Events:
+    """The last events in order, each also sent to the process's log."""
+
+    def __init__(self) -> None:
+        self._kept: collections.deque[Event] = collections.deque(maxlen=KEPT)
+
+    def note(self, step: int, what: str, reason: str) -> None:
+        """Keeps and logs an event."""
+        event = Event(step, what, " ".join(reason.split()))
+        self._kept.append(event)
+        serious = what in (STOP, FALLBACK)
+        LOGGER.log(logging.WARNING if serious else logging.INFO, "step %d: %s (%s)", *event)
+
+    def list(self) -> tuple[Event, ...]:
+        """The events that are kept, oldest first."""
+        return tuple(self._kept)

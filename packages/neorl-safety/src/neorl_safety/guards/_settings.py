@@ -1,0 +1,191 @@
+"""All settings of a guard beside its constraints, as one document."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from neorl_core import InputError, Policy, Spec
+from neorl_core.boundary import check_head, head, unknown_name
+from neorl_safety.constraints import AnyConstraints
+from neorl_safety.guards._chain import fallback_chain
+from neorl_safety.guards._guard import GuardedPolicy, default_supervision, guard
+from neorl_safety.guards._supervisor import Supervision, supervision
+from neorl_safety.monitoring import (
+    Watch,
+    describe_watch,
+    range_monitor,
+    watches_from_dict,
+    watches_to_dict,
+)
+
+VERSION = 1
+FIELDS = {"supervisor", "fallbacks", "max_age", "monitors"}
+COUNTS = ("trip_after", "reset_after", "dwell", "latch_after", "assume_for")
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardSettings:
+    """Who watches, when the fallback takes over, and in which order fallbacks act.
+
+    Attributes:
+        supervision: When to trip, to reset and to latch.
+        watches: Monitors with their names, at most 32.
+        fallbacks: Names of the fallbacks, the preferred one first.
+        max_age: Seconds after which a measurement counts as lost, by name of the channel; the
+            age of one that is not named is not asked for.
+    """
+
+    supervision: Supervision
+    watches: tuple[Watch, ...]
+    fallbacks: tuple[str, ...] = ("fallback",)
+    max_age: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def default_settings(spec: Spec) -> GuardSettings:
+    """The settings of :func:`guard` where it is told nothing: measuring ranges, one fallback."""
+    return GuardSettings(default_supervision(spec.dt), (Watch("range", range_monitor(spec)),))
+
+
+def guard_with(
+    settings: GuardSettings,
+    policy: Policy,
+    constraints: AnyConstraints,
+    fallbacks: Mapping[str, Policy],
+    spec: Spec,
+) -> GuardedPolicy:
+    """:func:`guard` with these settings.
+
+    Args:
+        settings: Settings whose fallbacks are among those given.
+        policy: Policy to guard.
+        constraints: Its constraints.
+        fallbacks: Fallbacks by name.
+        spec: The control problem.
+
+    Returns:
+        The guarded policy; several fallbacks act in order (:func:`fallback_chain`).
+
+    Raises:
+        InputError: If a fallback is missing, or as :func:`guard`.
+    """
+    for name in settings.fallbacks:
+        if name not in fallbacks:
+            raise unknown_name("fallback", name, fallbacks)
+    members = [fallbacks[name] for name in settings.fallbacks]
+    acting = members[0] if len(members) == 1 else fallback_chain(*members)
+    return guard(
+        policy,
+        constraints,
+        acting,
+        spec,
+        supervision=settings.supervision,
+        monitors=[watch.monitor for watch in settings.watches],
+    )
+
+
+def settings_to_dict(settings: GuardSettings, spec: Spec) -> dict[str, Any]:
+    """The settings as plain dictionaries, lists, strings and numbers, ready for JSON."""
+    plain: dict[str, Any] = {name: int(getattr(settings.supervision, name)) for name in COUNTS}
+    return {
+        **head("guard", VERSION),
+        "supervisor": {**plain, "settle": float(settings.supervision.settle)},
+        "fallbacks": list(settings.fallbacks),
+        "max_age": {name: float(age) for name, age in settings.max_age.items()},
+        "monitors": watches_to_dict(settings.watches, spec),
+    }
+
+
+def settings_from_dict(
+    data: Mapping[str, Any],
+    spec: Spec,
+    policies: Mapping[str, Policy] | None = None,
+    source: str = "guard",
+) -> GuardSettings:
+    """Inverse of :func:`settings_to_dict`.
+
+    Args:
+        data: What :func:`settings_to_dict` returned, possibly after a round trip through JSON.
+        spec: Specification whose observations are watched.
+        policies: Policies by name, for monitors of their disagreement.
+        source: Place where it was read, for messages.
+
+    Returns:
+        The settings.
+
+    Raises:
+        InputError: If the document is of another format, version or plant, or a field is missing,
+            unknown or bad; it is named.
+    """
+    fields = check_head(data, "guard", VERSION, source)
+    if set(fields) != FIELDS:
+        raise InputError(f"{source} has the fields {sorted(FIELDS)}, got {sorted(fields)}")
+    supervisor, fallbacks = fields["supervisor"], fields["fallbacks"]
+    if not isinstance(supervisor, Mapping) or set(supervisor) != {*COUNTS, "settle"}:
+        raise InputError(f"{source}: supervisor has the fields {sorted([*COUNTS, 'settle'])}")
+    named = isinstance(fallbacks, list) and all(isinstance(name, str) for name in fallbacks)
+    if not (named and fallbacks and len(set(fallbacks)) == len(fallbacks)):
+        raise InputError(f"{source}: fallbacks is a list of different names, got {fallbacks!r}")
+    if isinstance(supervisor["settle"], bool) or not isinstance(supervisor["settle"], int | float):
+        raise InputError(f"{source}: settle is a number of seconds, got {supervisor['settle']!r}")
+    return GuardSettings(
+        supervision=supervision(**supervisor),
+        watches=tuple(watches_from_dict(fields["monitors"], spec, policies, source)),
+        fallbacks=tuple(fallbacks),
+        max_age=usable_ages(fields["max_age"], spec, f"{source}: max_age"),
+    )
+
+
+def usable_ages(ages: Any, spec: Spec, where: str) -> dict[str, float]:
+    """Largest ages by observed channel.
+
+    Raises:
+        InputError: If a channel is not observed or an age is not a positive number of seconds.
+    """
+    if not isinstance(ages, Mapping):
+        raise InputError(f"{where} is a table of seconds by channel, got {ages!r}")
+    names = [channel.name for channel in spec.obs]
+    for name, age in ages.items():
+        if name not in names:
+            raise InputError(f"{where}: {unknown_name('channel', str(name), names)}")
+        number = isinstance(age, int | float) and not isinstance(age, bool)
+        if not (number and math.isfinite(age) and age > 0):
+            raise InputError(f"{where}.{name} is a positive number of seconds, got {age!r}")
+    return {name: float(age) for name, age in ages.items()}
+
+
+def describe_settings(settings: GuardSettings, spec: Spec) -> list[str]:
+    """Who watches and when the fallback takes over, in words with units.
+
+    Args:
+        settings: Settings with concrete numbers.
+        spec: Specification that gives units and the period.
+
+    Returns:
+        Sentences without full stops: the monitors, the ages, then the supervisor.
+    """
+    s = settings.supervision
+    steps = {name: int(getattr(s, name)) for name in COUNTS}
+    old = [f"{name} older than {age:g} s" for name, age in settings.max_age.items()]
+    said = [f"alarm at {describe_watch(watch, spec)}" for watch in settings.watches]
+    said += [f"a measurement counts as lost: {', '.join(old)}"] if old else []
+    said.append(
+        f"the fallback takes over after {_steps(steps['trip_after'])} with an alarm, at once "
+        f"where the policy cannot act; it stays for at least {_steps(steps['dwell'])} and until "
+        f"{_steps(steps['reset_after'])} in a row were clean"
+    )
+    if steps["latch_after"]:
+        said.append(f"after {steps['latch_after']} take-overs it stays until somebody releases it")
+    said.append(
+        f"an untold last action is assumed for {_steps(steps['assume_for'])}; the offset of a "
+        f"hand-over decays with {float(s.settle):g} s"
+    )
+    if len(settings.fallbacks) > 1:
+        said.append(
+            f"fallbacks in order, the first that can act acts: {', '.join(settings.fallbacks)}"
+        )
+    return said
+
+
+def _steps(count: int) -> str:
+    return "one step" if count == 1 else f"{count} steps"
