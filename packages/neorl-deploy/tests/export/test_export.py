@@ -47,6 +47,7 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
         "checksums.json",
         "constraints.json",
         "evaluation.json",
+        "guard.json",
         "initial_carry.stablehlo",
         "manifest.json",
         "policy.stablehlo",

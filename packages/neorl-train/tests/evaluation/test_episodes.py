@@ -1,5 +1,8 @@
 """Every state counts, the terminal one included (row N06 of the acceptance table)."""
 
+import functools
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,6 +42,8 @@ def rollout(lengths, costs, terminated, flags):
         mask=mask,
         flags=np.asarray(flags, np.uint32).reshape(shape),
         intervention=np.zeros((*shape, 1)),
+        limits=np.zeros((*shape, 1), np.uint32),
+        alarms=np.asarray(flags, np.uint32).reshape(shape),
     )
 
 
@@ -58,6 +63,7 @@ def test_nothing_inside_an_episode_is_missed_and_nothing_after_it_counts(
         assert found.length[i] == found.returns[i] == length
         assert found.cost_sum[i] == pytest.approx([sum(band), sum(peak)])
         assert found.cost_worst[i] == pytest.approx([max(band), max(peak)])
+        assert found.alarms[i] == functools.reduce(operator.or_, rows.alarms[i, :length].tolist())
         assert found.violated[i].tolist() == [band.sum(dtype=float) > 2.0, (peak > 1.0).any()]
         assert found.steps_over[i].tolist() == [(band > 0).sum(), (peak > 1.0).sum()]
         assert found.trip[i] == terminated[i]

@@ -33,6 +33,7 @@ def episodes(returns, cost=0.5):
         trip=np.zeros(N, bool),
         filtered=np.full(N, 3),
         fallback=np.zeros(N, int),
+        alarms=np.zeros(N, int),
     )
 
 

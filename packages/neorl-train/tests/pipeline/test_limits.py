@@ -48,7 +48,9 @@ def test_a_tighter_box_and_rate_are_never_left_by_the_guarded_policy(toy):
     wild = {"wild-0": toy.proportional(0.6, bias=3.0)}
     limits = action_constraints(plant.spec, [0.005], low=[-0.5], high=[0.25])
     still = ConstantPolicy(jnp.zeros(1))
-    found = toy.evaluate(plant, wild, candidate="wild-0", constraints=limits, fallback=still)
+    found = toy.evaluate(
+        plant, wild, candidate="wild-0", constraints=limits, fallbacks={"fallback": still}
+    )
     guarded = [trace for trace in found.traces if trace.guarded]
     assert guarded
     for trace in guarded:

@@ -1,6 +1,7 @@
 """What watches and what happened: monitors, thresholds, violations and their statistics."""
 
 from neorl_safety.monitoring._calibration import calibrated as calibrated
+from neorl_safety.monitoring._calibration import episode_alarms as episode_alarms
 from neorl_safety.monitoring._calibration import episode_scores as episode_scores
 from neorl_safety.monitoring._document import watches_from_dict as watches_from_dict
 from neorl_safety.monitoring._document import watches_to_dict as watches_to_dict
@@ -73,6 +74,7 @@ __all__ = [
     "describe_watch",
     "disjunction",
     "drift_monitor",
+    "episode_alarms",
     "episode_scores",
     "eventually",
     "formula_monitor",

@@ -31,17 +31,27 @@ def episode_scores(
     Returns:
         One score an episode; minus infinity for one without steps.
     """
-    valid = jnp.ones(obs.shape[:2], jnp.bool_) if mask is None else mask
+    return jnp.max(_along(monitor, obs, action, mask)[0], axis=1)
 
-    def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, Array]:
-        now, act, counts = row
-        carry, score = monitor(carry, Seen(now, act, act))
-        return carry, jnp.where(counts, score.value, -jnp.inf)
 
-    def episode(now: Array, act: Array, counts: Array) -> Array:
-        return jnp.max(jax.lax.scan(step, monitor.initial_carry(), (now, act, counts))[1])
+def episode_alarms(
+    monitor: Monitor,
+    obs: Float[Array, "episode time obs"],
+    action: Float[Array, "episode time act"],
+    mask: Bool[Array, "episode time"] | None = None,
+) -> Bool[Array, " episode"]:
+    """Whether a monitor alarms at any step of every episode.
 
-    return jax.vmap(episode)(obs, action, valid)
+    Args:
+        monitor: Any monitor.
+        obs: Observations of each episode.
+        action: What the policy proposed, or what was sent.
+        mask: False where an episode has no step (padding).
+
+    Returns:
+        One flag an episode.
+    """
+    return jnp.any(_along(monitor, obs, action, mask)[1], axis=1)
 
 
 def calibrated(
@@ -81,3 +91,24 @@ def calibrated(
         )
     old = monitor.threshold
     return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))
+
+
+def _along(
+    monitor: Monitor, obs: Array, action: Array, mask: Array | None
+) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
+    """Value and alarm of every step; minus infinity and none where there is no step."""
+    valid = jnp.ones(obs.shape[:2], jnp.bool_) if mask is None else jnp.asarray(mask)
+    return _scanned(monitor, jnp.asarray(obs), jnp.asarray(action), valid)
+
+
+@jax.jit
+def _scanned(monitor: Any, obs: Array, action: Array, valid: Array) -> tuple[Array, Array]:
+    def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, tuple[Array, Array]]:
+        now, act, counts = row
+        carry, score = monitor(carry, Seen(now, act, act))
+        return carry, (jnp.where(counts, score.value, -jnp.inf), counts & score.alarm)
+
+    def episode(now: Array, act: Array, counts: Array) -> tuple[Array, Array]:
+        return jax.lax.scan(step, monitor.initial_carry(), (now, act, counts))[1]
+
+    return jax.vmap(episode)(obs, action, valid)

@@ -14,9 +14,10 @@ from neorl_safety.constraints import (
     constraints_from_dict,
     constraints_to_dict,
 )
+from neorl_safety.guards import GuardSettings, settings_to_dict
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import CONSTRAINTS
+from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
 
 
 def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
@@ -43,15 +44,19 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
 def write_guard_files(
     run: RunDirectory,
     constraints: Constraints,
-    fallback: Policy,
+    fallbacks: Mapping[str, Policy],
+    settings: GuardSettings,
     spec: Spec,
     rows: Transition,
 ) -> None:
-    """Writes the constraints and the artefact of the fallback, with its parity observations."""
+    """Writes constraints, settings and the artefacts of the fallbacks with parity observations."""
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
+    write_json(run.path / GUARD, settings_to_dict(settings, spec))
     observations = parity_observations(rows)
-    save_policy(run.fallback, fallback, spec, observations, {"role": "fallback"})
+    for name, policy in fallbacks.items():
+        path = run.path / policy_file(name)
+        save_policy(path, policy, spec, observations, {"role": "fallback"})
 
 
 def write_policies(

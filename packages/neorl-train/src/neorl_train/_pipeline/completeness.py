@@ -3,14 +3,16 @@
 import json
 
 from neorl_agents import load_policy
+from neorl_core.boundary import check_head
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train.results._file import read_evaluation
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import CONSTRAINTS, FINISHED, REPORT
+from neorl_train.runs._names import CONSTRAINTS, FINISHED, GUARD, REPORT, policy_file
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
 
 LAST_TAG = "</html>"
+GUARD_VERSION = 1
 
 
 def is_complete(run: RunDirectory) -> bool:
@@ -30,7 +32,9 @@ def is_complete(run: RunDirectory) -> bool:
         read_evaluation(run.path)
         read_verdict(run.path)
         constraints_from_dict(json.loads((run.path / CONSTRAINTS).read_text(encoding="utf-8")))
-        load_policy(run.fallback)
+        guard = json.loads((run.path / GUARD).read_text(encoding="utf-8"))
+        for name in check_head(guard, "guard", GUARD_VERSION, GUARD)["fallbacks"]:
+            load_policy(run.path / policy_file(name))
         for name in record["algorithms"]:
             for seed in record["seeds"]:
                 path = run.policy(name, seed)

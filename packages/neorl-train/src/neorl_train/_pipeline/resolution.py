@@ -17,6 +17,7 @@ from neorl_train.configuration._limits import (
     declared_limits,
     resolved_limits,
 )
+from neorl_train.configuration._monitors import given_watches
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.experience._source import declared_penalty, is_streamed, plant, read_log
 from neorl_train.experience._split import check_batches, check_split, training_rows
@@ -86,6 +87,7 @@ def resolved(config: Config) -> Resolved:
     if dataset is not None:
         check_split(config, dataset)
         check_batches(config, training_rows(config, dataset))
+    given_watches(config.monitors, spec)  # refused by name before anything is written
     constraints = hard_constraints(limits, spec)
     in_force = _words(limits, spec)
     given = config.fallback.kind != "default"

@@ -10,18 +10,26 @@ import numpy as np
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
+from neorl_safety.guards import describe_settings
+from neorl_safety.monitoring import Watch
 from neorl_train._pipeline.artefacts import (
     hard_constraints,
     write_guard_files,
     write_policies,
 )
 from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.monitors import (
+    disagreement_watch,
+    fitted_watches,
+    guard_settings,
+    monitor_records,
+)
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._fallback import fallback_policy
+from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
@@ -30,6 +38,7 @@ from neorl_train.experience._source import is_environment, is_streamed, plant, r
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
 from neorl_train.training._loop import Plan, Trained, train
@@ -60,6 +69,7 @@ def all_stages(job: Job) -> None:
     """Every stage in turn; those that left their results are cut short."""
     experience = _experience(job)
     environment = plant(job.config.data.source)
+    watches = fitted_watches(job.config, experience)
     tracker = _tracker(job)
     try:
         policies = _train_all(job, experience, environment, tracker)
@@ -67,7 +77,8 @@ def all_stages(job: Job) -> None:
         tracking_error = tracker.finish()
         if tracking_error:
             job.reporter.say(tracking_error)
-    _judge(job, experience, environment, policies)
+    watches += disagreement_watch(job.config, experience, policies)
+    _judge(job, experience, environment, policies, watches)
 
 
 def _experience(job: Job) -> Experience:
@@ -205,7 +216,13 @@ def _leave_policies(
     return {f"{name}-{seed}": policy for seed, policy in by_seed.items()}
 
 
-def _judge(job: Job, experience: Experience, environment: Any, policies: dict[str, Policy]) -> None:
+def _judge(
+    job: Job,
+    experience: Experience,
+    environment: Any,
+    policies: dict[str, Policy],
+    watches: list[Watch],
+) -> None:
     """Evaluates, decides, reports; imported here, for training must not wait for it."""
     from neorl_train._pipeline.write_results import write_results
     from neorl_train.evaluation._logged import evaluate_offline
@@ -216,8 +233,14 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
     constraints = hard_constraints(config.limits, spec)
     with job.timings.stage("fit classical controllers"):
         controllers = fitted_controllers(config, dataset, environment)
-    fallback = fallback_policy(config.fallback, environment, spec, controllers)
-    write_guard_files(job.run, constraints, fallback, spec, dataset.transitions)
+    acting = fallback_policies(config.fallback, environment, spec, controllers)
+    fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
+    settings = guard_settings(config, spec, watches, list(fallbacks))
+    write_guard_files(job.run, constraints, fallbacks, settings, spec, dataset.transitions)
+    job.run.update_record(
+        supervision=describe_settings(settings, spec),
+        monitors=monitor_records(watches, experience.held_out),
+    )
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
@@ -242,7 +265,8 @@ def _judge(job: Job, experience: Experience, environment: Any, policies: dict[st
                 dataset,
                 candidate=candidate,
                 constraints=constraints,
-                fallback=fallback,
+                fallbacks=fallbacks,
+                settings=settings,
                 cost_limits=config.limits.cost,
                 controllers=controllers,
                 key=jax.random.key(config.evaluation.seed),

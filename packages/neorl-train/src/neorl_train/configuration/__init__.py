@@ -6,6 +6,8 @@ from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
 from neorl_train.configuration._limits import limited_spec as limited_spec
 from neorl_train.configuration._memory import memory_bytes as memory_bytes
 from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
+from neorl_train.configuration._monitors import MonitorsConfig as MonitorsConfig
+from neorl_train.configuration._monitors import SupervisorConfig as SupervisorConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
 from neorl_train.configuration._sections import DataConfig as DataConfig
@@ -26,7 +28,9 @@ __all__ = [
     "EvaluationConfig",
     "FallbackConfig",
     "LimitsConfig",
+    "MonitorsConfig",
     "OutputConfig",
+    "SupervisorConfig",
     "TrainingConfig",
     "config_hash",
     "config_to_dict",

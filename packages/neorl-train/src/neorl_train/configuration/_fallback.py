@@ -12,6 +12,7 @@ from neorl_core.control import ConstantPolicy
 from neorl_train.configuration._limits import LimitsConfig, require_known
 
 FallbackKind = Literal["default", "reference", "constant", "classical"]
+FurtherKind = Literal["reference", "constant", "classical"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +25,18 @@ class FallbackConfig:
             reference of a plant, and of a log the mean logged action, held.
         values: Action of a constant fallback by name of the channel, in its unit.
         controller: One of ``classical.controllers``, for a classical fallback.
+        then: Further kinds in order, each acting where all before it give no finite action.
     """
 
     kind: FallbackKind = "default"
     values: dict[str, float] = dataclasses.field(default_factory=dict)
     controller: str = ""
+    then: tuple[FurtherKind, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds, the preferred one first."""
+        return (self.kind, *self.then)
 
 
 def resolved_fallback(
@@ -62,32 +70,40 @@ def resolved_fallback(
     names = [channel.name for channel in spec.action]
     require_known("fallback.kind", [fallback.kind], get_args(FallbackKind))
     require_known("action channel in fallback.values", fallback.values, names)
-    if fallback.values and not (fallback.kind in _RULES and _RULES[fallback.kind].takes_values):
+    require_known("kind in fallback.then", fallback.then, get_args(FurtherKind))
+    if fallback.values and not any(k in _RULES and _RULES[k].takes_values for k in fallback.kinds):
         raise InputError(
             f"fallback.values is of no effect with fallback.kind {fallback.kind!r}; add "
             "`--fallback.kind constant`, or leave the values out"
         )
     _check_controller(fallback, controllers)
     if fallback.kind == "default":
-        fallback = _default(limits, names, reference, mean)
-    _RULES[fallback.kind].check(fallback, limits, spec, reference)
+        fallback = _default(fallback, limits, names, reference, mean)
+    if len(set(fallback.kinds)) < len(fallback.kinds):
+        raise InputError(f"fallback.then repeats a kind: {', '.join(fallback.kinds)}")
+    for kind in fallback.kinds:
+        _RULES[kind].check(fallback, limits, spec, reference)
     in_order = {name: fallback.values[name] for name in names if name in fallback.values}
     return dataclasses.replace(fallback, values=in_order)
 
 
 def _default(
-    limits: LimitsConfig, names: Sequence[str], reference: str, mean: Sequence[float] | None
+    fallback: FallbackConfig,
+    limits: LimitsConfig,
+    names: Sequence[str],
+    reference: str,
+    mean: Sequence[float] | None,
 ) -> FallbackConfig:
     """The reference controller of a plant; of a log, the mean logged action inside the box."""
     if reference:
-        return FallbackConfig("reference", {})
+        return dataclasses.replace(fallback, kind="reference")
     pairs = [] if mean is None else zip(names, mean, strict=True)
     values = {n: min(max(float(x), limits.low[n]), limits.high[n]) for n, x in pairs}
-    return FallbackConfig("constant", values)
+    return dataclasses.replace(fallback, kind="constant", values=values)
 
 
 def _check_controller(fallback: FallbackConfig, controllers: Sequence[str]) -> None:
-    if fallback.kind == "classical":
+    if "classical" in fallback.kinds:
         require_known("fallback.controller", [fallback.controller], controllers)
     elif fallback.controller:
         raise InputError(
@@ -113,7 +129,25 @@ def fallback_policy(
     Raises:
         InputError: If the fallback is not resolved.
     """
-    return _rule(fallback).policy(fallback, environment, spec, controllers or {})
+    return _rule(fallback.kind).policy(fallback, environment, spec, controllers or {})
+
+
+def fallback_policies(
+    fallback: FallbackConfig,
+    environment: Any,
+    spec: Spec,
+    controllers: Mapping[str, Policy] | None = None,
+) -> list[Policy]:
+    """The controllers of a resolved fallback, the preferred one first.
+
+    Args:
+        fallback: Resolved.
+        environment: The plant; ``None`` where there is only a log.
+        spec: Channels of the action.
+        controllers: Fitted classical controllers by name.
+    """
+    of_one_kind = [dataclasses.replace(fallback, kind=kind) for kind in fallback.kinds]
+    return [fallback_policy(one, environment, spec, controllers) for one in of_one_kind]
 
 
 def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
@@ -131,7 +165,8 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
     Raises:
         InputError: If the fallback is not resolved.
     """
-    return _rule(fallback).words(fallback, spec, reference, given)
+    said = [_rule(kind).words(fallback, spec, reference, given) for kind in fallback.kinds]
+    return "; where that gives no finite action, ".join(said)
 
 
 def _check_reference(
@@ -230,7 +265,7 @@ _RULES: dict[str, _Rule] = {
 """Every kind but ``"default"``, which is resolved to one of these."""
 
 
-def _rule(fallback: FallbackConfig) -> _Rule:
-    if fallback.kind not in _RULES:
-        raise unknown_name("kind of a resolved fallback", fallback.kind, _RULES)
-    return _RULES[fallback.kind]
+def _rule(kind: str) -> _Rule:
+    if kind not in _RULES:
+        raise unknown_name("kind of a resolved fallback", kind, _RULES)
+    return _RULES[kind]

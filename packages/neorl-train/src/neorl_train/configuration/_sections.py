@@ -12,6 +12,7 @@ from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._limits import LimitsConfig
+from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 
 
@@ -117,6 +118,8 @@ class Config:
         fallback: What acts where the policy cannot.
         training: What is trained, and for how long.
         evaluation: Evaluation in the simulator.
+        monitors: What watches while the policy acts.
+        supervisor: When the fallback takes over, and when it hands back.
         classical: Classical controllers that are fitted on the log and compared.
         checkpoints: How often the state is written.
         output: Where results go.
@@ -129,6 +132,8 @@ class Config:
     fallback: FallbackConfig = dataclasses.field(default_factory=FallbackConfig)
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    monitors: MonitorsConfig = dataclasses.field(default_factory=MonitorsConfig)
+    supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
     classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()

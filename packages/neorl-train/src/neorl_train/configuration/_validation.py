@@ -11,6 +11,7 @@ from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes
+from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
 
@@ -48,6 +49,8 @@ def validate(config: Config) -> None:
         _validate_algorithm(name, hyperparameters(config, name), training)
     _validate_counts(config)
     check_classical(config.classical)
+    check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
+    supervision_of(config.supervisor, 1.0)
     _require_distinct("classical.controllers", config.classical.controllers)
     if config.evaluation.candidate not in ("", *training.algorithms):
         raise InputError(

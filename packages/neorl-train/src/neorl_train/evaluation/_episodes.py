@@ -47,6 +47,7 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
         trip=ended & ~success,
         filtered=(changed & mask).sum(axis=1),
         fallback=(fell_back & mask).sum(axis=1),
+        alarms=np.bitwise_or.reduce(np.where(mask, rows.alarms, 0), axis=1).astype(np.int64),
     )
 
 
@@ -87,6 +88,7 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) ->
         trip=None,
         filtered=nothing,
         fallback=nothing,
+        alarms=nothing,
     )
 
 

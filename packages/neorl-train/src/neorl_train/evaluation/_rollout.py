@@ -31,6 +31,8 @@ class Rollout(NamedTuple):
         mask: The transition belongs to the episode, shape ``(time,)``.
         flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
         intervention: Change the guard made to each channel, shape ``(time, act)``.
+        limits: Active limits of each channel, bits of ``neorl_safety.filters.Limit``.
+        alarms: Monitors of the guard that alarm, one bit each, shape ``(time,)``.
     """
 
     first_obs: Float[Array, "*start obs"]
@@ -44,6 +46,8 @@ class Rollout(NamedTuple):
     mask: Bool[Array, "*start time"]
     flags: UInt32[Array, "*start time"]
     intervention: Float[Array, "*start time act"]
+    limits: UInt32[Array, "*start time act"]
+    alarms: UInt32[Array, "*start time"]
 
 
 class Start(NamedTuple):
@@ -144,6 +148,8 @@ def _step(now: _Episode, keys: tuple[PRNGKeyArray, PRNGKeyArray]) -> tuple[_Epis
         now.alive,
         report.flags,
         report.intervention,
+        report.limits,
+        report.alarms,
     )
     after = now._replace(
         state=_where(now.alive, state, now.state),

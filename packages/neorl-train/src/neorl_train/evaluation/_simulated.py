@@ -14,7 +14,7 @@ from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
-from neorl_safety.guards import guard
+from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
@@ -27,6 +27,7 @@ from neorl_train.evaluation._traces import select_starts, trace_of
 from neorl_train.results._episodes import Episodes, Trace
 from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
 from neorl_train.results._tables import ResultTables, Role
+from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
 BEHAVIOUR = "logged behaviour"
@@ -47,7 +48,8 @@ def evaluate(
     *,
     candidate: str | None = None,
     constraints: AnyConstraints | None = None,
-    fallback: Policy | None = None,
+    fallbacks: Mapping[str, Policy] | None = None,
+    settings: GuardSettings | None = None,
     cost_limits: Mapping[str, float] | None = None,
     controllers: Mapping[str, Policy] | None = None,
     key: PRNGKeyArray | None = None,
@@ -69,7 +71,10 @@ def evaluate(
         dataset: The log.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         constraints: Hard limits of the guard; the plant's ranges and rates by default.
-        fallback: Takes over inside the guard; the plant's reference controller by default.
+        fallbacks: Take over inside the guard, by the names that ``settings`` puts in order; the
+            plant's reference controller as ``fallback`` by default.
+        settings: Monitors and supervisor of the guard; those of
+            :func:`~neorl_safety.guards.guard` by default.
         cost_limits: Limits of costs by name, in the unit of each; others keep the plant's.
         controllers: Further classical controllers by name, such as fitted ones.
         key: Key of starts and noise; take one that nothing was developed on.
@@ -98,7 +103,8 @@ def evaluate(
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
     spec = limited_spec(environment.spec, cost_limits or {})
     constraints = plant_constraints(environment) if constraints is None else constraints
-    fallback = tunings[reference] if fallback is None else fallback
+    acting = {FALLBACK: tunings[reference]} if fallbacks is None else fallbacks
+    settings = default_settings(spec) if settings is None else settings
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
@@ -106,7 +112,7 @@ def evaluate(
     operated: Any = tuple(behaviour_policies(environment).values())
     behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
     plain = [*learners, *classical]
-    guarded = [_guarded(one, constraints, fallback, spec) for one in plain]
+    guarded = [_guarded(one, constraints, acting, settings, spec) for one in plain]
     tested = _one_kind([*plain, *guarded, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
@@ -129,8 +135,16 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
     return action_constraints(environment.spec, environment.action_rates())
 
 
-def _guarded(one: _Tested, constraints: AnyConstraints, fallback: Policy, spec: Spec) -> _Tested:
-    behind = tuple(guard(policy, constraints, fallback, spec) for policy in one.policies)
+def _guarded(
+    one: _Tested,
+    constraints: AnyConstraints,
+    fallbacks: Mapping[str, Policy],
+    settings: GuardSettings,
+    spec: Spec,
+) -> _Tested:
+    behind = tuple(
+        guard_with(settings, policy, constraints, fallbacks, spec) for policy in one.policies
+    )
     return dataclasses.replace(one, guarded=True, policies=behind)
 
 

@@ -28,6 +28,7 @@ class Episodes:
         trip: The plant ended the episode otherwise; ``None`` in a log.
         filtered: Steps in which the guard changed the action and the policy kept acting.
         fallback: Steps in which the fallback acted.
+        alarms: Monitors that alarmed in any step, one bit each in the order of the guard.
     """
 
     returns: Float[np.ndarray, " episode"]
@@ -40,6 +41,7 @@ class Episodes:
     trip: Bool[np.ndarray, " episode"] | None
     filtered: Int[np.ndarray, " episode"]
     fallback: Int[np.ndarray, " episode"]
+    alarms: Int[np.ndarray, " episode"]
 
     @property
     def count(self) -> int:

@@ -2,7 +2,7 @@
 
 CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run.lock"
 DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
-FALLBACK, CONSTRAINTS = "fallback", "constraints.json"
+FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 REPORT = "report.html"
 
@@ -12,6 +12,11 @@ MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts"
 RUNNING, INTERRUPTED, FAILED, FINISHED = "running", "interrupted", "failed", "finished"
 STOPPED = "stopped"
 """What a run is called whose record says "running" and on which no process works."""
+
+
+def fallback_names(count: int) -> list[str]:
+    """Names of the artefacts of several fallbacks in order: ``fallback``, ``fallback-2``, ..."""
+    return [FALLBACK, *(f"{FALLBACK}-{i}" for i in range(2, count + 1))]
 
 
 def policy_file(name: str) -> str:

@@ -51,6 +51,8 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"{kind:<11} {name}, from {origin}" for name, origin in names.items()]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
+    said = record.get("supervision", [])
+    lines += [f"{'supervision' * (i == 0):<11} {s}" for i, s in enumerate(said)]
     lines += _progress(run, record)
     verdict = verdict_of(run)
     if verdict:

@@ -17,7 +17,7 @@ from neorl_train.report._html import (
     tag,
 )
 from neorl_train.report._inputs import Inputs
-from neorl_train.results._wording import confidence, percent
+from neorl_train.results._wording import DASH, confidence, percent
 from neorl_train.runs._names import policy_file
 
 
@@ -109,11 +109,52 @@ def guard_facts(inputs: Inputs) -> Html:
     fallback = str(inputs.record.get("fallback", ""))
     if fallback:
         parts.append(paragraph(f"Fallback, where the policy cannot act: {fallback}."))
+    said = [str(sentence) for sentence in inputs.record.get("supervision", [])]
+    if said:
+        parts += [paragraph("Monitors and supervision:"), bullets(said)]
+    parts.append(_monitors(inputs))
     replaced = [str(sentence) for sentence in inputs.record.get("replaced_limits", [])]
     if replaced:
         parts.append(paragraph("This run has other limits than its source declares, which are:"))
         parts.append(bullets(replaced))
     return joined(parts)
+
+
+def _monitors(inputs: Inputs) -> Html:
+    """How often every monitor alarmed: on the log, and while the candidate acted."""
+    monitors = inputs.record.get("monitors", [])
+    if not monitors:
+        return Html("")
+    tables = inputs.evaluation.tables
+    bits = [
+        one.episodes.alarms
+        for one in inputs.evaluation.results
+        if one.guarded and one.name == tables.candidate
+    ]
+    rows: list[Sequence[Content] | Group] = []
+    for i, one in enumerate(monitors):
+        acted = DASH if not bits else f"{int((bits[0] >> i & 1).sum())} of {len(bits[0])}"
+        promised = one["promised"]
+        rows.append(
+            [
+                one["name"],
+                DASH if promised is None else f"at most {percent(promised)}",
+                f"{one['log_alarms']} of {one['log_episodes']}",
+                acted,
+            ]
+        )
+    columns = [
+        Column("Monitor", align="left"),
+        Column("Promised false alarms", "of episodes"),
+        Column("Held-out log", "episodes with an alarm"),
+        Column("The candidate", "episodes with an alarm"),
+    ]
+    return table(
+        "Alarms of the guard's monitors. A promise is for episodes like those of the log; a policy "
+        "that takes the plant elsewhere alarms more often, and is meant to.",
+        columns,
+        rows,
+    )
 
 
 def _demands(inputs: Inputs) -> list[str]:

@@ -1,0 +1,163 @@
+"""Monitors fitted on the log of a run, with thresholds of its held-out episodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neorl_core import InputError, Policy, Spec
+from neorl_envs import Dataset
+from neorl_safety.guards import GuardSettings
+from neorl_safety.monitoring import (
+    Monitor,
+    Watch,
+    calibrated,
+    describe_watch,
+    drift_monitor,
+    episode_alarms,
+    mahalanobis_monitor,
+    neighbour_monitor,
+    policy_ensemble,
+)
+from neorl_train.configuration._monitors import (
+    DISAGREEMENT,
+    DRIFT,
+    MonitorsConfig,
+    given_watches,
+    supervision_of,
+)
+from neorl_train.configuration._sections import Config
+from neorl_train.experience._experience import Experience
+from neorl_train.experience._split import sample_of, training_episodes
+
+
+def fitted_watches(config: Config, experience: Experience) -> list[Watch]:
+    """All monitors but those that need trained policies.
+
+    Args:
+        config: Configuration, validated.
+        experience: Rows to fit on, and held-out episodes that set the thresholds.
+
+    Returns:
+        In the order of the configuration.
+
+    Raises:
+        InputError: If the log is too short for the promise; the monitor is named.
+    """
+    monitors, spec = config.monitors, experience.dataset.spec
+    _require_enough(monitors, experience.held_out)
+    fits: dict[str, Callable[[np.ndarray], Any]] = {
+        "mahalanobis": mahalanobis_monitor,
+        "neighbours": partial(
+            neighbour_monitor, neighbours=monitors.neighbours, keep=monitors.rows
+        ),
+        DRIFT: drift_monitor,
+    }
+    wanted = [name for name in monitors.calibrated if name in fits]
+    rows = _rows(config, experience.dataset) if wanted else np.zeros((0, spec.n_obs))
+    raw = {name: fits[name](rows) for name in wanted}
+    fitted = [_calibrated(name, one, monitors, experience.held_out) for name, one in raw.items()]
+    return [*given_watches(monitors, spec), *fitted]
+
+
+def disagreement_watch(
+    config: Config, experience: Experience, policies: Mapping[str, Policy]
+) -> list[Watch]:
+    """The monitor of the candidate's seeds, where it is configured.
+
+    Args:
+        config: Configuration, validated.
+        experience: Held-out episodes that set the threshold.
+        policies: Trained policies by name.
+
+    Raises:
+        InputError: If the seeds have a memory.
+    """
+    if not config.monitors.disagreement:
+        return []
+    names = [f"{config.evaluation.candidate}-{seed}" for seed in config.training.seeds]
+    try:
+        raw = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
+    except InputError as error:
+        raise InputError(f"monitors.disagreement: {error}") from error
+    found = _calibrated(DISAGREEMENT, raw, config.monitors, experience.held_out)
+    return [Watch(found.name, found.monitor, found.false_alarms, found.episodes, tuple(names))]
+
+
+def guard_settings(
+    config: Config, spec: Spec, watches: Sequence[Watch], fallbacks: Sequence[str]
+) -> GuardSettings:
+    """Supervisor, monitors, ages and fallbacks of a run in one."""
+    return GuardSettings(
+        supervision=supervision_of(config.supervisor, spec.dt),
+        watches=tuple(watches),
+        fallbacks=tuple(fallbacks),
+        max_age=dict(config.monitors.max_age),
+    )
+
+
+def monitor_records(watches: Sequence[Watch], held_out: Dataset) -> list[dict[str, Any]]:
+    """What the record of a run says of its monitors: words, promise, alarms on held-out episodes.
+
+    Args:
+        watches: Monitors of the guard, in order.
+        held_out: Episodes that nothing was trained on.
+
+    Returns:
+        One entry a monitor.
+    """
+    obs, action, mask = padded(held_out)
+    found = []
+    for watch in watches:
+        alarmed = np.asarray(episode_alarms(watch.monitor, obs, action, mask))
+        found.append(
+            {
+                "name": watch.name,
+                "words": describe_watch(watch, held_out.spec),
+                "promised": watch.false_alarms if watch.calibrated else None,
+                "log_alarms": int(alarmed.sum()),
+                "log_episodes": len(alarmed),
+            }
+        )
+    return found
+
+
+def padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations, actions and mask of all episodes, one a row; lost readings are masked."""
+    columns: Any = dataset.transitions
+    time = np.arange(int(dataset.episode_lengths.max()))
+    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
+    mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
+    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
+    return obs, action, mask & np.isfinite(obs).all(axis=2)
+
+
+def _rows(config: Config, dataset: Dataset) -> np.ndarray:
+    """Observations that training sees, as many as memory has room for, without lost readings."""
+    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    columns: Any = part.transitions
+    obs = np.asarray(columns.obs)
+    return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
+
+
+def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset) -> Watch:
+    obs, action, mask = padded(held_out)
+    try:
+        set_ = calibrated(raw, obs, action, mask, false_alarms=monitors.share)
+    except InputError as error:
+        raise InputError(f"monitor {name}: {error}") from error
+    return Watch(name, set_, monitors.share, len(obs))
+
+
+def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
+    """Before anything is trained: can the held-out episodes promise so few false alarms?"""
+    if not monitors.calibrated:
+        return
+    needed = int(np.ceil(1 / monitors.share - 1 - 1e-9))
+    if held_out.n_episodes < needed:
+        raise InputError(
+            f"monitors.false_alarms is {monitors.false_alarms:g} for "
+            f"{', '.join(monitors.calibrated)} together, which {held_out.n_episodes} held-out "
+            f"episodes cannot promise: {needed} are needed; raise it, or data.held_out"
+        )
