@@ -12,6 +12,7 @@ from neorl_deploy.training_run import _names as read
 from neorl_deploy.training_run import _newest as newest
 from neorl_envs.datasets import _file as dataset
 from neorl_safety.constraints import _json as constraints
+from neorl_safety.guards import _settings as guard_settings
 from neorl_train.results import _file as results
 from neorl_train.runs import _checkpoint_manifest as checkpoint
 from neorl_train.runs import _directory as directory
@@ -48,6 +49,7 @@ def test_the_names_of_files_agree(page: str) -> None:
         written.CHECKPOINTS,
         written.POLICIES,
         written.CONSTRAINTS,
+        written.GUARD,
         written.EVALUATION,
         written.TRACES,
         written.VERDICT,
@@ -86,6 +88,7 @@ def test_the_heads_agree(page: str) -> None:
         written.CHECKPOINTS: ("checkpoint", checkpoint.VERSION),
         written.POLICIES: ("policy", artefact.VERSION),
         written.CONSTRAINTS: ("constraints", constraints.VERSION),
+        written.GUARD: ("guard", guard_settings.VERSION),
         written.EVALUATION: ("evaluation", results.VERSION),
         written.TRACES: ("traces", results.VERSION),
         written.VERDICT: ("verdict", verdict.VERSION),

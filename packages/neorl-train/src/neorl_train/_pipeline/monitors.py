@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
@@ -123,14 +125,15 @@ def monitor_records(watches: Sequence[Watch], held_out: Dataset) -> list[dict[st
     return found
 
 
-def padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def padded(dataset: Dataset) -> tuple[Array, Array, Array]:
     """Observations, actions and mask of all episodes, one a row; lost readings are masked."""
     columns: Any = dataset.transitions
     time = np.arange(int(dataset.episode_lengths.max()))
     rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
     mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
     obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
-    return obs, action, mask & np.isfinite(obs).all(axis=2)
+    counted = mask & np.isfinite(obs).all(axis=2)
+    return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(counted)
 
 
 def _rows(config: Config, dataset: Dataset) -> np.ndarray:

@@ -229,18 +229,10 @@ def _judge(
     from neorl_train.evaluation._simulated import evaluate
     from neorl_train.verdicts._rule import verdict
 
-    config, dataset, spec = job.config, experience.dataset, experience.training.spec
-    constraints = hard_constraints(config.limits, spec)
+    config, dataset = job.config, experience.dataset
     with job.timings.stage("fit classical controllers"):
         controllers = fitted_controllers(config, dataset, environment)
-    acting = fallback_policies(config.fallback, environment, spec, controllers)
-    fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
-    settings = guard_settings(config, spec, watches, list(fallbacks))
-    write_guard_files(job.run, constraints, fallbacks, settings, spec, dataset.transitions)
-    job.run.update_record(
-        supervision=describe_settings(settings, spec),
-        monitors=monitor_records(watches, experience.held_out),
-    )
+    guarding = _leave_guard(job, experience, environment, controllers, watches)
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
@@ -264,9 +256,7 @@ def _judge(
                 policies,
                 dataset,
                 candidate=candidate,
-                constraints=constraints,
-                fallbacks=fallbacks,
-                settings=settings,
+                **guarding,
                 cost_limits=config.limits.cost,
                 controllers=controllers,
                 key=jax.random.key(config.evaluation.seed),
@@ -277,6 +267,27 @@ def _judge(
         write_results(job.run.path, evaluation, verdict(evaluation.tables))
     job.reporter.end()
     write_run_report(job.run, job.reporter, job.timings)
+
+
+def _leave_guard(
+    job: Job,
+    experience: Experience,
+    environment: Any,
+    controllers: dict[str, Policy],
+    watches: list[Watch],
+) -> dict[str, Any]:
+    """Writes what the guard of a run is made of, and gives it as an evaluation takes it."""
+    dataset, spec = experience.dataset, experience.training.spec
+    acting = fallback_policies(job.config.fallback, environment, spec, controllers)
+    constraints = hard_constraints(job.config.limits, spec)
+    fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
+    settings = guard_settings(job.config, spec, watches, list(fallbacks))
+    write_guard_files(job.run, constraints, fallbacks, settings, spec, dataset.transitions)
+    job.run.update_record(
+        supervision=describe_settings(settings, spec),
+        monitors=monitor_records(watches, experience.held_out),
+    )
+    return {"constraints": constraints, "fallbacks": fallbacks, "settings": settings}
 
 
 def write_run_report(run: RunDirectory, reporter: Reporter, timings: Timings) -> None:

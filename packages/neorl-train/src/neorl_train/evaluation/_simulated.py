@@ -1,7 +1,7 @@
 """Every policy on the same starts, with and without guard, beside the plant's controllers."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -102,18 +102,14 @@ def evaluate(
     if n_starts < 2:
         raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
     spec = limited_spec(environment.spec, cost_limits or {})
-    constraints = plant_constraints(environment) if constraints is None else constraints
-    acting = {FALLBACK: tunings[reference]} if fallbacks is None else fallbacks
-    settings = default_settings(spec) if settings is None else settings
+    behind = _guarding(environment, spec, constraints, fallbacks, settings)
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
-    classical = [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
+    plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
     operated: Any = tuple(behaviour_policies(environment).values())
     behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
-    plain = [*learners, *classical]
-    guarded = [_guarded(one, constraints, acting, settings, spec) for one in plain]
-    tested = _one_kind([*plain, *guarded, behaviour], spec)
+    tested = _one_kind([*plain, *map(behind, plain), behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     tables = _tables(
@@ -135,17 +131,24 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
     return action_constraints(environment.spec, environment.action_rates())
 
 
-def _guarded(
-    one: _Tested,
-    constraints: AnyConstraints,
-    fallbacks: Mapping[str, Policy],
-    settings: GuardSettings,
+def _guarding(
+    environment: Plant,
     spec: Spec,
-) -> _Tested:
-    behind = tuple(
-        guard_with(settings, policy, constraints, fallbacks, spec) for policy in one.policies
-    )
-    return dataclasses.replace(one, guarded=True, policies=behind)
+    constraints: AnyConstraints | None,
+    fallbacks: Mapping[str, Policy] | None,
+    settings: GuardSettings | None,
+) -> Callable[[_Tested], _Tested]:
+    """Puts policies behind the guard, what is not given taken from the plant."""
+    limits = plant_constraints(environment) if constraints is None else constraints
+    reference = environment.tunings()[environment.reference]
+    acting = {FALLBACK: reference} if fallbacks is None else fallbacks
+    chosen = default_settings(spec) if settings is None else settings
+
+    def guarded(one: _Tested) -> _Tested:
+        behind = (guard_with(chosen, policy, limits, acting, spec) for policy in one.policies)
+        return dataclasses.replace(one, guarded=True, policies=tuple(behind))
+
+    return guarded
 
 
 def _one_kind(tested: Sequence[_Tested], spec: Spec) -> list[_Tested]:

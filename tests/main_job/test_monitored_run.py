@@ -1,0 +1,200 @@
+"""Monitors and supervisor of a configuration: fitted, promised, sealed, kept and told."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from neorl_core import Channel, Spec
+from neorl_deploy.export import export_run
+from neorl_deploy.runtime import LastSent
+from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.shadow import read_log, replay
+from neorl_envs import write_dataset
+from neorl_envs.datasets import dataset_from_columns
+from neorl_train._command.main import main
+
+pytestmark = pytest.mark.slow
+
+SPEC = Spec(
+    obs=(Channel("level", "m", -9.0, 9.0), Channel("flow", "m3/h", -9.0, 9.0)),
+    action=(Channel("valve", "%", -9.0, 9.0),),
+    cost=(),
+    dt=60.0,
+    horizon=5,
+)
+HELD_OUT, SHARE, FRESH = 199, 0.05, 2000
+RUN = """
+[data]
+source = "log.h5"
+held_out = 0.3317
+[training]
+algorithms = ["bc"]
+seeds = [0, 1]
+updates = 2
+chunk = 1
+[evaluation]
+candidate = "bc"
+[checkpoints]
+interval = 2
+[output]
+tracking = false
+[algorithms.bc]
+batch_size = 16
+hidden = [8]
+[fallback]
+kind = "constant"
+values = { valve = 1.5 }
+[monitors]
+novelty = ["mahalanobis", "neighbours"]
+drift = true
+disagreement = true
+rows = 50
+false_alarms = 0.2
+max_age = { flow = 90.0 }
+frozen = { level = 120.0 }
+formulas = { low = "always[0 min, 1 min] (level <= 6 m)" }
+[supervisor]
+trip_after = 2
+reset_after = 2
+dwell = 1
+latch_after = 3
+settle = 0.0
+"""
+
+
+def log_of(episodes: int, seed: int) -> object:
+    """Readings that depend on one another within an episode; all episodes are drawn alike."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(episodes, 6, 2))
+    obs = np.cumsum(noise * [0.6, 0.3], axis=1) + rng.normal(size=(episodes, 1, 2))
+    now, after = obs[:, :-1].reshape(-1, 2), obs[:, 1:].reshape(-1, 2)
+    rows = len(now)
+    return dataset_from_columns(
+        SPEC,
+        obs=now.astype(np.float32),
+        action=(now @ [[0.5], [-0.25]]).astype(np.float32),
+        reward=np.zeros(rows),
+        cost=np.zeros((rows, 0)),
+        next_obs=after.astype(np.float32),
+        terminated=np.zeros(rows, bool),
+        truncated=np.arange(1, rows + 1) % 5 == 0,
+    )
+
+
+@pytest.fixture(scope="module")
+def monitored(tmp_path_factory):
+    """A finished run with its bundle, made as a user makes it."""
+    here = tmp_path_factory.mktemp("monitored")
+    write_dataset(here / "log.h5", log_of(600, 1))
+    write_dataset(here / "fresh.h5", log_of(FRESH, 2))
+    (here / "run.toml").write_text(RUN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+        patch.chdir(here)
+        assert main(["run", "run.toml", "--quiet"]) == 0
+    run = here / "runs" / "0001"
+    bundle = export_run(run)
+    return SimpleNamespace(here=here, run=run, bundle=bundle, runtime=Runtime(bundle))
+
+
+def test_record_page_and_bundle_say_the_same_of_every_monitor(monitored):
+    record = json.loads((monitored.run / "run.json").read_text())
+    names = ["range", "frozen", "low", "mahalanobis", "neighbours", "drift", "disagreement"]
+    assert [one["name"] for one in record["monitors"]] == names
+    assert list(monitored.bundle.manifest.monitors) == names
+    assert record["supervision"] == monitored.bundle.manifest.document["guard"]["words"]
+    page = (monitored.run / "report.html").read_text()
+    for words in (
+        "Promised false alarms",
+        "not always[0 s, 60 s] (level",
+        "policies that disagree",
+    ):
+        assert words in page
+    calibrated = [one for one in record["monitors"] if one["promised"] is not None]
+    assert [one["name"] for one in calibrated] == names[3:]
+    assert {one["log_episodes"] for one in record["monitors"]} == {HELD_OUT}
+    assert [one["promised"] for one in calibrated] == pytest.approx([SHARE] * 4)
+
+
+def test_the_false_alarms_that_are_promised_are_those_of_fresh_episodes_in_the_bundle(monitored):
+    """End to end: 2,000 episodes that nobody saw, through the exported program.
+
+    With ``n`` calibration episodes and ``k = ceil((n + 1)(1 - alpha))`` the part of false alarms is
+    drawn from Beta(n + 1 - k, k), whatever the distribution of the scores.
+    """
+    found = replay(monitored.bundle, read_log(monitored.here / "fresh.h5")).report["monitors"]
+    rank = int(np.ceil((HELD_OUT + 1) * (1 - SHARE)))
+    law = scipy.stats.betabinom(FRESH, HELD_OUT + 1 - rank, rank)
+    low, high = law.interval(1 - 1e-4)
+    assert high < 0.14 * FRESH
+    for name in ("mahalanobis", "neighbours", "drift", "disagreement"):
+        assert found[name]["promised"] == pytest.approx(SHARE)
+        assert found[name]["of_episodes"] == FRESH
+        assert low <= found[name]["episodes"] <= high, name
+    assert found["range"]["episodes"] == found["frozen"]["episodes"] == 0
+
+
+def test_the_supervisor_of_the_configuration_decides_in_the_bundle(monitored):
+    runtime, sent, seen = monitored.runtime, LastSent.UNKNOWN, []
+    rng = np.random.default_rng(0)
+    for level in (0.0, 0.1, 6.5, 6.6, 0.0, 0.1, 0.2, 0.1):
+        obs = np.array([level, rng.normal() * 0.1])
+        decision = runtime.step(obs, sent, ages=np.array([1e6, 30.0]))
+        sent = decision.action
+        names = runtime.alarm_names(decision.alarms)
+        used = "fallback_used" in runtime.flag_names(decision.flags)
+        seen.append(("low" in names, used))
+    assert [alarm for alarm, _ in seen[:6]] == [False, False, True, True, True, False]
+    # Two alarms in a row trip it; two clean steps in a row hand back.
+    assert [used for _, used in seen[:4]] == [False, False, False, True]
+    taken = [event for event in runtime.events if event.what == "fallback acts"][-1]
+    assert "monitor low" in taken.reason
+    assert not seen[-1][1]
+    with pytest.raises(ValueError, match="old measurements of flow; give ages"):
+        runtime.step(np.zeros(2), sent)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "frozen = { level",
+            "frozen = { levle",
+            "monitors.frozen: unknown channel 'levle'; did you",
+        ),
+        ("(level <= 6 m)", "(T <= 4 K)", "monitors.formulas.low: formula 'always[0 min, 1 min] (T"),
+        ("formulas = { low", "formulas = { range", "'range', the name of another monitor"),
+        ("flow = 90.0", "flow = -1.0", "monitors.max_age.flow is a positive number of seconds"),
+        (
+            "false_alarms = 0.2",
+            "false_alarms = 0.0",
+            "monitors.false_alarms must be above 0 and be",
+        ),
+        ("false_alarms = 0.2", "false_alarms = 0.01", "episodes cannot promise: 399 are needed"),
+        (
+            "dwell = 1",
+            "dwell = -2",
+            "supervisor.dwell must be a whole number of at least 0, got -2",
+        ),
+        ("dwell = 1", "dwel = 1", "did you mean 'dwell'?"),
+        ("seeds = [0, 1]", "seeds = [0]", "monitors.disagreement compares seeds"),
+        ("1.5 }", '1.5 }\nthen = ["reference"]', "a log has no controller"),
+        ("1.5 }", '1.5 }\nthen = ["constant"]', "fallback.then repeats a kind"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_that_names_it_and_nothing_is_trained(
+    monitored, tmp_path, monkeypatch, capsys, old, new, said
+):
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    assert old in RUN
+    source = f'source = "{monitored.here / "log.h5"}"'
+    text = RUN.replace(old, new).replace('source = "log.h5"', source)
+    Path("run.toml").write_text(text)
+    assert main(["run", "run.toml", "--quiet"]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(Path("runs").glob("*/policies"))
