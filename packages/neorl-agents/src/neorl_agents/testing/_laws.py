@@ -176,7 +176,7 @@ def _nothing_is_learned_where_every_row_is_masked(subject: _Subject) -> None:
 
 
 def _hard_data_stay_finite(subject: _Subject) -> None:
-    """Actions at a bound, a channel that never moves, no reward."""
+    """Actions at a bound, a channel that never moves, no reward; then rewards of millions."""
     plain, algorithm, _ = subject.started()
     problem = subject.problem
     high = jnp.asarray(highs(problem.spec.action), jnp.float32)
@@ -187,11 +187,16 @@ def _hard_data_stay_finite(subject: _Subject) -> None:
             reward=None if rows.reward is None else jnp.zeros_like(rows.reward),
         )
 
+    def of_millions(rows: Transition) -> Transition:
+        # More than the statistics know of: no scale of the reward takes it away.
+        return rows._replace(reward=None if rows.reward is None else 3e6 * (rows.reward - 1))
+
     state = subject.fresh(plain, problem)
-    batch = _with_rows(problem.batch(plain), hard)
-    for i in range(100):
-        state, metrics = _updated(algorithm, state, batch, jax.random.key(i))
-    chex.assert_tree_all_finite((state, metrics))
+    for change, updates in ((hard, 100), (of_millions, 20)):
+        batch = _with_rows(problem.batch(plain), change)
+        for i in range(updates):
+            state, metrics = _updated(algorithm, state, batch, jax.random.key(i))
+        chex.assert_tree_all_finite((state, metrics))
     actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
     low = jnp.asarray(lows(problem.spec.action), jnp.float32)
     assert np.all((low[None] <= actions) & (actions <= high[None]))
