@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 from neorl_agents import AWAC, BC, EDAC, IQL, SACN, TD3BC, XQL, ReBRAC
 
@@ -42,7 +44,17 @@ def check_weighted_regression(parity, done, rows, advantage, low):
     np.testing.assert_allclose(done.metrics["at_ceiling"], ceiling)
 
 
-@pytest.mark.parametrize("variant", ["deterministic", "gaussian"])
+def mixture_loss(outputs, action, components=5):
+    """With SciPy's densities, row by component by channel."""
+    shape = (len(action), components, action.shape[-1])
+    weights = scipy.special.softmax(outputs[:, :components], axis=1)
+    mean, log_std = (x.reshape(shape) for x in np.split(outputs[:, components:], 2, axis=1))
+    spread = np.exp(np.clip(log_std, -5, 2))
+    densities = scipy.stats.norm.pdf(action[:, None], np.tanh(mean), spread).prod(-1)
+    return -np.log((weights * densities).sum(1)).mean()
+
+
+@pytest.mark.parametrize("variant", ["deterministic", "gaussian", "mixture"])
 def test_bc(parity, variant):
     done = parity.update(BC, variant=variant)
     rows = first(done.rows)
@@ -50,6 +62,8 @@ def test_bc(parity, variant):
     def loss(actor):
         if variant == "deterministic":
             return np.mean((parity.network(actor, rows.obs) - rows.action) ** 2)
+        if variant == "mixture":
+            return mixture_loss(parity.network(actor, rows.obs), rows.action)
         mean, log_std = np.split(parity.network(actor, rows.obs), 2, axis=-1)
         log_std = np.clip(log_std, -5, 2)
         error = (np.arctanh(rows.action) - mean) / np.exp(log_std)

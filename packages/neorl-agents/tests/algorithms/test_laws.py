@@ -15,6 +15,7 @@ LEARNERS = {name: partial(ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
 LEARNERS["bc_gaussian_filtered"] = partial(
     ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
 )
+LEARNERS["bc_mixture"] = partial(ALGORITHMS["bc"], variant="mixture", n_components=3, **SMALL)
 MEMORY = {
     f"{name}_{encoder}": partial(ALGORITHMS[name], encoder=encoder, history_steps=3, **SMALL)
     for name in ALGORITHMS
@@ -87,6 +88,7 @@ BAD = {
         "optimiser": ["adamm"],
         "variant": ["mixed"],
         "fraction": [0.0, 1.5],
+        "n_components": [0, 1.5],
     },
     "td3_bc": {
         "alpha": [-1.0, float("inf")],

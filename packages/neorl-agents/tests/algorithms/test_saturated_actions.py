@@ -12,6 +12,7 @@ from neorl_core import as_arrays, highs, lows
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 LEARNERS = {
     "bc": BC(learning_rate=3e-3, **SMALL),
+    "bc_mixture": BC(learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
     "td3_bc": TD3BC(actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
     "iql": IQL(**SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)),
     "xql": XQL(**SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -46,9 +47,14 @@ def policies(problem, few):
         f"history {encoder}": remembering(ALGORITHMS["sac_n"], problem, few, encoder)
         for encoder in ("history", "gru")
     }
+    mixture = ALGORITHMS["bc"](variant="mixture", n_components=3, **few)
     return {
         **memory,
         "network": algorithm.policy(state),
+        "network mixture": mixture.policy(mixture.init(problem.spec, problem.statistics, KEY)),
+        "history mixture": remembering(
+            partial(ALGORITHMS["bc"], variant="mixture"), problem, few, "gru"
+        ),
         "pid": pid(),
         "pid with override": pid(2),
         "constant": ConstantPolicy(jnp.asarray([10.0, 350.0])),
@@ -65,7 +71,16 @@ def path(tmp_path) -> Path:
     return tmp_path / "policy.safetensors"
 
 
-STORED = ["network", "history history", "history gru", "pid", "pid with override", "constant"]
+STORED = [
+    "network",
+    "network mixture",
+    "history mixture",
+    "history history",
+    "history gru",
+    "pid",
+    "pid with override",
+    "constant",
+]
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -13,7 +13,15 @@ from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_agents.controllers._smith_predictor import SmithPredictor
 from neorl_agents.controllers._tracking_pid import TrackingPID
-from neorl_agents.networks import ACTIVATIONS, MLP, Encoding, RecurrentNetwork, init_gru
+from neorl_agents.networks import (
+    ACTIVATIONS,
+    MLP,
+    ActingNetwork,
+    Encoding,
+    HeaviestComponent,
+    RecurrentNetwork,
+    init_gru,
+)
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import Affine, Policy, Spec
@@ -54,22 +62,21 @@ def kind_of(policy: Policy) -> str:
 
 
 def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
-    return _mlp_static(policy.network)
+    return _body_static(policy.network)
 
 
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
     network = _mlp_template(static)
     obs, act = network.weights[0].shape[0], network.weights[-1].shape[1]
+    if static["mixture"]:
+        act = spec.n_action
+        return NetworkPolicy(*_between(obs, HeaviestComponent(network, act), act))
     return NetworkPolicy(*_between(obs, network, act))
 
 
 def _history_static(policy: HistoryPolicy) -> dict[str, Any]:
-    network = policy.network
     shapes = {"steps": policy.steps, "obs": policy.obs.offset.shape[0], "act": len(policy.low)}
-    if isinstance(network, RecurrentNetwork):
-        hidden = network.cell.recurrent.shape[0]
-        return {**shapes, "recurrent": hidden, **_mlp_static(network.head)}
-    return {**shapes, "recurrent": 0, **_mlp_static(network)}
+    return {**shapes, **_body_static(policy.network)}
 
 
 def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
@@ -79,7 +86,18 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
         encoding = Encoding("gru", steps, obs, act)
         cell = init_gru(encoding.step_width, hidden, jax.random.key(0))
         network = RecurrentNetwork(cell, network, steps)
+    if static["mixture"]:
+        network = HeaviestComponent(network, act)
     return HistoryPolicy(*_between(obs, network, act), steps)
+
+
+def _body_static(network: ActingNetwork) -> dict[str, Any]:
+    if isinstance(network, HeaviestComponent):
+        return {**_body_static(network.components), "mixture": True}
+    if isinstance(network, RecurrentNetwork):
+        hidden = network.cell.recurrent.shape[0]
+        return {"recurrent": hidden, "mixture": False, **_mlp_static(network.head)}
+    return {"recurrent": 0, "mixture": False, **_mlp_static(network)}
 
 
 def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:

@@ -22,6 +22,11 @@ from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
 from neorl_agents.networks._gru import GRU as GRU
 from neorl_agents.networks._gru import init_gru as init_gru
+from neorl_agents.networks._mixture_head import ActingNetwork as ActingNetwork
+from neorl_agents.networks._mixture_head import HeaviestComponent as HeaviestComponent
+from neorl_agents.networks._mixture_head import heaviest_component as heaviest_component
+from neorl_agents.networks._mixture_head import mixture_outputs as mixture_outputs
+from neorl_agents.networks._mixture_head import mixture_parameters as mixture_parameters
 from neorl_agents.networks._mlp import MLP as MLP
 from neorl_agents.networks._mlp import Initialiser as Initialiser
 from neorl_agents.networks._mlp import ensemble as ensemble
@@ -35,10 +40,12 @@ __all__ = [
     "ENCODERS",
     "GRU",
     "MLP",
+    "ActingNetwork",
     "Activation",
     "Encoder",
     "Encoding",
     "GaussianActor",
+    "HeaviestComponent",
     "Initialiser",
     "Network",
     "RecurrentNetwork",
@@ -47,12 +54,15 @@ __all__ = [
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",
+    "heaviest_component",
     "identity",
     "init_critics",
     "init_gru",
     "init_mlp",
     "init_network",
     "layer_norm",
+    "mixture_outputs",
+    "mixture_parameters",
     "q_values",
     "relu",
     "sampled_q_values",

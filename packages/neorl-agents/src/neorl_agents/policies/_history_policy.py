@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks import Network, step_features
+from neorl_agents.networks import ActingNetwork, step_features
 from neorl_agents.networks._windows import FLAGS
 from neorl_core import Affine
 
@@ -41,7 +41,7 @@ class HistoryPolicy(eqx.Module):
     """
 
     obs: Affine
-    network: Network
+    network: ActingNetwork
     action: Affine
     low: Float[Array, " act"]
     high: Float[Array, " act"]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks._mlp import MLP
+from neorl_agents.networks import ActingNetwork
 from neorl_agents.policies._history_policy import HistoryPolicy, require_one
 from neorl_core import Affine
 
@@ -26,7 +26,7 @@ class NetworkPolicy(eqx.Module):
     """
 
     obs: Affine
-    network: MLP
+    network: ActingNetwork
     action: Affine
     low: Float[Array, " act"]
     high: Float[Array, " act"]

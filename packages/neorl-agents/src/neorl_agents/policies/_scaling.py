@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents.networks import Network, Window, step_features
+from neorl_agents.networks import ActingNetwork, Window, step_features
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import (
@@ -129,7 +129,7 @@ def scaled(scaling: Scaling, batch: Transition) -> Transition:
     )
 
 
-def network_policy(scaling: Scaling, network: Network) -> NetworkPolicy | HistoryPolicy:
+def network_policy(scaling: Scaling, network: ActingNetwork) -> NetworkPolicy | HistoryPolicy:
     """The policy of a network trained under ``scaling``, in physical units.
 
     Returns:

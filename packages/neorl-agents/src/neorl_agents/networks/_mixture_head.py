@@ -1,0 +1,98 @@
+"""A mixture of Gaussian action distributions on top of a perceptron."""
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.networks._encoders import Network, RecurrentNetwork
+
+
+def mixture_outputs(n_components: int, n_action: int) -> int:
+    """The outputs that such a head needs: a weight, means and log-deviations a component."""
+    return n_components * (1 + 2 * n_action)
+
+
+def mixture_parameters(
+    network: Network,
+    obs: Float[Array, "batch obs"],
+    n_action: int,
+    log_std_range: tuple[float, float],
+) -> tuple[
+    Float[Array, "batch component"],
+    Float[Array, "batch component act"],
+    Float[Array, "batch component act"],
+]:
+    """Log-weights, means in (-1, 1) and log-deviations of the components.
+
+    Args:
+        network: With :func:`mixture_outputs` outputs and none but the identity behind them.
+        obs: One batch in scaled units.
+        n_action: Number of action channels.
+        log_std_range: Where the log-deviation is clipped to.
+
+    Returns:
+        Parameters of ``neorl_core.distributions.gaussian_mixture_log_prob`` and its relatives.
+    """
+    outputs = network(obs)
+    n_components = outputs.shape[-1] // (1 + 2 * n_action)
+    shape = (obs.shape[0], n_components, n_action)
+    first, second = n_components, n_components * (1 + n_action)
+    mean = jnp.tanh(outputs[:, first:second].reshape(shape))
+    log_std = jnp.clip(outputs[:, second:].reshape(shape), *log_std_range)
+    return outputs[:, :first], mean, log_std
+
+
+class HeaviestComponent(eqx.Module):
+    """The mean of the heaviest component: one of the things that were done, never between two.
+
+    ``tanh(mean_k(x))``, ``k = argmax_k w_k(x)``.
+
+    Attributes:
+        components: Network of the components' log-weights and then, component by component, of
+            their means before the tanh.
+        n_action: Number of action channels; static.
+    """
+
+    components: Network
+    n_action: int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch act"]:
+        """The action in (-1, 1) for inputs along the last axis."""
+        outputs = self.components(x)
+        n_components = outputs.shape[-1] // (1 + self.n_action)
+        shape = (*outputs.shape[:-1], n_components, self.n_action)
+        means = outputs[..., n_components:].reshape(shape)
+        heaviest = jnp.argmax(outputs[..., :n_components], axis=-1)[..., None, None]
+        return jnp.tanh(jnp.take_along_axis(means, heaviest, axis=-2)[..., 0, :])
+
+
+ActingNetwork: TypeAlias = Network | HeaviestComponent
+"""What a policy acts with."""
+
+
+def heaviest_component(network: Network, n_action: int) -> HeaviestComponent:
+    """What acts: the mean of the heaviest component.
+
+    Args:
+        network: One of :func:`mixture_parameters`.
+        n_action: Number of action channels.
+
+    Returns:
+        The network without the outputs that are deviations.
+    """
+    return HeaviestComponent(_without_deviations(network, n_action), n_action)
+
+
+def _without_deviations(network: Any, n_action: int) -> Any:
+    if isinstance(network, RecurrentNetwork):
+        return replace(network, head=_without_deviations(network.head, n_action))
+    last, bias = network.weights[-1], network.biases[-1]
+    kept = bias.shape[-1] // (1 + 2 * n_action) * (1 + n_action)
+    return replace(
+        network,
+        weights=(*network.weights[:-1], last[..., :kept]),
+        biases=(*network.biases[:-1], bias[..., :kept]),
+    )
