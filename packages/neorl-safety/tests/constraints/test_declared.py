@@ -1,5 +1,6 @@
 """Every kind as records with units: read, written, worded, and refused where nothing remains."""
 
+import itertools
 import json
 
 import chex
@@ -159,6 +160,11 @@ REFUSED = {
     r"both '1 valve \+1 jacket at most 290' and '-1 valve -0.5 jacket at most -160'": [
         row(1.0, 290.0, 1.0), row(-1.0, -160.0, -0.5)
     ],
+    "all of '-1 valve at most -30', '1 jacket at most 300', '0.4 valve -1 jacket at most -292'": [
+        row(1.0, 90.0), row(-1.0, -30.0),
+        one("linear", sum={"jacket": {"value": 1.0, "per": "K"}}, at_most=300.0, plus={}),
+        row(0.4, -292.0, -1.0),
+    ],
     r"the box of valve \(0 to 100\) and the interlock 'valve between 120 and 130": [
         lock(120.0, 130.0)
     ],
@@ -206,3 +212,39 @@ def test_toml_that_is_none_is_refused(spec):
     records = barrier_records(spec_channels(spec), MODEL, keep={"level": 1}, at_most=1, decay=0.5)
     with pytest.raises(InputError, match="no action changes the prediction"):
         declared_constraints(spec, [{**records[0], "next_by_action": {}}])
+
+
+def most_room(rows, bounds):
+    """The largest ``t`` with ``rows @ u + t <= bounds``: at a point where three of them meet."""
+    best = -np.inf
+    for three in map(list, itertools.combinations(range(len(rows)), 3)):
+        matrix = np.column_stack([rows[three], np.ones(3)])
+        if abs(np.linalg.det(matrix)) > 1e-9:
+            *u, t = np.linalg.solve(matrix, bounds[three])
+            if (rows @ u + t <= bounds + 1e-9).all():
+                best = max(best, t)
+    return best
+
+
+def test_rows_are_refused_just_where_they_leave_nothing(spec):
+    """Against the corners of every polygon; three to five rows in two actions."""
+    rng = np.random.default_rng(5)
+    low, span = np.array([0.0, 280.0]), np.array([100.0, 40.0])
+    answers = []
+    for _ in range(60):
+        drawn = rng.normal(size=(rng.integers(3, 6), 2))
+        right = drawn @ [0.5, 0.5] + rng.normal(0.1, 0.3, len(drawn))
+        sides = np.concatenate([drawn, np.eye(2), -np.eye(2)])
+        room = most_room(sides, np.concatenate([right, [1, 1, 0, 0]]))
+        scaled, at_most = drawn / span, right + drawn @ (low / span)
+        records = [
+            row(float(a[0]), float(b), float(a[1])) for a, b in zip(scaled, at_most, strict=True)
+        ]
+        try:
+            declared_constraints(spec, records)
+        except InputError:
+            answers.append((room, False))
+        else:
+            answers.append((room, True))
+    assert all(accepted == (room > 0) for room, accepted in answers if abs(room) > 1e-4)
+    assert 10 < sum(accepted for _, accepted in answers) < len(answers) - 10

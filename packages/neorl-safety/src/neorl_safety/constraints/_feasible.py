@@ -5,12 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neorl_core import InputError
 from neorl_safety.constraints._constraints import Constraints, channels_of
 from neorl_safety.constraints._interlock import Interlock
 from neorl_safety.constraints._kinds import KINDS
 from neorl_safety.constraints._linear import Linear
 from neorl_safety.constraints._protocol import require
 
+INFEASIBLE = 2
+"""Status of SciPy's linear programme."""
 SLACK = 1e-9
 """Of the size of a row: what rounding in float64 may leave over."""
 
@@ -24,17 +27,17 @@ class _Row(NamedTuple):
 
 
 def require_feasible(constraints: Constraints) -> None:
-    """Raises unless some action satisfies any two of the declared constraints.
+    """Raises unless some action satisfies the declared constraints.
 
-    Boxes, tripped interlocks and linear rows, the right sides at the most generous observation of
-    the measuring range. Three rows that leave nothing together although any two do leave something
-    are found at run time, by a flag; so are barriers, which depend on the state.
+    Boxes, each with any tripped interlock, and all linear rows together, the right sides at the
+    most generous observation of the measuring range. What barriers leave depends on the state; it
+    is found at run time, by a flag.
 
     Args:
         constraints: Constraints with concrete numbers.
 
     Raises:
-        InputError: Naming the two that exclude each other.
+        InputError: Naming the two that exclude each other, or the fewest rows that do.
     """
     low = np.asarray(constraints.action.low, np.float64)
     high = np.asarray(constraints.action.high, np.float64)
@@ -50,6 +53,40 @@ def require_feasible(constraints: Constraints) -> None:
             _least_excess([first, second], low, high) <= 0,
             f"no action in the box satisfies both {first.words!r} and {second.words!r}",
         )
+    if len(rows) > 2 and _none_satisfies(rows, low, high):
+        fewest = list(rows)
+        for row in rows:
+            without = [other for other in fewest if other is not row]
+            if _none_satisfies(without, low, high):
+                fewest = without
+        named = ", ".join(repr(row.words) for row in fewest)
+        raise InputError(
+            f"no action in the box satisfies all of {named}; any one less would leave some"
+        )
+
+
+def _none_satisfies(rows: list[_Row], low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether a linear programme finds the rows without a common point of the box.
+
+    Actions and rows are scaled to one first; rows may be missed by ``SLACK`` of their size.
+    """
+    from scipy.optimize import linprog  # slow, and of declarations alone
+
+    span = np.where(high > low, high - low, 1.0)
+    sizes = np.array(
+        [
+            np.abs(r.coefficients) @ np.maximum(np.abs(low), np.abs(high)) + abs(r.bound)
+            for r in rows
+        ]
+    )
+    matrix = np.array([row.coefficients * span for row in rows])
+    right = np.array([row.bound - row.coefficients @ low for row in rows]) + SLACK * sizes
+    length = np.abs(matrix).max(axis=1)
+    matrix, right = matrix / length[:, None], right / length
+    answer = linprog(
+        np.zeros(len(low)), matrix, right, bounds=np.stack([0 * low, (high - low) / span], 1)
+    )
+    return bool(answer.status == INFEASIBLE)
 
 
 def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndarray) -> None:

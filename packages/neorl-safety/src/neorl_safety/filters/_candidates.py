@@ -69,7 +69,7 @@ def nearest_by_enumeration(
     Returns:
         The nearest point; NaN where no face has one.
     """
-    rows, right = _scaled(admissible, target, scale)
+    rows, right = scaled(admissible, target, scale)
     n_action = target.shape[0]
     points = [jnp.zeros((1, n_action), target.dtype)]
     for chosen in _sets(admissible.rows.shape[0], n_action):
@@ -100,7 +100,7 @@ def nearest_by_dual_ascent(
 
     Source: Hildreth, A quadratic programming procedure, 1957.
     """
-    rows, right = _scaled(admissible, target, scale)
+    rows, right = scaled(admissible, target, scale)
 
     def one(state: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], None]:
         z, multipliers = state
@@ -116,7 +116,7 @@ def nearest_by_dual_ascent(
     return target + scale * jax.lax.fori_loop(0, SWEEPS, sweep, start)[0]
 
 
-def _scaled(admissible: Admissible, target: Array, scale: Array) -> tuple[Array, Array]:
+def scaled(admissible: Admissible, target: Array, scale: Array) -> tuple[Array, Array]:
     """All constraints on ``z = (u - target) / scale``, every row of length one."""
     a = admissible
     right = tightened(a)[1] - weighted(a.rows, target)
