@@ -5,10 +5,13 @@ Usage:
     python tools/baseline_table.py --episodes 1000   the share of episodes that kept their limits
     python tools/baseline_table.py --check NAME      exit 1 where a stored mean is not met again
     python tools/baseline_table.py --missing         only plants that have no result yet
+    python tools/baseline_table.py --constants NAME  search the best constant of a plant anew
 
-Rows: uniform random actions, the best of 200 constant actions (screened on few episodes, the best
-five measured), the documented bad policy, every tuning, and the reference on plants with twice the
-randomisation (``shifted``). A score is the return less the declared penalties; errors are standard
+Rows: uniform random actions, the best constant action (random draws, then the cross-entropy
+method, then one channel at a time, on episodes common to all; the best five are compared on
+others, and the row is measured on fresh ones; searched once and kept with the result), the
+documented bad policy, every tuning, and the reference on plants with twice the randomisation
+(``shifted``). A score is the return less the declared penalties; errors are standard
 errors over episodes. Random and reference become the anchors of the normalised score.
 """
 
@@ -23,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cross_entropy import Found, search
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_envs import environment_names, make
@@ -31,9 +35,9 @@ from neorl_envs.scoring import EpisodeScores, kept, score_episodes, scores
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tools/baselines"
 ANCHORS = ROOT / "packages/neorl-envs/src/neorl_envs/scoring/anchors.json"
-CONSTANTS, SCREEN, FINALISTS = 200, 8, 5
+COMPARED = 128  # episodes on which the finalists of the search for a constant are compared
 SPREAD, SHIFTED = 0.15, 0.3
-SEED = 20_000
+SEED, SEARCH_SEED, COMPARED_SEED = 20_000, 20_001, 20_002
 
 
 def main() -> int:
@@ -46,10 +50,11 @@ def main() -> int:
         if arguments.missing and path.exists():
             continue
         if arguments.check:
-            if _differs(path, measured(name, 30)):
+            if _differs(path, measured(name, 30, stored_constant(path))):
                 return 1
             continue
-        result = measured(name, arguments.episodes)
+        constant = None if arguments.constants else stored_constant(path)
+        result = measured(name, arguments.episodes, constant, tuple(arguments.search))
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n")
         print("\n".join(table(result)), flush=True)
@@ -57,15 +62,20 @@ def main() -> int:
     return 0
 
 
-def measured(name: str, episodes: int) -> dict[str, Any]:
-    """All rows of one plant."""
+def measured(
+    name: str,
+    episodes: int,
+    constant: dict[str, Any] | None,
+    search_size: tuple[int, int, int] = (20, 24, 64),
+) -> dict[str, Any]:
+    """All rows of one plant; the best constant is searched where none is given."""
     env: Any = make(name)
     keys = jax.random.split(jax.random.key(SEED), episodes)
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
     rows = [_row("random", env, score_episodes(env, UniformPolicy(low, high), keys))]
-    best = _best_constant(env, keys)
-    rows.append(_row("best constant", env, score_episodes(env, best, keys)))
-    rows[-1]["action"] = np.asarray(best.action).tolist()
+    constant = constant or best_constant(env, *search_size)
+    best = ConstantPolicy(jnp.asarray(constant["action"], jnp.float32))
+    rows.append(_row("best constant", env, score_episodes(env, best, keys)) | constant)
     bad = bad_policy(env)
     if bad is not None:
         rows.append(_row("bad policy", env, score_episodes(env, bad, keys)))
@@ -129,24 +139,59 @@ def write_anchors() -> None:
     ANCHORS.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _best_constant(env: Any, keys: Any) -> ConstantPolicy:
-    rng = np.random.default_rng(SEED)
-    low, high = (np.asarray(ends(env.spec.action)) for ends in (lows, highs))
-    draws = rng.uniform(low, high, (CONSTANTS, low.size))
-    draws[:3] = low, high, (low + high) / 2
-    few = keys[:SCREEN]
+def best_constant(
+    env: Any, generations: int, episodes: int, population: int, start: Any = None
+) -> dict[str, Any]:
+    """The best constant action of a search, and how many were tried.
 
-    def each(action: Any) -> EpisodeScores:
-        return score_episodes(env, ConstantPolicy(action), few)
-
-    actions = jnp.asarray(draws, jnp.float32)
-    found = jax.jit(jax.vmap(each))(actions)
-    rough = np.asarray(
-        [scores(env, jax.tree.map(lambda x, i=i: x[i], found)).mean() for i in range(CONSTANTS)]
+    ``start``: actions that take part in the search and among the finalists.
+    """
+    low, high = (np.asarray(ends(env.spec.action), np.float64) for ends in (lows, highs))
+    keys = jax.random.split(jax.random.key(SEARCH_SEED), episodes)
+    found: Found = search(
+        _scorer(env, keys),
+        low,
+        high,
+        seed=SEARCH_SEED,
+        population=population,
+        first=3 * population,
+        generations=generations,
+        start=start,
+        kept=5,
     )
-    best = np.argsort(-rough)[:FINALISTS]
-    fine = [scores(env, score_episodes(env, ConstantPolicy(actions[i]), keys)).mean() for i in best]
-    return ConstantPolicy(actions[best[int(np.argmax(fine))]])
+    others = jax.random.split(jax.random.key(COMPARED_SEED), COMPARED)
+    finalists = found.best if start is None else np.concatenate([found.best, start])
+    best = finalists[int(np.argmax(_scorer(env, others)(finalists)))]
+    return {
+        "action": np.asarray(best, np.float32).tolist(),
+        "candidates": found.candidates,
+        "search_episodes": episodes,
+    }
+
+
+def stored_constant(path: Path) -> dict[str, Any] | None:
+    """The constant of a stored result and its search, if it was searched as today."""
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    row = next((row for row in rows if row["policy"] == "best constant"), {})
+    names = ("action", "candidates", "search_episodes")
+    return {name: row[name] for name in names} if "candidates" in row else None
+
+
+def _scorer(env: Any, keys: Any) -> Any:
+    """Mean scores of constant actions, one compiled program; the same episodes for all."""
+
+    @jax.jit
+    def run(actions: Any) -> EpisodeScores:
+        return jax.vmap(lambda action: score_episodes(env, ConstantPolicy(action), keys))(actions)
+
+    def mean(actions: np.ndarray) -> np.ndarray:
+        found = run(jnp.asarray(actions, jnp.float32))
+        many = range(len(actions))
+        return np.asarray(
+            [scores(env, jax.tree.map(lambda x, i=i: x[i], found)).mean() for i in many]
+        )
+
+    return mean
 
 
 def _row(policy: str, env: Any, found: EpisodeScores) -> dict[str, Any]:
@@ -194,6 +239,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="plants (all)")
     parser.add_argument("--episodes", type=int, default=100, help="episodes of every row (100)")
     parser.add_argument("--missing", action="store_true", help="only plants without a result")
+    parser.add_argument("--constants", action="store_true", help="search the best constant anew")
+    parser.add_argument(
+        "--search",
+        type=int,
+        nargs=3,
+        default=(20, 24, 64),
+        metavar=("GENERATIONS", "EPISODES", "POPULATION"),
+        help="size of that search (20 24 64)",
+    )
     parser.add_argument("--check", action="store_true", help="compare with what is stored")
     return parser.parse_args()
 

@@ -48,14 +48,14 @@ def test_scores_over_a_thousand_episodes(env: SteelAnnealing, totals: Any) -> No
     reference = totals(env, tunings["PI feed-forward"], 1000, key=1)
     assert reference.kept.mean() >= 0.99
     assert totals(env, bad_policy(), 1000, key=1).kept.mean() <= 0.5
-    ordinary = totals(env, tunings["zone PI"], 100)
+    ordinary = totals(env, tunings["zone PI with exit trim"], 100)
     uniform = totals(env, UniformPolicy(jnp.zeros(6), jnp.ones(6)), 100)
     assert uniform.score.mean() < ordinary.score.mean() - 500
-    assert ordinary.score.mean() < reference.score.mean() - 100
+    assert ordinary.score.mean() < reference.score.mean() - 50
     drawn = np.random.default_rng(0).uniform(0, 1, (200, 6))
     drawn = np.concatenate([drawn, np.repeat(np.linspace(0.5, 1, 26)[:, None], 6, axis=1)])
     best = max(totals(env, constant(env, fuel), 4).score.mean() for fuel in drawn)
-    assert best < reference.score.mean() - 50
+    assert best < ordinary.score.mean() - 20
 
 
 def test_coils_follow_each_other_and_hostile_demands_stay_finite(env: SteelAnnealing) -> None:

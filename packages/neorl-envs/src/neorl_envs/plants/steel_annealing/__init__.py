@@ -57,10 +57,11 @@ MWh of fuel and 100 t for a trip (a zone above 1100 degC, the exit above 900 deg
 `temperature_profile`: kelvin minutes of the exit beyond 10 K, or of a zone beyond 1040 degC, where
 that is more; 1800 K min in an episode of 4 h.
 
-*Controllers.* "zone PI" holds the zones where nominal strip needs them. "PI feed-forward", the
-reference, brings them where the strip at hand needs them by a static inverse of the furnace, goes
-over to the coming coil during the last 240 s, and trims all burners by a PI on the exit. The
-documented bad policy is 60 % fuel everywhere: the strip stays cold.
+*Controllers.* "zone PI with exit trim" holds the zones where nominal strip of the set point needs
+them, moved by 1.2 times the error of the exit: it knows nothing of thickness and of the coming
+coil. "PI feed-forward", the reference, brings them where the strip at hand needs them by a static
+inverse of the furnace, goes over to the coming coil during the last 240 s, and trims all burners
+by a PI on the exit. The documented bad policy is 60 % fuel everywhere: the strip stays cold.
 
 *Published*: the structure (Yoshitani and Hasegawa 1998; McGuinness and Taylor 2004; Zareba et al.
 2016) and the heat capacity. *Own*: every size of the furnace. *Tuned* until the constraint could

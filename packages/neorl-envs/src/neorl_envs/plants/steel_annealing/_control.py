@@ -1,4 +1,4 @@
-"""Controllers of the furnace: PI on fixed zone temperatures, and PI with feed-forward."""
+"""Controllers of the furnace: PI of the zones with a trim by the exit, and PI with feed-forward."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import Policy
-from neorl_core.control import PID, ConstantPolicy
-from neorl_envs.blocks import FeedforwardPID, constant_values, pid_bank
+from neorl_core.control import ConstantPolicy
+from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
 from neorl_envs.plants.steel_annealing._physics import (
     PERIOD,
     SETPOINT,
@@ -17,6 +17,7 @@ from neorl_envs.plants.steel_annealing._physics import (
 )
 
 NAME = "SteelAnnealing-v0"
+ORDINARY, REFERENCE = "zone PI with exit trim", "PI feed-forward"
 PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, of the zones about their mean
 NEEDED = 908.0  # degC, mean of the zones for 750 degC at 12.92 kg/(s m)
 
@@ -103,28 +104,57 @@ def feedforward_pi(
         high=jnp.ones(ZONES),
         measure=exit_errors,
         feedforward=static_inverse,
-        origin=(NAME, "PI feed-forward"),
+        origin=(NAME, REFERENCE),
     )
 
 
-def zone_pi() -> PID:
-    """PI of each zone to the temperature that nominal strip needs (0.015/K, 300 s)."""
-    return pid_bank(
-        kp=(0.015,) * ZONES,
-        ti=(300.0,) * ZONES,
-        setpoint=tuple(NEEDED + offset for offset in PATTERN),
-        bias=(0.8,) * ZONES,
-        low=(0.0,) * ZONES,
-        high=(1.0,) * ZONES,
-        measured=tuple(range(ZONES)),
-        dt=PERIOD,
-        tracking_time=(100.0,) * ZONES,
+class Trim(NamedTuple):
+    """Where the zones are held.
+
+    Attributes:
+        zones: Temperatures that nominal strip needs, degC, shape ``(6,)``.
+        by_setpoint: Their change with the set point of the exit, 1.
+        by_exit: Their change with the error of the exit, 1.
+    """
+
+    zones: Float[Array, " zone"]
+    by_setpoint: Array
+    by_exit: Array
+
+
+def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
+    """Zones above where set point and exit want them, K."""
+    exit_now, setpoint = obs[2 * ZONES - 1], obs[2 * ZONES]
+    wanted = trim.by_setpoint * (setpoint - SETPOINT) - trim.by_exit * (exit_now - setpoint)
+    return obs[:ZONES] - trim.zones - wanted
+
+
+def zone_pi() -> FeedforwardPID:
+    """PI of each zone (0.015/K, 300 s) to the recipe's temperature, trimmed by the exit's error."""
+    return FeedforwardPID(
+        feedback=pid_bank(
+            kp=(0.015,) * ZONES,
+            ti=(300.0,) * ZONES,
+            setpoint=(0.0,) * ZONES,
+            bias=(0.8,) * ZONES,
+            low=(0.0,) * ZONES,
+            high=(1.0,) * ZONES,
+            measured=tuple(range(ZONES)),
+            dt=PERIOD,
+            tracking_time=(100.0,) * ZONES,
+        ),
+        numbers=Trim(NEEDED + jnp.asarray(PATTERN), jnp.asarray(0.92), jnp.asarray(1.2)),
+        low=jnp.zeros(ZONES),
+        high=jnp.ones(ZONES),
+        measure=zone_errors,
+        feedforward=no_feedforward,
+        origin=(NAME, ORDINARY),
     )
 
 
 def tunings() -> dict[str, Policy]:
     """An ordinary controller and the reference."""
-    return {"zone PI": zone_pi(), "PI feed-forward": feedforward_pi()}
+    return {ORDINARY: zone_pi(), REFERENCE: feedforward_pi()}
 
 
 def bad_policy() -> ConstantPolicy:
