@@ -3,16 +3,19 @@
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any, Literal
 
 import jax
 import tyro
 
 from neorl_core import InputError, Spec
+from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.convert import check_destination
 from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
 from neorl_envs.plants._table import make
+from neorl_envs.published import compare_log, log_size
 from neorl_envs.recording._collect import collect_log
 from neorl_envs.recording._qualities import quality
 
@@ -36,10 +39,14 @@ class Collect:
     without operators."""
     steps: int = 100_000
     """Smallest number of rows; complete episodes are kept."""
+    size: Literal["", "small", "full"] = ""
+    """In place of --steps: a size whose hash is published, small (2,000 rows) or full (0.1 to 3
+    million)."""
     seed: int = 0
     """Decides everything: the same seed gives the same file content on one machine."""
     spread: float = 0.15
     """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    challenge: Challenges = dataclasses.field(default_factory=Challenges)
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -49,22 +56,36 @@ def command(words: list[str]) -> None:
     if words and not words[0].startswith("-"):
         words = ["--environment", *words]
     options = parse_options(Collect, words, program="neorl-envs collect")
+    if options.size:
+        steps = log_size(options.environment, options.size)
+        options = dataclasses.replace(options, steps=steps)
     if options.steps < 1:
         raise InputError(f"--steps must be at least 1, got {options.steps}")
     check_destination(options.out, options.overwrite)
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
-    dataset = _collected(options)
+    env = challenged(make(options.environment), options.challenge)
+    dataset = _collected(env, options)
     write_dataset(options.out, dataset)
     print(
         f"{options.out}: {dataset.n_rows} rows, {dataset.n_episodes} episodes, mean return "
         f"{dataset.episode_returns().mean():.2f}, {options.out.stat().st_size / 1e6:.1f} MB, "
         f"{dataset.content_hash}"
     )
+    if options.challenge.any:
+        return  # logs of a plant made harder are not published
+    compared = compare_log(
+        env,
+        dataset,
+        options.quality,
+        seed=options.seed,
+        n_steps=options.steps,
+        spread=options.spread,
+    )
+    print(compared.sentence)
 
 
-def _collected(options: Collect) -> Dataset:
-    env = make(options.environment)
+def _collected(env: Any, options: Collect) -> Dataset:
     _require_memory(env.spec, options.steps)
     key = jax.random.key(options.seed)
     try:

@@ -25,7 +25,8 @@ class LogRow(NamedTuple):
 
     Attributes:
         obs: Observation before the step.
-        step: What the plant answered.
+        step: What the plant answered, without the observation for the next step and ``info``,
+            which a log does not keep.
         alive: Whether the episode was still running.
         manual: Which manipulated variables were in manual.
         signal: Test signal added to the controller's output.
@@ -94,18 +95,19 @@ def collect_log(
     block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
     loops = _widest(policies)
     parts: list[LogRow] = []
-    rows = 0
-    while rows < n_steps:
-        episodes = np.arange(len(parts) * block, (len(parts) + 1) * block)
+    lengths = np.zeros(0, np.int64)
+    while lengths.sum() < n_steps:
+        episodes = np.arange(lengths.size, lengths.size + block)
         part = _episodes_of_all(env, tuple(policies.values()), key, episodes, spread, loops)
-        parts.append(part)
-        rows += int(part.alive.sum())
-    log = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    log = jax.tree.map(lambda leaf: leaf[: _episodes_needed(log.alive, n_steps, n_policies)], log)
+        lengths = np.append(lengths, part.alive.sum(axis=1))
+        parts.append(jax.tree.map(lambda leaf, alive=part.alive: leaf[alive], part))
+    n_episodes = _episodes_needed(lengths, n_steps, n_policies)
+    rows = int(lengths[:n_episodes].sum())
+    log = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+    del parts
     operators = env.operator_plan() if plan is None else plan
-    return _as_dataset(
-        env, operators, tuple(policies), log, provenance_attributes(key, spread, n_steps)
-    )
+    made = {**provenance_attributes(key, spread, n_steps), "episodes": n_episodes}
+    return _as_dataset(env, operators, tuple(policies), log, made)
 
 
 def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
@@ -145,9 +147,8 @@ def _form(policy: BehaviourPolicy) -> tuple:
     return structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
 
 
-def _episodes_needed(alive: np.ndarray, n_steps: int, n_tunings: int) -> int:
-    rows = np.cumsum(alive.sum(axis=1))
-    enough = int(np.searchsorted(rows, n_steps)) + 1
+def _episodes_needed(lengths: np.ndarray, n_steps: int, n_tunings: int) -> int:
+    enough = int(np.searchsorted(np.cumsum(lengths), n_steps)) + 1
     return -(-enough // n_tunings) * n_tunings
 
 
@@ -202,7 +203,8 @@ def _row(
     setpoint = policy.setpoint(behaviour.operators)
     if setpoint.size != loops:
         setpoint = jnp.full(loops, jnp.nan)
-    row = LogRow(obs, step, alive, manual, behaviour.signal, offset, setpoint)
+    kept = step._replace(obs=(), info=())
+    row = LogRow(obs, kept, alive, manual, behaviour.signal, offset, setpoint)
     alive = alive & ~(step.terminated | step.truncated)
     return (state, step.obs, behaviour, alive), row
 
@@ -211,11 +213,10 @@ def _as_dataset(
     env: Recordable,
     plan: OperatorPlan,
     behaviours: tuple[str, ...],
-    log: LogRow,
+    flat: LogRow,
     provenance: Mapping[str, Any],
 ) -> Dataset:
-    flat = jax.tree.map(lambda leaf: leaf[log.alive], log)
-    n_episodes, loops = len(log.alive), flat.setpoint.shape[1]
+    n_episodes, loops = provenance["episodes"], flat.setpoint.shape[1]
     named = {"setpoints": setpoint_names(env.spec, loops)} if loops else {}
     return dataset_from_columns(
         env.spec,
@@ -235,7 +236,7 @@ def _as_dataset(
             "behaviours": list(behaviours),
             **named,
             "excitation": excitation_attributes(env.spec, plan, flat),
-            "provenance": {**provenance, "environment": env.name, "episodes": n_episodes},
+            "provenance": {**provenance, "environment": env.name},
         },
         source="collected log",
     )

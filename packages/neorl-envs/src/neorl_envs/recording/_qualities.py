@@ -43,7 +43,9 @@ def _expert(env: Any) -> Quality:
 
 
 def _undisturbed(env: Recordable) -> OperatorPlan:
-    return excitation_plan(jnp.zeros(env.spec.n_action), 0, env.spec.n_obs)
+    """Nothing added; of the form of the plant's own plan, so that both share a program."""
+    loops = env.operator_plan().setpoint_step.size
+    return excitation_plan(jnp.zeros(env.spec.n_action), loops, env.spec.n_obs)
 
 
 QUALITIES: Mapping[str, Callable[[Any], Quality]] = {

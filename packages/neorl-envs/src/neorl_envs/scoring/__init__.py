@@ -6,16 +6,24 @@ from neorl_envs.scoring._anchors import normalised_score as normalised_score
 from neorl_envs.scoring._episodes import EpisodeScores as EpisodeScores
 from neorl_envs.scoring._episodes import run_episode as run_episode
 from neorl_envs.scoring._episodes import score_episodes as score_episodes
+from neorl_envs.scoring._robustness import TEST_MODES as TEST_MODES
+from neorl_envs.scoring._robustness import Robustness as Robustness
+from neorl_envs.scoring._robustness import robustness as robustness
+from neorl_envs.scoring._robustness import test_mode as test_mode
 from neorl_envs.scoring._summary import kept as kept
 from neorl_envs.scoring._summary import scores as scores
 
 __all__ = [
+    "TEST_MODES",
     "Anchors",
     "EpisodeScores",
+    "Robustness",
     "anchors",
     "kept",
     "normalised_score",
+    "robustness",
     "run_episode",
     "score_episodes",
     "scores",
+    "test_mode",
 ]

@@ -1,4 +1,4 @@
-"""Environments made of environments: resets, delays, disturbances, history, scales, statistics.
+"""Environments made of environments: resets, delays, disturbances, limits, history, scales, shifts.
 
 Each function takes an environment and returns one of the same contract, so they compose; the inner
 one acts first. A plant stays a plant: its controllers see and do what they did before.
@@ -9,6 +9,9 @@ from neorl_envs.wrappers._autoreset import AutoResetState as AutoResetState
 from neorl_envs.wrappers._autoreset import autoreset as autoreset
 from neorl_envs.wrappers._autoreset import fresh_carry as fresh_carry
 from neorl_envs.wrappers._base import Wrapper as Wrapper
+from neorl_envs.wrappers._constrained import ChannelLimit as ChannelLimit
+from neorl_envs.wrappers._constrained import Constrained as Constrained
+from neorl_envs.wrappers._constrained import constrained as constrained
 from neorl_envs.wrappers._delayed import Delayed as Delayed
 from neorl_envs.wrappers._delayed import delayed as delayed
 from neorl_envs.wrappers._disturbed import Disturbed as Disturbed
@@ -30,6 +33,8 @@ from neorl_envs.wrappers._statistics import episode_statistics as episode_statis
 __all__ = [
     "AutoReset",
     "AutoResetState",
+    "ChannelLimit",
+    "Constrained",
     "Delayed",
     "Disturbed",
     "EpisodeStatistics",
@@ -41,6 +46,7 @@ __all__ = [
     "Shifted",
     "Wrapper",
     "autoreset",
+    "constrained",
     "delayed",
     "disturbed",
     "episode_statistics",

@@ -42,14 +42,14 @@ class Shifted(Wrapper):
         def moved(value: Array) -> Array:
             return value * jnp.asarray(factors.get(next(names), 1.0), value.dtype)
 
-        return params._replace(constants=jax.tree.map(moved, params.constants))
+        return self.env.with_constants(params, jax.tree.map(moved, params.constants))
 
 
 def shifted(env: Environment, factors: Mapping[str, float]) -> Shifted:
     """A plant that differs from the one that a policy was trained on.
 
     Args:
-        env: A :class:`neorl_envs.plants.SimulatedPlant`.
+        env: A :class:`neorl_envs.plants.SimulatedPlant`; other wrappers go around it.
         factors: Factor of each constant that moves, by its name.
 
     Returns:

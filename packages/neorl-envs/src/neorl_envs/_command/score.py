@@ -1,0 +1,148 @@
+"""``neorl-envs score NAME``: what a policy earns and violates, in the modes train and test."""
+
+import dataclasses
+import functools
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from neorl_core import InputError, Policy
+from neorl_core.boundary import head
+from neorl_envs._command.challenges import Challenges, challenged
+from neorl_envs._command.render import chosen_policy
+from neorl_envs.command_line import one_line, parse_options
+from neorl_envs.plants._table import make
+from neorl_envs.scoring import anchors, kept, robustness, test_mode
+from neorl_envs.scoring._robustness import Robustness
+
+VERSION = 1
+"""Version of the JSON document."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Scores a policy on a plant as it is (train) and with shifted constants (test).
+
+    example: neorl-envs score DMSD-v0 --policy LQR --shift mass 1.5
+    """
+
+    name: tyro.conf.Positional[str]
+    """One of `neorl-envs list`."""
+    policy: str = "reference"
+    """reference, random, middle (of every range), one of the plant's controllers, or MODULE:NAME,
+    which is a policy or a function without arguments that makes one."""
+    episodes: int = 100
+    """Episodes of each mode, the same draws in both."""
+    seed: int = 0
+    """Decides parameters, starts and noise."""
+    spread: float = 0.15
+    """Relative width of the randomisation of the plant's parameters from episode to episode."""
+    shift: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Factors of the constants that differ in test; without it those declared for the plant."""
+    challenge: Challenges = dataclasses.field(default_factory=Challenges)
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON instead of text."""
+
+
+def command(words: list[str]) -> None:
+    """``neorl-envs score``."""
+    options = parse_options(Score, words, program="neorl-envs score")
+    if options.episodes < 2:
+        raise InputError(f"--episodes must be at least 2, got {options.episodes}")
+    if not 0 <= options.seed < 2**31:
+        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
+    env: Any = make(options.name)
+    policy = _policy(env, options.policy)
+    factors = options.shift or test_mode(env.name)
+    keys = jax.random.split(jax.random.key(options.seed), options.episodes)
+    around = functools.partial(challenged, chosen=options.challenge)
+    plant = around(env)
+    try:
+        found = robustness(env, policy, keys, factors=factors, around=around, spread=options.spread)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(one_line(error)) from error
+    document = described(plant, options.policy, found, plain=not options.challenge.any)
+    if options.json:
+        print(json.dumps({**head("scores", VERSION), **document}, indent=2))
+    else:
+        print("\n".join(_lines(document)))
+
+
+def described(env: Any, policy: str, found: Robustness, *, plain: bool) -> dict[str, Any]:
+    """Both modes and their difference as plain values; normalised for a plant with anchors."""
+    ends = None
+    if plain:
+        try:
+            ends = anchors(env.name)
+        except InputError:  # a plant from outside
+            ends = None
+    loss, error = found.loss
+    document = {
+        "plant": env.name,
+        "policy": policy,
+        "unit": env.reward_unit,
+        "episodes": len(found.train_scores),
+        "factors": found.factors,
+        "train": _mode(env, found.train, found.train_scores, ends),
+        "test": _mode(env, found.test, found.test_scores, ends),
+        "loss": loss,
+        "loss_error": error,
+    }
+    if ends is not None:
+        document["normalised_loss"] = 100 * loss / (ends.reference - ends.random)
+    return document
+
+
+def _mode(env: Any, sums: Any, score: np.ndarray, ends: Any) -> dict[str, Any]:
+    root = np.sqrt(len(score))
+    names = [channel.name for channel in env.spec.cost]
+    mode = {
+        "return": float(np.mean(sums.total)),
+        "return_error": float(np.std(sums.total, ddof=1) / root),
+        "score": float(score.mean()),
+        "score_error": float(score.std(ddof=1) / root),
+        "cost": dict(zip(names, np.mean(sums.cost, axis=0).tolist(), strict=True)),
+        "kept": dict(zip(names, kept(env, sums).mean(axis=0).tolist(), strict=True)),
+        "trips": float(np.mean(sums.trip)),
+    }
+    if ends is not None:
+        mode["normalised"] = 100 * (mode["score"] - ends.random) / (ends.reference - ends.random)
+    return mode
+
+
+def _lines(d: dict[str, Any]) -> list[str]:
+    shift = ", ".join(f"{name} x {factor:g}" for name, factor in d["factors"].items())
+    lines = [f"{d['plant']}, {d['policy']}, {d['episodes']} episodes a mode, in {d['unit']}"]
+    for mode in ("train", "test"):
+        m = d[mode]
+        parts = [f"return {m['return']:.5g} ± {m['return_error']:.2g}"]
+        parts += [f"score {m['score']:.5g} ± {m['score_error']:.2g}"]
+        parts += [f"normalised {m['normalised']:.1f}"] if "normalised" in m else []
+        parts += [f"{name} kept {100 * share:.3g} %" for name, share in m["kept"].items()]
+        lines.append(f"{mode:<6} {', '.join(parts)}")
+    parts = [f"{d['loss']:.5g} ± {d['loss_error']:.2g} lost in test ({shift})"]
+    parts += [f"{d['normalised_loss']:.1f} normalised"] if "normalised_loss" in d else []
+    return [*lines, f"loss   {', '.join(parts)}"]
+
+
+def _policy(env: Any, name: str) -> Policy:
+    if ":" not in name or name in env.tunings():
+        return chosen_policy(env, name)
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())  # a script in the folder, as `python -m` finds it
+    sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        return found if hasattr(found, "initial_carry") else found()
+    except Exception as error:
+        raise InputError(f"policy {name} cannot be had: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(here)

@@ -1,0 +1,100 @@
+"""Whether a log is the published one, and what can be said where bits may differ."""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.published._environment import numerical_environment
+from neorl_envs.published._records import SPREAD, PublishedLog, published_logs
+from neorl_envs.published._settings import settings_digest
+
+ROWS, MEANS = 0.02, 0.1
+"""Largest differences of a log made elsewhere: of its length, a part; of means, in deviations."""
+
+Verdict = Literal["equal", "close", "differs", "other settings", "unpublished"]
+
+
+class Comparison(NamedTuple):
+    """How a log compares with the published one.
+
+    Attributes:
+        verdict: ``"equal"``: the same bits. ``"close"``: no hash is known of this numerical
+            environment, and the statistics agree. ``"differs"``: neither. ``"other settings"``:
+            plant, controllers or operators are not those of the record. ``"unpublished"``: there
+            is no record.
+        sentence: The same in words.
+    """
+
+    verdict: Verdict
+    sentence: str
+
+
+def compare_log(
+    env: Any,
+    dataset: Dataset,
+    quality: str,
+    *,
+    seed: int,
+    n_steps: int,
+    spread: float = SPREAD,
+    environment: str | None = None,
+) -> Comparison:
+    """Compares a collected log with the published one of the same plant, quality, seed and size.
+
+    Args:
+        env: The plant.
+        dataset: From ``collect_log`` with the key of ``seed``.
+        quality: Of the log.
+        seed: Of the log.
+        n_steps: Rows that were asked for.
+        spread: Relative width of the draws of the parameters.
+        environment: Numerical environment; this process's by default.
+
+    Returns:
+        The verdict; hashes are compared where one of this environment is known, statistics
+        elsewhere.
+    """
+    wanted = (env.name, quality, seed, n_steps)
+    record = next((x for x in published_logs() if x[:4] == wanted and spread == SPREAD), None)
+    if record is None:
+        return Comparison("unpublished", "there is no published log of this quality, seed and size")
+    if settings_digest(env, quality, seed=seed, n_steps=n_steps, spread=spread) != record.settings:
+        return Comparison(
+            "other settings",
+            "the published log is of other settings: plant, controllers or operators have changed",
+        )
+    here = numerical_environment() if environment is None else environment
+    if here in record.content:
+        if record.content[here] == dataset.content_hash:
+            return Comparison("equal", "equal to the published log")
+        return Comparison("differs", f"NOT the published log, which is {record.content[here]}")
+    return _by_statistics(record, dataset, here)
+
+
+def _by_statistics(record: PublishedLog, dataset: Dataset, here: str) -> Comparison:
+    elsewhere = f"no hash is published for {here}"
+    found = _differences(record, dataset)
+    if found:
+        return Comparison("differs", f"{elsewhere}, and {found[0]}")
+    return Comparison("close", f"{elsewhere}; rows, returns and means agree with those elsewhere")
+
+
+def _differences(record: PublishedLog, dataset: Dataset) -> list[str]:
+    rows, returns = dataset.transitions, dataset.episode_returns()
+    found = []
+    if abs(dataset.n_rows - record.rows) > ROWS * record.rows:
+        found.append(f"{dataset.n_rows} rows are not the published {record.rows}")
+    off = abs(returns.mean() - record.returns[0])
+    if off > MEANS * record.returns[1] + 1e-4 * abs(record.returns[0]):
+        found.append(f"the mean return {returns.mean():.6g} is not {record.returns[0]:.6g}")
+    for name, column, means, channels in (
+        ("observation", rows.obs, record.obs, dataset.spec.obs),
+        ("action", rows.action, record.action, dataset.spec.action),
+    ):
+        values = np.asarray(column, np.float64)
+        slack = MEANS * values.std(axis=0) + 1e-4 * np.abs(means)
+        for i in np.flatnonzero(np.abs(values.mean(axis=0) - means) > slack):
+            mean = values[:, i].mean()
+            found.append(f"the mean {name} {channels[i].name}, {mean:.6g}, is not {means[i]:.6g}")
+    return found

@@ -1,0 +1,51 @@
+"""What decides the last bits of a computation, in words."""
+
+import os
+import platform
+from pathlib import Path
+
+import jax
+import jaxlib
+
+SETS = ("avx512f", "avx2", "avx", "sse4_2")
+"""Instruction sets of x86, widest first."""
+HARMLESS = ("--xla_cpu_multi_thread_eigen", "--xla_force_host_platform_device_count")
+"""Flags that change how fast something is computed, not what; checked by a test."""
+
+
+def numerical_environment() -> str:
+    """Compiler, device, instruction set and optimisation: where equal bits may be expected.
+
+    Returns:
+        Such as ``"jaxlib 0.10.2, cpu x86_64 avx512f, optimised"``.
+
+    Example:
+        >>> numerical_environment().startswith("jaxlib ")
+        True
+    """
+    least = jax.config.read("jax_disable_most_optimizations")
+    words = [f"jaxlib {jaxlib.__version__}", _device(), "plain" if least else "optimised"]
+    flags = [
+        flag
+        for flag in sorted(os.environ.get("XLA_FLAGS", "").split())
+        if flag.partition("=")[0] not in HARMLESS
+    ]
+    return ", ".join(words + flags)
+
+
+def _device() -> str:
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        return f"{device.platform} {device.device_kind}"
+    return f"cpu {platform.machine().lower()} {_instructions()}".rstrip()
+
+
+def _instructions(path: Path = Path("/proc/cpuinfo")) -> str:
+    """The widest known instruction set; empty where the system does not say."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return ""
+    lines = [line for line in text.splitlines() if line.startswith("flags")]
+    known = set(lines[0].split()) if lines else set()
+    return next((name for name in SETS if name in known), "")

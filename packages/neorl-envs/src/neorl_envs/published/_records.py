@@ -1,0 +1,114 @@
+"""The committed table of published logs."""
+
+import functools
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_core.boundary import check_head
+from neorl_envs.datasets._dataset import Dataset
+
+VERSION = 1
+SPREAD = 0.15
+"""Relative width of the draws of the parameters in all published logs."""
+SMALL = 2_000
+SIZES: Mapping[str, int] = {
+    "ChemicalReactor-v0": 1_000_000,
+    "RobotAssembly-v0": 2_000_000,
+    "HVACControl-v0": 1_500_000,
+    "WaterTreatment-v0": 800_000,
+    "SteelAnnealing-v0": 1_200_000,
+    "PowerGrid-v0": 3_000_000,
+    "SupplyChain-v0": 2_500_000,
+}
+"""Rows of the full logs; 100,000 for plants that are not named."""
+
+
+class PublishedLog(NamedTuple):
+    """What is known of one log.
+
+    Attributes:
+        plant: Name of the plant.
+        quality: As in :func:`neorl_envs.recording.quality`.
+        seed: Of the log.
+        steps: Rows asked for.
+        settings: From :func:`settings_digest`.
+        rows: Rows that it has.
+        episodes: Episodes that it has.
+        returns: Mean and standard deviation of its returns.
+        obs: Means of the observations.
+        action: Means of the actions.
+        content: Hash of its content by numerical environment.
+    """
+
+    plant: str
+    quality: str
+    seed: int
+    steps: int
+    settings: str
+    rows: int
+    episodes: int
+    returns: tuple[float, float]
+    obs: tuple[float, ...]
+    action: tuple[float, ...]
+    content: Mapping[str, str]
+
+
+def log_size(plant: str, size: str) -> int:
+    """Rows of a published size.
+
+    Args:
+        plant: Name of the plant.
+        size: ``"small"`` (2,000 rows) or ``"full"``.
+
+    Raises:
+        InputError: If the size is neither.
+
+    Example:
+        >>> log_size("PowerGrid-v0", "full")
+        3000000
+    """
+    if size not in ("small", "full"):
+        raise InputError(f"size must be 'small' or 'full', got {size!r}")
+    return SMALL if size == "small" else SIZES.get(plant, 100_000)
+
+
+def log_statistics(dataset: Dataset) -> dict[str, Any]:
+    """What is recorded of a log beside its hash, with six significant digits.
+
+    Args:
+        dataset: A collected log.
+
+    Returns:
+        The entries ``rows`` to ``action`` of a :class:`PublishedLog`.
+    """
+    rows, returns = dataset.transitions, dataset.episode_returns()
+
+    def short(values: Any) -> tuple[float, ...]:
+        return tuple(float(f"{value:.6g}") for value in np.atleast_1d(values))
+
+    return {
+        "rows": dataset.n_rows,
+        "episodes": dataset.n_episodes,
+        "returns": short([returns.mean(), returns.std()]),
+        "obs": short(np.mean(rows.obs, axis=0, dtype=np.float64)),
+        "action": short(np.mean(rows.action, axis=0, dtype=np.float64)),
+    }
+
+
+@functools.cache
+def published_logs() -> tuple[PublishedLog, ...]:
+    """All published logs, in the order of the table.
+
+    Example:
+        >>> {log.quality for log in published_logs()} <= {"random", "medium", "mixed", "expert"}
+        True
+    """
+    text = resources.files("neorl_envs.published").joinpath("logs.json").read_text()
+    document = json.loads(text)
+    check_head(document, "published-logs", VERSION, "logs.json")
+    return tuple(PublishedLog(**entry) for entry in document["logs"])

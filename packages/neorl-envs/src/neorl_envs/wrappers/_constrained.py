@@ -1,0 +1,120 @@
+"""Limits of measured channels as costs, on any plant."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_core import CostChannel, Environment, InputError, Spec, Step
+from neorl_core.boundary import unknown_name
+from neorl_envs.wrappers._base import Wrapper
+
+
+class ChannelLimit(NamedTuple):
+    """Limits of one measured channel.
+
+    Attributes:
+        index: Of the channel in the observation.
+        low: Least value; minus infinity for none.
+        high: Largest value; infinity for none.
+    """
+
+    index: int
+    low: float
+    high: float
+
+
+class Constrained(Wrapper):
+    """A plant with further limits: each is a cost of its own, ``<channel>_limit``.
+
+    ``c = max(low - y, y - high, 0)`` in the channel's unit, of the reading that the step shows
+    last. The limit of the cost is zero in every step. Reward and endings stay.
+
+    Attributes:
+        env: The environment that is transformed.
+        limits: Of the channels, in the order of the further costs.
+        penalty: Reward that one unit of a further cost takes off, by :meth:`penalty_weights`.
+    """
+
+    limits: tuple[ChannelLimit, ...] = eqx.field(static=True, default=())
+    penalty: float = eqx.field(static=True, default=1.0)
+
+    @property
+    def spec(self) -> Spec:
+        """Channels, period and horizon, with the further costs at the end."""
+        plain = self.env.spec
+        channels = [plain.obs[limit.index] for limit in self.limits]
+        further = (CostChannel(f"{c.name}_limit", c.unit, 0.0, "step") for c in channels)
+        return Spec(plain.obs, plain.action, (*plain.cost, *further), plain.dt, plain.horizon)
+
+    def bands(self) -> dict[str, tuple[float, float]]:
+        """Soft limits of measured channels, the further ones included."""
+        names = [channel.name for channel in self.env.spec.obs]
+        return {
+            **self.env.bands(),
+            **{names[limit.index]: (limit.low, limit.high) for limit in self.limits},
+        }
+
+    def penalty_weights(self) -> dict[str, float]:
+        """Reward that one unit of each cost takes off."""
+        names = [channel.name for channel in self.spec.cost[self.env.spec.n_cost :]]
+        return {**self.env.penalty_weights(), **dict.fromkeys(names, self.penalty)}
+
+    def step(
+        self, params: Any, state: Any, action: Float[Array, " act"], key: PRNGKeyArray
+    ) -> tuple[Any, Step]:
+        """One control period."""
+        state, step = self.env.step(params, state, action, key)
+        shown = step.final_obs[jnp.asarray([limit.index for limit in self.limits], jnp.int32)]
+        low, high = (
+            jnp.asarray([getattr(limit, end) for limit in self.limits], shown.dtype)
+            for end in ("low", "high")
+        )
+        beyond = jnp.maximum(jnp.maximum(low - shown, shown - high), 0)
+        return state, step._replace(cost=jnp.concatenate([step.cost, beyond]))
+
+
+def constrained(
+    env: Environment, limits: Mapping[str, tuple[float, float]], *, penalty: float = 1.0
+) -> Constrained:
+    """Adds limits of measured channels to any plant, those without costs included.
+
+    Args:
+        env: A plant.
+        limits: Least and largest value of each limited channel, by its name and in its unit;
+            infinite for none.
+        penalty: Reward that one unit beyond takes off in training and ranking.
+
+    Returns:
+        An environment of the same contract with a further cost for each limit.
+
+    Raises:
+        InputError: If a channel is unknown (the nearest one is given), a limit is empty, has no
+            value inside the measuring range, or stands already among the costs.
+
+    Example:
+        >>> import neorl_envs
+        >>> env = constrained(neorl_envs.make("Pipeline-v0"), {"outflow": (0.0, 150.0)})
+        >>> [cost.name for cost in env.spec.cost]
+        ['outflow_limit']
+    """
+    names = [channel.name for channel in env.spec.obs]
+    found = []
+    for name, (low, high) in limits.items():
+        if name not in names:
+            raise unknown_name("measured channel", name, names)
+        channel = env.spec.obs[names.index(name)]
+        if not (low < high and low < channel.high and high > channel.low):
+            raise InputError(
+                f"limits of {name!r} must have low below high and a part of its range, "
+                f"{channel.low:g} to {channel.high:g} {channel.unit}, got {low:g} and {high:g}"
+            )
+        if f"{name}_limit" in [cost.name for cost in env.spec.cost]:
+            raise InputError(f"{name!r} is limited already; give both its limits at once")
+        found.append(ChannelLimit(names.index(name), float(low), float(high)))
+    if not (math.isfinite(penalty) and penalty >= 0):
+        raise InputError(f"penalty must be a number from 0 on, got {penalty}")
+    return Constrained(env, tuple(found), float(penalty))
