@@ -1,7 +1,9 @@
 """The tables of the plants' pages are those of their declarations and measured baselines."""
 
+import itertools
 import json
 
+import numpy as np
 import pytest
 
 from baseline_table import ANCHORS, RESULTS
@@ -42,9 +44,26 @@ def test_the_anchors_are_those_of_the_baselines() -> None:
         assert rows[result["reference"]] > beaten + 3 * ends["reference_error"]
 
 
+@pytest.mark.parametrize("name", environment_names())
+def test_random_medium_and_expert_rank_and_no_constant_beats_the_expert(name: str) -> None:
+    """95 % intervals of the scores are disjoint: uniform, the ordinary tuning, the reference."""
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    rows = {row["policy"]: row for row in result["rows"]}
+    env = make(name)
+    order = [rows["random"], rows[next(iter(env.tunings()))], rows[env.reference]]
+    for worse, better in itertools.pairwise(order):
+        ends = (1.96 * (worse["score_error"] + better["score_error"])) + worse["score"]
+        assert better["score"] > ends, (worse["policy"], better["policy"])
+    constant, best = rows["best constant"], rows[env.reference]
+    assert constant["candidates"] >= 200  # of a search, not of a few guesses
+    error = np.hypot(constant["score_error"], best["score_error"])
+    assert best["score"] > constant["score"] + 2 * error
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_baseline_is_measured_again(name: str) -> None:
-    from baseline_table import _differs, measured
+    from baseline_table import _differs, measured, stored_constant
 
-    assert not _differs(RESULTS / f"{name}.json", measured(name, 30))
+    path = RESULTS / f"{name}.json"
+    assert not _differs(path, measured(name, 30, stored_constant(path)))

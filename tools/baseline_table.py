@@ -11,8 +11,9 @@ Rows: uniform random actions, the best constant action (random draws, then the c
 method, then one channel at a time, on episodes common to all; the best five are compared on
 others, and the row is measured on fresh ones; searched once and kept with the result), the
 documented bad policy, every tuning, and the reference on plants with twice the randomisation
-(``shifted``). A score is the return less the declared penalties; errors are standard
-errors over episodes. Random and reference become the anchors of the normalised score.
+(``shifted``) and in the mode of test (``neorl_envs.scoring.TEST_MODES``). A score is the return
+less the declared penalties; errors are standard errors over episodes. Random and reference become
+the anchors of the normalised score.
 """
 
 import argparse
@@ -30,7 +31,8 @@ from cross_entropy import Found, search
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_envs import environment_names, make
-from neorl_envs.scoring import EpisodeScores, kept, score_episodes, scores
+from neorl_envs.scoring import EpisodeScores, kept, score_episodes, scores, test_mode
+from neorl_envs.wrappers import shifted
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tools/baselines"
@@ -82,8 +84,10 @@ def measured(
     for tuning, policy in env.tunings().items():
         rows.append(_row(tuning, env, score_episodes(env, policy, keys, spread=SPREAD)))
     reference = env.tunings()[env.reference]
-    shifted = score_episodes(env, reference, keys, spread=SHIFTED)
-    rows.append(_row(f"{env.reference}, shifted", env, shifted))
+    wide = score_episodes(env, reference, keys, spread=SHIFTED)
+    rows.append(_row(f"{env.reference}, shifted", env, wide))
+    test = shifted(env, test_mode(name))
+    rows.append(_row(f"{env.reference}, test mode", env, score_episodes(test, reference, keys)))
     return {
         "plant": name,
         "unit": env.reward_unit,
@@ -91,6 +95,7 @@ def measured(
         "episodes": episodes,
         "spread": SPREAD,
         "shifted": SHIFTED,
+        "test_mode": test_mode(name),
         "costs": [channel.name for channel in env.spec.cost],
         "rows": rows,
     }

@@ -118,7 +118,44 @@ def _baselines(env: Any) -> list[str]:
         f"less the declared penalties, *shifted* draws the constants with a spread of "
         f"{result['shifted']:g} in place of {result['spread']:g}."
     )
-    return ["## Baselines", "", text, "", *table(result), ""]
+    if "test_mode" in result:
+        factors = ", ".join(f"{name} x {x:g}" for name, x in result["test_mode"].items())
+        text += f" *Test mode*: {factors}."
+    search = next((row for row in result["rows"] if "candidates" in row), None)
+    if search:
+        text += (
+            f" The best constant is of a search over {search['candidates']} candidates on "
+            f"{search['search_episodes']} other episodes."
+        )
+    return ["## Baselines", "", text, "", *table(result), "", *_identified(env, result["costs"])]
+
+
+def _identified(env: Any, costs: list[str]) -> list[str]:
+    """Controllers that were fitted on the plant's own log."""
+    path = RESULTS / "classical" / f"{env.name}.json"
+    if not path.exists():
+        return []
+    result = json.loads(path.read_text())
+    lines = ["## Identified from the log", ""]
+    reasons = {row.get("reason") for row in result["rows"]}
+    if not result["episodes"]:
+        return [*lines, f"LQG and MPC do not apply: {reasons.pop()}.", ""]
+    lines.append(
+        f"LQG and MPC of a linear plant identified from {result['log_rows']} rows of mixed "
+        f"quality (`tools/classical_table.py`), over {result['episodes']} of the same episodes; "
+        "settings by default, nothing tuned to the plant."
+    )
+    head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
+    lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in result["rows"]:
+        if "reason" in row:
+            lines.append(f"| {row['policy']} | not fitted: {row['reason']} " + "| " * len(head))
+            continue
+        pairs = [f"{row[x]:.4g} ± {row[x + '_error']:.2g}" for x in ("return", "score")]
+        shares = [f"{100 * row['kept'][c]:.3g} %" for c in costs]
+        cells = [row["policy"], *pairs, *(f"{row['cost'][c]:.3g}" for c in costs), *shares]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def _constants(env: Any) -> list[str]:

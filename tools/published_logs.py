@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "packages/neorl-envs/src/neorl_envs/published/logs.json"
-PAGE = ROOT / "docs/pages/reference/envs/published-logs.md"
+PAGE = ROOT / "docs/pages/reference/published-logs.md"
 BEGIN = "<!-- table: python tools/published_logs.py --page -->"
 QUALITIES = ("random", "medium", "mixed", "expert")
 

@@ -12,11 +12,12 @@ import pytest
 from jaxtyping import Array
 
 from neorl_core import Channel, CostChannel, Policy, Spec, Step
-from neorl_core.control import PID
+from neorl_core.control import PID, ConstantPolicy
 from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log, make
+from neorl_envs.blocks import Actuator, Instrument, constant
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.plants import PLANTS, ChemicalReactor, PlantDefaults
+from neorl_envs.plants import PLANTS, ChemicalReactor, PlantDefaults, SimulatedPlant
 
 
 def pytest_configure() -> None:
@@ -200,6 +201,48 @@ def tank(monkeypatch: pytest.MonkeyPatch) -> type[Tank]:
     for identifier in ("neorl/Tank-v0", "neorl/Tank-physical-v0"):
         monkeypatch.delitem(gymnasium.registry, identifier, raising=False)
     return Tank
+
+
+class VesselConstants(NamedTuple):
+    """Of :class:`Vessel`."""
+
+    area: Array = constant(2.0, "m2", "own choice")
+
+
+class Vessel(SimulatedPlant):
+    """A level that rises by 0.01 m3 a step for every per cent above 50; the reward is minus it."""
+
+    horizon: int = eqx.field(static=True, default=10)
+
+    name = "Vessel-v0"
+    dt = 1.0
+    constants = VesselConstants()
+    initial = 1.0
+    instruments = (Instrument(Channel("level", "m", 0.0, 9.0)),)
+    actuators = (Actuator(Channel("valve", "%", 0.0, 100.0), start=50.0),)
+    reward_unit: ClassVar[str] = "m"
+    reference: ClassVar[str] = "filling"
+
+    def derive(self, c: Any) -> Any:
+        return 0.01 / c.area
+
+    def evolve(self, c: Any, plant: Any, inputs: Array, disturbance: Any, time: Array) -> Any:
+        return plant + c.derived * (inputs[0] - 50)
+
+    def measure(self, c: Any, now: Any) -> Array:
+        return now.plant[None]
+
+    def reward(self, c: Any, before: Any, now: Any, trip: Array) -> Array:
+        return -now.plant
+
+    def tunings(self) -> dict[str, Policy]:
+        return {"filling": ConstantPolicy(jnp.asarray([60.0]))}
+
+
+@pytest.fixture
+def vessel() -> Vessel:
+    """A plant of blocks whose returns are known: minus 1 + 0.1 t / area, summed over the steps."""
+    return Vessel()
 
 
 @pytest.fixture

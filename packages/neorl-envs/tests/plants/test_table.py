@@ -38,6 +38,24 @@ def test_every_plant_declares_what_it_knows() -> None:
     assert make("ChemicalReactor-v0").penalty_weights() == {"temperature": 0.75, "pressure": 2.5}
 
 
+PROMISED = {  # measured, manipulated, cost channels
+    "ChemicalReactor-v0": (12, 3, ["temperature", "pressure"]),
+    "RobotAssembly-v0": (24, 7, ["force", "collision"]),
+    "HVACControl-v0": (18, 5, ["energy", "comfort"]),
+    "WaterTreatment-v0": (15, 4, ["pH", "turbidity"]),
+    "SteelAnnealing-v0": (20, 6, ["temperature_profile"]),
+    "PowerGrid-v0": (32, 8, ["frequency", "voltage"]),
+    "SupplyChain-v0": (28, 10, ["inventory", "delays"]),
+}
+
+
+def test_seven_plants_have_the_channels_that_were_promised() -> None:
+    for name, (obs, action, costs) in PROMISED.items():
+        spec = make(name).spec
+        assert (spec.n_obs, spec.n_action) == (obs, action)
+        assert [channel.name for channel in spec.cost] == costs
+
+
 def test_a_registered_plant_is_one_like_the_others(tank: Any, tmp_path: Any) -> None:
     register_plant("Tank-v0", tank)
     register_plant("Tank-v0", tank)  # twice is no error

@@ -1,5 +1,6 @@
 """Sums of episodes against rows, and what is made of them."""
 
+import json
 from typing import Any
 
 import jax
@@ -9,16 +10,23 @@ import pytest
 
 from neorl_core import CostChannel, InputError, Spec
 from neorl_core.control import ConstantPolicy
+from neorl_envs import environment_names, make
+from neorl_envs._command.main import main
+from neorl_envs.plants import register_plant
 from neorl_envs.scoring import (
+    TEST_MODES,
     Anchors,
     EpisodeScores,
     anchors,
     kept,
     normalised_score,
+    robustness,
     run_episode,
     score_episodes,
     scores,
+    test_mode,
 )
+from neorl_envs.wrappers import constrained, shifted
 
 
 def test_the_sums_are_those_of_the_rows_up_to_the_end(env: Any) -> None:
@@ -84,3 +92,75 @@ def test_normalised_scores() -> None:
     assert normalised_score("ChemicalReactor-v0", half) == pytest.approx(50)
     with pytest.raises(InputError, match="did you mean 'ChemicalReactor-v0'"):
         normalised_score("ChemicalRactor-v0", 1.0)
+
+
+def test_both_modes_are_scored_on_the_same_keys(vessel: Any) -> None:
+    """Returns by hand: the level rises by 0.1 / area a step, and the reward is minus the level."""
+    policy, keys = vessel.tunings()["filling"], jax.random.split(jax.random.key(0), 4)
+    found = robustness(vessel, policy, keys, factors={"area": 2.0})
+    np.testing.assert_allclose(found.train_scores, -(10 + 0.05 * 55), rtol=1e-6)
+    np.testing.assert_allclose(found.test_scores, -(10 + 0.025 * 55), rtol=1e-6)
+    np.testing.assert_allclose(found.loss, (-0.025 * 55, 0.0), atol=1e-5)
+    assert found.factors == {"area": 2.0}
+    costly = robustness(
+        vessel,
+        policy,
+        keys,
+        factors={"area": 2.0},
+        around=lambda env: constrained(env, {"level": (0.0, 1.3)}, penalty=10.0),
+    )
+    beyond = (0.05 * np.arange(1, 11) - 0.3).clip(0).sum()
+    np.testing.assert_allclose(costly.train.cost[:, 0], beyond, rtol=1e-5)
+    np.testing.assert_allclose(costly.test.cost, 0)
+    np.testing.assert_allclose(costly.train_scores, found.train_scores - 10 * beyond, rtol=1e-5)
+    with pytest.raises(InputError, match="no mode of test is declared for Vessel-v0; say which"):
+        robustness(vessel, policy, keys)
+    with pytest.raises(ValueError, match="an error needs at least 2 episodes, got 1"):
+        robustness(vessel, policy, keys[:1], factors={"area": 2.0})
+
+
+def test_every_plant_has_a_mode_of_test() -> None:
+    assert set(TEST_MODES) == set(environment_names())
+    for name, factors in TEST_MODES.items():
+        shifted(make(name), factors)
+        assert test_mode(name) == dict(factors)
+        assert all(factor != 1 for factor in factors.values())
+
+
+def test_the_command_scores_both_modes(
+    vessel: Any, tank: Any, tmp_path: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    register_plant("Vessel-v0", type(vessel))  # forgotten after the test, as the tank is
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    words = ["score", "Vessel-v0", "--episodes", "4", "--shift", "area", "2"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["format"] == "neorl-scores"
+    assert found["train"]["score"] == pytest.approx(-12.75)
+    assert found["test"]["score"] == pytest.approx(-11.375)
+    assert found["loss"] == pytest.approx(-1.375)
+    text = "from neorl_core.control import ConstantPolicy\nimport jax.numpy as jnp\n"
+    (tmp_path / "mine.py").write_text(
+        text + "def made():\n    return ConstantPolicy(jnp.full(1, 50.0))\n"
+    )
+    limit = ["--challenge.limit", "level", "0", "0.5", "--challenge.delay", "1"]
+    assert main([*words, "--policy", "mine:made", *limit]) == 0
+    said = capsys.readouterr().out
+    assert "return -10 ± 0, score -15 ± 0, level_limit kept 0 %" in said
+    assert "0 ± 0 lost in test (area x 2)" in said
+    bad = {
+        "no mode of test is declared for Vessel-v0": words[:2],
+        "did you mean 'area'": [*words[:4], "--shift", "aera", "2"],
+        "must be finite and positive": [*words[:4], "--shift", "area", "-2"],
+        "--episodes must be at least 2": ["score", "Vessel-v0", "--episodes", "1"],
+        "unknown policy 'fillin'": [*words, "--policy", "fillin"],
+        "policy mine:no cannot be had: AttributeError": [*words, "--policy", "mine:no"],
+        "unknown measured channel 'lvl'": [*words, "--challenge.limit", "lvl", "0", "1"],
+        "delay must be": [*words, "--challenge.delay", "-1"],
+    }
+    for message, line in bad.items():
+        assert main(line) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert len(said.splitlines()) == 1

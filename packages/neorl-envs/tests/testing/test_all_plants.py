@@ -1,8 +1,15 @@
 """Every plant keeps every law."""
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from neorl_envs import environment_names, make
+from neorl_core import highs, lows
+from neorl_envs import collect_log, environment_names, make
+from neorl_envs.recording import quality
 from neorl_envs.testing import LAWS, check_environment
 
 
@@ -19,3 +26,53 @@ def test_a_plant_keeps_the_laws_eagerly_and_with_other_seeds(name: str) -> None:
     for seed, eager in ((1, True), (2, False), (3, False)):
         found = check_environment(make(name), seed=seed, eager=eager)
         assert [finding for finding in found if finding.fault] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", environment_names())
+def test_1024_worlds_step_in_one_call_as_single_ones_do(name: str) -> None:
+    env: Any = make(name)
+    low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
+
+    def one(key: Any) -> Any:
+        for_params, for_reset, for_action, for_step = jax.random.split(key, 4)
+        params = env.sample_params(for_params)
+        state, _ = env.reset(params, for_reset)
+        action = jax.random.uniform(for_action, low.shape, minval=low, maxval=high)
+        return env.step(params, state, action, for_step)[1]
+
+    keys = jax.random.split(jax.random.key(0), 1024)
+    many = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(keys))
+    assert many.obs.shape == (1024, env.spec.n_obs)
+    assert len(np.unique(many.obs, axis=0)) > 1000
+    span = np.asarray(highs(env.spec.obs)) - np.asarray(lows(env.spec.obs))
+    single = jax.jit(one)
+    for i in (0, 511, 1023):
+        alone = single(keys[i])
+        np.testing.assert_allclose(many.obs[i] / span, alone.obs / span, atol=1e-5)
+        np.testing.assert_allclose(many.reward[i], alone.reward, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", environment_names())
+def test_logged_actions_are_what_the_plant_received(name: str) -> None:
+    """Inside their box; replayed in the pure plant, each is applied as it was logged."""
+    env: Any = make(name)
+    who, plan = quality(env, "mixed")
+    log = collect_log(env, who, plan=plan, n_steps=1, key=jax.random.key(5), spread=0.15)
+    rows: Any = log.episode(0)
+    low, high = np.float32(lows(env.spec.action)), np.float32(highs(env.spec.action))
+    assert ((rows.action >= low) & (rows.action <= high)).all()
+
+    @jax.jit
+    def replayed(actions: Any) -> Any:
+        params = env.default_params("clean")
+        state, _ = env.reset(params, jax.random.key(0))
+
+        def step(state: Any, action: Any) -> Any:
+            state, answer = env.step(params, state, action, jax.random.key(0))
+            return state, answer.applied
+
+        return jax.lax.scan(step, state, actions)[1]
+
+    np.testing.assert_allclose(replayed(rows.action), rows.action, rtol=1e-6, atol=1e-6)

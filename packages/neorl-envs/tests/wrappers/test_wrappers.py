@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import InputError, Policy, standardiser
+from neorl_core import InputError, Policy, highs, lows, standardiser
+from neorl_envs import environment_names, make
 from neorl_envs.plants import Plant
+from neorl_envs.recording import quality
 from neorl_envs.wrappers import (
+    constrained,
     delayed,
     disturbed,
     episode_statistics,
@@ -206,3 +209,103 @@ def test_penalties_come_off_the_reward(env: Any) -> None:
 def test_a_shifted_plant_is_refused_where_it_cannot_be(tank: Any) -> None:
     with pytest.raises(InputError, match="only a plant that declares its constants"):
         shifted(tank(), {"area": 2.0})
+
+
+def test_further_limits_are_costs_by_the_reading(tank: Any) -> None:
+    env = constrained(tank(), {"level": (0.7, 1.2)}, penalty=3.0)
+    assert isinstance(env, Plant)
+    assert [(c.name, c.unit, c.limit, c.per) for c in env.spec.cost] == [
+        ("level_limit", "m", 0.0, "step")
+    ]
+    assert env.penalty_weights() == {"level_limit": 3.0}
+    assert env.bands() == {"level": (0.7, 1.2)}
+    _, steps = run(env, np.asarray([100.0] * 4 + [0.0] * 6))
+    levels = steps.final_obs[:, 0]
+    assert levels.max() > 1.2 > 0.7 > levels.min()
+    beyond = np.maximum(np.maximum(0.7 - levels, levels - 1.2), 0)
+    np.testing.assert_allclose(steps.cost[:, 0], beyond, atol=1e-6)
+    plain = run(tank(), np.asarray([100.0] * 4 + [0.0] * 6))[1]
+    np.testing.assert_array_equal(steps.reward, plain.reward)
+    # Late readings are judged when they arrive; one side alone.
+    late = run(constrained(delayed(tank(), obs=1), {"level": (-np.inf, 1.2)}), np.full(6, 100.0))[1]
+    np.testing.assert_allclose(late.cost[:, 0], np.maximum(late.obs[:, 0] - 1.2, 0), atol=1e-6)
+    cases = {
+        "unknown measured channel 'levl'; did you mean 'level'": {"levl": (0.0, 1.0)},
+        "must have low below high and a part of its range, 0 to 2 m, got 1 and 1": {
+            "level": (1, 1)
+        },
+        "a part of its range": {"level": (2.5, 3.0)},
+    }
+    for message, limits in cases.items():
+        with pytest.raises(InputError, match=message):
+            constrained(tank(), limits)
+    with pytest.raises(InputError, match="is limited already"):
+        constrained(env, {"level": (0.0, 1.0)})
+    with pytest.raises(InputError, match="penalty must be a number from 0 on, got nan"):
+        constrained(tank(), {"level": (0.0, 1.0)}, penalty=float("nan"))
+
+
+@pytest.mark.parametrize("name", environment_names())
+def test_every_plant_has_every_challenge(name: str) -> None:
+    """Delay, disturbance and limits together on each plant, traced; its data and size are free."""
+    plant: Any = make(name)
+    channel = plant.spec.obs[0]
+    limits = {channel.name: (channel.low, (channel.low + channel.high) / 2)}
+    env = constrained(disturbed(delayed(plant, action=2, obs=1), sd=0.1), limits)
+    assert isinstance(env, Plant)
+
+    def one(key: Any) -> Any:
+        params = env.default_params()
+        state, obs = env.reset(params, key)
+        return obs, env.step(params, state, jnp.zeros(env.spec.n_action), key)[1]
+
+    obs, step = jax.eval_shape(one, jax.random.key(0))
+    assert obs.shape == step.obs.shape == (plant.spec.n_obs,)
+    assert step.cost.shape == (plant.spec.n_cost + 1,) == (env.spec.n_cost,)
+    assert step.applied.shape == (plant.spec.n_action,)
+    assert list(quality(env, "mixed").controllers) == list(plant.tunings())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", environment_names())
+def test_every_challenge_makes_itself_felt(name: str) -> None:
+    """One program a plant: what is delayed arrives later, a load moves the plant, limits cost."""
+    plant: Any = make(name)
+    low, high = (jnp.asarray(ends(plant.spec.action)) for ends in (lows, highs))
+    sent = jnp.tile((low + high) / 2 + (high - low) * jnp.asarray(0.3), (12, 1))
+
+    def readings(env: Any, key: Any) -> Any:
+        params = plant.default_params("clean")
+        state, first = env.reset(params, key)
+
+        def one(state: Any, action: Any) -> Any:
+            state, step = env.step(params, state, action, key)
+            return state, (step.obs, step.cost)
+
+        return first, jax.lax.scan(one, state, sent)[1]
+
+    first, (plain, _) = jax.jit(lambda key: readings(plant, key))(jax.random.key(0))
+    late = jax.jit(lambda key: readings(delayed(plant, obs=3), key))(jax.random.key(0))[1][0]
+    np.testing.assert_allclose(late[3:], plain[:-3], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(late[:3], jnp.tile(first, (3, 1)), rtol=1e-5, atol=1e-4)
+    moved = jax.jit(lambda key: readings(disturbed(plant, sd=0.2), key))(jax.random.key(0))[1][0]
+    assert float(jnp.abs(moved - plain).max()) > 0
+    channel = plant.spec.obs[0]
+    top = float(plain[:, 0].min())
+    limited = constrained(plant, {channel.name: (top - 2e6, top - 1e-3 * abs(top) - 1e-3)})
+    cost = jax.jit(lambda key: readings(limited, key))(jax.random.key(0))[1][1][:, -1]
+    assert float(cost.min()) > 0
+
+
+def test_a_shifted_plant_computes_what_derives_from_its_constants(vessel: Any) -> None:
+    env = shifted(vessel, {"area": 1.5})
+    for params in (env.default_params(), env.sample_params(jax.random.key(0))):
+        np.testing.assert_allclose(params.constants.area, 3.0)
+        np.testing.assert_allclose(params.derived, 0.01 / 3, rtol=1e-6)
+        env.check_params(params)
+    with pytest.raises(ValueError, match="constant 'area' must be finite and positive, got -2 m2"):
+        shifted(vessel, {"area": -1.0})
+    with pytest.raises(InputError, match="unknown constant 'aera'; did you mean 'area'"):
+        shifted(vessel, {"aera": 1.0})
+    with pytest.raises(InputError, match="the factor of 'area' must be finite"):
+        shifted(vessel, {"area": float("nan")})
