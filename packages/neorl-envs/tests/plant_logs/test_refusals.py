@@ -152,7 +152,7 @@ CONFIGURATIONS = {
     "no period": (put("sampling", "period_s", 0), "sampling.period_s must be above 0 s, got 0"),
     "no gap": (put("episodes", "gap_s", float("nan")), "episodes.gap_s must be above 0 s, got nan"),
     "negative length": (put("episodes", "length", -1), "episodes.length must be 0 or more"),
-    "no history": (put("history", {"steps": 0}), "history.steps must be 1 or more, got 0"),
+    "no history": (put("history", {"steps": 0}), "history.steps must be from 1 to 1000, got 0"),
     "no manipulated": (put("tag", 2, "role", "auxiliary"), "no tag has the role 'manipulated'"),
     "one name twice": (put("tag", 1, "name", "level"), "two tags are called 'level'"),
     "one column twice": (put("tag", 1, "tag", "LI-1.PV"), "two tags are called 'LI-1.PV'"),

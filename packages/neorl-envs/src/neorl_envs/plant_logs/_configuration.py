@@ -17,6 +17,9 @@ OBSERVED: tuple[Role, ...] = ("observation", "disturbance", "setpoint")
 WORDS: tuple[Role, ...] = ("mode", "batch")
 """Roles whose values are words and not numbers."""
 BEFORE = "before_"
+MOST_HISTORY = 1000
+LONGEST_S = 1e9
+"""Thirty years: no period and no transport delay is longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,12 +221,16 @@ def _check_numbers(config: PlantLog, source: str) -> None:
     for key, value in (("sampling.period_s", period), ("episodes.gap_s", config.episodes.gap_s)):
         if not (math.isfinite(value) and value > 0):
             raise InputError(f"{source}: {key} must be above 0 s, got {value}")
+    if period > LONGEST_S:
+        raise InputError(f"{source}: sampling.period_s must be at most {LONGEST_S:g}, got {period}")
     if period * 1e9 != round(period * 1e9):
         raise InputError(f"{source}: sampling.period_s must be whole nanoseconds, got {period}")
     if config.episodes.length < 0:
         raise InputError(f"{source}: episodes.length must be 0 or more")
-    if config.history.steps < 1:
-        raise InputError(f"{source}: history.steps must be 1 or more, got {config.history.steps}")
+    if not 1 <= config.history.steps <= MOST_HISTORY:
+        raise InputError(
+            f"{source}: history.steps must be from 1 to {MOST_HISTORY}, got {config.history.steps}"
+        )
 
 
 def _check_range(tag: Tag, where: str) -> None:
@@ -250,7 +257,7 @@ def _check_role(tag: Tag, config: PlantLog, where: str) -> None:
     if tag.fill == "interpolate" and tag.role not in ("observation", "disturbance", "auxiliary"):
         raise InputError(f"{where}: a {tag.role} is held between samples, never interpolated")
     steps = tag.delay_s / config.sampling.period_s
-    if not (steps >= 0 and abs(steps - round(steps)) < 1e-9):
+    if not (0 <= tag.delay_s <= LONGEST_S and abs(steps - round(steps)) < 1e-9):
         raise InputError(
             f"{where}: delay_s must be a whole number of periods of {config.sampling.period_s:g} s,"
             f" got {tag.delay_s:g}"

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def draft_plant_log(path: str | os.PathLike[str]) -> str:
     try:
         with scanned(path, files) as frame:
             table = frame.head(LOOKED_AT).collect().drop(ROW)
-    except (pl.exceptions.PolarsError, OSError, EOFError) as error:
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
         reason = (str(error).splitlines() or ["?"])[0]
         raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
     if table.is_empty():
@@ -71,7 +72,7 @@ def _separator(path: Path) -> str:
     try:
         with opener(path, "rt", encoding="utf-8", errors="replace") as file:
             head = file.read(65_536)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path}: cannot read it: {error}") from error
     if not head.strip():
         raise DatasetError(f"{path}: the log is empty")
@@ -180,6 +181,11 @@ def _tags(
     missing: set[str] = set()
     names: set[str] = set()
     for column, values in series.items():
+        if values.dtype in (pl.Categorical, pl.Enum):
+            values = values.cast(pl.String)
+        if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Boolean, pl.Null)):
+            lines += ["", f"# {_quoted(column)} holds no numbers but {values.dtype}"]
+            continue
         if values.dtype == pl.String:
             text = values.str.strip_chars().replace("", None).drop_nulls()
             plain = text.str.replace(",", ".", literal=True) if decimal == "," else text
