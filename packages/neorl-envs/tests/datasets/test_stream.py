@@ -101,6 +101,32 @@ def test_hosts_share_the_rows_out(path: Path) -> None:
     assert min(map(len, seen)) > 0.8 * max(map(len, seen))
 
 
+HOST = """
+import sys
+from neorl_envs.datasets import batch_stream
+shard = int(sys.argv[2]), int(sys.argv[3])
+stream = batch_stream(
+    sys.argv[1], ["reward"], batch_size=1, block_rows=64, buffer_blocks=5, seed=1, shard=shard
+)
+source = stream.batches()
+print(*(int(next(source).reward[0]) for _ in range(stream.batches_per_epoch)))
+source.close()
+"""
+
+
+def test_two_processes_read_every_row_once(path: Path) -> None:
+    """Each its own rows, together all of them."""
+    hosts = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOST, str(path), str(i), "2"], stdout=subprocess.PIPE, text=True
+        )
+        for i in range(2)
+    ]
+    first, second = (set(map(int, host.communicate()[0].split())) for host in hosts)
+    assert not first & second
+    assert len(first | second) == len(first) + len(second) == ROWS - MASKED
+
+
 def test_rows_that_are_held_out_do_not_come(path: Path) -> None:
     keep = np.arange(ROWS) < 1000
     stream = batch_stream(path, ["reward"], seed=1, keep=keep, **SMALL)

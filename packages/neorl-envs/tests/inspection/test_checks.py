@@ -98,6 +98,11 @@ def test_drift_of_the_last_episodes_is_found() -> None:
     report = dataset_report(logged(obs, np.full((n, 1), 0.5), np.arange(n) % 100 == 99))
     assert report["drift"][0]["distance"] > 0.95
     assert "the last fifth of the episodes differs from the rest in y0" in report["notes"]
+    # A variable that never moves: nothing decides it, nothing goes with it.
+    assert report["behaviour"] == []
+    assert "action u0 hardly moves: nothing can be learned about it" in report["notes"]
+    assert not any("decides" in note for note in report["notes"])
+    assert "<td>never moves</td>" in report_html(report)
 
 
 def test_flat_lines_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:

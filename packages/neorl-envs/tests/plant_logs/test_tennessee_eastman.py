@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neorl_envs.plant_logs import convert_log
+from neorl_envs import read_dataset
+from neorl_envs._command.main import main
+from neorl_envs.inspection import dataset_report
+from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 
 SAMPLES, PERIOD_S = 301, 600
@@ -56,7 +59,7 @@ def configuration() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", ["idv1", "idv4"])
+@pytest.mark.parametrize("case", ["idv1", "idv2", "idv3", "idv4"])
 def test_a_case_comes_back_number_by_number(shared_data: Any, tmp_path: Path, case: str) -> None:
     source = export(Path(shared_data("tep", case, "u.dat")).parent, tmp_path / "case.csv")
     dataset = convert_log(plant_log_from_dict(configuration(), "plant.toml"), folder=tmp_path)
@@ -72,3 +75,28 @@ def test_a_case_comes_back_number_by_number(shared_data: Any, tmp_path: Path, ca
     pressure = np.maximum(y[2:, 6] - 2895, 0)
     np.testing.assert_allclose(columns.cost[:, 0], pressure, rtol=1e-6)
     np.testing.assert_array_equal(dataset.setpoint, np.float32(source["r"][1:-1, 8:9]))
+
+
+def test_a_draft_of_a_real_log_converts_and_is_inspected(
+    shared_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands still keeps a range; roles follow the names; the log alone is named."""
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    source = export(Path(shared_data("tep", "idv2", "u.dat")).parent, tmp_path / "idv2.csv")
+    assert main(["init", "idv2.csv"]) == 0
+    drafted = read_plant_log("plant.toml")
+    roles = [tag.role for tag in drafted.tags]
+    assert roles.count("manipulated") == 12
+    assert drafted.sampling.period_s == PERIOD_S
+    assert main(["convert", "idv2.csv", "--out", "idv2.h5"]) == 0
+    dataset = read_dataset("idv2.h5")
+    columns: Any = dataset.transitions
+    assert dataset.n_rows >= SAMPLES - 2
+    assert columns.mask.all()
+    names = [channel.name for channel in dataset.spec.obs]
+    np.testing.assert_array_equal(
+        columns.obs[:, names.index("XMEAS_9")], np.float32(source["y"][: dataset.n_rows, 8])
+    )
+    notes = dataset_report(dataset)["notes"]
+    assert "action XMV_12 hardly moves: nothing can be learned about it" in notes

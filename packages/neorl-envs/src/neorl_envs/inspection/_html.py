@@ -111,7 +111,7 @@ def _correlation(report: dict[str, Any]) -> str:
     rows = []
     for action, values in zip(report["action"], report["correlation"], strict=True):
         order = sorted(range(len(names)), key=lambda j: -abs(values[j]))[:6]
-        cells = [f"{names[j]} {values[j]:+.2f}" for j in order]
+        cells = [f"{names[j]} {values[j]:+.2f}" for j in order if values[j]] or ["never moves"]
         rows.append([html.escape(action["name"]), html.escape(", ".join(cells))])
     return _table(["action", "correlates with"], rows)
 

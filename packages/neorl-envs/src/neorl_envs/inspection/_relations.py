@@ -95,7 +95,8 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     ``explained`` is R² of a linear least-squares fit on the observation. ``repeatable`` is one
     less the mean square of the difference of an action to that at the nearest other observation,
     in units of twice its variance: 1 where like situations meet like actions, 0 where they meet
-    any action. A behaviour that is both leaves nothing to learn but itself.
+    any action. A behaviour that is both leaves nothing to learn but itself. A variable that never
+    moves has no behaviour to be decided, and no entry.
     """
     used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
     obs, action = _standardised(sample.obs[used]), sample.action[used]
@@ -113,10 +114,11 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     return [
         {
             "action": channel.name,
-            "explained": float(1 - left[i] / scale[i]) if moving[i] else 1.0,
-            "repeatable": float(1 - apart[i] / scale[i]) if moving[i] else 1.0,
+            "explained": float(1 - left[i] / scale[i]),
+            "repeatable": float(1 - apart[i] / scale[i]),
         }
         for i, channel in enumerate(spec.action)
+        if moving[i]
     ]
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 import zlib
@@ -234,7 +235,9 @@ def _range(number: pl.Series, role: str) -> tuple[float, float]:
     if role == "manipulated" and low >= 0 and 1 < high <= 100:
         return 0.0, 100.0
     margin = 0.1 * (high - low) or max(0.5, abs(low) / 2)
-    return float(f"{low - margin:.4g}"), float(f"{high + margin:.4g}")
+    # As many digits as the margin has: four of a large and steady number would be one and the same.
+    digits = 1 - math.floor(math.log10(margin))
+    return round(low - margin, digits), round(high + margin, digits)
 
 
 def _quoted(text: str) -> str:
