@@ -13,6 +13,7 @@ import pytest
 from neorl_core import InputError
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs._convert import spec_of
 from neorl_envs.plant_logs._expressions import Expression
 
 from .conftest import WIDE, Tank, wide_lines
@@ -175,6 +176,10 @@ CONFIGURATIONS = {
     "no automatic": (put("tag", 3, "automatic", []), "say which words mean automatic"),
     "a mode of nothing": (put("tag", 3, "of", ["valv"]), "'valv'; did you mean 'valve'?"),
     "a reserved name": (put("tag", 0, "name", "before_x"), "does not begin with 'before_'"),
+    "a cost without a name": (
+        put("cost", 0, "name", ""),
+        "plant.toml: a cost channel needs a name",
+    ),
     "order in a long log": (
         put("log", {"files": ["a"], "timestamp": "t", "layout": "long", "ambiguous": "order"}),
         "needs rows in order of time",
@@ -188,7 +193,7 @@ def test_bad_configurations(case: str) -> None:
     values = copy.deepcopy(WIDE)
     change(values)
     with pytest.raises(InputError, match=message) as caught:
-        plant_log_from_dict(values, "plant.toml")
+        spec_of(plant_log_from_dict(values, "plant.toml"), np.ones(1, np.bool_), "plant.toml")
     assert "plant.toml" in str(caught.value) or "tag 'mode'" in str(caught.value)
     assert "\n" not in str(caught.value)
 

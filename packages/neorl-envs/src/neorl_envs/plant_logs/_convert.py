@@ -73,7 +73,7 @@ def convert_log(
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
         columns |= {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
-        spec = spec_of(config, columns["terminated"] | columns["truncated"])
+        spec = spec_of(config, columns["terminated"] | columns["truncated"], source)
         return dataset_from_columns(spec, **columns, attributes=attributes, source=source)
 
 
@@ -113,7 +113,7 @@ def convert_file(
     paths = _paths(files or config.log.files, Path(folder), source)
     with _looked_at(config, paths, source, memory, say) as (rows, attributes):
         flags = {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
-        spec = spec_of(config, flags["terminated"] | flags["truncated"])
+        spec = spec_of(config, flags["terminated"] | flags["truncated"], source)
         return write_pieces(Path(out), spec, attributes, flags, rows.columns(), source=source)
 
 
@@ -127,6 +127,7 @@ def _looked_at(
 ) -> Iterator[tuple[Rows, dict[str, Any]]]:
     """The rows of a log and what was counted; what waits on the disk goes with the context."""
     rule = rules(config, source)
+    spec_of(config, np.ones(1, np.bool_), source)  # refused before anything is read
     n_tags = len(config.tags)
     piece = max(8, int(memory / (VALUE_BYTES * n_tags * config.history.steps)))
     with tempfile.TemporaryDirectory(prefix="neorl-log-") as waiting:
@@ -181,8 +182,19 @@ def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str]) -> str:
     return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "it has no two samples"
 
 
-def spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
-    """Channels, period and the longest episode."""
+def spec_of(config: PlantLog, ended: np.ndarray, source: str) -> Spec:
+    """Channels, period and the longest episode.
+
+    Raises:
+        InputError: If a channel cannot be, as one without a name.
+    """
+    try:
+        return _spec_of(config, ended)
+    except ValueError as error:
+        raise InputError(f"{source}: {error}") from error
+
+
+def _spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
     observed = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role(*OBSERVED)]
     actions = [Channel(t.name, t.unit, t.low, t.high) for t in config.of_role("manipulated")]
     obs = list(observed)

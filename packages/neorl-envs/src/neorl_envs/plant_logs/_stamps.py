@@ -53,6 +53,11 @@ class Clock:
             naive = column.cast(pl.Datetime("ns", column.dtype.time_zone))
             zoned = column.dtype.time_zone is not None
             found = naive.to_physical() if zoned else self._local(naive, column, rows)
+        elif not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Date)):
+            raise DatasetError(
+                f"{self.source}: column '{self.files.timestamp}' holds {column.dtype}, expected "
+                "stamps"
+            )
         elif self.files.timestamp_format in NUMBERS:
             scale = NUMBERS[self.files.timestamp_format]
             number = column.cast(pl.Float64, strict=False)
