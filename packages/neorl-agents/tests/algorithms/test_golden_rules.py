@@ -5,7 +5,6 @@ form. The faults of public implementations that a rule would have found are name
 """
 
 from dataclasses import replace
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -15,64 +14,18 @@ import scipy.optimize
 from scipy.special import logsumexp
 
 from neorl_agents import AWAC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
-from neorl_agents.algorithms import CQLState, TD3BCState
-from neorl_agents.algorithms._iql import _scaled_critic_loss, _value_loss
 from neorl_agents.algorithms._td3_bc import _actor_loss
-from neorl_agents.algorithms._weighted_regression import weighted_regression_loss
-from neorl_agents.networks import MLP, GaussianActor, critic_loss, q_values, tanh
-from neorl_agents.testing import make_problem
-from neorl_core import Transition, as_arrays
+from neorl_agents.networks import MLP, q_values, tanh
+from neorl_core import Transition
 from neorl_core.losses import expectile_loss
 
-SMALL = {"hidden": (8,), "batch_size": 32}
-KEY = jax.random.key(0)
+from .by_hand import KEY, SMALL, linear, method, rows_of, slope_of, started, wide
 
 
 @pytest.fixture(autouse=True)
 def in_float64():
     with jax.enable_x64(True):
         yield
-
-
-def linear(*members, bias=0.0):
-    """Critics ``w . (s, a) + bias``, one a row of weights."""
-    weights = np.array(members, float)[:, :, None]
-    return MLP((jnp.asarray(weights),), (jnp.full((len(members), 1), bias, float),))
-
-
-def rows_of(obs, action, **columns):
-    columns = {"reward": np.zeros(len(obs))} | columns
-    floats = {name: jnp.asarray(x) for name, x in columns.items()}
-    return Transition(jnp.asarray(obs, float), jnp.asarray(action, float), **floats)
-
-
-@cache
-def started(kind):
-    """A learner with array leaves and a state of it, in float64."""
-    problem, learner = make_problem(), kind(**SMALL)
-    state = learner.init(problem.spec, problem.statistics, KEY)
-    return jax.tree.map(wide, (as_arrays(learner), state))
-
-
-def wide(x):
-    x = np.asarray(x)
-    return x.astype(float) if x.dtype.kind == "f" else x
-
-
-@cache
-def method(name):
-    """A method of learners as one compiled function of the learner and its arguments."""
-    return jax.jit(lambda learner, *arguments: getattr(learner, name)(*arguments))
-
-
-@cache
-def slope_of(name):
-    """The gradient of a loss method in its first argument."""
-
-    def slope(learner, *arguments):
-        return jax.grad(getattr(learner, name), has_aux=True)(*arguments)[0]
-
-    return jax.jit(slope)
 
 
 def in_units(learner, seed=0):
@@ -366,73 +319,3 @@ def centre(network, x):
     for weight, bias in layers[:-1]:
         x = np.maximum(x @ np.asarray(weight) + np.asarray(bias), 0)
     return x @ np.asarray(layers[-1][0]) + np.asarray(layers[-1][1])
-
-
-class TestThreeStates:
-    """Losses by hand on three states, ``s0 -> s1 -> s2 -> end``, rewards 1, 2, 4, discount 0.9.
-
-    Every logged action is 0.5. The values of the twins at it are (11, 21, 31) and (11, 15, 39),
-    the same online and behind, and every policy would do 0.5 too.
-    """
-
-    CRITICS = ([10.0, 20.0, 30.0, 2.0], [12.0, 16.0, 40.0, -2.0])
-    # 1 + 0.9 min(21, 15), 2 + 0.9 min(31, 39) and 4, against the values above.
-    SQUARES = (3.5**2 + 8.9**2 + 27**2) / 3 + (3.5**2 + 14.9**2 + 35**2) / 3
-
-    @pytest.fixture
-    def mdp(self):
-        state = np.eye(3)
-        rows = rows_of(
-            state,
-            np.full((3, 1), 0.5),
-            reward=np.array([1.0, 2.0, 4.0]),
-            next_obs=np.vstack([state[1:], state[2:]]),
-            terminated=np.array([False, False, True]),
-        )
-        return rows, linear(*self.CRITICS)
-
-    def actor(self, outputs, log_std=-30.0):
-        bias = [np.arctanh(0.5)] + [log_std] * (outputs - 1)
-        last = {"output": tanh} if outputs == 1 else {}
-        return MLP((jnp.zeros((3, outputs)),), (jnp.asarray(bias, float),), **last)
-
-    def test_td3_bc(self, mdp):
-        rows, critics = mdp
-        learner = TD3BC(discount=0.9, noise_std=0.0)
-        state = TD3BCState(None, None, self.actor(1), critics, None, None, None)
-        updates = jax.tree.map(lambda x: x[None], rows)
-        target = method("critic_targets")(learner, state, updates, KEY)[0]
-        np.testing.assert_allclose(target, [14.5, 29.9, 4.0])
-        np.testing.assert_allclose(critic_loss(critics, rows, target)[0], self.SQUARES)
-        # The action is the logged one and all values positive: minus alpha, and no distance.
-        np.testing.assert_allclose(_actor_loss(self.actor(1), critics, rows, 2.5)[0], -2.5)
-
-    def test_cql(self, mdp):
-        rows, critics = mdp
-        learner = CQL(discount=0.9)
-        state = CQLState(self.actor(2), None, critics, *[None] * 7)
-        target = method("critic_target")(learner, state, rows, jnp.ones(()), KEY)
-        np.testing.assert_allclose(target, [14.5, 29.9, 4.0], rtol=1e-6)
-        # Samples at -1 and 1, as dense as can be: log(2 cosh 2) - 1 above the first, + 1 above
-        # the second critic's logged value.
-        samples = (jnp.broadcast_to(jnp.asarray([[-1.0], [1.0]]), (3, 2, 1)), jnp.zeros((3, 2)))
-        loss, (_, term) = method("critic_loss")(learner, critics, rows, target, samples, None, 3.0)
-        soft = np.log(2 * np.cosh(2.0))
-        np.testing.assert_allclose(term, soft, rtol=1e-6)
-        np.testing.assert_allclose(loss, self.SQUARES + 3 * (2 * soft), rtol=1e-6)
-
-    def test_iql(self, mdp):
-        rows, critics = mdp
-        # Values 15, 10, 20 against 11, 15, 31: off by -4, 5, 11.
-        value = MLP((jnp.asarray([[15.0], [10.0], [20.0]]),), (jnp.zeros(1),))
-        q = jnp.asarray([11.0, 15.0, 31.0])
-        loss, _ = _value_loss(value, rows, q, 0.7)
-        np.testing.assert_allclose(loss, (0.3 * 16 + 0.7 * 25 + 0.7 * 121) / 3)
-        # Targets 1 + 0.9 * 10, 2 + 0.9 * 20 and 4.
-        loss, _ = _scaled_critic_loss(critics, rows, jnp.asarray([10.0, 20.0, 4.0]), factor=0.5)
-        np.testing.assert_allclose(loss, ((1 + 1 + 729) + (1 + 25 + 1225)) / 3 / 2)
-        weights = IQL(inverse_temperature=0.1).weights(jnp.asarray([-4.0, 5.0, 11.0]), None)
-        actor = GaussianActor(self.actor(1), jnp.zeros(1))
-        loss, _ = weighted_regression_loss(actor, rows, weights, log_std_range=(-5, 2))
-        by_hand = (np.exp(-0.4) + np.exp(0.5) + np.exp(1.1)) / 3 * np.log(2 * np.pi) / 2
-        np.testing.assert_allclose(loss, by_hand)

@@ -1,0 +1,179 @@
+"""Speed of the learners beside CORL's own classes, d3rlpy and unifloral, in one run on one core.
+
+Two sizes: industrial (12 observations, 3 actions, layers of 64, batches of 64) and that of D4RL
+(17, 6, layers of 256, batches of 256), 100,000 random rows, float32. One process a contender, each
+pinned to the same core with one thread, takes its turn in every round; the figure is the median
+over rounds of processor time a critic gradient step (one of the actor where there is no critic),
+the ratio the peer's time over ours in the same round: above 1, we are faster. Rows are drawn
+inside the timing by everybody's own sampler; imports, compilation and the first call are not.
+
+Peers' update code is imported, not rewritten. CORL's and unifloral's layers, whose width of 256 is
+in their code, are of the size asked for; all have the depth of CORL (three hidden layers in AWAC,
+CQL, SAC-N, EDAC and ReBRAC), ten critics in SAC-N and EDAC, ten samples of each kind and no
+Lagrange multiplier in CQL. CORL reads its losses every step, d3rlpy keeps metrics, unifloral
+normalises observations in its networks. Ours is a scan over sampler and update, without checkpoints
+and reports (`training_loop.py` measures those). Peers that are missing are named in the result:
+
+    git clone https://github.com/corl-team/CORL build/CORL
+    git -C build/CORL checkout eeeeef2671235fcce3a3eb255576a207d78840e6
+    git clone https://github.com/EmptyJackson/unifloral build/unifloral
+    git -C build/unifloral checkout f2dc127
+    hatch run benchmark-learners:run
+    hatch run benchmark-learners:run --only td3_bc --size industrial --rounds 3 --out /tmp/l.json
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from _learner_peers import LEARNERS, PEERS, SIZES
+from _rounds import MAX_SPREAD, RESULTS, machine, on_one_core, summary, write
+
+VERSIONS = ("jax", "jaxlib", "numpy", "torch", "d3rlpy", "flax", "optax", "distrax")
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Runs all cases and writes the raw rounds; 0 if no contender spreads too far."""
+    arguments = _arguments()
+    if arguments.serve:
+        on_one_core(arguments.core)
+        return _serve(arguments)
+    sizes = [arguments.size] if arguments.size else [*SIZES]
+    learners = [arguments.only] if arguments.only else [*LEARNERS]
+    cases = [(size, learner) for size in sizes for learner in learners]
+    processes = {peer: _start(peer, arguments) for peer in PEERS}
+    try:
+        rows, missing = _measured(processes, cases, arguments)
+    finally:
+        for process in processes.values():
+            process.kill()
+    result = {
+        "benchmark": "learners",
+        "command": "python tools/benchmarks/learners.py " + " ".join(sys.argv[1:]),
+        "unit": "microseconds of processor time a critic gradient step, one core",
+        "sizes": SIZES,
+        "not_compared": missing,
+        "cases": rows,
+        **machine(VERSIONS),
+    }
+    write(arguments.out, result)
+    return _report(rows, missing)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of every contender (5)")
+    parser.add_argument("--least", type=float, default=0.5, help="seconds of a round (0.5)")
+    parser.add_argument("--core", type=int, default=0, help="the core to pin to (0)")
+    parser.add_argument("--only", choices=LEARNERS, help="one learner")
+    parser.add_argument("--size", choices=SIZES, help="one size")
+    parser.add_argument("--corl", type=Path, default=Path("build/CORL"), help="checkout of CORL")
+    parser.add_argument("--unifloral", type=Path, default=Path("build/unifloral"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "learners.json")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _start(peer: str, arguments: argparse.Namespace) -> subprocess.Popen:
+    options = ["--core", str(arguments.core), "--least", str(arguments.least)]
+    options += ["--corl", str(arguments.corl), "--unifloral", str(arguments.unifloral)]
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "learners.py"), "--serve", peer, *options],
+        env=os.environ | dict.fromkeys(threads, "1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    """The life of one contender: builds what it is asked for, then times a round of it."""
+    import time
+
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # Peers print; only answers go where answers are read.
+    built: dict[str, Any] = {}
+    for line in sys.stdin:
+        size, learner = line.split()
+        try:
+            if line not in built:
+                work, steps = PEERS[arguments.serve](learner, SIZES[size], arguments)
+                work()
+                work()
+                built = {line: (work, steps)}
+            work, steps = built[line]
+            calls, start = 0, time.process_time()
+            while not calls or time.process_time() - start < arguments.least:
+                work()
+                calls += 1
+            spent = 1e6 * (time.process_time() - start) / (calls * steps)
+            answers.write(json.dumps({"spent": spent}) + "\n")
+        except Exception as error:  # The others are still worth their time.
+            answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"[:300]}) + "\n")
+    return 0
+
+
+def _measured(
+    processes: dict[str, subprocess.Popen], cases: list[tuple[str, str]], arguments: Any
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    rows, missing = [], {}
+    for size, learner in cases:
+        times: dict[str, list[float]] = {}
+        contenders = [peer for peer in processes if peer in ("ours", *LEARNERS[learner])]
+        for _ in range(arguments.rounds):
+            for peer in contenders:
+                if f"{peer} {learner} {size}" in missing:
+                    continue
+                answer = _asked(processes[peer], size, learner)
+                if "error" in answer:
+                    missing[f"{peer} {learner} {size}"] = answer["error"]
+                else:
+                    times.setdefault(peer, []).append(answer["spent"])
+        ours = times.get("ours", [])
+        row = {"size": size, "learner": learner, "times": {p: summary(t) for p, t in times.items()}}
+        row["ratios"] = {
+            peer: statistics.median(a / b for a, b in zip(rounds, ours, strict=True))
+            for peer, rounds in times.items()
+            if peer != "ours" and len(rounds) == len(ours)
+        }
+        rows.append(row)
+        shown = ", ".join(f"{p} {statistics.median(t):.0f} us" for p, t in times.items())
+        ratios = ", ".join(f"{p} {r:.2f}" for p, r in row["ratios"].items())
+        print(f"{size}, {learner}: {shown}; ratio to {ratios}", flush=True)
+    return rows, missing
+
+
+def _asked(process: subprocess.Popen, size: str, learner: str) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{size} {learner}\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    return json.loads(line) if line else {"error": f"the process ended with {process.wait()}"}
+
+
+def _report(rows: list[dict[str, Any]], missing: dict[str, str]) -> int:
+    for what, reason in missing.items():
+        print(f"not compared: {what}: {reason}")
+    wide = [
+        f"{row['size']}, {row['learner']}, {peer}: max/min is {times['spread']:.2f}"
+        for row in rows
+        for peer, times in row["times"].items()
+        if times["spread"] > MAX_SPREAD
+    ]
+    for failure in wide:
+        print(f"FAILED {failure}, over {MAX_SPREAD}")
+    return 1 if wide or any(what.startswith("ours") for what in missing) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
