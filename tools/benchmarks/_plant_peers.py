@@ -1,8 +1,12 @@
 """The peers of single plants: what their users install, stepped as their users step it."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
+
+ORACLES = Path(__file__).resolve().parent.parent / "oracles"
 
 
 class Build(Protocol):
@@ -99,7 +103,34 @@ def or_gym_network(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     return work, n
 
 
+def scipy_grid(*, tiny: bool) -> tuple[Callable[[], Any], int]:
+    """The grid's 48 equations in NumPy, a second at a time by SciPy's RK45, network solved before.
+
+    Its fastest modes and not its tolerance (1e-6) decide its steps: 200 evaluations a second at
+    any from 1e-3 to 1e-8, as many as ours.
+    """
+    from scipy.integrate import solve_ivp
+
+    sys.path.append(str(ORACLES))
+    from power_grid_radau import two_area  # pyright: ignore[reportMissingImports]
+
+    problem, n = two_area(reduced=True), 2 if tiny else 20
+
+    def work() -> Any:
+        state = problem.start
+        for _ in range(n):
+            run = solve_ivp(problem.slopes, (0, 1), state, "RK45", rtol=1e-6, atol=1e-9)
+            state = run.y[:, -1]
+        return state
+
+    return work, n
+
+
 PEERS = (
+    Peer(
+        *("PowerGrid-v0", "scipy", "the same machines and network in float64, no noise", 200.0),
+        build=scipy_grid,
+    ),
     Peer(
         *("CSTR-v0", "pcgym", "two states by CVODES against ours with noise and resets", 1000.0),
         build=pcgym_cstr,

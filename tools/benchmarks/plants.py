@@ -5,7 +5,8 @@ the median over rounds of steps per second of the wall clock, beside steps per s
 time, which other work on the machine moves less. Growth is the exponent of the time between the two
 largest batches (1: linear). Compiling is timed once, uncached, for N = 1024. Peers step one
 environment as their users do, in turn with ours in the same process; the ratio is ours at N = 1024
-over theirs in the same round. Those that are not installed are named in the result:
+over theirs in the same round. Those that are not installed are named in the result. All of it takes
+about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
@@ -20,22 +21,27 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _plant_peers import PEERS, Peer
 from _rounds import RESULTS, machine, summary, write
 
-VERSIONS = ("jax", "jaxlib", "numpy", "scipy", "pcgym", "casadi", "industrial-benchmark-python")
+VERSIONS = (
+    *("jax", "jaxlib", "numpy", "scipy", "pcgym", "casadi", "or-gym"),
+    "industrial-benchmark-python",
+)
 SIZES = (1, 64, 1024, 4096)
 REFERENCE = 1024
 STEPS = {1: 2000, 64: 200, 1024: 50, 4096: 25}
 """Steps of one call at every size, so that a call is long beside its dispatch."""
+SLOW = {"PowerGrid-v0": 5, "RobotAssembly-v0": 5, "RobotAssembly-v0, fast": 5}
+"""Plants whose calls have so many times fewer steps, lest they take most of the time."""
 GOALS = {
     "ChemicalReactor-v0": 2e5,
     "HVACControl-v0": 1.5e6,
     "SteelAnnealing-v0": 8e4,
     "WaterTreatment-v0": 1e5,
-    "RobotAssembly-v0": 2e4,
+    "RobotAssembly-v0, fast": 2e4,
     "PowerGrid-v0": 8e3,
 }
 """Steps per second that are aimed at for N = 1024 on two cores."""
@@ -45,16 +51,14 @@ def main() -> int:
     """Runs all plants and writes what was found; 0 unless a plant cannot be run."""
     arguments = _arguments()
     os.environ.pop("NEORL_COMPILATION_CACHE", None)
-    from neorl_envs import environment_names
-
     rows, missing, failures = [], {}, []
-    for name in environment_names():
+    for name, env in _plants().items():
         if arguments.only and arguments.only != name:
             continue
         try:
-            row = _plant(name, arguments)
+            row, ours = _plant(name, env, arguments)
             row["peers"] = [
-                _against(peer, name, arguments, missing) for peer in PEERS if peer.plant == name
+                _against(peer, ours, arguments, missing) for peer in PEERS if peer.plant == name
             ]
             row["peers"] = [peer for peer in row["peers"] if peer]
         except Exception as error:  # The others are still worth their time.
@@ -78,21 +82,40 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def _plant(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+class Ours(NamedTuple):
+    """A compiled scan over a batch, its environment steps a call, and what compiling it took."""
+
+    work: Callable[[], Any]
+    steps: int
+    seconds: float
+
+
+def _plants() -> dict[str, Any]:
+    from neorl_envs import environment_names, make
+    from neorl_envs.plants import RobotAssembly
+
+    found: dict[str, Any] = {name: make(name) for name in environment_names()}
+    found["RobotAssembly-v0, fast"] = RobotAssembly(fidelity="fast")
+    return found
+
+
+def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
+    """What was found of a plant, and its batch that is compared with peers."""
     sizes = SIZES[:2] if arguments.tiny else SIZES
-    found = {}
+    reference = sizes[-1] if arguments.tiny else REFERENCE
+    found, batches = {}, {}
     for size in sizes:
-        steps = 3 if arguments.tiny else STEPS[size]
-        work, _ = _batch(name, size, steps)
-        times = [_timed(work) for _ in range(1 if arguments.tiny else arguments.rounds)]
+        length = 3 if arguments.tiny else max(STEPS[size] // SLOW.get(name, 1), 2)
+        ours = batches[size] = _batch(env, size, length)
+        times = [_timed(ours.work) for _ in range(1 if arguments.tiny else arguments.rounds)]
         found[size] = {
-            "per_second": summary([size * steps / wall for wall, _ in times]),
-            "per_processor_second": summary([size * steps / max(cpu, 1e-9) for _, cpu in times]),
+            "per_second": summary([ours.steps / wall for wall, _ in times]),
+            "per_processor_second": summary([ours.steps / max(cpu, 1e-9) for _, cpu in times]),
         }
         middle = found[size]["per_second"]["median"]
         print(f"{name}, N = {size}: {middle:,.0f} steps a second", flush=True)
-    compiling = _batch(name, sizes[-1] if arguments.tiny else REFERENCE, 1)[1]
-    goal, reached = GOALS.get(name), found.get(REFERENCE, {}).get("per_second", {}).get("median")
+    compiling = batches[reference].seconds
+    goal, reached = GOALS.get(name), found[reference]["per_second"]["median"]
     print(f"{name}: compiled in {compiling:.2f} processor seconds", flush=True)
     return {
         "plant": name,
@@ -100,20 +123,19 @@ def _plant(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "compile_processor_seconds": compiling,
         "growth": _growth(found),
         "goal": goal,
-        "missed": bool(goal and reached and reached < goal),
-    }
+        "missed": bool(goal and not arguments.tiny and reached < goal),
+    }, batches[reference]
 
 
-def _batch(name: str, size: int, steps: int) -> tuple[Callable[[], Any], float]:
-    """A function that runs ``steps`` steps of ``size`` plants, and what compiling it took."""
+def _batch(env: Any, size: int, length: int) -> Ours:
+    """``length`` steps of ``size`` plants in one program."""
     import jax
     import jax.numpy as jnp
 
     from neorl_core import highs, lows
-    from neorl_envs import make
     from neorl_envs.wrappers import autoreset, randomised
 
-    env = autoreset(randomised(make(name)))
+    env = autoreset(randomised(env))
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
 
     def one(state: Any, key: Any) -> Any:
@@ -129,7 +151,7 @@ def _batch(name: str, size: int, steps: int) -> tuple[Callable[[], Any], float]:
         return (states, key), jax.tree.map(jnp.mean, seen)
 
     def run(states: Any, key: Any) -> Any:
-        return jax.lax.scan(row, (states, key), None, steps)
+        return jax.lax.scan(row, (states, key), None, length)
 
     keys = jax.random.split(jax.random.key(0), size)
     held = [jax.jit(jax.vmap(lambda key: env.reset(None, key)[0]))(keys), jax.random.key(1)]
@@ -143,7 +165,7 @@ def _batch(name: str, size: int, steps: int) -> tuple[Callable[[], Any], float]:
         return jax.block_until_ready(seen)
 
     work()
-    return work, seconds
+    return Ours(work, size * length, seconds)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, float]:
@@ -153,7 +175,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def _against(
-    peer: Peer, name: str, arguments: argparse.Namespace, missing: dict[str, str]
+    peer: Peer, ours: Ours, arguments: argparse.Namespace, missing: dict[str, str]
 ) -> dict[str, Any] | None:
     """Ours at the reference size beside the peer, round by round."""
     try:
@@ -161,22 +183,20 @@ def _against(
     except Exception as error:  # Whatever an import of others may raise.
         missing[peer.name] = f"{type(error).__name__}: {error}"
         return None
-    size = 8 if arguments.tiny else REFERENCE
-    ours, _ = _batch(name, size, STEPS[REFERENCE])
     ratios, speeds = [], []
     for _ in range(1 if arguments.tiny else arguments.rounds):
-        mine, other = _timed(ours)[0], _timed(theirs)[0]
+        mine, other = _timed(ours.work)[0], _timed(theirs)[0]
         speeds.append(steps / other)
-        ratios.append(size * STEPS[REFERENCE] / mine / speeds[-1])
+        ratios.append(ours.steps / mine / speeds[-1])
     middle = statistics.median(ratios)
-    print(f"{name}: {middle:,.0f} times {peer.name} (goal {peer.goal:g})", flush=True)
+    print(f"{peer.plant}: {middle:,.0f} times {peer.name} (goal {peer.goal:g})", flush=True)
     return {
         "peer": peer.name,
         "what": peer.what,
         "ratio": summary(ratios),
         "peer_per_second": summary(speeds),
         "goal": peer.goal,
-        "missed": middle < peer.goal,
+        "missed": not arguments.tiny and middle < peer.goal,
     }
 
 

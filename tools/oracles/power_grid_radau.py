@@ -7,6 +7,8 @@ speeds and angles, and the power flow by SciPy's root finder.
 """
 
 import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -76,7 +78,17 @@ def machine_start(v: np.ndarray, s: np.ndarray) -> tuple:
     return delta, eq1, ed1, psi1d, psi2q, np.abs(v), field, torque
 
 
-def main(path: str) -> None:
+class Problem(NamedTuple):
+    """Slopes of the 48 states, their start, and the power flow before the load step."""
+
+    slopes: Callable[[float, np.ndarray], np.ndarray]
+    start: np.ndarray
+    voltage: np.ndarray
+    power: np.ndarray
+
+
+def two_area(*, reduced: bool = False) -> Problem:
+    """The system after a step of 100 MW at bus 7; ``reduced`` solves the network beforehand."""
     y = bus_admittance()
     v = power_flow(y)
     s = v * np.conj(y @ v)
@@ -88,6 +100,13 @@ def main(path: str) -> None:
     # 100 MW more at bus 7, at its scheduled voltage
     with_sources[6, 6] += 1.0 / abs(v[6]) ** 2
     delta, eq1, ed1, psi1d, psi2q, size, field0, torque0 = machine_start(v[:4], s[:4])
+    impedance = np.linalg.inv(with_sources)[:4, :4]
+
+    def terminals(source: np.ndarray) -> np.ndarray:
+        if reduced:
+            return impedance @ source
+        return np.linalg.solve(with_sources, np.concatenate([source, np.zeros(7)]))[:4]
+
     gd1, gd2 = (X2 - XL) / (XD1 - XL), (XD1 - X2) / (XD1 - XL) ** 2
     gq1, gq2 = (X2 - XL) / (XQ1 - XL), (XQ1 - X2) / (XQ1 - XL) ** 2
 
@@ -95,9 +114,7 @@ def main(path: str) -> None:
         delta, omega, eq1, ed1, p1, p2, vm, w, l1, l2, valve, steam = x.reshape(12, 4)
         turn = np.exp(1j * (delta - np.pi / 2))
         e = (gq1 * ed1 - (1 - gq1) * p2 + 1j * (gd1 * eq1 + (1 - gd1) * p1)) * turn
-        source = np.zeros(11, complex)
-        source[:4] = 9 * e / (RA + 1j * X2)
-        v = np.linalg.solve(with_sources, source)[:4]
+        v = terminals(9 * e / (RA + 1j * X2))
         i = (e - v) / (RA + 1j * X2)
         (vd, vq), (idd, iq) = (((z / turn).real, (z / turn).imag) for z in (v, i))
         torque = vd * idd + vq * iq + RA * (idd**2 + iq**2)
@@ -126,10 +143,15 @@ def main(path: str) -> None:
 
     zero, one = np.zeros(4), np.ones(4)
     start = (delta, one, eq1, ed1, psi1d, psi2q, size, zero, zero, zero, torque0, torque0)
+    return Problem(slopes, np.concatenate(start), v, s[:4])
+
+
+def main(path: str) -> None:
+    problem = two_area()
     run = solve_ivp(
-        slopes,
+        problem.slopes,
         (0, SECONDS),
-        np.concatenate(start),
+        problem.start,
         "Radau",
         t_eval=np.arange(SECONDS + 1.0),
         rtol=1e-10,
@@ -138,7 +160,7 @@ def main(path: str) -> None:
     states = run.y.T.reshape(SECONDS + 1, 12, 4)
     states[:, 0] -= states[:, 0, :1]  # angles relative to machine 1
     states[:, 1] -= 1
-    np.savez_compressed(path, voltage=v, power=s[:4], states=states)
+    np.savez_compressed(path, voltage=problem.voltage, power=problem.power, states=states)
     print(f"{run.nfev} evaluations; speed after {SECONDS} s: {states[-1, 1]}")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import DTypeLike
 from jaxtyping import PRNGKeyArray
 
@@ -122,7 +123,7 @@ def check_constants(declared: Any, values: Any) -> None:
         ValueError: Naming the constant, its unit, what is allowed and what was given.
     """
     for name, leaf, value in named_constants(declared, values):
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             continue
         given = np.asarray(value)
         if given.shape[-np.ndim(leaf.value) or None :] != np.shape(leaf.value) and np.ndim(

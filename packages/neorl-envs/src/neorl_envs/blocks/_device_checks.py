@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from neorl_envs.blocks._actuators import ActuatorParameters, Actuators
 from neorl_envs.blocks._instruments import InstrumentParameters, Instruments
@@ -73,7 +74,7 @@ def _is_probability(x: np.ndarray) -> np.ndarray:
 
 
 def _require(name: str, given: Any, holds: Any, allowed: str) -> None:
-    if isinstance(given, jax.core.Tracer):
+    if isinstance(given, Tracer):
         return
     value = np.asarray(given)
     good = holds(value)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from neorl_core.boundary import unknown_name
 from neorl_envs.blocks._constants import named_constants
@@ -140,7 +141,7 @@ def _term(text: str, known: Mapping[str, Number]) -> Number:
     if found is None or name not in known:
         raise unknown_name("constant in a relation", name, known)
     unit, shape, value = known[name]
-    value = None if isinstance(value, jax.core.Tracer) else np.asarray(value, np.float64)
+    value = None if isinstance(value, Tracer) else np.asarray(value, np.float64)
     if found["entry"] is None:
         return Number(unit, shape, value)
     entry = int(found["entry"])

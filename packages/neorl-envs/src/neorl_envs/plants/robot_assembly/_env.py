@@ -29,7 +29,7 @@ class RobotAssembly(SimulatedPlant):
 
     horizon: int = eqx.field(static=True, default=300)
     fidelity: str = eqx.field(static=True, default="full")
-    name = "RobotAssembly-v0"
+    name: ClassVar[str] = "RobotAssembly-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "points"
     reference: ClassVar[str] = "spiral search"

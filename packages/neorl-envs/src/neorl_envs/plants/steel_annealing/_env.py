@@ -22,7 +22,7 @@ class SteelAnnealing(SimulatedPlant):
     """Radiant annealing furnace of a strip line: six zones, 120 m, coil after coil."""
 
     horizon: int = eqx.field(static=True, default=720)
-    name = "SteelAnnealing-v0"
+    name: ClassVar[str] = "SteelAnnealing-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "t"
     reference: ClassVar[str] = "PI feed-forward"

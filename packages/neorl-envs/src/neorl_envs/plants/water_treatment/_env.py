@@ -22,7 +22,7 @@ class WaterTreatment(SimulatedPlant):
     """Drinking water from a river: coagulation, flocculation, settling, filtration, clearwell."""
 
     horizon: int = eqx.field(static=True, default=576)
-    name = "WaterTreatment-v0"
+    name: ClassVar[str] = "WaterTreatment-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "k$"
     reference: ClassVar[str] = "PI feed-forward"
