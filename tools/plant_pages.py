@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs/pages/reference/envs/plants"
 PICTURES = ROOT / "docs/pages/images/plants"
 BEGIN = "<!-- tables: python tools/plant_pages.py -->"
-COLOURS = 32
+COLOURS = 64
 
 
 def main() -> int:
@@ -195,7 +195,8 @@ def draw(name: str) -> None:
 
     env: Any = make(name)
     rows = run_episode(env, env.tunings()[env.reference], jax.random.key(0))
-    figure = trends(env.spec, rows, bands=env.bands(), title=f"{name}, {env.reference}")
+    title = f"{name}, {env.reference}"
+    figure = trends(env.spec, rows, bands=env.bands(), tracked=env.tracked, title=title)
     picture = Image.open(io.BytesIO(png(figure, dpi=72))).convert("RGB")
     PICTURES.mkdir(parents=True, exist_ok=True)
     few = picture.quantize(COLOURS, dither=Image.Dither.NONE)

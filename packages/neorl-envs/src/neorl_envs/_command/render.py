@@ -35,6 +35,9 @@ class Render:
     """reference, random, middle (of every range), or one of the plant's controllers."""
     seed: int = 0
     """Decides parameters, start and noise."""
+    channels: tuple[str, ...] = ()
+    """Measurements to draw, a panel each; `all` for every channel. By default those with a limit
+    or a set point, or all in groups where there are none."""
     preset: str = "plant"
     """plant, or clean without noise, delays and disturbances."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -55,11 +58,12 @@ def command(words: list[str]) -> None:
     from neorl_envs.render import animate, png, trends
 
     title = f"{env.name}, {options.policy}"
+    drawn: dict[str, Any] = {"bands": env.bands(), "tracked": env.tracked, "title": title}
+    drawn["channels"] = options.channels or None
     if options.out.suffix == ".gif":
-        animate(env.spec, rows, options.out, bands=env.bands(), title=title)
+        animate(env.spec, rows, options.out, **drawn)
     else:
-        figure = trends(env.spec, rows, bands=env.bands(), title=title)
-        options.out.write_bytes(png(figure))
+        options.out.write_bytes(png(trends(env.spec, rows, **drawn)))
     costs = ", ".join(
         f"{channel.name} {float(cost):.4g} {channel.unit}"
         for channel, cost in zip(env.spec.cost, np.asarray(rows.cost).sum(axis=0), strict=True)

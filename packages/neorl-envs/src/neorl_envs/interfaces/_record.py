@@ -28,7 +28,9 @@ class EpisodeRecord:
         """Trends of the episode, as an array ``(height, width, 3)`` of bytes."""
         from neorl_envs.render import picture, trends
 
-        return picture(trends(self._env.spec, self._trajectory(), bands=self._env.bands()))
+        env = self._env
+        figure = trends(env.spec, self._trajectory(), bands=env.bands(), tracked=env.tracked)
+        return picture(figure)
 
     def _trajectory(self) -> Transition:
         n, spec = len(self._rows) - 1, self._env.spec

@@ -27,12 +27,14 @@ class Plant(Recordable, Protocol):
         reference: Name of the tuning that learned policies are measured against.
         glossary: What a return is made of and what the controllers are called after; a sentence.
         channel_descriptions: What the channels measure and move; a sentence.
+        tracked: Measured channels with the name of the channel that shows their set point.
     """
 
     reward_unit: ClassVar[str]
     reference: ClassVar[str]
     glossary: ClassVar[str]
     channel_descriptions: ClassVar[str]
+    tracked: ClassVar[Mapping[str, str]]
 
     def default_params(self, preset: str = "plant") -> Any:
         """Parameters without randomisation, by preset."""
@@ -54,8 +56,9 @@ class Plant(Recordable, Protocol):
 class PlantDefaults:
     """The members that a plant may leave out; derive from it to have them.
 
-    No words, no rate limits, no bands, no declared penalty weights; operators who add a binary
-    test signal of 5 % of its range to every actuator, and neither step set points nor take over.
+    No words, no set points among the channels, no rate limits, no bands, no declared penalty
+    weights; operators who add a binary test signal of 5 % of its range to every actuator, and
+    neither step set points nor take over.
 
     Example:
         >>> import equinox as eqx
@@ -67,6 +70,7 @@ class PlantDefaults:
 
     glossary: ClassVar[str] = ""
     channel_descriptions: ClassVar[str] = ""
+    tracked: ClassVar[Mapping[str, str]] = {}
 
     def action_rates(self: Any) -> tuple[float, ...]:
         """No limit for any actuator."""
@@ -92,7 +96,7 @@ REQUIRED = (
     *("reward_unit", "reference", "tunings"),
 )
 OPTIONAL = (
-    *("glossary", "channel_descriptions", "action_rates", "bands"),
+    *("glossary", "channel_descriptions", "tracked", "action_rates", "bands"),
     *("operator_plan", "penalty_weights"),
 )
 METHODS = (

@@ -1,6 +1,7 @@
 """An episode as it unfolds, as a GIF."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -17,6 +18,8 @@ def animate(
     path: Path,
     *,
     bands: Mapping[str, tuple[float, float]],
+    tracked: Mapping[str, str] | None = None,
+    channels: Sequence[str] | None = None,
     title: str = "",
     frames: int = 40,
     fps: int = 5,
@@ -31,6 +34,8 @@ def animate(
         trajectory: One episode, with at least one step.
         path: The file.
         bands: Lower and upper limit of observed channels by name.
+        tracked: As of :func:`trends`.
+        channels: As of :func:`trends`.
         title: Above the panels.
         frames: Number of pictures; no more than there are steps.
         fps: Pictures a second.
@@ -48,7 +53,10 @@ def animate(
     if frames < 1 or fps < 1:
         raise ValueError(f"frames and fps must be at least 1, got {frames} and {fps}")
     frames = min(frames, n)
-    figure = trends(spec, trajectory, bands=bands, title=title)
+    drawn = functools.partial(
+        trends, spec, bands=bands, tracked=tracked, channels=channels, title=title
+    )
+    figure = drawn(trajectory)
     FigureCanvasAgg(figure)
     ranges = [(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes]
     writer = PillowWriter(fps=fps)
@@ -57,7 +65,7 @@ def animate(
             part: Trajectory = jax.tree.map(
                 lambda column, end=-(-n * frame // frames): column[:end], trajectory
             )
-            writer.fig = trends(spec, part, bands=bands, title=title, steps=n)
+            writer.fig = drawn(part, steps=n)
             FigureCanvasAgg(writer.fig)
             for axes, (xlim, ylim) in zip(writer.fig.axes, ranges, strict=True):
                 axes.set_xlim(*xlim)

@@ -1,18 +1,27 @@
 """Stacked trends as on an operator's screen: measurements, limits, inputs, costs."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import UInt8
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from neorl_core import Spec, Trajectory
+from neorl_envs.render._panels import ALL, Panel, measured_panels, panels
 
 MEASURED, INPUT, COST, BEYOND = "#1f4e79", "#444444", "#b22222", "#f4c7c3"
-UNITS_OF_TIME = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+SETPOINT = "#2e8b57"
+LABELLED, FEW_NAMES = 12, 6  # lines of a panel with names beside it, and with one column of them
+UNITS_OF_TIME = (
+    (864_000.0, 86_400.0, "d"),
+    (7200.0, 3600.0, "h"),
+    (300.0, 60.0, "min"),
+    (0.0, 1.0, "s"),
+)
 
 
 def trends(
@@ -20,18 +29,24 @@ def trends(
     trajectory: Trajectory,
     *,
     bands: Mapping[str, tuple[float, float]],
+    tracked: Mapping[str, str] | None = None,
+    channels: Sequence[str] | None = None,
     title: str = "",
     steps: int = 0,
 ) -> Figure:
     """Draws one episode.
 
-    A panel for each measurement with a limit, with what lies beyond the limit shaded and marked
-    where it happens; a panel for each input, as the steps that were applied; one for the costs.
+    A panel for each measurement with a limit or a set point, with what lies beyond the limit shaded
+    and marked where it happens; where a plant has neither, all measurements, those alike in one
+    panel. Then the inputs as the steps that were applied, those alike in one panel, and the costs.
 
     Args:
         spec: Channels and period.
         trajectory: One episode, host or JAX arrays; may be empty.
         bands: Lower and upper limit of observed channels by name; infinite where there is none.
+        tracked: Name of the channel with the set point, by the name of the channel that follows it.
+        channels: Names of the measurements to draw, each in a panel of its own; ``("all",)`` for
+            every one, and then every input in a panel of its own too.
         title: Above the panels.
         steps: Steps of the whole episode where it goes on after ``trajectory``; decides the unit
             of the time axis.
@@ -40,35 +55,69 @@ def trends(
         The figure, ready to be saved or shown.
 
     Raises:
-        ValueError: If a band names no observed channel.
+        ValueError: If a band or a set point names no observed channel.
+        InputError: If ``channels`` names none; the nearest is given.
     """
+    tracked = tracked or {}
     names = [channel.name for channel in spec.obs]
-    unknown = sorted(set(bands) - set(names))
+    unknown = sorted({*bands, *tracked, *tracked.values()} - set(names))
     if unknown:
         raise ValueError(f"no observed channel is called {unknown[0]!r}; expected one of {names}")
-    chosen = [i for i, name in enumerate(names) if name in bands] or list(range(len(names)))
-    n_panels = len(chosen) + spec.n_action + bool(spec.n_cost)
+    chosen = measured_panels(spec.obs, bands, tracked, channels)
+    inputs = panels(spec.action, (ALL,) if tuple(channels or ()) == (ALL,) else None)
+    n_panels = len(chosen) + len(inputs) + bool(spec.n_cost)
     figure = Figure(figsize=(8, 1.25 * n_panels + 0.6), layout="constrained")
-    panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
+    axes = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
     divisor, unit = _time_unit(max(len(trajectory.reward), steps) * spec.dt)
     time = np.arange(len(trajectory.reward)) * spec.dt / divisor
     after = time + spec.dt / divisor
-    for panel, i in zip(panels, chosen, strict=False):
-        channel = spec.obs[i]
-        measured = np.asarray(trajectory.next_obs)[:, i]
-        _measurement(panel, after, measured, *bands.get(channel.name, (-np.inf, np.inf)))
-        panel.set_ylabel(f"{channel.name}\n[{channel.unit}]")
-    for panel, (i, channel) in zip(panels[len(chosen) :], enumerate(spec.action), strict=False):
-        panel.step(time, np.asarray(trajectory.action)[:, i], where="post", color=INPUT, lw=1)
-        panel.set_ylabel(f"{channel.name}\n[{channel.unit}]")
+    measured = np.asarray(trajectory.next_obs)
+    for place, panel in zip(axes, chosen, strict=False):
+        if panel.label in tracked:
+            wanted = measured[:, names.index(tracked[panel.label])]
+            place.plot(after, wanted, color=SETPOINT, lw=1, ls="--", label="set point")
+            place.legend(loc="upper left", fontsize="x-small")
+        _group(place, panel, after, measured, bands)
+    for place, panel in zip(axes[len(chosen) :], inputs, strict=False):
+        _group(place, panel, time, np.asarray(trajectory.action), {}, stepped=True)
     if spec.n_cost:
         for i, channel in enumerate(spec.cost):
-            panels[-1].plot(after, np.asarray(trajectory.cost)[:, i], lw=1, label=channel.name)
-        panels[-1].set_ylabel("cost")
-        panels[-1].legend(loc="upper left", fontsize="x-small", ncols=spec.n_cost)
-    panels[-1].set_xlabel(f"time [{unit}]")
+            axes[-1].plot(after, np.asarray(trajectory.cost)[:, i], lw=1, label=channel.name)
+        axes[-1].set_ylabel("cost")
+        axes[-1].legend(loc="upper left", fontsize="x-small", ncols=spec.n_cost)
+    axes[-1].set_xlabel(f"time [{unit}]")
     figure.suptitle(title)
     return figure
+
+
+def _group(
+    place: Axes,
+    panel: Panel,
+    time: np.ndarray,
+    columns: np.ndarray,
+    bands: Mapping[str, tuple[float, float]],
+    *,
+    stepped: bool = False,
+) -> None:
+    """One panel: a single channel with its limits, or a line for each of several."""
+    place.set_ylabel(f"{panel.label}\n[{panel.unit}]")
+    style = {"drawstyle": "steps-post"} if stepped else {}
+    if not panel.names:
+        y = columns[:, panel.channels[0]]
+        if stepped:
+            place.plot(time, y, color=INPUT, lw=1, **style)
+        else:
+            _measurement(place, time, y, *bands.get(panel.label, (-np.inf, np.inf)))
+        return
+    colours = colormaps["viridis"](np.linspace(0, 0.9, len(panel.channels)))
+    for i, name, colour in zip(panel.channels, panel.names, colours, strict=True):
+        place.plot(time, columns[:, i], color=colour, lw=0.8, label=name, **style)
+    if len(panel.names) <= LABELLED:
+        columns_of_names = 1 if len(panel.names) <= FEW_NAMES else 2
+        place.legend(
+            loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small", ncols=columns_of_names,
+            frameon=False, handlelength=1, columnspacing=0.8, labelspacing=0.2,
+        )  # fmt: skip
 
 
 def picture(figure: Figure, *, dpi: int = 80) -> UInt8[np.ndarray, "height width 3"]:

@@ -42,6 +42,11 @@ class Wrapper(eqx.Module):
         return self.env.glossary
 
     @property
+    def tracked(self) -> Mapping[str, str]:
+        """Measured channels with the channel of their set point."""
+        return self.env.tracked
+
+    @property
     def channel_descriptions(self) -> str:
         """What the channels measure and move; a sentence."""
         return self.env.channel_descriptions

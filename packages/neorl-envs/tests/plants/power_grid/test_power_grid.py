@@ -16,6 +16,7 @@ from neorl_envs.plants import PowerGrid
 from neorl_envs.plants.power_grid import Constants, Machines, bad_policy
 from neorl_envs.plants.power_grid import _machines as machines
 from neorl_envs.plants.power_grid import _network as network
+from neorl_envs.plants.power_grid._world import world_at_start
 
 RADAU = np.load(Path(__file__).with_name("radau.npz"))
 
@@ -107,6 +108,15 @@ def test_a_load_step_is_that_of_an_independent_integration(env: PowerGrid) -> No
     assert np.all((losses > 60) & (losses < 110))
     errors = answer.obs[:, 30:32].sum(axis=1)
     np.testing.assert_allclose(errors, 600 * answer.obs[:, :4].mean(axis=1) * 2, rtol=1e-9)
+
+
+def test_no_circuit_trips_beside_a_step_of_the_load() -> None:
+    c = constant_values(Constants(), dtype=jnp.float32)._replace(outage=jnp.asarray(1.0))
+    found = jax.vmap(lambda key: world_at_start(c, key))(jax.random.split(jax.random.key(3), 500))
+    gap = np.asarray(found.outage_time)[:, None] - np.asarray(found.step_time)
+    assert not ((gap > -12) & (gap < 30)).any()
+    assert (gap < 0).any()
+    assert np.asarray(found.closing_time).max() < 300
 
 
 def test_the_reference_keeps_what_a_bad_policy_breaks(env: PowerGrid, totals: Any) -> None:

@@ -68,6 +68,7 @@ class Pipeline(SimulatedPlant):
 
     name: ClassVar[str] = "Pipeline-v0"
     dt: ClassVar[float] = 1.0
+    tracked: ClassVar[dict[str, str]] = {"outflow": "target"}
     constants: ClassVar[Any] = Constants()
     relations = (
         Relation(0.0, "<=", "initial", "a flow is from 0 to 200"),

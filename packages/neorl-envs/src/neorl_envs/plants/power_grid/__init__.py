@@ -17,8 +17,10 @@ change.
 
 **Disturbances.** Both loads wander (1 %, one minute); a load steps by 50 to 200 MW, up or down,
 in each half of an episode; in a fifth of the episodes a tie circuit trips and is reclosed after
-10 s. Steps of up to 300 MW and outages that last were tried: with the whole transfer on the
-weakened tie no controller tried here holds the voltage at bus 8.
+10 s, never in the 12 s before a step of the load or the 30 s after one: a double contingency, which
+a grid is not planned for. Steps of up to 300 MW, outages that last and outages beside a step were
+tried: with the whole transfer on the weakened tie no controller tried here holds the voltage at bus
+8.
 
 **Measured (32).** Of the machines: frequency (-1 to 1 Hz, deviation), active and reactive power,
 turbine power (MW, Mvar) and voltage; voltages of buses 5 to 11 (0 to 1.5); power over the tie;

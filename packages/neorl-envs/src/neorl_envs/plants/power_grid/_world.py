@@ -14,6 +14,7 @@ from neorl_envs.plants.power_grid._machines import Schedule
 DT = 1.0
 STEP_TIMES = ((10.0, 100.0), (130.0, 230.0))  # s
 OUTAGE_TIMES = (10.0, 250.0)  # s
+APART = (12.0, 30.0)  # s before and after a step of the load without an outage
 NEVER = 1e9
 
 
@@ -46,10 +47,15 @@ def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
     at_seven = (u[6:8] < 0.5).astype(u.dtype)
     when = OUTAGE_TIMES[0] + (OUTAGE_TIMES[1] - OUTAGE_TIMES[0]) * u[8]
     drawn = jax.random.uniform(keys[1], (2,), c.step.dtype)
+    step_time = jnp.floor(earliest + (latest - earliest) * u[:2])
+    before, after = APART
+    for step in step_time:
+        close = (when > step - before) & (when < step + after)
+        when = jnp.where(close, step + after, when)
     tripped = jnp.where(drawn[0] < c.outage, jnp.floor(when), NEVER)
     return World(
         wander=c.load_sd * jax.random.normal(keys[1], (2,), c.step.dtype),
-        step_time=jnp.floor(earliest + (latest - earliest) * u[:2]),
+        step_time=step_time,
         step=size[:, None] * jnp.stack([at_seven, 1 - at_seven], axis=1),
         outage_time=tripped,
         outage=jnp.where(u[9] < 0.5, 1.0, 2.0).astype(u.dtype),

@@ -1,0 +1,101 @@
+"""Which channels of a plant are drawn, and which of them share a panel."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from neorl_core import Channel
+from neorl_core.boundary import unknown_name
+
+ALL = "all"
+FEWEST = 3
+WORDS = re.compile(r"_|(?<=[A-Za-z])(?=\d+$)")
+
+
+class Panel(NamedTuple):
+    """Channels that are drawn together.
+
+    Attributes:
+        label: What they have in common: the beginning of their names, or the name of a single one.
+        unit: Their unit.
+        channels: Their places among the channels of the plant.
+        names: What tells them apart; empty for a single one.
+    """
+
+    label: str
+    unit: str
+    channels: tuple[int, ...]
+    names: tuple[str, ...] = ()
+
+
+def panels(channels: Sequence[Channel], wanted: Sequence[str] | None = None) -> tuple[Panel, ...]:
+    """One panel for each run of channels alike, such as ``T_zone_1`` to ``T_zone_6``.
+
+    Channels are alike where at least three in a row have one unit, as many words in their names,
+    and the same first words.
+
+    Args:
+        channels: Of the observation or of the action.
+        wanted: Names of those that get a panel each, in this order; ``("all",)`` for every one;
+            ``None`` for all in groups.
+
+    Raises:
+        InputError: If a name is unknown; the nearest is given.
+    """
+    names = [channel.name for channel in channels]
+    if wanted is not None:
+        chosen = names if tuple(wanted) == (ALL,) else wanted
+        for name in chosen:
+            if name not in names:
+                raise unknown_name("channel", name, [*names, ALL])
+        return tuple(_one(channels, names.index(name)) for name in chosen)
+    found: list[Panel] = []
+    start = 0
+    while start < len(channels):
+        end, label = _alike(channels, start)
+        if end - start < FEWEST:
+            found.append(_one(channels, start))
+            start += 1
+            continue
+        tails = tuple(name[len(label) :].lstrip("_") for name in names[start:end])
+        found.append(Panel(label, channels[start].unit, tuple(range(start, end)), tails))
+        start = end
+    return tuple(found)
+
+
+def measured_panels(
+    channels: Sequence[Channel],
+    bands: Mapping[str, tuple[float, float]],
+    tracked: Mapping[str, str],
+    wanted: Sequence[str] | None,
+) -> tuple[Panel, ...]:
+    """What is drawn of the measurements.
+
+    Those that are asked for; else those with a limit or a set point; where there are none, all in
+    groups.
+    """
+    if wanted is None:
+        important = [c.name for c in channels if c.name in bands or c.name in tracked]
+        wanted = important or None
+    return panels(channels, wanted)
+
+
+def _one(channels: Sequence[Channel], i: int) -> Panel:
+    return Panel(channels[i].name, channels[i].unit, (i,))
+
+
+def _alike(channels: Sequence[Channel], start: int) -> tuple[int, str]:
+    """Where the run of channels alike ends, and the beginning that their names share."""
+    first = WORDS.split(channels[start].name)
+    shared = len(first) - 1
+    end = start + 1
+    while end < len(channels) and channels[end].unit == channels[start].unit:
+        words = WORDS.split(channels[end].name)
+        same = next((i for i, (a, b) in enumerate(zip(words, first, strict=False)) if a != b), 0)
+        if len(words) != len(first) or not same or (end > start + 1 and same < shared):
+            break
+        shared = min(shared, same)
+        end += 1
+    name = channels[start].name
+    ends = [match.start() for match in WORDS.finditer(name)]
+    return end, name[: ends[shared - 1]] if ends and shared else name
