@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -101,7 +102,7 @@ def _group(
 ) -> None:
     """One panel: a single channel with its limits, or a line for each of several."""
     place.set_ylabel(f"{panel.label}\n[{panel.unit}]")
-    style = {"drawstyle": "steps-post"} if stepped else {}
+    style: Any = {"drawstyle": "steps-post"} if stepped else {}
     if not panel.names:
         y = columns[:, panel.channels[0]]
         if stepped:

@@ -1,5 +1,6 @@
 """CSTR-v0: declarations and functions of the stirred tank."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -36,7 +37,7 @@ class CSTR(SimulatedPlant):
 
     name: ClassVar[str] = _control.NAME
     dt: ClassVar[float] = DT
-    tracked: ClassVar[dict[str, str]] = {"C_A": "C_A_SP"}
+    tracked: ClassVar[Mapping[str, str]] = {"C_A": "C_A_SP"}
     constants: ClassVar[Any] = Constants()
     relations = RELATIONS
     initial: ClassVar[Any] = Tank(0.877, 324.5)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """DMSD-v0: declarations, targets, reward and controllers."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -49,7 +50,7 @@ class DMSD(SimulatedPlant):
 
     name: ClassVar[str] = "DMSD-v0"
     dt: ClassVar[float] = DT
-    tracked: ClassVar[dict[str, str]] = {"x1": "target1", "x2": "target2"}
+    tracked: ClassVar[Mapping[str, str]] = {"x1": "target1", "x2": "target2"}
     constants: ClassVar[Any] = Constants()
     relations = RELATIONS
     initial: ClassVar[Any] = Masses(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]

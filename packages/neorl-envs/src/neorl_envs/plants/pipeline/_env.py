@@ -1,5 +1,6 @@
 """Pipeline-v0: a gate, a delay line and a target that jumps."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -68,7 +69,7 @@ class Pipeline(SimulatedPlant):
 
     name: ClassVar[str] = "Pipeline-v0"
     dt: ClassVar[float] = 1.0
-    tracked: ClassVar[dict[str, str]] = {"outflow": "target"}
+    tracked: ClassVar[Mapping[str, str]] = {"outflow": "target"}
     constants: ClassVar[Any] = Constants()
     relations = (
         Relation(0.0, "<=", "initial", "a flow is from 0 to 200"),

@@ -1,5 +1,6 @@
 """SteelAnnealing-v0: the plant declared from its parts."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -35,7 +36,7 @@ class SteelAnnealing(SimulatedPlant):
         "thickness, width and speed of the strip, the coming thickness and set point, the distance "
         "to the weld, and all fuel. Manipulated: the fuel of every zone as a part of its burners."
     )
-    tracked: ClassVar[dict[str, str]] = {"T_strip_6": "T_set"}
+    tracked: ClassVar[Mapping[str, str]] = {"T_strip_6": "T_set"}
     constants = physics.Constants()
     relations = physics.RELATIONS
     initial = physics.INITIAL
