@@ -11,6 +11,7 @@ from neorl_agents import EDAC, IQL
 from neorl_agents.calibration import area_under_roc
 from neorl_agents.critics import (
     EnsembleSettings,
+    assess_ensemble,
     critic_ensemble,
     critic_scores,
     disagreement,
@@ -90,8 +91,14 @@ def test_the_edge_of_the_log_and_a_false_reading_are_told_from_the_log(data):
 
 def test_the_stated_coverage_is_the_measured_one(fitted):
     """90 % of the steps of 400 fresh episodes; the mean of 400 shares has a deviation below 1 %."""
-    share = covered(fitted.ensemble, plant_log(400, seed=7))
+    fresh = plant_log(400, seed=7)
+    share = covered(fitted.ensemble, fresh)
     assert abs(share.mean() - 0.9) < 0.03
+    found, low, high = assess_ensemble(fitted.ensemble, fresh, SPEC)["level"]
+    np.testing.assert_allclose(found, share.mean(), atol=1e-3)
+    deviation = share.std() / 20
+    np.testing.assert_allclose([low, high], share.mean() + 1.96 * deviation * np.array([-1, 1]),
+        atol=0.5 * deviation)  # fmt: skip
     assert fitted.report["calibration_episodes"] == 100
 
 

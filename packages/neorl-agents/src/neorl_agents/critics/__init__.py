@@ -1,6 +1,7 @@
 """What is not known and what may go wrong: ensembles with uncertainty, safety critics of costs."""
 
 from neorl_agents.critics._assessment import assess_safety_critic as assess_safety_critic
+from neorl_agents.critics._coverage import assess_ensemble as assess_ensemble
 from neorl_agents.critics._critic_file import CriticArtefact as CriticArtefact
 from neorl_agents.critics._critic_file import critic_scores as critic_scores
 from neorl_agents.critics._critic_file import load_critic as load_critic
@@ -14,6 +15,7 @@ from neorl_agents.critics._ensemble_fit import EnsembleSettings as EnsembleSetti
 from neorl_agents.critics._ensemble_fit import FittedEnsemble as FittedEnsemble
 from neorl_agents.critics._ensemble_fit import fit_ensemble as fit_ensemble
 from neorl_agents.critics._horizon_learning import horizon_targets as horizon_targets
+from neorl_agents.critics._limit_facts import NothingToLearnError as NothingToLearnError
 from neorl_agents.critics._safety_critic import SafetyCritic as SafetyCritic
 from neorl_agents.critics._safety_critic import horizon_curve as horizon_curve
 from neorl_agents.critics._safety_critic import largest_risk as largest_risk
@@ -28,9 +30,11 @@ __all__ = [
     "EnsembleSettings",
     "FittedEnsemble",
     "FittedSafetyCritic",
+    "NothingToLearnError",
     "Prediction",
     "SafetyCritic",
     "SafetyCriticSettings",
+    "assess_ensemble",
     "assess_safety_critic",
     "critic_ensemble",
     "critic_scores",

@@ -10,6 +10,10 @@ from neorl_core.costs import limit_kind
 from neorl_core.statistics import DEFAULT_LEVEL, clopper_pearson_interval
 
 
+class NothingToLearnError(InputError):
+    """No cost of a log varies, so no safety critic can be fitted; says what can be claimed."""
+
+
 class LimitFacts(NamedTuple):
     """What a log shows of one limit.
 
@@ -46,10 +50,10 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
     """The facts of every limit.
 
     Raises:
-        InputError: If there is no cost, or nothing can be learned of any limit.
+        NothingToLearnError: If there is no cost, or nothing can be learned of any limit.
     """
     if spec.n_cost == 0:
-        raise InputError(
+        raise NothingToLearnError(
             "the specification has no cost channel, so there is no limit to learn a safety critic "
             "of; give the log a cost column, or fit an ensemble, which needs none"
         )
@@ -60,7 +64,7 @@ def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts
     )
     if not any(one.learnable for one in facts):
         said = "; ".join(one.claim for one in facts)
-        raise InputError(f"nothing can be learned of any limit from this log: {said}")
+        raise NothingToLearnError(f"nothing can be learned of any limit from this log: {said}")
     return facts
 
 

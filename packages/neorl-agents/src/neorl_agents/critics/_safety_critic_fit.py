@@ -133,8 +133,9 @@ def fit_safety_critic(
         The critic, and the facts.
 
     Raises:
-        InputError: If the log has no cost, nothing varies in any of them, a column is missing or
-            malformed, there is one episode to calibrate with, or the horizon is longer than any.
+        NothingToLearnError: If the log has no cost, or nothing varies in any of them.
+        InputError: If a column is missing or malformed, there is one episode to calibrate with, or
+            the horizon is longer than any.
         ValueError: If a setting is out of range.
 
     Example:

@@ -1,0 +1,50 @@
+"""Whether the intervals of an ensemble cover what they state, in episodes that it never saw."""
+
+import numpy as np
+
+from neorl_agents.calibration import episode_interval
+from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._ensemble import Ensemble
+from neorl_agents.critics._ensemble_fit import members_say, outcome
+from neorl_core import InputError, Spec, Transition
+
+
+def assess_ensemble(
+    ensemble: Ensemble, log: Transition, spec: Spec, *, replicates: int = 500
+) -> dict[str, list[float]]:
+    """The measured coverage of the intervals, every episode with one vote.
+
+    Args:
+        ensemble: A calibrated ensemble of dynamics or behaviour.
+        log: Episodes that it was neither trained nor calibrated on.
+        spec: Channels of the log.
+        replicates: Draws of episodes behind the intervals.
+
+    Returns:
+        ``[coverage, low, high]`` of every predicted channel by name, with 95 % intervals by a
+        bootstrap of episodes.
+
+    Raises:
+        InputError: If the ensemble has no intervals, or there are fewer than two episodes.
+    """
+    width = np.asarray(ensemble.width, np.float64)
+    if not np.isfinite(width).all():
+        raise InputError("the ensemble has no intervals; fit it with calibrated=True")
+    columns = checked_columns(log, spec, cost=False)
+    mean, std = members_say(ensemble, columns)
+    noise, spread = (np.asarray(x, np.float64) for x in (ensemble.noise, ensemble.spread))
+    half = width * np.sqrt(noise**2 + (spread * std) ** 2)
+    inside = np.abs(outcome(columns, ensemble.target) - mean) <= half
+    _, place, length = np.unique(columns.episode, return_inverse=True, return_counts=True)
+    vote = 1 / length[place]
+
+    def coverage(covered: np.ndarray, vote: np.ndarray, weight: np.ndarray) -> float:
+        return float((covered * vote) @ weight / (vote @ weight))
+
+    channels = spec.action if ensemble.target == "behaviour" else spec.obs
+    one = np.ones(len(vote))
+    found = {}
+    for channel, covered in zip(channels, inside.T, strict=True):
+        ends = episode_interval(coverage, columns.episode, covered, vote, replicates=replicates)
+        found[channel.name] = [coverage(covered, vote, one), *ends]
+    return found

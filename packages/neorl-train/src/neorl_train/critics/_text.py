@@ -1,0 +1,54 @@
+"""What was measured of critics, as lines for people."""
+
+from typing import Any
+
+
+def critics_text(report: dict[str, Any]) -> str:
+    """The report of :func:`fit_critics` as text.
+
+    Args:
+        report: Report of the fit, or what its JSON file holds.
+
+    Returns:
+        Lines for a terminal.
+    """
+    ensemble, safety = report["ensemble"], report["safety_critic"]
+    lines = [
+        f"ensemble of dynamics: {ensemble['members']} members on {ensemble['episodes']} episodes",
+        f"  intervals that state {100 * ensemble['coverage']:g} % cover, on fresh episodes:",
+    ]
+    lines += [
+        f"    {name:<24} {_percent(*measured)}"
+        for name, measured in ensemble["coverage_measured"].items()
+    ]
+    lines += _monitor(ensemble["monitor"])
+    if "none" in safety:
+        return "\n".join([*lines, f"no safety critic: {safety['none']}"])
+    lines.append(f"safety critic: risk of a violation within {safety['horizon']} steps")
+    for limit in safety["limits"]:
+        found = safety["assessment"][limit["name"]]
+        lines.append(f"  {limit['name']}: {limit['claim']}")
+        lines.append(f"    windows with a violation {100 * found['rate']:.3g} %")
+        for name in ("calibration_error", "area_under_roc", "brier_skill"):
+            value, low, high = found[name]
+            lines.append(f"    {name.replace('_', ' '):<18} {value:.3f} [{low:.3f}, {high:.3f}]")
+    return "\n".join([*lines, *_monitor(safety["monitor"])])
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _monitor(monitor: dict[str, Any]) -> list[str]:
+    lines = [f"  monitor: alarm above {monitor['threshold']:.3g}"]
+    promised = f"promised {100 * monitor['promised_false_alarms']:g} %"
+    counts = (
+        ("false alarms", "false_alarms", f", {promised}"),
+        ("alarms with a violation", "alarmed_with_violation", ""),
+    )
+    for words, name, more in counts:
+        if monitor[name] is not None:
+            found, of, low, high = monitor[name]
+            ends = f"[{100 * low:.1f}, {100 * high:.1f}]"
+            lines.append(f"    {words}: {found} of {of} episodes, {ends} %{more}")
+    return lines
