@@ -201,7 +201,7 @@ def page() -> str:
     lines += [
         "\nMonitors with a promise of at most 10 % false alarms an episode, counted on fresh"
         " episodes:\n",
-        "| plant | monitor | false alarms | alarms in episodes with a violation |",
+        "| plant | monitor | false alarms | alarms in episodes over a limit |",
         "|---|---|---|---|",
     ]
     lines += [row for found in stored for row in monitor_rows(found)]
@@ -241,7 +241,7 @@ def monitor_rows(found: dict[str, Any]) -> list[str]:
     for name in ("safety_critic", "ensemble"):
         monitor = found[name].get("monitor")
         if monitor:
-            cells = [counted(monitor[key]) for key in ("false_alarms", "alarmed_with_violation")]
+            cells = [counted(monitor[key]) for key in ("false_alarms", "alarmed_over_limit")]
             rows.append(f"| {found['plant']} | {name.replace('_', ' ')} | {' | '.join(cells)} |")
     return rows
 

@@ -15,6 +15,7 @@ commands:
   report RUN                               write the report of a run again
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
+  critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   track RUN                                copy the records of a run into MLflow
 
 examples:
@@ -27,7 +28,7 @@ examples:
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-NAMES = ("run", "resume", "report", "inspect", "list", "track")
+NAMES = ("run", "resume", "report", "inspect", "list", "critic", "track")
 """One module of ``subcommands`` each, with a function ``command``."""
 
 

@@ -40,7 +40,7 @@ class CriticOptions:
         members: Members of the ensemble.
         hidden: Widths of the hidden layers of both.
         coverage: Stated coverage of the ensemble's intervals.
-        false_alarms: Promised part of the episodes without a violation that raise an alarm.
+        false_alarms: Promised part of the episodes that keep their limits and raise an alarm.
         seed: Decides splits, weights and draws.
     """
 
@@ -52,6 +52,20 @@ class CriticOptions:
     coverage: float = 0.9
     false_alarms: float = 0.1
     seed: int = 0
+
+    def validate(self) -> None:
+        """Refuses bad values.
+
+        Raises:
+            InputError: Naming the first.
+        """
+        if not 0 < self.false_alarms < 1:
+            raise InputError(f"false_alarms must lie in (0, 1), got {self.false_alarms}")
+        try:
+            self.safety_settings().validate()
+            self.ensemble_settings().validate()
+        except ValueError as error:
+            raise InputError(str(error).partition(".")[2]) from error
 
     def safety_settings(self) -> SafetyCriticSettings:
         """The settings of the safety critic."""
@@ -91,8 +105,8 @@ def fit_critics(
     """Fits both on one part of a log and tries them on the other.
 
     Half of the held-out episodes set the thresholds of the monitors, the other half count alarms,
-    risks and coverage. A threshold is set on episodes without a violation: an alarm in one with a
-    violation is no false one.
+    risks and coverage. A threshold is set on episodes that keep their limits: an alarm in one that
+    breaks a limit is no false one.
 
     Args:
         training: Episodes to fit on; calibration holds out some of them again.
@@ -103,11 +117,11 @@ def fit_critics(
         The critics, their monitors and what was measured.
 
     Raises:
-        InputError: If there are too few episodes to calibrate, or to promise so few false alarms,
-            or the log has a hole that is not masked.
-        ValueError: If an option is out of range.
+        InputError: If an option is out of range, or there are too few episodes to calibrate or to
+            promise so few false alarms.
     """
     options = CriticOptions() if options is None else options
+    options.validate()
     key = jax.random.key(options.seed)
     keys = jax.random.split(key, 3)
     if held_out.n_episodes < 4:
@@ -145,7 +159,6 @@ def _fit_safety(
     """The critic and what was measured, or why there is none."""
     spec = training.spec
     settings = options.safety_settings()
-    settings.validate()
     try:
         fitted = fit_safety_critic(training.transitions, spec, key, settings=settings)
     except NothingToLearnError as error:
@@ -160,7 +173,7 @@ def _monitored(
     quiet = ~broken(for_threshold)
     if not quiet.any():
         raise InputError(
-            f"all {len(quiet)} episodes for the thresholds have a violation, so no rate of false "
+            f"all {len(quiet)} episodes for the thresholds break a limit, so no rate of false "
             "alarms can be promised; hold out more episodes"
         )
     obs, action, mask = padded(for_threshold.select_episodes(quiet))
@@ -172,17 +185,23 @@ def _monitored(
         "promised_false_alarms": false_alarms,
         "threshold_episodes": int(quiet.sum()),
         "false_alarms": _share(alarmed & ~violated, ~violated),
-        "alarmed_with_violation": _share(alarmed & violated, violated),
+        "alarmed_over_limit": _share(alarmed & violated, violated),
     }
 
 
 def broken(dataset: Dataset) -> np.ndarray:
-    """Whether each episode has a step that counts against a limit."""
-    spec, columns = dataset.spec, dataset.transitions
-    limits = np.array([limit_kind(c).row_threshold(c.limit) for c in spec.cost])
-    cost = np.asarray(columns.cost, np.float64)
-    counted = (cost > limits[None]).any(axis=1) & np.asarray(columns.mask, bool)
-    return np.add.reduceat(counted.astype(int), dataset.episode_starts) > 0
+    """Whether each episode breaks a limit, by its own kind: a step above it, or their sum."""
+    columns = dataset.transitions
+    mask = np.asarray(columns.mask, bool)[:, None]
+    cost = np.where(mask, np.asarray(columns.cost, np.float64), 0.0)
+    total = np.add.reduceat(cost, dataset.episode_starts, axis=0)
+    worst = np.maximum.reduceat(cost, dataset.episode_starts, axis=0)
+    found = np.zeros(dataset.n_episodes, bool)
+    for k, channel in enumerate(dataset.spec.cost):
+        kind = limit_kind(channel)
+        quantity = kind.of_episode(total[:, k], worst[:, k])
+        found |= np.asarray(kind.exceeded(quantity, channel.limit))
+    return found
 
 
 def padded(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -44,7 +44,7 @@ def _monitor(monitor: dict[str, Any]) -> list[str]:
     promised = f"promised {100 * monitor['promised_false_alarms']:g} %"
     counts = (
         ("false alarms", "false_alarms", f", {promised}"),
-        ("alarms with a violation", "alarmed_with_violation", ""),
+        ("alarms over a limit", "alarmed_over_limit", ""),
     )
     for words, name, more in counts:
         if monitor[name] is not None:

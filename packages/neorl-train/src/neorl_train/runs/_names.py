@@ -5,6 +5,7 @@ DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
 FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 REPORT = "report.html"
+CRITICS = "critics.json"
 
 LOG_CACHE = ".logs"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"
@@ -29,3 +30,15 @@ def policy_file(name: str) -> str:
         The path below the run directory, with forward slashes on every system.
     """
     return f"{POLICIES}/{name}.safetensors"
+
+
+def critic_file(name: str) -> str:
+    """Where in a run a critic lies.
+
+    Args:
+        name: Either ``"safety_critic"`` or ``"ensemble"``.
+
+    Returns:
+        The path below the run directory, with forward slashes on every system.
+    """
+    return f"critics/{name}.safetensors"

@@ -1,0 +1,38 @@
+"""``neorl-train critic RUN``: fit a safety critic and an ensemble on the log of a run."""
+
+from pathlib import Path
+
+from neorl_core import InputError
+from neorl_envs.command_line import parse_options
+from neorl_train._pipeline.critics import fit_run_critics
+from neorl_train.critics import CriticOptions, critics_text
+from neorl_train.runs._directory import RunDirectory
+
+USAGE = """neorl-train critic RUN [--OPTION VALUE ...]
+
+Fits a safety critic (risk of a violation within the next steps, one number a limit) and an ensemble
+of the plant's dynamics on the episodes that a run trained on, calibrates both, and counts on the
+episodes that it held out whether they say the truth. Leaves them in RUN/critics and critics.json.
+
+examples:
+  neorl-train critic runs/0001
+  neorl-train critic runs/0001 --horizon 30 --false-alarms 0.05
+"""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train critic RUN [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(
+        CriticOptions, words, program="neorl-train critic RUN", description=USAGE
+    )
+    if not name:
+        raise InputError(
+            "critic takes one run directory; for example `neorl-train critic runs/0001`"
+        )
+    run = RunDirectory(Path(name).absolute())
+    run.record()
+    critics = fit_run_critics(run, options)
+    print(critics_text(critics.report))
+    print(f"left in {run.path / 'critics'}")

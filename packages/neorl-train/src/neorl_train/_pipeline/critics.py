@@ -1,0 +1,77 @@
+"""The critics of a run: fitted on what training saw, tried on what it held out."""
+
+import dataclasses
+
+import numpy as np
+
+from neorl_agents.critics import save_critic
+from neorl_core import InputError
+from neorl_core.boundary import head, write_json
+from neorl_envs import Dataset, read_dataset
+from neorl_train.configuration._configure import configure
+from neorl_train.configuration._limits import limited_spec
+from neorl_train.critics import CriticOptions, Critics, fit_critics
+from neorl_train.experience._log_cache import log_file
+from neorl_train.experience._split import both_parts, check_split, sample_of
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import CRITICS, critic_file
+
+
+def fit_run_critics(run: RunDirectory, options: CriticOptions) -> Critics:
+    """Fits the critics of a run and leaves them beside its policies.
+
+    Training fits on the episodes that the run trained on, with the run's own cost limits; of a log
+    that is too large for memory, on as many of them as there is room for.
+
+    Args:
+        run: A run that has its log.
+        options: Sizes and promises.
+
+    Returns:
+        The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
+
+    Raises:
+        InputError: If the log is gone or changed, or there are too few episodes.
+    """
+    config, record = configure(run.config), run.record()
+    path = log_file(config, run.dataset)
+    if not path.exists():
+        raise InputError(f"{run.path} has no log yet; continue it: {run.resume_line()}")
+    dataset = read_dataset(path)
+    expected = record.get("dataset", {}).get("content_hash", dataset.content_hash)
+    if expected != dataset.content_hash:
+        raise InputError(f"{path} is not the log that this run began with; restore it")
+    check_split(config, dataset)
+    spec = limited_spec(dataset.spec, config.limits.cost)
+    parts = [
+        dataclasses.replace(
+            dataset.select_episodes(sample_of(config, dataset, episodes)), spec=spec
+        )
+        for episodes in both_parts(config, dataset)
+    ]
+    training, held_out = parts
+    critics = fit_critics(training, held_out, options=options)
+    _write(run, critics, held_out)
+    return critics
+
+
+def _write(run: RunDirectory, critics: Critics, held_out: Dataset) -> None:
+    obs, action = _parity_rows(held_out)
+    for name, critic in (("safety_critic", critics.safety_critic), ("ensemble", critics.ensemble)):
+        path = run.path / critic_file(name)
+        if critic is None:
+            path.unlink(missing_ok=True)
+            continue
+        path.parent.mkdir(exist_ok=True)
+        report = critics.report[name]
+        save_critic(path, critic, held_out.spec, obs, action, {"report": report})
+    write_json(run.path / CRITICS, {**head("critics", 1), **critics.report})
+
+
+def _parity_rows(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    rows = dataset.transitions
+    obs, action = np.asarray(rows.obs), np.asarray(rows.action)
+    finite = np.isfinite(obs).all(axis=1) & np.isfinite(action).all(axis=1)
+    used = np.flatnonzero(finite & np.asarray(rows.mask, bool))
+    chosen = used[np.linspace(0, len(used) - 1, 64).round().astype(int)]
+    return obs[chosen], action[chosen]
