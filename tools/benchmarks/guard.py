@@ -3,8 +3,8 @@
 A network of 64x64 for the reactor (12 observations, 3 actions), its weights as constants, one
 observation at a time as a NumPy array, the action read back as one; synchronous dispatch, one core.
 Behind the guard with the PID as fallback: box and rate; the same and ten linear rows, none of which
-binds; the same where one binds in every step; each with the carry packed into one array, and as the
-arrays that it is, as in a bundle. In alternation, medians of each round in
+binds; the same where one binds in every step; each as a bundle runs it, carry and answers as one
+array of words, and with the arrays that they are. In alternation, medians of each round in
 microseconds. Wanted: box, rate and ten rows add at most 20. Run it alone:
 
     python tools/benchmarks/guard.py
@@ -107,49 +107,39 @@ def _steps() -> tuple[dict[str, Callable[[], Any]], Callable[[], float]]:
 
 
 def _decision(safe: Any, obs: Any, *, packed: bool) -> Callable[[], Any]:
-    """One control period: told what was sent, act, remember; the carry as one array or as many."""
+    """One control period: told what was sent, act, remember; as a bundle does it, or by arrays."""
     import jax
-    import jax.numpy as jnp
     import numpy as np
 
-    start, structure = jax.tree.flatten(safe.initial_carry())
-    offsets = np.cumsum([leaf.size for leaf in start])[:-1]
+    from neorl_deploy.bundle._manifest import ArrayEntry
+    from neorl_deploy.export._stablehlo import flat_step
+    from neorl_deploy.runtime import _packed
 
-    def pack(leaves: list[Any]) -> list[Any]:
-        if not packed:
-            return leaves
-        words = [
-            leaf.astype(jnp.uint32)
-            if leaf.dtype == jnp.bool_
-            else jax.lax.bitcast_convert_type(leaf, jnp.uint32)
-            for leaf in leaves
-        ]
-        return [jnp.concatenate([word.ravel() for word in words])]
+    run, start = flat_step(safe), jax.tree.leaves(safe.initial_carry())
+    sent = np.full(3, np.nan, np.float32)
+    answers = jax.eval_shape(run, *start, obs, sent)
+    entries = [ArrayEntry(str(i), tuple(a.shape), str(a.dtype)) for i, a in enumerate(answers)]
+    layout, action = _packed.layout_of(entries), len(start)
+    if packed:
+        step = _packed.packed_step(run, layout, len(start))
+        held = [jax.device_put(_packed.packed(layout, start)), sent]
 
-    def unpack(arrays: list[Any]) -> list[Any]:
-        if not packed:
-            return arrays
-        words = jnp.split(arrays[0], offsets)
-        return [
-            word.reshape(leaf.shape).astype(jnp.bool_)
-            if leaf.dtype == jnp.bool_
-            else jax.lax.bitcast_convert_type(word.reshape(leaf.shape), leaf.dtype)
-            for word, leaf in zip(words, start, strict=True)
-        ]
+        def decide() -> Any:
+            held[0] = step(held[0], obs, held[1])
+            words = np.asarray(held[0])
+            held[1] = layout.get(words, str(action))
+            for i in range(action + 1, len(entries)):
+                layout.get(words, str(i))
+            return held[1]
+    else:
+        step = jax.jit(run)
+        held = [start, sent]
 
-    @jax.jit
-    def step(*inputs: Any) -> Any:
-        *arrays, now, sent = inputs
-        carry = safe.sent(jax.tree.unflatten(structure, unpack(arrays)), sent)
-        carry, action = safe(carry, now)
-        return (*pack(jax.tree.leaves(carry)), action)
-
-    held = [pack(start), np.full(3, np.nan, np.float32)]
-
-    def decide() -> Any:
-        *arrays, action = step(*held[0], obs, held[1])
-        held[0], held[1] = arrays, np.asarray(action)
-        return held[1]
+        def decide() -> Any:
+            answers = step(*held[0], obs, held[1])
+            held[0] = answers[:action]
+            held[1], *_ = map(np.asarray, answers[action:])
+            return held[1]
 
     for _ in range(20):
         decide()

@@ -55,15 +55,14 @@ def test_the_bundle_acts_as_the_windows_of_the_log(
     seen, expected = acted(policy, windows(tables, jnp.arange(len(obs)), steps=STEPS))
     half = np.asarray(policy.high - policy.low) / 2
     assert np.std(expected, axis=0).min() > 0.01 * half.min(), "constant actions prove nothing"
-    names = [entry.name for entry in runtime_with_memory.manifest.carry]
-    memory = names.index(".policy.window")
     for row in range(len(obs)):
         if row % LENGTH == 0:
             runtime_with_memory.reset()
             sent = LastSent.UNKNOWN
         decision = runtime_with_memory.step(obs[row], sent)
         sent = action[row]
-        np.testing.assert_allclose(runtime_with_memory._carry[memory], seen[row], atol=1e-6)
+        held = runtime_with_memory.carry[".policy.window"]
+        np.testing.assert_allclose(held, seen[row], atol=1e-6)
         # After a failure the fallback stays in charge for a while, and hands over gently.
         if not failed:
             np.testing.assert_allclose(decision.action / half, expected[row] / half, atol=1e-5)

@@ -9,12 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError, missing_extra
-from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
+from neorl_deploy._errors import BundleError
+from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.runtime._events import FALLBACK, POLICY, RELEASE, RESET, STOP, Event, Events
+from neorl_deploy.runtime._packed import layout_of, packed, packed_step
+from neorl_deploy.runtime._programs import (
+    STOPPED,
+    TOLD,
+    jax_module,
+    open_programs,
+    require_carry,
+    told_entries,
+)
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
@@ -23,9 +31,6 @@ SELF_TEST_TOLERANCE = 1e-5
 OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
 """Parts of names of flags that may depend on the last bit of an action."""
 
-
-STOPPED = ("tripped", "latched", "stopped")
-"""Parts of the supervisor's carry that an emergency stop sets."""
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
@@ -59,13 +64,6 @@ class Decision(NamedTuple):
     limits: np.ndarray
     intervention: np.ndarray
     alarms: int
-
-
-class Programs(NamedTuple):
-    """The two programs of a bundle, deserialised."""
-
-    step: Any
-    initial_carry: Any
 
 
 def load_bundle(
@@ -109,15 +107,17 @@ class Runtime:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.manifest: Manifest = bundle.manifest
-        jax = _jax()
         programs = open_programs(bundle)
-        self._step = jax.jit(programs.step.call)
-        self._initial = tuple(programs.initial_carry.call())
-        require_carry(bundle, self._initial)
+        fresh = tuple(programs.initial_carry.call())
+        require_carry(bundle, fresh)
+        self._layout = layout_of(
+            [*self.manifest.carry, *told_entries(bundle, programs, len(fresh))]
+        )
+        self._step = packed_step(programs.step.call, self._layout, len(fresh))
+        self._initial = _on_device(packed(self._layout, fresh))
         self._carry = self._initial
         self._proposed = self._nothing_sent()
         self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
-        self._index = {entry.name: i for i, entry in enumerate(self.manifest.carry)}
         self._fallback_used = self.manifest.flags.get("fallback_used", 0)
         self._max_age = np.array(
             [self.manifest.max_age.get(c.name, math.inf) for c in self.manifest.obs]
@@ -167,13 +167,18 @@ class Runtime:
         """Stops, releases, resets and changes of who acts, with their reasons, oldest first."""
         return self._events.list()
 
+    @property
+    def carry(self) -> dict[str, np.ndarray]:
+        """Copies of what the policy keeps between two steps, by the manifest's names."""
+        words = np.asarray(self._carry)
+        return {e.name: self._layout.get(words, e.name) for e in self.manifest.carry}
+
     def _supervisor(self, name: str) -> np.ndarray:
-        return np.asarray(self._carry[self._index[f".supervisor.{name}"]])
+        return self._layout.get(np.asarray(self._carry), f".supervisor.{name}")
 
     def _set(self, name: str, value: np.ndarray) -> None:
-        carry, index = list(self._carry), self._index[f".supervisor.{name}"]
-        carry[index] = value
-        self._carry = tuple(carry)
+        changed = self._layout.set(np.asarray(self._carry), f".supervisor.{name}", value)
+        self._carry = _on_device(changed)
 
     def step(
         self,
@@ -220,12 +225,13 @@ class Runtime:
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = _vector("last_sent", last_sent, width)
-        *carry, action, flags, limits, intervention, alarms = self._step(*self._carry, read, sent)
-        self._carry = tuple(carry)
-        self._proposed = np.array(action)
-        decision = Decision(
-            np.array(action), int(flags), np.array(limits), np.array(intervention), int(alarms)
+        self._carry = self._step(self._carry, read, sent)
+        words = np.asarray(self._carry)
+        action, flags, limits, intervention, alarms = (
+            self._layout.get(words, name) for name in TOLD
         )
+        self._proposed = action.copy()
+        decision = Decision(action, int(flags), limits, intervention, int(alarms))
         if not self._testing:
             self._note_who_acts(decision)
         return decision
@@ -303,54 +309,10 @@ class Runtime:
         return worst
 
 
-def open_programs(bundle: Bundle) -> Programs:
-    """Deserialises the programs of a verified bundle.
-
-    Raises:
-        BundleError: If they were made for another calling convention or platform.
-        DeployError: If the extra ``jax`` is not installed.
-    """
-    jax = _jax()
-    from jax import export
-
-    manifest = bundle.manifest
-    oldest = export.minimum_supported_calling_convention_version
-    newest = export.maximum_supported_calling_convention_version
-    if not oldest <= manifest.calling_convention <= newest:
-        raise BundleError(
-            f"{bundle.path} has calling convention {manifest.calling_convention}; this jax "
-            f"({jax.__version__}) runs {oldest} to {newest}: export again, or use the jax of the "
-            "export"
-        )
-    if jax.default_backend() not in _backends(manifest.platforms):
-        raise BundleError(
-            f"{bundle.path} was exported for {', '.join(manifest.platforms)}; this machine runs "
-            f"{jax.default_backend()}: export with --platforms"
-        )
-    try:
-        return Programs(
-            export.deserialize(bytearray(bundle.files[bundle_files.STEP])),
-            export.deserialize(bytearray(bundle.files[bundle_files.INITIAL_CARRY])),
-        )
-    except ImportError as error:
-        raise missing_extra("running a bundle", "jax", error) from error
-
-
-def require_carry(bundle: Bundle, carry: tuple[Any, ...]) -> None:
-    """Raises unless the arrays have the shapes and dtypes that the manifest lists.
-
-    Raises:
-        BundleError: If programs and manifest disagree.
-    """
-    shapes = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
-    names = {entry.name for entry in bundle.manifest.carry}
-    supervised = {f".supervisor.{part}" for part in (*STOPPED, "trips")} <= names
-    if not supervised or shapes != [_shape(entry) for entry in bundle.manifest.carry]:
-        raise BundleError(f"{bundle.path}: manifest and program disagree about the carry")
-
-
-def _shape(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
-    return entry.shape, entry.dtype
+def _on_device(words: np.ndarray) -> Any:
+    """Words where a step leaves them too, so that one compiled program takes either."""
+    jax = jax_module()
+    return jax.device_put(words, jax.devices()[0])
 
 
 def _said(reason: str) -> str:
@@ -359,21 +321,9 @@ def _said(reason: str) -> str:
     return reason
 
 
-def _backends(platforms: tuple[str, ...]) -> set[str]:
-    return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
-
-
 def _vector(name: str, value: Any, width: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         vector = np.asarray(value, np.float32)
     if vector.shape != (width,):
         raise ValueError(f"{name} has shape {vector.shape}; expected ({width},)")
     return vector
-
-
-def _jax() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise missing_extra("running a bundle", "jax", error) from error
-    return jax

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._runtime import open_programs, require_carry
+from neorl_deploy.runtime._programs import open_programs, require_carry
 
 
 class Shadow(NamedTuple):
