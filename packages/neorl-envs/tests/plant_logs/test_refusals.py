@@ -40,6 +40,7 @@ LOGS = {
     "no rows": (HEAD, "the log gives no row: no valid sample of 'level', 'setpoint', 'valve'"),
     "one row": (HEAD + row(0), "the log gives no row: 1 times 'samples without a successor'"),
     "another column": (HEAD.replace("LC-1.OP", "LC-1.OUT") + ROWS, "no column 'LC-1.OP'; did you"),
+    "an open quote": ('"' + HEAD + ROWS, r"no column 'time' \(it has time,LI-1"),
     "another stamp column": (HEAD.replace("time", "when") + ROWS, "no column 'time'"),
     "text among numbers": (
         HEAD + ROWS + row(9, values="I/O Timeout,1,50,AUTO"),

@@ -153,12 +153,17 @@ def _read_blocks(
             near = nearest_name(column, present)
             hint = f"; did you mean {near!r}?" if near else ""
             raise DatasetError(
-                f"{path}: no column {column!r}{hint} (it has {', '.join(present[1:9])}"
+                f"{path}: no column {column!r}{hint} (it has {_shown(present[1:9])}"
                 f"{', ...' if len(present) > 9 else ''})"
             )
     for block in frame.select(ROW, *wanted).collect_batches(chunk_size=size, maintain_order=True):
         if not block.is_empty():
             yield block
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Names on one line: an open quote makes a column of many."""
+    return ", ".join(" ".join(name.split())[:40] for name in names)
 
 
 def _tag_blocks(
