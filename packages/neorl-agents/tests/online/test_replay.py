@@ -74,7 +74,7 @@ def walked(rows, capacity):
 
 def pushed(rows, capacity, *, returns=True):
     replay = BEGIN(rows[0], capacity=capacity, discount=DISCOUNT, beyond=BEYOND, returns=returns)
-    for row in rows[1:]:
+    for row in rows:
         replay = PUSH(replay, row, horizon=HORIZON)
     return replay
 
@@ -121,7 +121,7 @@ def batches(problem):
             return Transition(obs, action, reward, None, after, None, no, no)
 
         replay = BEGIN(rows(), capacity=64, discount=0.9, returns=_calibrated(algorithm))
-        for _ in range(3):
+        for _ in range(4):
             replay = PUSH(replay, rows(), horizon=8)
         unread = {f: None for f in problem.log._fields if f not in algorithm.fields}
         tables = sampler_of(algorithm).tables(problem.log._replace(**unread))

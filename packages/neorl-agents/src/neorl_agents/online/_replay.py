@@ -33,43 +33,43 @@ class Replay(NamedTuple):
 
 
 def replay_begin(
-    first: Transition,
+    example: Transition,
     *,
     capacity: int,
     discount: float | Float[Array, ""],
     beyond: float | Float[Array, ""] = 0.0,
     returns: bool = False,
 ) -> Replay:
-    """An empty buffer, with the rows of the first step waiting.
+    """An empty buffer.
 
     Args:
-        first: Rows of the first step, one for each plant: ``obs``, ``action``, ``reward``,
-            ``next_obs``, ``terminated`` and ``truncated``; physical units.
-        capacity: Number of rows that it holds.
+        example: Rows of one step, one for each plant, of which shapes and dtypes are taken:
+            ``obs``, ``action``, ``reward``, ``next_obs``, ``terminated`` and ``truncated``.
+        capacity: Number of rows that it holds, at least those of one step.
         discount: Discount of the returns, in [0, 1].
         beyond: Return that a truncated episode is taken to go on with: of a log
             ``mean(reward) / (1 - discount)``, as in ``neorl_agents.sampling.returns_to_go``.
         returns: Whether the return that followed every row is kept, as Cal-QL asks for.
 
     Returns:
-        The buffer.
+        The buffer; of the first rows that are pushed none is stored before the second ones come.
 
     Raises:
         ValueError: If ``capacity`` is no whole number from one on.
     """
-    waiting = first._replace(cost=None, next_action=None, mask=None)
+    waiting = example._replace(cost=None, next_action=None, mask=None)
+    waiting = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), waiting)
     row = jax.tree.map(lambda leaf: leaf[0], waiting)
     stored = Reference(
         row._replace(next_action=row.action),
         row.reward if returns else None,  # pyright: ignore[reportArgumentType]
     )
-    dtype = first.reward.dtype
-    return Replay(
-        ring_buffer(stored, capacity=capacity),
-        waiting,
-        jnp.asarray(discount, dtype),
-        jnp.asarray(beyond, dtype),
-    )
+    ring, count = ring_buffer(stored, capacity=capacity), waiting.reward.shape[0]
+    dtype = waiting.reward.dtype
+    # Nothing waits yet. What is pushed in its stead lies at the end of the ring and is not counted;
+    # rows have replaced it before any is drawn from there.
+    ring = ring._replace(next_slot=ring.next_slot + (capacity - count), size=ring.size - count)
+    return Replay(ring, waiting, jnp.asarray(discount, dtype), jnp.asarray(beyond, dtype))
 
 
 def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
@@ -81,8 +81,8 @@ def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
 
     Args:
         replay: Buffer to store in.
-        rows: Rows of the next step, as in :func:`replay_begin`; of an ended episode the row of the
-            new one.
+        rows: Rows of the next step in physical units, of the fields of :func:`replay_begin`; after
+            the end of an episode the first row of the new one.
         horizon: Number of steps of the longest episode; static.
 
     Returns:

@@ -11,6 +11,7 @@ Trains policies on logged data, judges them, and says whether one may be deploye
 
 commands:
   run [CONFIG.toml] [--OPTION VALUE ...]   train, evaluate, decide and report
+  finetune RUN [--OPTION VALUE ...]        go on with a finished run's learners on a simulated plant
   resume RUN                               continue a run that was interrupted, to the same bits
   report RUN                               write the report of a run again
   inspect RUN                              what a run is, how far it is, what it found
@@ -22,13 +23,14 @@ examples:
   neorl-train run
   neorl-train run --data.source plant.h5 --training.updates 20000
   neorl-train run my.toml --algorithms.iql.expectile 0.8 --timings
+  neorl-train finetune runs/0001 --training.updates 10000
   neorl-train resume runs/0001
   neorl-train list
 
 exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-NAMES = ("run", "resume", "report", "inspect", "list", "critic", "track")
+NAMES = ("run", "finetune", "resume", "report", "inspect", "list", "critic", "track")
 """One module of ``subcommands`` each, with a function ``command``."""
 
 

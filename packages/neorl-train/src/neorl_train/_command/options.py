@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from neorl_core import InputError
 from neorl_core.boundary import nearest_name
 from neorl_envs.command_line import parse_options
+from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.runs._directory import RunDirectory
@@ -24,6 +25,21 @@ examples:
   neorl-train run --training.algorithms iql --training.seeds 0 1
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
+"""
+
+FINE_TUNING_USAGE = """neorl-train finetune RUN [CONFIG.toml] [--OPTION VALUE ...]
+
+Goes on with the learners of a finished run on its SIMULATED plant: collects with the exploring
+policy behind the declared guard, stores, and updates on batches of which half comes from the log.
+A real plant is not for exploring. The result is a new run, with the policies before and after, the
+regret, and how often limits were broken on the way. Options keep the values of RUN; its log, its
+penalties and the networks stay. training.updates counts critic steps online.
+
+examples:
+  neorl-train finetune runs/0001
+  neorl-train finetune runs/0001 --training.algorithms iql --training.updates 10000
+  neorl-train finetune runs/0001 --finetune.share 0.25 --finetune.environments 16
+  neorl-train finetune runs/0002 --finetune.environment CSTR-v0    (RUN learned from a file)
 """
 
 
@@ -73,6 +89,44 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     )
     flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
     return type(default)(**{name: getattr(options, name) for name in _fields(default)}), flags
+
+
+def read_fine_tuning_options(
+    arguments: list[str], algorithms: Mapping[str, type]
+) -> tuple[Config, Flags]:
+    """The configuration and the flags of ``neorl-train finetune``.
+
+    Args:
+        arguments: The directory of a finished run, then perhaps the name of a file, then options.
+        algorithms: Class of every algorithm by name.
+
+    Returns:
+        The configuration of that run with what is given here, not yet validated, and the flags.
+
+    Raises:
+        InputError: In one line: no run is named, it cannot be fine-tuned, or an option is wrong.
+        SystemExit: After ``--help``.
+    """
+    words = [word for word in arguments if word not in FLAGS]
+    flags = Flags(**{field.name: flag in arguments for flag, field in FLAGS.items()})
+    default = config_type(algorithms)()
+    if not {"-h", "--help"} & set(words):
+        if not words or words[0].startswith("-"):
+            raise InputError(
+                "finetune takes the directory of a finished run first, for example "
+                "`neorl-train finetune runs/0001`"
+            )
+        default = continued(words.pop(0))
+        if words and not words[0].startswith("-"):
+            default = load_toml(Path(words.pop(0)), default)
+    options = parse_options(
+        type(default),
+        words,
+        program="neorl-train finetune RUN",
+        default=default,
+        description=FINE_TUNING_USAGE,
+    )
+    return options, flags
 
 
 def _with_flags(kind: type[Config]) -> type[Config]:

@@ -6,6 +6,7 @@ from neorl_agents import load_policy
 from neorl_core.boundary import check_head
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train.results._file import read_evaluation
+from neorl_train.results._fine_tuning import read_fine_tuning
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, FINISHED, GUARD, REPORT, policy_file
 from neorl_train.runs._records import read_records
@@ -31,6 +32,8 @@ def is_complete(run: RunDirectory) -> bool:
     try:
         read_evaluation(run.path)
         read_verdict(run.path)
+        if record.get("fine_tunes"):
+            read_fine_tuning(run.path)
         constraints_from_dict(json.loads((run.path / CONSTRAINTS).read_text(encoding="utf-8")))
         guard = json.loads((run.path / GUARD).read_text(encoding="utf-8"))
         for name in check_head(guard, "guard", GUARD_VERSION, GUARD)["fallbacks"]:

@@ -28,7 +28,7 @@ from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked
 from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, RECORD, RUNNING
-from neorl_train.training._seeds import EXECUTION_MODE
+from neorl_train.training._queues import EXECUTION_MODE
 
 
 def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
@@ -114,6 +114,7 @@ def _first_record(complete: Resolved) -> dict[str, Any]:
         "replaced_limits": complete.replaced,
         "origins": complete.origins,
         "fallback": complete.fallback,
+        "fine_tunes": config.finetune.run,
     }
 
 

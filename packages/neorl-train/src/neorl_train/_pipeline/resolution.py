@@ -9,6 +9,7 @@ from neorl_core import Spec
 from neorl_envs import Dataset
 from neorl_safety.constraints import describe_constraints
 from neorl_train._pipeline.artefacts import hard_constraints
+from neorl_train._pipeline.offline_run import check_offline_run
 from neorl_train._pipeline.origins import origins
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
@@ -19,7 +20,13 @@ from neorl_train.configuration._limits import (
 )
 from neorl_train.configuration._monitors import given_watches
 from neorl_train.configuration._sections import Config, hyperparameters
-from neorl_train.experience._source import declared_penalty, is_streamed, plant, read_log
+from neorl_train.experience._source import (
+    declared_penalty,
+    is_environment,
+    is_streamed,
+    read_log,
+    simulator,
+)
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_single_rows
 
@@ -61,13 +68,17 @@ def resolved(config: Config) -> Resolved:
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
     """
-    environment, dataset = plant(config.data.source), None
-    if environment is None:
+    environment, dataset = simulator(config), None
+    if not is_environment(config.data.source):
         path = Path(config.data.source)
         dataset = read_log(config, path)
         if is_streamed(config, path):
             for name in config.training.algorithms:
                 require_single_rows(name, hyperparameters(config, name))
+    if config.finetune.run:
+        check_offline_run(config, environment, dataset)
+    if environment is None:
+        assert dataset is not None  # a source is an environment or a file
         spec, rates, reference = dataset.spec, None, ""
     else:
         spec, rates = environment.spec, environment.action_rates()
@@ -102,7 +113,7 @@ def resolved(config: Config) -> Resolved:
         limits=in_force,
         replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
         fallback=words,
-        notes=[] if dataset is None else _undeclared(config, words, spec),
+        notes=[] if environment is not None else _undeclared(config, words, spec),
         origins=origins(config, constraints),
     )
 

@@ -18,12 +18,14 @@ from neorl_train._pipeline.artefacts import (
     write_policies,
 )
 from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.fine_tuning import collected, fine_tune_one, fine_tuning_results
 from neorl_train._pipeline.monitors import (
     disagreement_watch,
     fitted_watches,
     guard_settings,
     monitor_records,
 )
+from neorl_train._pipeline.offline_run import take_log
 from neorl_train._pipeline.origins import origin_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
@@ -34,8 +36,10 @@ from neorl_train.configuration._sections import Config, config_hash, config_to_d
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
-from neorl_train.experience._source import is_environment, is_streamed, plant, read_log
+from neorl_train.experience._source import is_environment, is_streamed, read_log, simulator
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
+from neorl_train.results._fine_tuning import Collected, write_fine_tuning
+from neorl_train.results._results import Evaluation
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
@@ -55,6 +59,8 @@ class Job:
         reporter: Reporter of progress.
         stop: Flag that signals set.
         timings: Record of where the time goes.
+        online: What happened on the plant while a learner was fine-tuned, by its name.
+        before: Policies before their fine-tuning, by name.
     """
 
     config: Config
@@ -63,12 +69,14 @@ class Job:
     reporter: Reporter
     stop: StopSignal
     timings: Timings
+    online: dict[str, tuple[Collected, ...]] = dataclasses.field(default_factory=dict)
+    before: dict[str, Policy] = dataclasses.field(default_factory=dict)
 
 
 def all_stages(job: Job) -> None:
     """Every stage in turn; those that left their results are cut short."""
     experience = _experience(job)
-    environment = plant(job.config.data.source)
+    environment = simulator(job.config)
     watches = fitted_watches(job.config, experience)
     tracker = _tracker(job)
     try:
@@ -86,6 +94,8 @@ def _experience(job: Job) -> Experience:
     path = log_file(config, run.dataset)
     if is_environment(config.data.source):
         job.reporter.stage(f"collecting {config.data.steps} steps of {config.data.source}")
+        if config.finetune.run:
+            take_log(config, run)
         with job.timings.stage("collect or copy the log"):
             collected_log(config, run.dataset, job.reporter.say)
     job.reporter.stage(f"reading {path.name}")
@@ -135,11 +145,9 @@ def _tracker(job: Job) -> Tracker:
 def _train_all(
     job: Job, experience: Experience, environment: Any, tracker: Tracker
 ) -> dict[str, Policy]:
-    """Trains every algorithm in turn; policies by ``algorithm-seed``."""
+    """Trains or fine-tunes every algorithm in turn; policies by ``algorithm-seed``."""
     config = job.config
-    key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
-    starts = config.evaluation.curve_starts
-    validation = PolicyValidation(experience.held_out, environment, key=key, starts=starts)
+    validation = _validation(config, experience, environment)
     records = Records(job.run.metrics)
     policies: dict[str, Policy] = {}
     try:
@@ -153,12 +161,26 @@ def _train_all(
                 tracker=tracker,
                 timings=job.timings,
             )
+            before: dict[str, Policy] = {}
             with job.timings.stage(f"train {name}"):
-                trained = _train_one(job, name, experience, watcher, validation)
-            policies |= _leave_policies(job, name, experience, trained)
+                if config.finetune.run:
+                    trained, before = fine_tune_one(
+                        job, name, experience, environment, watcher, validation
+                    )
+                    job.online[name] = collected(config, trained)
+                else:
+                    trained = _train_one(job, name, experience, watcher, validation)
+            policies |= _leave_policies(job, name, experience, trained) | before
+            job.before |= before
     finally:
         records.close()
     return policies
+
+
+def _validation(config: Config, experience: Experience, environment: Any) -> PolicyValidation:
+    key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
+    starts = config.evaluation.curve_starts
+    return PolicyValidation(experience.held_out, environment, key=key, starts=starts)
 
 
 def _train_one(
@@ -202,6 +224,7 @@ def _leave_policies(
         "hyperparameters": plain["algorithms"][name],
         "origin": origin_of(ALGORITHMS, name),
         "updates": config.training.updates,
+        "fine_tunes": config.finetune.run,
         "penalty": plain["penalty"],
         "source": config.data.source,
         "dataset_hash": experience.dataset.content_hash,
@@ -264,9 +287,19 @@ def _judge(
                 level=config.evaluation.level,
                 episode_margin=config.evaluation.episode_margin,
             )
+        _leave_fine_tuning(job, experience, environment, evaluation)
         write_results(job.run.path, evaluation, verdict(evaluation.tables))
     job.reporter.end()
     write_run_report(job.run, job.reporter, job.timings)
+
+
+def _leave_fine_tuning(
+    job: Job, experience: Experience, environment: Any, evaluation: Evaluation
+) -> None:
+    """Writes what a fine-tuning brought; nothing where there was none."""
+    if job.config.finetune.run:
+        validation = _validation(job.config, experience, environment)
+        write_fine_tuning(job.run.path, fine_tuning_results(job, evaluation, validation))
 
 
 def _leave_guard(

@@ -2,6 +2,7 @@
 
 from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
+from neorl_train.configuration._fine_tuning import FineTuningConfig as FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
 from neorl_train.configuration._limits import limited_spec as limited_spec
 from neorl_train.configuration._memory import memory_bytes as memory_bytes
@@ -27,6 +28,7 @@ __all__ = [
     "DataConfig",
     "EvaluationConfig",
     "FallbackConfig",
+    "FineTuningConfig",
     "LimitsConfig",
     "MonitorsConfig",
     "OutputConfig",

@@ -11,6 +11,7 @@ from neorl_core import InputError
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig
+from neorl_train.configuration._fine_tuning import FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
@@ -121,6 +122,7 @@ class Config:
         monitors: What watches while the policy acts.
         supervisor: When the fallback takes over, and when it hands back.
         classical: Classical controllers that are fitted on the log and compared.
+        finetune: Training that goes on online, of the learners of a finished run.
         checkpoints: How often the state is written.
         output: Where results go.
         algorithms: Hyperparameters of every learner, by name.
@@ -135,6 +137,7 @@ class Config:
     monitors: MonitorsConfig = dataclasses.field(default_factory=MonitorsConfig)
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
     classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
+    finetune: FineTuningConfig = dataclasses.field(default_factory=FineTuningConfig)
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()
     algorithms: Any = None

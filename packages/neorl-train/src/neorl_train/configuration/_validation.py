@@ -10,6 +10,7 @@ from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import check_classical
+from neorl_train.configuration._fine_tuning import check_fine_tuning
 from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
@@ -47,6 +48,8 @@ def validate(config: Config) -> None:
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
     for name in training.algorithms:
         _validate_algorithm(name, hyperparameters(config, name), training)
+        if config.finetune.run:
+            check_fine_tuning(config.finetune, hyperparameters(config, name), chunk=training.chunk)
     _validate_counts(config)
     check_classical(config.classical)
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
@@ -80,7 +83,7 @@ def _validate_algorithm(name: str, algorithm: Any, training: TrainingConfig) -> 
     for field in unfinished_schedules(algorithm, training.updates):
         raise InputError(
             f"algorithms.{name}.{field} is {getattr(algorithm, field)}, and the run has "
-            f"{training.updates} updates: the rate would be zero for the rest; give -1 for the "
+            f"{training.updates} updates: it would be at its end for the rest; give -1 for the "
             "length of the run"
         )
 

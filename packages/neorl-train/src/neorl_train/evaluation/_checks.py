@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from neorl_core import Spec
+from neorl_core import InputError, Spec
 
 
 def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -> None:
@@ -33,3 +33,34 @@ def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
                 f"the log is of another plant than {environment}: its {field} is {theirs}, "
                 f"the simulator's {ours}; evaluate without environment"
             )
+
+
+def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
+    """Refuses a simulated plant whose channels are not those of a log and its policies.
+
+    Limits of costs may differ: they are the run's own.
+
+    Raises:
+        InputError: Naming the first channel that differs, or what else does.
+    """
+    for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
+        ours, theirs = getattr(simulator, field), getattr(log, field)
+        if field == "cost":
+            ours = [(channel.name, channel.unit, channel.per) for channel in ours]
+            theirs = [(channel.name, channel.unit, channel.per) for channel in theirs]
+        if len(ours) != len(theirs):
+            raise InputError(
+                f"{environment} has {len(ours)} {kind} channels, and the log and its policies have "
+                f"{len(theirs)}; name the simulator of the plant that the log is of"
+            )
+        for mine, its in zip(ours, theirs, strict=True):
+            if mine != its:
+                raise InputError(
+                    f"{environment} has the {kind} channel {mine}, where the log and its policies "
+                    f"have {its}; name the simulator of the plant that the log is of"
+                )
+    if simulator.dt != log.dt:
+        raise InputError(
+            f"{environment} has a control period of {simulator.dt:g} s, the log one of "
+            f"{log.dt:g} s; name the simulator of the plant that the log is of"
+        )

@@ -133,7 +133,7 @@ def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
 def _step(now: _Episode, keys: tuple[PRNGKeyArray, PRNGKeyArray]) -> tuple[_Episode, tuple]:
     for_noise, for_policy = keys
     carry, action = now.policy(now.carry, now.obs, for_policy)
-    report = _report(carry, action)
+    report = report_of(carry, action)
     state, step = now.environment.step(now.params, now.state, action, for_noise)
     carry = now.policy.sent(carry, step.applied)
     success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
@@ -160,7 +160,8 @@ def _step(now: _Episode, keys: tuple[PRNGKeyArray, PRNGKeyArray]) -> tuple[_Epis
     return after, rows
 
 
-def _report(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
+def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
+    """What a guard did in the last step; empty where the carry is of no guard."""
     report = getattr(carry, "report", None)
     if isinstance(report, SafetyReport):
         return report

@@ -6,6 +6,7 @@ from neorl_train.experience._log_cache import collected_log as collected_log
 from neorl_train.experience._log_cache import complete_log as complete_log
 from neorl_train.experience._source import declared_penalty as declared_penalty
 from neorl_train.experience._source import is_environment as is_environment
+from neorl_train.experience._source import simulator as simulator
 from neorl_train.experience._split import check_batches as check_batches
 from neorl_train.experience._split import check_split as check_split
 from neorl_train.experience._streamed import StreamedData as StreamedData
@@ -23,6 +24,7 @@ __all__ = [
     "complete_log",
     "declared_penalty",
     "is_environment",
+    "simulator",
     "streamed_data",
     "training_data",
     "training_experience",

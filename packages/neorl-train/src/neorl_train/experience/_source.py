@@ -61,6 +61,17 @@ def read_log(config: Config, path: Path) -> Dataset:
     return dataset
 
 
+def simulator(config: Config) -> Plant | None:
+    """The plant that policies of a run can act on; ``None`` where there is only a log.
+
+    The environment that filled the log, or the one that a fine-tuning names for a log of a file.
+
+    Raises:
+        InputError: If it is neither an environment nor a file.
+    """
+    return plant(config.finetune.environment or config.data.source)
+
+
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
     """Penalty of every cost, by name: as configured, else as the environment declares it.
 

@@ -11,6 +11,7 @@ from neorl_core.costs import limit_kind
 from neorl_train.report._glossary import glossary
 from neorl_train.report._inputs import read_object
 from neorl_train.results._file import read_evaluation
+from neorl_train.results._fine_tuning import read_fine_tuning
 from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._training_signs import training_signs
@@ -60,9 +61,11 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     for note in (explained, f"data: {owner}" if owner else ""):
         if note:
             console.print(note, markup=False, soft_wrap=True)
-    for line in guard_lines(read_object(run / RECORD)):
+    record = read_object(run / RECORD)
+    for line in guard_lines(record):
         console.print(line, markup=False, soft_wrap=True)
-    for line in pooled_lines(evaluation.tables):
+    changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else []
+    for line in [*pooled_lines(evaluation.tables), *changed]:
         console.print(line, markup=False, soft_wrap=True)
     for line in training_signs(read_records(run / METRICS)):
         console.print(line, style="yellow", markup=False, soft_wrap=True)

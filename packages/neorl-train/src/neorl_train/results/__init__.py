@@ -4,6 +4,11 @@ from neorl_train.results._episodes import Episodes as Episodes
 from neorl_train.results._episodes import Trace as Trace
 from neorl_train.results._file import read_evaluation as read_evaluation
 from neorl_train.results._file import write_evaluation as write_evaluation
+from neorl_train.results._fine_tuning import Collected as Collected
+from neorl_train.results._fine_tuning import FineTuned as FineTuned
+from neorl_train.results._fine_tuning import FineTuning as FineTuning
+from neorl_train.results._fine_tuning import read_fine_tuning as read_fine_tuning
+from neorl_train.results._fine_tuning import write_fine_tuning as write_fine_tuning
 from neorl_train.results._results import ActionFit as ActionFit
 from neorl_train.results._results import Band as Band
 from neorl_train.results._results import Evaluation as Evaluation
@@ -22,11 +27,14 @@ from neorl_train.results._training_signs import training_signs as training_signs
 __all__ = [
     "ActionFit",
     "Band",
+    "Collected",
     "CostCell",
     "Episodes",
     "Estimate",
     "Evaluation",
     "Excitation",
+    "FineTuned",
+    "FineTuning",
     "PolicyResult",
     "PolicyRow",
     "PooledCost",
@@ -36,6 +44,8 @@ __all__ = [
     "Source",
     "Trace",
     "read_evaluation",
+    "read_fine_tuning",
     "training_signs",
     "write_evaluation",
+    "write_fine_tuning",
 ]

@@ -4,6 +4,7 @@ CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run
 DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
 FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
+FINE_TUNING = "finetune.json"
 REPORT = "report.html"
 CRITICS = "critics.json"
 

@@ -38,9 +38,23 @@ class Feed(Protocol):
 
 
 class MemoryFeed:
-    """All rows, once on every device; the program draws from them."""
+    """All rows, once on every device; the program draws from them.
 
-    def __init__(self, algorithm: Algorithm, data: TrainingData, devices: Sequence[Any]) -> None:
+    Args:
+        algorithm: Learner whose sampler makes the tables.
+        data: The rows.
+        devices: Devices.
+        program: Jitted program of a chunk; ``train_chunk`` by default.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        data: TrainingData,
+        devices: Sequence[Any],
+        program: Any = train_chunk,
+    ) -> None:
+        self._program = program
         columns = {name: getattr(data.rows, name) for name in algorithm.fields}
         rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
         tables = sampler_of(algorithm).tables(rows)
@@ -48,7 +62,7 @@ class MemoryFeed:
 
     def lowered(self, arguments: tuple[Any, ...], n_updates: int) -> Any:
         """The program that draws its rows."""
-        return train_chunk.lower(*arguments, n_updates=n_updates)
+        return self._program.lower(*arguments, n_updates=n_updates)
 
     def example(self, device: Any, n_updates: int) -> Any:
         """The tables themselves."""

@@ -15,7 +15,8 @@ from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
 from neorl_train.experience._streamed import StreamedData, require_single_rows
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._seeds import ParallelSeeds, devices_for
+from neorl_train.training._queues import SeedQueues, devices_for
+from neorl_train.training._seeds import ParallelSeeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
 """Judges a policy while training goes on; called with policies on the host."""
@@ -104,6 +105,11 @@ class Trained:
     snapshot: dict[str, Any]
     finished: bool
 
+    def states(self) -> list[Any]:
+        """The state of each seed, with host arrays: what fine-tuning begins with."""
+        leaves, treedef = jax.tree.flatten(self.snapshot["state"])
+        return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
+
     def named(self, name: str) -> dict[str, Policy]:
         """The policies as an evaluation takes them.
 
@@ -124,7 +130,8 @@ class Trained:
         return f"Trained({type(self.algorithm).__name__}, {seeds}, {self.step} updates{stopped})"
 
 
-def _never() -> bool:
+def never() -> bool:
+    """No request to stop."""
     return False
 
 
@@ -137,7 +144,7 @@ def train(
     watcher: Watcher = UNWATCHED,
     checkpoints: Checkpoints | None = None,
     validate: Validate | None = None,
-    stop: Callable[[], bool] = _never,
+    stop: Callable[[], bool] = never,
 ) -> Trained:
     """Trains all seeds of one algorithm, from the newest checkpoint where there is one.
 
@@ -166,19 +173,50 @@ def train(
     """
     if isinstance(data, Dataset):
         data = training_data(data)
-    _check(algorithm, data, plan)
+    check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
-    parallel = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
-    loop = _Loop(parallel, algorithm, plan, watcher, checkpoints, validate)
+    queues = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
+    return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
+
+
+def run_loop(
+    queues: SeedQueues,
+    algorithm: Algorithm,
+    plan: Plan,
+    watcher: Watcher,
+    checkpoints: Checkpoints | None,
+    validate: Validate | None,
+    stop: Callable[[], bool],
+) -> Trained:
+    """Chunk after chunk of whatever the queues do, from the newest checkpoint where there is one.
+
+    Args:
+        queues: States of all seeds, and the program of a chunk.
+        algorithm: Learner with plain numbers, schedules settled.
+        plan: Length.
+        watcher: Observer that is told everything.
+        checkpoints: Checkpoints to resume from and save to; closed before this returns.
+        validate: Function that judges a policy, called at every checkpoint.
+        stop: Function asked once a chunk.
+
+    Returns:
+        The policies and states reached.
+    """
+    loop = _Loop(queues, algorithm, plan, watcher, checkpoints, validate)
     try:
         return loop.run(loop.begin(), stop)
     finally:
-        parallel.close()
+        queues.close()
         if checkpoints is not None:
             checkpoints.close()
 
 
-def _check(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) -> None:
+def check_trainable(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) -> None:
+    """Refuses bad hyperparameters, a chunk of half an update, and fewer rows than a batch.
+
+    Raises:
+        InputError: Naming the learner and the field.
+    """
     name, per_update = type(algorithm).__name__, algorithm.batches_per_update
     try:
         algorithm.validate()
@@ -202,7 +240,7 @@ def _check(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) 
 class _Loop:
     def __init__(
         self,
-        parallel: ParallelSeeds,
+        parallel: SeedQueues,
         algorithm: Algorithm,
         plan: Plan,
         watcher: Watcher,

@@ -1,42 +1,24 @@
-"""Seeds side by side: one program for each seed, queued on the devices in turn."""
+"""Offline training of all seeds of one algorithm, side by side."""
 
-import concurrent.futures
 from collections.abc import Sequence
-from typing import Any, TypeAlias
-
-import jax
-import numpy as np
 
 from neorl_agents import Algorithm
-from neorl_core import Policy, as_arrays
+from neorl_core import as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.training._chunk import run_keys
 from neorl_train.training._feeds import MemoryFeed, StreamFeed
-
-Device: TypeAlias = Any
-Metrics = dict[str, jax.Array]
-
-EXECUTION_MODE = "one program per seed, queued on one device; every core is a device"
-"""What, besides configuration, data and key, the bits of a seed are a function of."""
+from neorl_train.training._queues import Device, SeedQueues
 
 
-class ParallelSeeds:
+class ParallelSeeds(SeedQueues):
     """The training states of all seeds of one algorithm, each on its device.
-
-    Every seed runs the very program that it would run alone, so its result is that of its single
-    run, bit for bit, whatever the number of seeds and devices. Calls return at once: the devices
-    work through their queues side by side.
 
     Args:
         algorithm: Learner with plain numbers.
         data: Training split; copied to each device once, or left in its file.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
-
-    Attributes:
-        seeds: Seeds of the training runs.
-        done: Number of updates that every seed has taken, in calls of ``update``.
     """
 
     def __init__(
@@ -46,110 +28,19 @@ class ParallelSeeds:
         seeds: Sequence[int],
         devices: Sequence[Device],
     ) -> None:
-        used = list(devices)[: len(seeds)]
-        self.seeds = tuple(seeds)
-        self._algorithm = as_arrays(algorithm)
-        self._devices = [used[i % len(used)] for i in range(len(seeds))]
-        self._feed = (
+        arrays = as_arrays(algorithm)
+        keys = [run_keys(seed) for seed in seeds]
+        feed = (
             StreamFeed(algorithm, data, seeds)
             if isinstance(data, StreamedData)
-            else MemoryFeed(algorithm, data, used)
+            else MemoryFeed(algorithm, data, list(devices)[: len(seeds)])
         )
-        self._hyperparameters = {device: jax.device_put(self._algorithm, device) for device in used}
-        keys = [run_keys(seed) for seed in seeds]
-        self._keys = self._placed([for_chunks for _, for_chunks in keys])
-        # A chunk takes its state's buffers, so that no two leaves may share one.
-        self._states = [
-            jax.device_put(
-                algorithm.init(data.spec, data.statistics, initial), device, may_alias=False
-            )
-            for (initial, _), device in zip(keys, self._devices, strict=True)
-        ]
-        self._programs: dict[Device, Any] = {}
-        self._n_updates = 0
-        self.done = 0
-
-    def compile(self, n_updates: int) -> None:
-        """Compiles the chunk of ``n_updates`` calls of ``update``, once for each device."""
-        self._n_updates = n_updates
-        first_index = {device: i for i, device in reversed(list(enumerate(self._devices)))}
-        with concurrent.futures.ThreadPoolExecutor(len(first_index)) as pool:
-            programs = pool.map(lambda i: self._compiled(i, n_updates), first_index.values())
-            self._programs = dict(zip(first_index, programs, strict=True))
-
-    def advance(self) -> list[Metrics]:
-        """Queues the next chunk for every seed and returns at once.
-
-        Returns:
-            The mean metrics of the chunk for each seed, still being worked out.
-
-        Raises:
-            RuntimeError: If no chunk was compiled.
-        """
-        if not self._programs:
-            raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
-        metrics = []
-        for i, device in enumerate(self._devices):
-            rows = self._feed.rows(i, device, self.done, self._n_updates)
-            self._states[i], means = self._programs[device](*self._arguments(i, rows))
-            metrics.append(means)
-        self.done += self._n_updates
-        return metrics
-
-    def close(self) -> None:
-        """Lets go of the file and its readers, where rows are streamed."""
-        self._feed.close()
-
-    def snapshot(self) -> dict[str, Any]:
-        """All states and keys on the host, stacked by seed; waits for the devices.
-
-        Copied, so that it outlives the next chunk, which gives the buffers away.
-        """
-        states = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._states))
-        keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
-        return {"state": states, "key": keys}
-
-    def restore(self, snapshot: dict[str, Any], *, done: int) -> None:
-        """Puts back what :meth:`snapshot` gave.
-
-        Args:
-            snapshot: All states and keys, stacked by seed.
-            done: Number of updates that it was taken after, in calls of ``update``.
-        """
-        self.done = done
-        self._states = self._placed(self._unstacked(snapshot["state"]))
-        self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
-
-    def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
-        """The policies of a snapshot, one for each seed, with host arrays."""
-        states = self._unstacked(snapshot["state"])
-        return [self._algorithm.policy(state) for state in states]
-
-    def _unstacked(self, stacked: Any) -> list[Any]:
-        leaves, treedef = jax.tree.flatten(stacked)
-        return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
-
-    def _placed(self, values: list[Any]) -> list[Any]:
-        return [
-            jax.device_put(value, device)
-            for value, device in zip(values, self._devices, strict=True)
-        ]
-
-    def _arguments(self, i: int, rows: Any) -> tuple[Any, ...]:
-        device = self._devices[i]
-        return (
-            self._hyperparameters[device],
-            self._states[i],
-            rows,
-            np.int32(self.done),
-            self._keys[i],
+        super().__init__(
+            feed,
+            arrays,
+            [for_chunks for _, for_chunks in keys],
+            lambda i: algorithm.init(data.spec, data.statistics, keys[i][0]),
+            arrays.policy,
+            seeds,
+            devices,
         )
-
-    def _compiled(self, i: int, n_updates: int) -> Any:
-        example = self._feed.example(self._devices[i], n_updates)
-        return self._feed.lowered(self._arguments(i, example), n_updates).compile()
-
-
-def devices_for(seeds: Sequence[int]) -> list[Device]:
-    """As many devices of this process as there are seeds to keep busy."""
-    return list(jax.local_devices())[: len(seeds)]

@@ -49,6 +49,8 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"{label * (i == 0):<11} {s}" for i, s in enumerate(sentences)]
     for kind, names in record.get("origins", {}).items():
         lines += [f"{kind:<11} {name}, from {origin}" for name, origin in names.items()]
+    if record.get("fine_tunes"):
+        lines += [f"fine-tunes  {record['fine_tunes']}"]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
     said = record.get("supervision", [])

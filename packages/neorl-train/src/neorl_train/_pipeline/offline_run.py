@@ -1,0 +1,195 @@
+"""The finished run that a fine-tuning goes on from: whether it fits, its log, its states."""
+
+import math
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from neorl_agents import ALGORITHMS
+from neorl_agents.algorithms import for_run
+from neorl_core import InputError
+from neorl_core.boundary import replacing
+from neorl_envs import Dataset, read_dataset
+from neorl_envs.plants import Plant
+from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
+from neorl_train.configuration._toml import load_toml
+from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._experience import Experience
+from neorl_train.experience._log_cache import log_file
+from neorl_train.experience._source import is_environment
+from neorl_train.runs._checkpoints import Checkpoints, complete_steps
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import FINISHED
+from neorl_train.training._queues import devices_for
+from neorl_train.training._seeds import ParallelSeeds
+
+
+def offline_run(path: str) -> tuple[RunDirectory, Config]:
+    """A run that can be fine-tuned, and its configuration.
+
+    Args:
+        path: Its directory.
+
+    Raises:
+        InputError: If it is none, or was not finished; a policy artefact, which has no critics, is
+            told from a run.
+    """
+    if Path(path).is_file():
+        raise InputError(
+            f"{path} is a file: a policy artefact holds the actor alone, and fine-tuning needs its "
+            "critics, targets and optimisers too; give the directory of the run that trained it"
+        )
+    run = RunDirectory(Path(path).absolute())
+    record = run.record()
+    if record["status"] != FINISHED:
+        raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
+    config = load_toml(run.config, config_type(ALGORITHMS)())
+    if record["config_hash"] != config_hash(config):
+        raise InputError(
+            f"{run.config} was changed since the run began, so its checkpoints do not belong to "
+            "it; restore the file"
+        )
+    return run, config
+
+
+def continued(path: str) -> Config:
+    """The configuration with which a finished run is fine-tuned unless something else is said.
+
+    That of the run: its log, penalties, limits and hyperparameters, and those of its learners that
+    can be fine-tuned. Rates that a log does not know are left to the simulated plant.
+
+    Raises:
+        InputError: If it is no finished run, or none of its learners can be fine-tuned.
+    """
+    run, config = offline_run(path)
+    names = [
+        name
+        for name in config.training.algorithms
+        if hasattr(hyperparameters(config, name), "fine_tuning")
+    ]
+    if not names:
+        raise InputError(
+            f"{run.path} trained {', '.join(config.training.algorithms)}, of which none can be "
+            "fine-tuned; of the learners here iql, cal_ql and rebrac can"
+        )
+    limits = config.limits
+    finite = {
+        field: {name: rate for name, rate in getattr(limits, field).items() if math.isfinite(rate)}
+        for field in ("rate_up", "rate_down")
+    }
+    candidate = config.evaluation.candidate
+    candidate = candidate if candidate in names else ""
+    return replace(
+        config,
+        limits=replace(limits, **finite),
+        training=replace(config.training, algorithms=tuple(names)),
+        evaluation=replace(config.evaluation, candidate=candidate),
+        finetune=replace(config.finetune, run=str(run.path)),
+    )
+
+
+def check_offline_run(config: Config, environment: Plant | None, dataset: Dataset | None) -> None:
+    """Refuses a fine-tuning that does not fit its offline run, before anything is written.
+
+    Args:
+        config: Configuration of the fine-tuning, validated.
+        environment: Simulated plant; ``None`` where there is none.
+        dataset: Log, where it is a file.
+
+    Raises:
+        InputError: Naming what does not fit: no simulator, other channels, another log or penalty,
+            learners, seeds or checkpoints that the run does not have.
+    """
+    run, before = offline_run(config.finetune.run)
+    if environment is None:
+        raise InputError(
+            f"{config.data.source} is a log without a simulator: fine-tuning explores, which a "
+            "real plant is not for; name a simulated plant with the same channels, such as "
+            "`--finetune.environment CSTR-v0`"
+        )
+    if dataset is None:
+        path = run.dataset if is_environment(before.data.source) else Path(before.data.source)
+        dataset = read_dataset(path, memory_map=True)
+    require_same_channels(environment.spec, dataset.spec, environment.name)
+    for section in ("data", "penalty"):
+        if getattr(config, section) != getattr(before, section):
+            raise InputError(
+                f"[{section}] differs from that of {run.path}; learners are fine-tuned with the "
+                "log and the penalties that they were trained with, so leave it out"
+            )
+    for name, ours, theirs in (
+        ("training.algorithms", config.training.algorithms, before.training.algorithms),
+        ("training.seeds", config.training.seeds, before.training.seeds),
+    ):
+        missing = [str(one) for one in ours if one not in theirs]
+        if missing:
+            raise InputError(
+                f"{name} has {', '.join(missing)}, which {run.path} did not train; it has "
+                f"{', '.join(map(str, theirs))}"
+            )
+    for name in config.training.algorithms:
+        _require_critics(run, name, before.training.updates)
+
+
+def _require_critics(run: RunDirectory, name: str, updates: int) -> None:
+    if updates not in complete_steps(run.checkpoints(name)):
+        raise InputError(
+            f"{run.path} has no checkpoint of {name} at update {updates}, so its critics are gone "
+            "and its policy alone cannot be fine-tuned; restore the folder checkpoints, or train "
+            "again"
+        )
+
+
+def take_log(config: Config, run: RunDirectory) -> None:
+    """Links the log of the offline run into the run that fine-tunes it, unless it is there."""
+    source = log_file(config, RunDirectory(Path(config.finetune.run)).dataset)
+    if run.dataset.exists() or not source.is_file():
+        return
+    with replacing(run.dataset) as copy:
+        try:
+            os.link(source, copy)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(source, copy)
+
+
+def offline_states(
+    config: Config, experience: Experience, name: str, say: Any
+) -> dict[int, tuple[Any, Any]]:
+    """State and policy of every seed of one learner, as its offline training left them.
+
+    Args:
+        config: Configuration of the fine-tuning.
+        experience: What the offline run learned from.
+        name: Name of the learner.
+        say: Called with one line for a damaged checkpoint.
+
+    Raises:
+        InputError: If the checkpoint is damaged, or belongs to something else.
+    """
+    run, before = offline_run(config.finetune.run)
+    algorithm = for_run(hyperparameters(before, name), before.training.updates)
+    seeds = before.training.seeds
+    queues = ParallelSeeds(algorithm, experience.training, seeds, devices_for(seeds))
+    checkpoints = Checkpoints(
+        run.checkpoints(name),
+        identity={
+            "run": run.record()["id"],
+            "config_hash": config_hash(before),
+            "dataset_hash": experience.dataset.content_hash,
+            "algorithm": name,
+        },
+        interval=before.checkpoints.interval,
+        keep=before.checkpoints.keep,
+        say=say,
+    )
+    try:
+        restored = checkpoints.restore(queues.snapshot())
+    finally:
+        checkpoints.close()
+    if restored is None or restored.step != before.training.updates:
+        _require_critics(run, name, -1)
+        raise AssertionError("the last checkpoint was there a moment ago")
+    states, policies = queues.unstacked(restored.tree["state"]), queues.policies(restored.tree)
+    return dict(zip(seeds, zip(states, policies, strict=True), strict=True))

@@ -1,0 +1,56 @@
+"""A learner before and after its fine-tuning, from the paired episodes of an evaluation."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates
+from neorl_train.results._fine_tuning import Collected, FineTuned
+from neorl_train.results._results import Evaluation
+from neorl_train.results._tables import Estimate
+
+
+def fine_tuned(
+    evaluation: Evaluation,
+    after: str,
+    before: str,
+    *,
+    seeds: Sequence[int],
+    collected: tuple[Collected, ...],
+    regret: tuple[float, ...] | None,
+) -> FineTuned:
+    """What the fine-tuning of one learner brought, start by start, behind the guard.
+
+    Args:
+        evaluation: Evaluation of the policies before and after.
+        after: Group of the fine-tuned policies, such as ``"iql"``.
+        before: Group of the offline ones, such as ``"iql_offline"``.
+        seeds: Seeds of both.
+        collected: What happened on the plant, of every seed.
+        regret: Shortfall while it learned, of every seed.
+
+    Returns:
+        Means with intervals at the level of the evaluation.
+    """
+    returns = {
+        result.name: result.episodes.returns for result in evaluation.results if result.guarded
+    }
+    ours = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
+    theirs = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
+    level = evaluation.tables.level
+    return FineTuned(
+        name=after,
+        before=_estimate(theirs, level),
+        after=_estimate(ours, level),
+        gain=_estimate(ours - theirs, level),
+        each_seed=tuple(float(mean) for mean in (ours - theirs).mean(axis=1)),
+        regret=regret,
+        collected=collected,
+    )
+
+
+def _estimate(samples: np.ndarray, level: float) -> Estimate:
+    """Of a mean over seeds and starts; of one seed over the starts."""
+    if len(samples) > 1:
+        return crossed_estimate(samples, level=level)
+    return mean_estimates(samples.T, level=level)[0]

@@ -1,0 +1,138 @@
+"""What a fine-tuning found, and its file ``finetune.json``."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from neorl_core.boundary import head, write_text
+from neorl_train.results._json import decoded, from_plain, read_json, to_plain
+from neorl_train.results._tables import Estimate
+from neorl_train.results._wording import (
+    decimals,
+    fixed,
+    interval,
+    percent,
+    signed,
+    with_interval,
+)
+from neorl_train.runs._names import FINE_TUNING
+
+VERSION = 1
+"""Version of ``finetune.json``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """What happened on the simulated plant while one seed was fine-tuned.
+
+    Attributes:
+        seed: Seed of the training.
+        steps: Steps of the plant, those before the first update included.
+        episodes: Episodes that ended.
+        mean_return: Mean of their returns, with the plant's own reward.
+        violated: Of them, those that broke the limit of each cost.
+        trips: Of them, those that the plant ended without success.
+        filtered: Steps in which the filter changed the action.
+        fallback: Steps in which the fallback acted.
+    """
+
+    seed: int
+    steps: int
+    episodes: int
+    mean_return: float
+    violated: tuple[int, ...]
+    trips: int
+    filtered: int
+    fallback: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuned:
+    """One learner before and after its fine-tuning, behind the guard, in paired episodes.
+
+    Attributes:
+        name: Name of the learner.
+        before: Mean return of the offline policies over seeds and episodes.
+        after: That of the fine-tuned ones.
+        gain: Mean of the paired differences; where there are several seeds, the interval takes
+            them as drawn at random too.
+        each_seed: Mean paired difference of every seed.
+        regret: By how much the policies fell short of the reference while they were fine-tuned:
+            mean over the offline policy and all validations, of every seed; ``None`` where none
+            were made.
+        collected: What happened on the plant, of every seed.
+    """
+
+    name: str
+    before: Estimate
+    after: Estimate
+    gain: Estimate
+    each_seed: tuple[float, ...]
+    regret: tuple[float, ...] | None
+    collected: tuple[Collected, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuning:
+    """What a run that fine-tunes found.
+
+    Attributes:
+        unit: Unit of the returns.
+        costs: Names of the costs, in the order of ``Collected.violated``.
+        learners: One entry a learner.
+    """
+
+    unit: str
+    costs: tuple[str, ...]
+    learners: tuple[FineTuned, ...]
+
+    def lines(self) -> list[str]:
+        """For the terminal: what was gained, the regret, and what it cost on the way."""
+        return [line for one in self.learners for line in self._lines(one)]
+
+    def _lines(self, one: FineTuned) -> list[str]:
+        digits = decimals([one.before, one.after])
+        seeds = f"{len(one.collected)} seed{'s' * (len(one.collected) > 1)}"
+        gain = f"{signed(one.gain.value, digits)} {interval(one.gain, digits)} {self.unit}"
+        told = [
+            f"{one.name} fine-tuned, {seeds}: return {with_interval(one.before, digits)} before, "
+            f"{with_interval(one.after, digits)} after, gain {gain}"
+        ]
+        if one.regret is not None:
+            mean = sum(one.regret) / len(one.regret)
+            told.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
+        episodes = sum(seed.episodes for seed in one.collected)
+        broken = [
+            f"{sum(seed.violated[j] for seed in one.collected)} over the limit of {name}"
+            for j, name in enumerate(self.costs)
+        ]
+        trips = sum(seed.trips for seed in one.collected)
+        steps = sum(seed.steps for seed in one.collected)
+        acts = sum(seed.filtered + seed.fallback for seed in one.collected)
+        guard = f"the guard acted in {percent(acts / steps)} of the steps"
+        words = ", ".join([*broken, f"{trips} trips", guard])
+        told.append(f"  on the simulated plant, of {episodes} episodes: {words}")
+        return told
+
+
+def write_fine_tuning(run: str | os.PathLike[str], found: FineTuning) -> None:
+    """Writes ``finetune.json`` into a run directory, completely or not at all.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    content = {**head("finetune", VERSION), **to_plain(found)}
+    text = json.dumps(content, allow_nan=False, indent=1) + "\n"
+    write_text(Path(run) / FINE_TUNING, text)
+
+
+def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
+    """What a fine-tuning found.
+
+    Raises:
+        InputError: If the file is missing, damaged or of another version.
+    """
+    path = Path(run) / FINE_TUNING
+    content = read_json(path, "finetune", VERSION)
+    return decoded(path, lambda plain: from_plain(FineTuning, plain, ""), content)

@@ -1,0 +1,186 @@
+"""Collecting on a simulated plant while training: parallel episodes, and what happened in them."""
+
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from neorl_core import Policy, Spec, Transition
+from neorl_core.costs import limit_kind, penalised_reward
+from neorl_safety.filters import Flag
+from neorl_safety.guards import guard
+from neorl_train.evaluation._episodes import ACTED
+from neorl_train.evaluation._rollout import report_of
+
+Tree = TypeVar("Tree")
+
+
+class Collection(eqx.Module):
+    """How rows are collected; every leaf is an array.
+
+    Attributes:
+        environment: A simulated plant, a PyTree without leaves.
+        constraints: Hard limits of the filter between policy and plant; ``None`` for no filter.
+        fallback: Policy that takes over inside the filter; ``None`` for no filter.
+        penalty: Reward that one unit of each cost takes off, as in the log, shape ``(cost,)``.
+        spec: Channels with the cost limits that episodes are held against; static.
+        episodes: Number of episodes side by side; static.
+    """
+
+    environment: Any
+    constraints: Any
+    fallback: Any
+    penalty: Float[Array, " cost"]
+    spec: Spec = eqx.field(static=True)
+    episodes: int = eqx.field(static=True)
+
+    def guarded(self, policy: Policy) -> Policy:
+        """The policy behind its filter, where one is declared."""
+        if self.constraints is None:
+            return policy
+        return guard(policy, self.constraints, self.fallback, self.spec)
+
+
+class Running(NamedTuple):
+    """Episodes that go on side by side; every leaf has their number as first axis.
+
+    Attributes:
+        params: Drawn parameters of the plant.
+        state: State of the plant.
+        obs: Observation to act on next.
+        carry: Carry of the policy, guarded or not.
+        total: Return so far, with the plant's own reward.
+        cost_sum: Sum of each cost so far.
+        cost_worst: Largest cost of a step so far.
+    """
+
+    params: Any
+    state: Any
+    obs: Float[Array, "env obs"]
+    carry: Any
+    total: Float[Array, " env"]
+    cost_sum: Float[Array, "env cost"]
+    cost_worst: Float[Array, "env cost"]
+
+
+class Counts(NamedTuple):
+    """What happened while rows were collected, since the beginning.
+
+    Attributes:
+        steps: Steps of all episodes.
+        episodes: Episodes that ended.
+        returns: Sum of their returns, with the plant's own reward.
+        violated: Of them, those that broke the limit of each cost, shape ``(cost,)``.
+        trips: Of them, those that the plant ended without success.
+        filtered: Steps in which the filter changed the action.
+        fallback: Steps in which the fallback acted.
+    """
+
+    steps: Int[Array, ""]
+    episodes: Int[Array, ""]
+    returns: Float[Array, ""]
+    violated: Int[Array, " cost"]
+    trips: Int[Array, ""]
+    filtered: Int[Array, ""]
+    fallback: Int[Array, ""]
+
+
+def no_counts(n_cost: int) -> Counts:
+    """Nothing happened yet."""
+    zero = jnp.zeros((), jnp.int32)
+    violated = jnp.zeros(n_cost, jnp.int32)
+    return Counts(zero, zero, jnp.zeros((), jnp.float32), violated, zero, zero, zero)
+
+
+def begin_episodes(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
+    """First episodes, each with its own draw of the plant's parameters."""
+    keys = jax.random.split(key, collection.episodes)
+    return jax.vmap(lambda one: _fresh(collection, policy, one))(keys)
+
+
+def collect_step(
+    collection: Collection, policy: Policy, running: Running, key: PRNGKeyArray
+) -> tuple[Running, Transition, Counts]:
+    """One step of every episode; one that ends is followed by a fresh one.
+
+    Args:
+        collection: Plant, filter, penalties.
+        policy: Policy that acts, already behind its filter.
+        running: Episodes before the step.
+        key: Decides actions, noise and new episodes.
+
+    Returns:
+        The episodes after it; their rows in physical units with the penalised reward, the action
+        that the plant received and the observation that it was followed by; and what happened.
+    """
+    keys = jax.random.split(key, collection.episodes)
+    return_of = jax.vmap(lambda now, one: _step(collection, policy, now, one))
+    after, rows, happened = return_of(running, keys)
+    return after, rows, jax.tree.map(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), happened)
+
+
+def _step(
+    collection: Collection, policy: Policy, now: Running, key: PRNGKeyArray
+) -> tuple[Running, Transition, Counts]:
+    for_action, for_step, for_reset = jax.random.split(key, 3)
+    carry, action = policy(now.carry, now.obs, for_action)
+    report = report_of(carry, action)
+    state, step = collection.environment.step(now.params, now.state, action, for_step)
+    over = step.terminated | step.truncated
+    row = Transition(
+        obs=now.obs,
+        action=step.applied,
+        reward=penalised_reward(step.reward, step.cost, collection.penalty),
+        next_obs=step.final_obs,
+        terminated=step.terminated,
+        truncated=step.truncated,
+    )
+    grown = now._replace(
+        state=state,
+        obs=step.obs,
+        carry=policy.sent(carry, step.applied),
+        total=now.total + step.reward,
+        cost_sum=now.cost_sum + step.cost,
+        cost_worst=jnp.maximum(now.cost_worst, step.cost),
+    )
+    success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
+    happened = _happened(collection.spec, grown, over, step.terminated & ~success, report.flags)
+    return _where(over, _fresh(collection, policy, for_reset), grown), row, happened
+
+
+def _happened(
+    spec: Spec, now: Running, over: Bool[Array, ""], trip: Bool[Array, ""], flags: Array
+) -> Counts:
+    fell_back = (flags & int(Flag.FALLBACK_USED)) != 0
+    changed = ((flags & ACTED) != 0) & ~fell_back
+    broken = []
+    for j, channel in enumerate(spec.cost):
+        kind = limit_kind(channel)
+        quantity = kind.of_episode(total=now.cost_sum[j], worst=now.cost_worst[j])
+        broken.append(jnp.asarray(kind.exceeded(quantity, channel.limit)))
+    violated = jnp.stack(broken) if broken else jnp.zeros(0, jnp.bool_)
+    whole = jnp.int32
+    return Counts(
+        steps=jnp.ones((), whole),
+        episodes=over.astype(whole),
+        returns=jnp.where(over, now.total, 0).astype(jnp.float32),
+        violated=(violated & over).astype(whole),
+        trips=trip.astype(whole),
+        filtered=changed.astype(whole),
+        fallback=fell_back.astype(whole),
+    )
+
+
+def _fresh(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
+    for_params, for_reset = jax.random.split(key)
+    params = collection.environment.sample_params(for_params)
+    state, obs = collection.environment.reset(params, for_reset)
+    costs = jnp.zeros(collection.spec.n_cost, obs.dtype)
+    nothing = jnp.zeros((), obs.dtype)
+    return Running(params, state, obs, policy.initial_carry(), nothing, costs, costs)
+
+
+def _where(over: Bool[Array, ""], fresh: Tree, old: Tree) -> Tree:
+    return jax.tree.map(lambda new, kept: jnp.where(over, new, kept), fresh, old)

@@ -1,0 +1,140 @@
+"""``neorl-train finetune``: from a finished run to a fine-tuned one, and what it refuses."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from neorl_agents import ALGORITHMS, load_policy
+from neorl_core import InputError
+from neorl_envs import collect_log, make, write_dataset
+from neorl_train._command.main import main
+from neorl_train._command.options import read_fine_tuning_options
+from neorl_train.results import read_evaluation, read_fine_tuning
+from neorl_train.runs import read_records, tree_digest
+
+FEW = [
+    "--training.seeds", "0", "1",
+    "--training.updates", "40",
+    "--training.chunk", "20",
+    "--checkpoints.interval", "20",
+    "--evaluation.starts", "4",
+    "--evaluation.curve-starts", "2",
+    "--output.no-tracking",
+    "--quiet",
+]  # fmt: skip
+SMALL = [word for name in ("iql", "rebrac", "bc") for word in (
+    f"--algorithms.{name}.hidden", "8", f"--algorithms.{name}.batch-size", "16",
+)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory, jax_key):
+    """A finished run on a log of DMSD-v0 that lies in a file: three learners, two seeds."""
+    folder = tmp_path_factory.mktemp("offline")
+    env = make("DMSD-v0")
+    write_dataset(folder / "log.h5", collect_log(env, n_steps=600, key=jax_key))
+    words = ["run", "--data.source", str(folder / "log.h5"), *FEW, *SMALL]
+    words += ["--training.algorithms", "iql", "rebrac", "bc", "--data.held-out", "0.4"]
+    words += ["--output.directory", str(folder / "runs")]
+    assert main(words) == 0
+    return folder / "runs" / "0001"
+
+
+@pytest.fixture(scope="module")
+def jax_key():
+    import jax
+
+    return jax.random.key(0)
+
+
+def refused(capsys, *words):
+    assert main(["finetune", *map(str, words)]) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "Traceback" not in line
+    return line
+
+
+def test_what_does_not_fit_is_refused_by_name(offline, capsys, tmp_path):
+    """Each in one line, before a run directory is made."""
+    runs = offline.parent
+    assert "give the directory of the run" in refused(
+        capsys, offline / "policies/iql-0.safetensors"
+    )
+    assert "takes the directory of a finished run" in refused(capsys, "--training.updates", "20")
+    assert "no such run directory" in refused(capsys, tmp_path / "0007")
+    assert "log without a simulator" in refused(capsys, offline)
+    here = (offline, "--finetune.environment")
+    assert "CSTR-v0 has 3 observed channels" in refused(capsys, *here, "CSTR-v0")
+    dmsd = (*here, "DMSD-v0")
+    assert (
+        "bc"
+        not in read_fine_tuning_options([str(word) for word in dmsd], ALGORITHMS)[
+            0
+        ].training.algorithms
+    )
+    line = refused(capsys, *dmsd, "--training.algorithms", "bc")
+    assert "BC cannot be fine-tuned online" in line
+    assert "smaller than a batch" in refused(capsys, *dmsd, "--finetune.capacity", "8")
+    assert "which" in refused(capsys, *dmsd, "--training.seeds", "7")
+    assert "[data] differs" in refused(capsys, *dmsd, "--data.seed", "7")
+    bare = tmp_path / "runs" / "0001"
+    shutil.copytree(offline, bare)
+    shutil.rmtree(bare / "checkpoints" / "iql")
+    line = refused(capsys, bare, "--finetune.environment", "DMSD-v0")
+    assert "has no checkpoint of iql at update 40, so its critics are gone" in line
+    record = json.loads((bare / "run.json").read_text())
+    (bare / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
+    assert "is interrupted, not finished" in refused(capsys, bare)
+    assert [path.name for path in runs.iterdir() if path.name.isdecimal()] == ["0001"]
+
+
+def test_rates_that_a_log_does_not_know_are_left_to_the_plant(offline):
+    words = [str(offline), "--finetune.environment", "DMSD-v0"]
+    config, _ = read_fine_tuning_options(words, ALGORITHMS)
+    assert config.limits.rate_up == config.limits.rate_down == {}
+    assert config.training.algorithms == ("iql", "rebrac")
+    assert config.finetune.run == str(offline)
+    assert config.algorithms.iql.hidden == (8,)
+    with pytest.raises(InputError, match="unknown"):
+        read_fine_tuning_options([str(offline), "--finetune.shares", "1"], ALGORITHMS)
+
+
+@pytest.mark.nightly
+def test_a_run_is_fine_tuned_interrupted_and_resumed(offline, capsys):
+    """Both learners end to end; cut after its first checkpoint the run ends in the same bits."""
+    runs = offline.parent
+    words = ["finetune", str(offline), "--finetune.environment", "DMSD-v0", *FEW]
+    words += ["--finetune.environments", "2", "--finetune.warm-up", "32", "--finetune.capacity"]
+    words += ["500", "--output.directory"]
+    assert main([*words, str(runs)]) == 0
+    text = capsys.readouterr().out
+    assert "iql fine-tuned, 2 seeds: return" in text
+    assert "on the simulated plant, of" in text
+    run = runs / "0002"
+    found = read_fine_tuning(run)
+    assert [one.name for one in found.learners] == ["iql", "rebrac"]
+    for one in found.learners:
+        assert one.before.low <= one.before.value <= one.before.high
+        assert one.gain.value == pytest.approx(one.after.value - one.before.value, abs=1e-3)
+        assert np.isfinite(one.regret).all()
+        assert [seed.seed for seed in one.collected] == [0, 1]
+        assert all(seed.steps == 2 * (16 + 1 + 20) for seed in one.collected)
+    names = {result.name for result in read_evaluation(run).results if result.role == "learner"}
+    assert {"iql-0", "iql_offline-0", "rebrac-1", "rebrac_offline-1"} <= names
+    before = load_policy(offline / "policies" / "iql-0.safetensors")
+    after = load_policy(run / "policies" / "iql-0.safetensors")
+    assert tree_digest(before.policy) != tree_digest(after.policy)
+    assert after.metadata["fine_tunes"] == str(offline)
+    record = json.loads((run / "run.json").read_text())
+    assert (record["status"], record["fine_tunes"]) == ("finished", str(offline))
+    steps = {line["step"] for line in read_records(run / "metrics.jsonl")}
+    assert steps == {20, 40}
+    for folder in (run / "checkpoints").iterdir():
+        shutil.rmtree(folder / "40")
+    (run / "finetune.json").unlink()
+    assert main(["resume", str(run), "--quiet"]) == 0
+    again = load_policy(run / "policies" / "iql-0.safetensors")
+    assert again.digest == after.digest
+    assert read_fine_tuning(run) == found
