@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
@@ -30,11 +31,11 @@ SMALL = [word for name in ("iql", "rebrac", "bc") for word in (
 
 
 @pytest.fixture(scope="module")
-def offline(tmp_path_factory, jax_key):
+def offline(tmp_path_factory):
     """A finished run on a log of DMSD-v0 that lies in a file: three learners, two seeds."""
     folder = tmp_path_factory.mktemp("offline")
     env = make("DMSD-v0")
-    write_dataset(folder / "log.h5", collect_log(env, n_steps=600, key=jax_key))
+    write_dataset(folder / "log.h5", collect_log(env, n_steps=600, key=jax.random.key(0)))
     words = ["run", "--data.source", str(folder / "log.h5"), *FEW, *SMALL]
     words += ["--training.algorithms", "iql", "rebrac", "bc", "--data.held-out", "0.4"]
     words += ["--output.directory", str(folder / "runs")]
@@ -42,54 +43,48 @@ def offline(tmp_path_factory, jax_key):
     return folder / "runs" / "0001"
 
 
-@pytest.fixture(scope="module")
-def jax_key():
-    import jax
+@pytest.fixture
+def refused(capsys):
+    """Whether the command refuses its arguments in one line with the given words."""
 
-    return jax.random.key(0)
+    def check(words, *arguments):
+        assert main(["finetune", *map(str, arguments)]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert words in line
 
-
-def refused(capsys, *words):
-    assert main(["finetune", *map(str, words)]) == 2
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "Traceback" not in line
-    return line
+    return check
 
 
-def test_what_does_not_fit_is_refused_by_name(offline, capsys, tmp_path):
+def test_what_is_no_finished_run_is_refused(refused, tmp_path):
+    refused("takes the directory of a finished run", "--training.updates", "20")
+    refused("no such run directory", tmp_path / "0007")
+    artefact = tmp_path / "iql-0.safetensors"
+    artefact.write_bytes(b"actor")
+    refused("holds the actor alone, and fine-tuning needs its critics", artefact)
+
+
+@pytest.mark.nightly
+def test_what_does_not_fit_is_refused_by_name(offline, refused, tmp_path):
     """Each in one line, before a run directory is made."""
-    runs = offline.parent
-    assert "give the directory of the run" in refused(
-        capsys, offline / "policies/iql-0.safetensors"
-    )
-    assert "takes the directory of a finished run" in refused(capsys, "--training.updates", "20")
-    assert "no such run directory" in refused(capsys, tmp_path / "0007")
-    assert "log without a simulator" in refused(capsys, offline)
-    here = (offline, "--finetune.environment")
-    assert "CSTR-v0 has 3 observed channels" in refused(capsys, *here, "CSTR-v0")
-    dmsd = (*here, "DMSD-v0")
-    assert (
-        "bc"
-        not in read_fine_tuning_options([str(word) for word in dmsd], ALGORITHMS)[
-            0
-        ].training.algorithms
-    )
-    line = refused(capsys, *dmsd, "--training.algorithms", "bc")
-    assert "BC cannot be fine-tuned online" in line
-    assert "smaller than a batch" in refused(capsys, *dmsd, "--finetune.capacity", "8")
-    assert "which" in refused(capsys, *dmsd, "--training.seeds", "7")
-    assert "[data] differs" in refused(capsys, *dmsd, "--data.seed", "7")
+    refused("log without a simulator", offline)
+    refused("CSTR-v0 has 3 observed channels", offline, "--finetune.environment", "CSTR-v0")
+    dmsd = (offline, "--finetune.environment", "DMSD-v0")
+    refused("BC cannot be fine-tuned online", *dmsd, "--training.algorithms", "bc")
+    refused("smaller than a batch", *dmsd, "--finetune.capacity", "8")
+    refused("training.seeds has 7", *dmsd, "--training.seeds", "7")
+    refused("[data] differs", *dmsd, "--data.seed", "7")
     bare = tmp_path / "runs" / "0001"
     shutil.copytree(offline, bare)
     shutil.rmtree(bare / "checkpoints" / "iql")
-    line = refused(capsys, bare, "--finetune.environment", "DMSD-v0")
-    assert "has no checkpoint of iql at update 40, so its critics are gone" in line
+    gone = "has no checkpoint of iql at update 40, so its critics are gone"
+    refused(gone, bare, "--finetune.environment", "DMSD-v0")
     record = json.loads((bare / "run.json").read_text())
     (bare / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
-    assert "is interrupted, not finished" in refused(capsys, bare)
-    assert [path.name for path in runs.iterdir() if path.name.isdecimal()] == ["0001"]
+    refused("is interrupted, not finished", bare)
+    assert [p.name for p in offline.parent.iterdir() if p.name.isdecimal()] == ["0001"]
 
 
+@pytest.mark.nightly
 def test_rates_that_a_log_does_not_know_are_left_to_the_plant(offline):
     words = [str(offline), "--finetune.environment", "DMSD-v0"]
     config, _ = read_fine_tuning_options(words, ALGORITHMS)
@@ -137,4 +132,4 @@ def test_a_run_is_fine_tuned_interrupted_and_resumed(offline, capsys):
     assert main(["resume", str(run), "--quiet"]) == 0
     again = load_policy(run / "policies" / "iql-0.safetensors")
     assert again.digest == after.digest
-    assert read_fine_tuning(run) == found
+    assert repr(read_fine_tuning(run)) == repr(found)

@@ -153,6 +153,7 @@ def test_what_happened_is_counted(iql):
     assert int(counts.filtered) == int(counts.fallback) == 0
 
 
+@pytest.mark.nightly
 def test_cal_ql_bounds_online_rows_as_those_of_a_log(tuned, offline):
     """Rows of ended episodes have the return that the log's rule gives; others none yet."""
     log, _ = offline
@@ -203,7 +204,9 @@ def test_chunks_and_interruptions_are_not_part_of_the_result(go_on, iql, tmp_pat
     assert tree_digest(whole.snapshot) == straight
 
 
-@pytest.mark.parametrize("kind", [IQL, CalQL, pytest.param(ReBRAC, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "kind", [IQL, *(pytest.param(kind, marks=pytest.mark.nightly) for kind in (CalQL, ReBRAC))]
+)
 def test_learners_move_and_their_schedules_begin_anew(tuned, offline, kind):
     _, before = offline
     (old,), (new,) = before(kind).states(), tuned(kind).states()

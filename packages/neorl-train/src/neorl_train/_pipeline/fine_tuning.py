@@ -88,7 +88,7 @@ def collected(config: Config, trained: Trained) -> tuple[Collected, ...]:
             seed=seed,
             steps=int(counts.steps),
             episodes=int(counts.episodes),
-            mean_return=float(counts.returns) / max(int(counts.episodes), 1),
+            mean_return=float(counts.returns) / (int(counts.episodes) or np.nan),
             violated=tuple(int(number) for number in counts.violated),
             trips=int(counts.trips),
             filtered=int(counts.filtered),

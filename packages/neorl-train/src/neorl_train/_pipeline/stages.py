@@ -247,10 +247,8 @@ def _judge(
     watches: list[Watch],
 ) -> None:
     """Evaluates, decides, reports; imported here, for training must not wait for it."""
-    from neorl_train._pipeline.write_results import write_results
     from neorl_train.evaluation._logged import evaluate_offline
     from neorl_train.evaluation._simulated import evaluate
-    from neorl_train.verdicts._rule import verdict
 
     config, dataset = job.config, experience.dataset
     with job.timings.stage("fit classical controllers"):
@@ -287,19 +285,22 @@ def _judge(
                 level=config.evaluation.level,
                 episode_margin=config.evaluation.episode_margin,
             )
-        _leave_fine_tuning(job, experience, environment, evaluation)
-        write_results(job.run.path, evaluation, verdict(evaluation.tables))
+        _leave_results(job, experience, environment, evaluation)
     job.reporter.end()
     write_run_report(job.run, job.reporter, job.timings)
 
 
-def _leave_fine_tuning(
+def _leave_results(
     job: Job, experience: Experience, environment: Any, evaluation: Evaluation
 ) -> None:
-    """Writes what a fine-tuning brought; nothing where there was none."""
+    """Writes the evaluation with its verdict, and before it what a fine-tuning brought."""
+    from neorl_train._pipeline.write_results import write_results
+    from neorl_train.verdicts._rule import verdict
+
     if job.config.finetune.run:
         validation = _validation(job.config, experience, environment)
         write_fine_tuning(job.run.path, fine_tuning_results(job, evaluation, validation))
+    write_results(job.run.path, evaluation, verdict(evaluation.tables))
 
 
 def _leave_guard(

@@ -30,7 +30,7 @@ class Collected:
         seed: Seed of the training.
         steps: Steps of the plant, those before the first update included.
         episodes: Episodes that ended.
-        mean_return: Mean of their returns, with the plant's own reward.
+        mean_return: Mean of their returns, with the plant's own reward; NaN where none ended.
         violated: Of them, those that broke the limit of each cost.
         trips: Of them, those that the plant ended without success.
         filtered: Steps in which the filter changed the action.
