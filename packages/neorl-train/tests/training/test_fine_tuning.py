@@ -11,13 +11,14 @@ import pytest
 
 from neorl_agents import BC, IQL, CalQL, ReBRAC
 from neorl_agents.sampling import returns_to_go
-from neorl_core import Channel, InputError, Transition
+from neorl_core import Channel, InputError, Transition, as_arrays
 from neorl_core.control import ConstantPolicy
 from neorl_core.replay import ring_order
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints
 from neorl_train import fine_tune, train
 from neorl_train.configuration import FineTuningConfig
+from neorl_train.evaluation import rollouts
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan, online_counts
 
@@ -303,3 +304,26 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
         fine_tune(BC(**SMALL), states, log, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="there are 1 states for 2 seeds"):
         fine_tune(IQL(**SMALL), states, log, plant, (3, 4), PLAN, settings=SETTINGS)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [IQL, CalQL, ReBRAC])
+def test_what_is_learned_online_is_better_than_the_log(plant, kind):
+    """The lower the level the more is earned, and no controller of the log goes below zero."""
+    log = penalised(logged(plant))
+    rates = {name: 1e-3 for name in ("actor_learning_rate", "critic_learning_rate")}
+    learner = kind(hidden=(32, 32), batch_size=64, tau=0.02, discount=0.9, **rates)
+    before = train(learner, log, (0,), Plan(2000, 500, 2000))
+    settings = dataclasses.replace(SETTINGS, environments=4, warm_up=400, capacity=20_000)
+    after = fine_tune(
+        learner, before.states(), log, plant, (0,), Plan(8000, 1000, 8000), settings=settings,
+        penalty=PENALTY,
+    )  # fmt: skip
+
+    def earned(policy):
+        rows = rollouts(plant, as_arrays(policy), jax.random.key(9), jnp.arange(64))
+        reward = np.asarray(rows.reward) - np.asarray(rows.cost) @ np.array([0.5, 0.25])
+        return np.where(rows.mask, reward, 0).sum(axis=1)
+
+    gain = earned(after.policies[0]) - earned(before.policies[0])
+    assert gain.mean() > 3 * gain.std() / 8, gain.mean()
