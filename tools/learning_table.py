@@ -31,7 +31,8 @@ from neorl_core.costs import penalised_reward
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.datasets import data_statistics
-from neorl_envs.scoring import score_episodes, scores
+from neorl_envs.scoring import score_episodes, scores, test_mode
+from neorl_envs.wrappers import shifted
 from neorl_train import train
 from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
 from neorl_train.experience import TrainingData
@@ -171,6 +172,7 @@ def _cell(
     }
     if env is not None and trained is not None:
         result["scores"] = _scores(args, env, trained.policies[0])
+        result["test_mode"] = _scores(args, _in_test(env), trained.policies[0])
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(result, indent=1) + "\n")
     partial.replace(path)
@@ -191,6 +193,11 @@ def _learner(args: argparse.Namespace, name: str) -> Any:
     return kind(**given)
 
 
+def _in_test(env: Any) -> Any:
+    """The plant with the constants of the mode of test."""
+    return shifted(env, test_mode(env.name))
+
+
 def _controllers(args: argparse.Namespace, env: Any, folder: Path) -> None:
     path = folder / "controllers.json"
     if not path.is_file():
@@ -209,21 +216,25 @@ def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
 
 
 def table(folder: Path) -> str:
-    """Mean over seeds and episodes, deviation between seeds, IQM with its interval.
+    """Mean over seeds and episodes, deviation between seeds, IQM with its interval, mode of test.
 
     The interval resamples seeds, then episodes within each (percentiles of 5,000 resamples).
     """
     cells: dict[str, list[list[float]]] = {}
+    tested: dict[str, list[list[float]]] = {}
     for path in sorted(folder.glob("*-*.json")):
         result = json.loads(path.read_text())
         if "scores" in result:
             cells.setdefault(result["algorithm"], []).append(result["scores"])
+        if "test_mode" in result:
+            tested.setdefault(result["algorithm"], []).append(result["test_mode"])
     controllers = folder / "controllers.json"
     if controllers.is_file():
         cells |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
     lines = [
-        f"| {folder.name} | seeds | mean | deviation between seeds | IQM [{LEVEL:.0%} interval] |",
-        "|---|---|---|---|---|",
+        f"| {folder.name} | seeds | mean | deviation between seeds | IQM [{LEVEL:.0%} interval] | "
+        "mean in test |",
+        "|---|---|---|---|---|---|",
     ]
     for name, runs in sorted(cells.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
         means = [np.mean(run) for run in runs]
@@ -231,9 +242,13 @@ def table(folder: Path) -> str:
         centre, low, high = _interval(runs)
         lines.append(
             f"| {name} | {len(runs)} | {np.mean(means):.1f} | {between} | "
-            f"{centre:.1f} [{low:.1f}, {high:.1f}] |"
+            f"{centre:.1f} [{low:.1f}, {high:.1f}] | {_mean(tested.get(name))} |"
         )
     return "\n".join(lines)
+
+
+def _mean(runs: list[list[float]] | None) -> str:
+    return f"{np.mean(np.concatenate(runs)):.1f}" if runs else "-"
 
 
 def _interval(runs: list[list[float]]) -> tuple[float, float, float]:

@@ -140,10 +140,12 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     reasons = {row.get("reason") for row in result["rows"]}
     if not result["episodes"]:
         return [*lines, f"LQG and MPC do not apply: {reasons.pop()}.", ""]
+    effort = result.get("settings", {}).get("effort")
     lines.append(
         f"LQG and MPC of a linear plant identified from {result['log_rows']} rows of mixed "
         f"quality (`tools/classical_table.py`), over {result['episodes']} of the same episodes; "
-        "settings by default, nothing tuned to the plant."
+        "orders up to two; "
+        + (f"effort {effort:g}." if effort else "other settings by default, nothing tuned.")
     )
     head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]

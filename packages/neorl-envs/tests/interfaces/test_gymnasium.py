@@ -43,6 +43,14 @@ def test_the_checker_passes_without_a_warning() -> None:
     assert (env.action_space.low == -1).all()
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", environment_names())
+def test_the_checker_passes_on_every_plant(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(f"neorl/{name}").unwrapped)
+
+
 @pytest.mark.filterwarnings("ignore:.*symmetric and normalized:UserWarning")
 def test_the_physical_shell_passes_with_its_one_expected_warning() -> None:
     env = gymnasium.make(PHYSICAL)
