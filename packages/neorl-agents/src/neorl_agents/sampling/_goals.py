@@ -1,0 +1,131 @@
+"""Rows with a goal that the log reached later: hindsight relabelling."""
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.sampling._log_order import episode_ends, last_rows
+from neorl_core import Transition
+from neorl_core.replay import batch_indices
+
+
+class GoalTables(NamedTuple):
+    """A log and how far every episode goes.
+
+    Attributes:
+        rows: The log.
+        last: Row with which the episode of every row ends.
+    """
+
+    rows: Transition
+    last: Int[Array, " row"]
+
+
+class GoalRows(NamedTuple):
+    """Rows relabelled with a goal.
+
+    Attributes:
+        rows: ``reward`` is 0 where the row reaches its goal and -1 elsewhere; ``terminated`` is
+            true where it does, and nowhere else. Physical units.
+        goal: The observation to be reached, shape ``(row, obs)``.
+        steps: Steps from the row's observation to the goal, at least one, shape ``(row,)``.
+    """
+
+    rows: Transition
+    goal: Float[Array, "*row obs"]
+    steps: Int[Array, "*row"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Goals:
+    """Rows drawn uniformly, each with a goal from the rest of its own episode.
+
+    A goal is the **next** observation of row ``t + j``, ``0 <= j <= T - t``, with ``T`` the last
+    row of the episode: for ``"final"`` ``j = T - t``; for ``"future"`` ``P(j)`` is proportional to
+    ``discount^j``, uniform for a discount of 1. The row with ``j = 0`` reaches its goal.
+
+    Attributes:
+        strategy: ``"future"`` or ``"final"``.
+        discount: Factor of the distances' geometric distribution, in (0, 1].
+
+    Source: Andrychowicz et al., Hindsight experience replay, arXiv 1707.01495, section 4.5;
+    geometric distances as in Eysenbach et al., Contrastive learning as goal-conditioned
+    reinforcement learning, arXiv 2206.07568.
+    """
+
+    strategy: Literal["future", "final"] = "future"
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuses an unknown strategy, or a discount outside (0, 1]."""
+        if self.strategy not in ("future", "final"):
+            raise ValueError(f"Goals.strategy must be future or final, got {self.strategy!r}")
+        if isinstance(self.discount, int | float) and not 0 < self.discount <= 1:
+            raise ValueError(f"Goals.discount must be in (0, 1], got {self.discount}")
+
+    def tables(self, rows: Transition) -> GoalTables:
+        """The log, and where its episodes end.
+
+        Raises:
+            ValueError: If the log does not say where episodes end, or has no next observations.
+        """
+        if rows.next_obs is None:
+            raise ValueError("goals are next observations; the learner must list next_obs")
+        ends = episode_ends(rows)
+        if rows.mask is not None:
+            # No goal is the observation of a masked row, nor reached over one.
+            mask = np.asarray(rows.mask)
+            ends |= np.append(~mask[1:], True) | ~mask
+        return GoalTables(rows, last_rows(ends))  # pyright: ignore
+
+    def draw(
+        self,
+        tables: GoalTables,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> GoalRows:
+        """One batch with goals."""
+        row_key, goal_key = jax.random.split(key)
+        n = tables.last.shape[0]
+        chosen = batch_indices(row_key, number, n=n, batch=shape[0] * shape[1]).reshape(shape)
+        left = tables.last[chosen] - chosen
+        ahead = left
+        if self.strategy == "future":
+            u = jax.random.uniform(jax.random.fold_in(goal_key, number), shape)
+            ahead = truncated_geometric(u, left, jnp.asarray(self.discount, u.dtype))
+        rows = jax.tree.map(lambda column: column[chosen], tables.rows)
+        reached = ahead == 0
+        dtype = tables.rows.obs.dtype
+        reward = jnp.where(reached, jnp.zeros((), dtype), -jnp.ones((), dtype))
+        goal = tables.rows.next_obs[chosen + ahead]  # pyright: ignore
+        rows = rows._replace(reward=reward, terminated=reached)
+        return GoalRows(rows, goal, ahead + 1)
+
+
+def truncated_geometric(
+    u: Float[Array, "*batch"], most: Int[Array, "*batch"], discount: Float[Array, ""]
+) -> Int[Array, "*batch"]:
+    """Numbers ``0 <= j <= most`` with ``P(j)`` proportional to ``discount^j``.
+
+    ``j = floor(log(1 - u (1 - discount^(most + 1))) / log(discount))``; at a discount of 1 it is
+    ``floor(u (most + 1))``.
+
+    Args:
+        u: Uniform in [0, 1).
+        most: Largest number, not negative.
+        discount: In (0, 1].
+
+    Returns:
+        One number for each ``u``.
+    """
+    count = (most + 1).astype(u.dtype)
+    flat = discount >= 1
+    safe = jnp.where(flat, jnp.asarray(0.5, u.dtype), discount)
+    inner = jnp.log1p(u * jnp.expm1(count * jnp.log(safe))) / jnp.log(safe)
+    drawn = jnp.where(flat, u * count, inner)
+    return jnp.clip(jnp.floor(drawn).astype(most.dtype), 0, most)

@@ -1,0 +1,89 @@
+"""Uniform draws of rows whose reward and successor lie several steps ahead."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.sampling._log_order import episode_ends, last_rows, on_host
+from neorl_agents.sampling._rows import Rows
+from neorl_core import Transition
+from neorl_core.returns import segment_n_step_returns
+
+
+class NStepRows(NamedTuple):
+    """Rows over several steps, with what their next value is worth.
+
+    Attributes:
+        rows: ``reward`` is the discounted sum over the steps; ``next_obs``, ``next_action``,
+            ``terminated`` and ``truncated`` are those of the last of them. Physical units.
+        discount: Discount of the next value, ``discount^m`` for ``m`` steps, shape ``(row,)``.
+    """
+
+    rows: Transition
+    discount: Float[Array, "*row"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NSteps:
+    """Rows drawn uniformly, as :class:`NStepRows`.
+
+    ``R_t = sum_{k<m} discount^k r_{t+k}``, ``m = steps``, or fewer where the episode ends or the
+    next row is masked; the value of the last row's own next observation follows, and nothing
+    behind a termination. The actions between are the behaviour's: for another policy the target is
+    biased, the more so the longer it is.
+
+    Attributes:
+        steps: Largest number of steps, at least one.
+        discount: Discount of the reward per step, in [0, 1].
+
+    Source: Sutton and Barto, Reinforcement learning, 2nd edition, equation 7.1; without correction
+    as in Hessel et al., Rainbow, arXiv 1710.02298.
+    """
+
+    steps: int
+    discount: float
+
+    def tables(self, rows: Transition) -> NStepRows:
+        """All rows with what lies ahead of them.
+
+        Raises:
+            ValueError: If the log does not say where episodes end.
+        """
+        log = on_host(rows)
+        stops, number = episode_ends(log), np.arange(len(log.reward), dtype=np.int32)
+        reward = log.reward
+        if log.mask is not None:
+            # A masked row is in no sum: the rows before it stop there and go on from a value.
+            stops |= np.append(~log.mask[1:], True) | ~log.mask
+            reward = np.where(log.mask, reward, 0)
+        last = np.minimum(last_rows(stops), number + self.steps - 1)
+        total = segment_n_step_returns(
+            jnp.asarray(reward),
+            jnp.zeros_like(jnp.asarray(reward)),
+            jnp.asarray(log.terminated),
+            jnp.asarray(stops),
+            n=self.steps,
+            discount=self.discount,
+        )
+        factor = np.power(np.float64(self.discount), last - number + 1)
+        ahead: Any = rows._replace(
+            reward=np.asarray(total),
+            next_obs=None if log.next_obs is None else log.next_obs[last],
+            next_action=None if log.next_action is None else log.next_action[last],
+            terminated=log.terminated[last],
+            truncated=log.truncated[last],
+        )
+        return NStepRows(ahead, factor.astype(reward.dtype))  # pyright: ignore
+
+    def draw(
+        self,
+        tables: NStepRows,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> NStepRows:
+        """One batch with its discounts."""
+        return Rows().draw(tables, number, key, shape)  # pyright: ignore

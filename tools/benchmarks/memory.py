@@ -1,0 +1,151 @@
+r"""What memory is worth where one observation is not the state: DMSD without its velocities.
+
+Usage:
+    python tools/benchmarks/memory.py                        all cells that have no result yet
+    python tools/benchmarks/memory.py --algorithms td3_bc --encoders none gru --seeds 0
+    python tools/benchmarks/memory.py --table                only the table so far
+
+The velocities v1 and v2 are taken out of the log, and policies never see them. Beside each encoder
+stands the same learner with all observations. Scores are normalised as in NeoRL-2, over the same
+episodes for all. One result file holds the scores of all cells; a cell that is there is left out.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents import ALGORITHMS
+from neorl_core.statistics import normalised_score
+from neorl_envs import Dataset, collect_log, make
+from neorl_envs.scoring import score_episodes, scores
+from neorl_train import train
+from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
+from neorl_train.experience import training_data
+from neorl_train.training import Plan, Watcher
+
+OUT = Path(__file__).resolve().parent / "results" / "memory.json"
+SEEN = (0, 1, 4, 5)
+"""Numbers of the observations that are left: positions and targets."""
+
+EPISODES = 200
+
+
+class Partly(eqx.Module):
+    """A policy that is shown some of the observations alone."""
+
+    policy: Any
+    seen: tuple[int, ...] = eqx.field(static=True)
+
+    def initial_carry(self) -> Any:
+        return self.policy.initial_carry()
+
+    def __call__(self, carry: Any, obs: Any, key: Any = None) -> tuple[Any, Any]:
+        return self.policy(carry, obs[jnp.asarray(self.seen)], key)
+
+    def sent(self, carry: Any, action: Any) -> Any:
+        return self.policy.sent(carry, action)
+
+
+def without(dataset: Dataset, seen: tuple[int, ...]) -> Dataset:
+    """The log with the observations ``seen`` alone."""
+    rows, columns = dataset.transitions, list(seen)
+    spec = dataclasses.replace(dataset.spec, obs=tuple(dataset.spec.obs[i] for i in seen))
+    rows = rows._replace(obs=rows.obs[:, columns], next_obs=rows.next_obs[:, columns])
+    return dataclasses.replace(dataset, transitions=rows, spec=spec)
+
+
+def cell(env: Any, dataset: Dataset, learner: Any, seen: tuple[int, ...], args: Any) -> dict:
+    """Trains one learner, and scores it on the plant."""
+    begun = time.process_time()
+    plan = Plan(args.updates, 500, args.updates)
+    data = training_data(without(dataset, seen))
+    trained = train(learner, data, (args.seed,), plan, watcher=Watcher())
+    seconds = time.process_time() - begun
+    keys = jax.random.split(jax.random.key(1), EPISODES)
+    found = scores(env, score_episodes(env, Partly(trained.policies[0], seen), keys))
+    low, high = NEORL2_RETURNS["DMSD"]
+    normal = np.asarray(normalised_score(jnp.asarray(found), low=low, high=high))
+    return {
+        "mean": round(float(normal.mean()), 2),
+        "standard_error": round(float(normal.std(ddof=1) / np.sqrt(len(normal))), 2),
+        "processor_seconds": round(seconds, 1),
+    }
+
+
+def main() -> None:
+    args = _arguments()
+    done = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    if not args.table:
+        env = make("DMSD-v0")
+        dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
+        everything = tuple(range(env.spec.n_obs))
+        for name in args.algorithms:
+            for encoder in args.encoders:
+                for seed in args.seeds:
+                    label = f"{name} {encoder} {seed}"
+                    if label in done:
+                        continue
+                    args.seed = seed
+                    learner = ALGORITHMS[name](
+                        hidden=(64, 64),
+                        batch_size=128,
+                        encoder="none" if encoder == "all" else encoder,
+                        history_steps=args.history_steps,
+                    )
+                    seen = everything if encoder == "all" else SEEN
+                    done[label] = cell(env, dataset, learner, seen, args)
+                    print(label, done[label], flush=True)
+                    settings = {"updates": args.updates, "steps": args.steps}
+                    settings["history_steps"] = args.history_steps
+                    done["settings"] = settings
+                    args.out.write_text(json.dumps(done, indent=1) + "\n")
+    print(table(done))
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--algorithms", nargs="+", default=["bc", "td3_bc", "iql"])
+    parser.add_argument("--encoders", nargs="+", default=["none", "history", "gru", "all"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=50_000, help="rows of the log")
+    parser.add_argument("--history-steps", type=int, default=4)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--table", action="store_true", help="print the table and train nothing")
+    return parser.parse_args()
+
+
+def table(done: dict[str, Any]) -> str:
+    """Mean over seeds and, behind it, the deviation between seeds."""
+    cells: dict[tuple[str, str], list[float]] = {}
+    for label, result in done.items():
+        if label != "settings":
+            name, encoder, _ = label.split()
+            cells.setdefault((name, encoder), []).append(result["mean"])
+    encoders = ("none", "history", "gru", "all")
+    lines = [
+        "| Learner | present alone | `history` | `gru` | with velocities |",
+        "|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(name for name, _ in cells):
+        row = []
+        for encoder in encoders:
+            means = cells.get((name, encoder), [])
+            spread = f" ± {np.std(means, ddof=1):.1f}" if len(means) > 1 else ""
+            row.append(f"{np.mean(means):.1f}{spread}" if means else "")
+        lines.append(f"| `{name}` | {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
