@@ -44,13 +44,13 @@ class Partly(eqx.Module):
     policy: Any
     seen: tuple[int, ...] = eqx.field(static=True)
 
-    def initial_carry(self) -> Any:
+    def initial_carry(self) -> Any:  # noqa: D102
         return self.policy.initial_carry()
 
-    def __call__(self, carry: Any, obs: Any, key: Any = None) -> tuple[Any, Any]:
+    def __call__(self, carry: Any, obs: Any, key: Any = None) -> tuple[Any, Any]:  # noqa: D102
         return self.policy(carry, obs[jnp.asarray(self.seen)], key)
 
-    def sent(self, carry: Any, action: Any) -> Any:
+    def sent(self, carry: Any, action: Any) -> Any:  # noqa: D102
         return self.policy.sent(carry, action)
 
 

@@ -249,3 +249,32 @@ def test_sac_n_and_edac(parity, kind):
     if kind is EDAC:
         np.testing.assert_allclose(done.metrics["diversity_term"], diversity(s.critics), rtol=1e-6)
     parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau), 1e-5)
+
+
+def test_iql_several_steps_ahead(parity):
+    """The critics regress on the log's discounted rewards and the value behind the last of them."""
+    done = parity.update(IQL, n_step=3)
+    rows, steps = first(done.rows), done.batch.discount[0]
+    assert len(set(np.round(steps, 6))) > 1, "some of the rows must end early"
+    following = parity.network(done.after.value, rows.next_obs)[..., 0]
+    target = bellman(rows, steps, following)
+
+    def loss(critics):
+        return squared(parity, critics, rows, target)
+
+    parity.agree(done.after.critics, parity.descended(loss, done.before.critics))
+
+
+def test_td3_bc_several_steps_ahead(parity):
+    done = parity.update(TD3BC, n_step=3)
+    a, s, rows = done.algorithm, done.before, done.rows
+    shape = rows.action.shape
+    noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
+    smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
+    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
+    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    target, critics = bellman(rows, done.batch.discount, following), s.critics
+    for i in range(2):
+        row = jax.tree.map(lambda x, i=i: x[i], rows)
+        critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
+    parity.agree(done.after.critics, critics)

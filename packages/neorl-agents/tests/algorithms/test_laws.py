@@ -21,6 +21,8 @@ MEMORY = {
     for name in ALGORITHMS
     for encoder in ("history", "gru")
 }
+MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
+MEMORY["iql_n_step"] = partial(ALGORITHMS["iql"], n_step=3, **SMALL)
 DAILY = {"td3_bc_history", "bc_gru"}
 LEARNERS |= {name: make for name, make in MEMORY.items() if name in DAILY}
 
@@ -170,6 +172,8 @@ BAD["sac_n"] = CRITIC_LEARNER | {
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 for fields_of in BAD.values():
     fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5]}
+for name in ("iql", "td3_bc"):
+    BAD[name] |= {"n_step": [0, 1.5]}
 CASES = [
     (name, field, value)
     for name, of in BAD.items()

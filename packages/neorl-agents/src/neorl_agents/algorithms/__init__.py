@@ -17,6 +17,7 @@ from neorl_agents.algorithms._iql import IQLState as IQLState
 from neorl_agents.algorithms._memory import encoding_of as encoding_of
 from neorl_agents.algorithms._memory import fields_read as fields_read
 from neorl_agents.algorithms._memory import require_encoder as require_encoder
+from neorl_agents.algorithms._memory import steps_ahead as steps_ahead
 from neorl_agents.algorithms._memory import with_history as with_history
 from neorl_agents.algorithms._protocol import Metrics as Metrics
 from neorl_agents.algorithms._rebrac import ReBRACState as ReBRACState
@@ -54,6 +55,7 @@ __all__ = [
     "require_number",
     "require_planned",
     "require_widths",
+    "steps_ahead",
     "unfinished_schedules",
     "value_metrics",
     "weight_metrics",

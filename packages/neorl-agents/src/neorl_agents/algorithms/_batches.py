@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from neorl_agents.sampling import NStepRows
+from neorl_core import Transition
+
 Tree = TypeVar("Tree")
 
 
@@ -22,6 +25,11 @@ def taken(batches: Tree, number: int) -> Tree:
 def merged(batches: Tree) -> Tree:
     """All rows of an update as one batch."""
     return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batches)
+
+
+def rows_ahead(batch: Transition | NStepRows) -> tuple[Transition, Array | None]:
+    """The rows of a batch, and the discounts of their next values, if not one step ahead."""
+    return (batch.rows, batch.discount) if isinstance(batch, NStepRows) else (batch, None)
 
 
 def mean_of(*values: Array) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only
+from neorl_agents.algorithms._batches import only, rows_ahead
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -18,7 +18,13 @@ from neorl_agents.algorithms._hyperparameters import (
     require_critic_learner,
     require_number,
 )
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
+from neorl_agents.algorithms._memory import (
+    encoding_of,
+    fields_read,
+    require_encoder,
+    steps_ahead,
+    with_history,
+)
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._schedules import cosine, require_planned
 from neorl_agents.algorithms._weighted_regression import (
@@ -39,7 +45,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
-from neorl_agents.sampling import Rows, Sampler
+from neorl_agents.sampling import NStepRows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import expectile_loss, masked_mean
 from neorl_core.targets import polyak, td_target
@@ -113,6 +119,9 @@ class IQL(eqx.Module):
         encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
             side by side or through a recurrent unit each; static.
         history_steps: Number of steps that they see then, with the present one; static.
+        n_step: Steps of the critics' targets, whose rewards are the log's; the value of the last
+            one's next observation follows. More than one tells rewards faster, and is biased to the
+            behaviour; static.
 
     Source: Kostrikov, Nair and Levine, Offline reinforcement learning with implicit Q-learning,
     arXiv 2110.06169; widths, rates and weights are the locomotion defaults of its code.
@@ -135,6 +144,7 @@ class IQL(eqx.Module):
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
+    n_step: int = eqx.field(static=True, default=1)
 
     batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
@@ -142,17 +152,18 @@ class IQL(eqx.Module):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """With memory, also where episodes end."""
+        """With memory or several steps, also where episodes end."""
         return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
 
     @property
     def sampler(self) -> Sampler:
-        """Rows, with memory as windows."""
-        return with_history(self, Rows())
+        """Rows or several steps; with memory as windows."""
+        return with_history(self, steps_ahead(self))
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_encoder(self)
+        require_count(self, "n_step")
         require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
@@ -168,10 +179,11 @@ class IQL(eqx.Module):
         return _init(as_arrays(self), statistics, key, spec)
 
     def update(
-        self, state: IQLState, batch: Transition, key: PRNGKeyArray
+        self, state: IQLState, batch: Transition | NStepRows, key: PRNGKeyArray
     ) -> tuple[IQLState, Metrics]:
         """One gradient step of value, actor and critics; the key is ignored."""
-        rows = only(scaled(state.scaling, batch))
+        physical, discount = rows_ahead(batch)
+        rows = only(scaled(state.scaling, physical))
         q = jnp.min(q_values(state.target_critics, rows.obs, rows.action), axis=0)
         before = state.value
         state, value_loss = self.value_step(state, rows, q)
@@ -179,7 +191,9 @@ class IQL(eqx.Module):
         v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
         weights = self.weights(q - v, rows.mask)
         state, actor_loss = self.actor_step(state, rows, weights)
-        state, loss, mean_q = self.critic_step(state, rows, next_v)
+        state, loss, mean_q = self.critic_step(
+            state, rows, next_v, None if discount is None else only(discount)
+        )
         metrics = {
             "value_loss": value_loss,
             "actor_loss": actor_loss,
@@ -235,10 +249,10 @@ class IQL(eqx.Module):
         return state, loss
 
     def critic_step(
-        self, state: IQLState, rows: Transition, next_value: Float[Array, " batch"]
+        self, state: IQLState, rows: Transition, following: Float[Array, " batch"]
     ) -> tuple[IQLState, Float[Array, ""], Float[Array, " batch"]]:
-        """One gradient step of the critics, then one of their targets."""
-        target = td_target(rows.reward, next_value, rows.terminated, discount=self.discount)
+        """One gradient step of the critics to ``reward + following``, then one of their targets."""
+        target = td_target(rows.reward, following, rows.terminated, discount=1.0)
         critics, optimiser, loss, q = minimise(
             self.optimiser,
             partial(_scaled_critic_loss, factor=1.0 if self.variant == "original" else 0.5),

@@ -1,10 +1,10 @@
-"""How a learner's networks see the past: two fields, and what follows from them."""
+"""How far a learner looks back and ahead: its fields for it, and what follows from them."""
 
 from typing import Any
 
 from neorl_agents.algorithms._hyperparameters import require_choice, require_count
 from neorl_agents.networks import ENCODERS, Encoding
-from neorl_agents.sampling import Histories, Sampler
+from neorl_agents.sampling import Histories, NSteps, Rows, Sampler
 from neorl_core import Spec
 
 
@@ -37,8 +37,13 @@ def with_history(learner: Any, rows: Sampler) -> Sampler:
     return rows if learner.encoder == "none" else Histories(rows, learner.history_steps)
 
 
+def steps_ahead(learner: Any) -> Sampler:
+    """Rows, over ``n_step`` steps each where that is more than one."""
+    return NSteps(learner.n_step, learner.discount) if learner.n_step > 1 else Rows()
+
+
 def fields_read(learner: Any, *fields: str) -> tuple[str, ...]:
-    """``fields``, and with memory also those that say where episodes end."""
-    if learner.encoder == "none":
+    """``fields``, and for several steps, back or ahead, those that say where episodes end."""
+    if learner.encoder == "none" and getattr(learner, "n_step", 1) == 1:
         return fields
     return (*fields, *(name for name in ("terminated", "truncated") if name not in fields))

@@ -9,14 +9,20 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import mean_of, merged, taken
+from neorl_agents.algorithms._batches import mean_of, merged, rows_ahead, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
     require_critic_learner,
     require_number,
 )
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
+from neorl_agents.algorithms._memory import (
+    encoding_of,
+    fields_read,
+    require_encoder,
+    steps_ahead,
+    with_history,
+)
 from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.networks._activations import tanh
 from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
@@ -31,7 +37,7 @@ from neorl_agents.policies._scaling import (
     network_policy,
     scaled,
 )
-from neorl_agents.sampling import Rows, Sampler
+from neorl_agents.sampling import NStepRows, Sampler
 from neorl_core import DataStatistics, Spec, Transition, as_arrays
 from neorl_core.losses import masked_mean, td3_bc_policy_loss
 from neorl_core.targets import clipped_double_td_target, polyak
@@ -83,6 +89,9 @@ class TD3BC(eqx.Module):
         encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
             side by side or through a recurrent unit each; static.
         history_steps: Number of steps that they see then, with the present one; static.
+        n_step: Steps of the critics' targets, whose rewards are the log's; the value of the last
+            one's next observation follows. More than one tells rewards faster, and is biased to the
+            behaviour; static.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860; the defaults are those of its code. Deviations: a channel is scaled by at
@@ -104,16 +113,17 @@ class TD3BC(eqx.Module):
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
+    n_step: int = eqx.field(static=True, default=1)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """With memory, also where episodes end."""
+        """With memory or several steps, also where episodes end."""
         return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
 
     @property
     def sampler(self) -> Sampler:
-        """Rows, with memory as windows."""
-        return with_history(self, Rows())
+        """Rows or several steps; with memory as windows."""
+        return with_history(self, steps_ahead(self))
 
     @property
     def batches_per_update(self) -> int:
@@ -123,6 +133,7 @@ class TD3BC(eqx.Module):
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_encoder(self)
+        require_count(self, "n_step")
         require_number(self, "alpha", "noise_std", "noise_clip", low=0)
         require_count(self, "policy_delay")
         require_critic_learner(self, "actor", "critic")
@@ -133,11 +144,12 @@ class TD3BC(eqx.Module):
         return _init(as_arrays(self), statistics, key, spec)
 
     def update(
-        self, state: TD3BCState, batch: Transition, key: PRNGKeyArray
+        self, state: TD3BCState, batch: Transition | NStepRows, key: PRNGKeyArray
     ) -> tuple[TD3BCState, Metrics]:
         """``policy_delay`` critic steps, one actor step, one step of the targets."""
-        rows = scaled(state.scaling, batch)
-        targets = self.critic_targets(state, rows, key)
+        physical, discount = rows_ahead(batch)
+        rows = scaled(state.scaling, physical)
+        targets = self.critic_targets(state, rows, key, discount)
         losses, values = [], []
         for i in range(self.policy_delay):
             row = taken(rows, i)
@@ -149,7 +161,11 @@ class TD3BC(eqx.Module):
         return state, {"critic_loss": mean_of(*losses), **means, **actor_metrics}
 
     def critic_targets(
-        self, state: TD3BCState, rows: Transition, key: PRNGKeyArray
+        self,
+        state: TD3BCState,
+        rows: Transition,
+        key: PRNGKeyArray,
+        discount: Float[Array, "step batch"] | None = None,
     ) -> Float[Array, "step batch"]:
         """What the critics regress on, for all critic steps of an update at once.
 
@@ -159,6 +175,7 @@ class TD3BC(eqx.Module):
             state: State whose target networks are asked.
             rows: Scaled units, leading axes ``(policy_delay, batch_size)``.
             key: Random key of the smoothing noise.
+            discount: Discount of every row's next value, where it is not the learner's own.
 
         Returns:
             The targets, in the scale of the critics.
@@ -169,8 +186,9 @@ class TD3BC(eqx.Module):
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
         next_action = jnp.clip(state.target_actor(flat.next_obs) + noise, -1, 1)
         next_q = q_values(state.target_critics, flat.next_obs, next_action)
+        factor = self.discount if discount is None else discount.reshape(1, -1)
         targets = clipped_double_td_target(
-            flat.reward, next_q, flat.terminated, discount=self.discount
+            flat.reward, factor * next_q, flat.terminated, discount=1.0
         )
         return targets.reshape(shape)
 

@@ -13,15 +13,21 @@ from neorl_core import Transition
 
 
 class WeightedTables(NamedTuple):
-    """A log and the running sum of its weights.
+    """A log, its unmasked rows episode by episode, and the running sum of the episodes' weights.
 
     Attributes:
         rows: The log.
-        share: Share of all weight up to and with every row; the last is 1.
+        drawn: Numbers of the unmasked rows, in order.
+        first: Place in ``drawn`` with which each episode begins.
+        count: Number of unmasked rows of each episode.
+        share: Share of all weight up to and with each episode; the last is 1.
     """
 
     rows: Transition
-    share: Float[Array, " row"]
+    drawn: Int[Array, " unmasked"]
+    first: Int[Array, " episode"]
+    count: Int[Array, " episode"]
+    share: Float[Array, " episode"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,19 +66,28 @@ class WeightedRows:
         log = on_host(rows)
         ends = episode_ends(log)
         episode = np.cumsum(np.append(False, ends[:-1]))
-        counts = np.ones(len(ends)) if log.mask is None else log.mask.astype(np.float64)
-        if not counts.any():
+        kept = np.ones(len(ends), bool) if log.mask is None else log.mask
+        if not kept.any():
             raise ValueError("every row is masked, so there is nothing to draw")
-        x = np.arange(episode[-1] + 1.0)
+        count = np.bincount(episode, weights=kept).astype(np.int32)
+        x = np.arange(len(count), dtype=np.float64)
         if self.by == "return":
-            reward = np.where(counts > 0, log.reward, 0).astype(np.float64)
-            x = np.bincount(episode, weights=reward)
+            x = np.bincount(episode, weights=np.where(kept, log.reward, 0))
+        x = np.where(count > 0, x, x[count > 0].min())
         width = x.max() - x.min()
         place = (x - x.min()) / width if width > 0 else np.zeros_like(x)
         # Less the largest, so that a sharp temperature leaves some weight.
-        weight = counts * np.exp((place[episode] - 1) / self.temperature)
+        weight = count * np.exp((place - place.max()) / self.temperature)
         share = np.cumsum(weight) / weight.sum()
-        return WeightedTables(rows, share.astype(np.float32))  # pyright: ignore
+        # Rounded, an episode without weight behind the last one must not be drawn.
+        share[np.flatnonzero(weight)[-1] :] = 1.0
+        return WeightedTables(
+            rows,
+            np.flatnonzero(kept).astype(np.int32),  # pyright: ignore[reportArgumentType]
+            (np.cumsum(count) - count).astype(np.int32),
+            count,  # pyright: ignore[reportArgumentType]
+            share.astype(np.float32),
+        )
 
     def draw(
         self,
@@ -82,8 +97,10 @@ class WeightedRows:
         shape: tuple[int, int],
     ) -> Transition:
         """One batch of rows."""
-        u = jax.random.uniform(jax.random.fold_in(key, number), shape, tables.share.dtype)
-        # Above u: a row without weight shares its sum with the one before it.
-        chosen = jnp.searchsorted(tables.share, u * tables.share[-1], side="right")
-        chosen = jnp.minimum(chosen, tables.share.shape[0] - 1)
+        episode_key, row_key = jax.random.split(jax.random.fold_in(key, number))
+        u = jax.random.uniform(episode_key, shape, tables.share.dtype)
+        # Strictly above u: an episode without weight shares its sum with the one before it.
+        episode = jnp.searchsorted(tables.share, u, side="right")
+        inside = jax.random.randint(row_key, shape, 0, tables.count[episode], jnp.int32)
+        chosen = tables.drawn[tables.first[episode] + inside]
         return jax.tree.map(lambda column: column[chosen], tables.rows)
