@@ -191,9 +191,8 @@ class IQL(eqx.Module):
         v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
         weights = self.weights(q - v, rows.mask)
         state, actor_loss = self.actor_step(state, rows, weights)
-        state, loss, mean_q = self.critic_step(
-            state, rows, next_v, None if discount is None else only(discount)
-        )
+        factor = self.discount if discount is None else only(discount)
+        state, loss, mean_q = self.critic_step(state, rows, factor * next_v)
         metrics = {
             "value_loss": value_loss,
             "actor_loss": actor_loss,
