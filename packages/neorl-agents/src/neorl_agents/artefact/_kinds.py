@@ -88,7 +88,7 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
         network = RecurrentNetwork(cell, network, steps)
     if static["mixture"]:
         network = HeaviestComponent(network, act)
-    return HistoryPolicy(*_between(obs, network, act), steps)
+    return HistoryPolicy(*_between(obs, network, act), steps=steps)
 
 
 def _body_static(network: ActingNetwork) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def network_policy(scaling: Scaling, network: ActingNetwork) -> NetworkPolicy | 
         A :class:`HistoryPolicy` where networks see a window, else a :class:`NetworkPolicy`.
     """
     parts: Any = (scaling.obs, network, scaling.action, scaling.low, scaling.high)
-    return HistoryPolicy(*parts, scaling.window) if scaling.window else NetworkPolicy(*parts)
+    return HistoryPolicy(*parts, steps=scaling.window) if scaling.window else NetworkPolicy(*parts)
 
 
 def _seen(scaling: Scaling, obs: Any) -> Array:

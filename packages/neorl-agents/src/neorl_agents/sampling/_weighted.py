@@ -84,9 +84,9 @@ class WeightedRows:
         return WeightedTables(
             rows,
             np.flatnonzero(kept).astype(np.int32),  # pyright: ignore[reportArgumentType]
-            (np.cumsum(count) - count).astype(np.int32),
+            (np.cumsum(count) - count).astype(np.int32),  # pyright: ignore[reportArgumentType]
             count,  # pyright: ignore[reportArgumentType]
-            share.astype(np.float32),
+            share.astype(np.float32),  # pyright: ignore[reportArgumentType]
         )
 
     def draw(
