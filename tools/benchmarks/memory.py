@@ -118,11 +118,11 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--algorithms", nargs="+", default=["bc", "td3_bc", "iql"])
+    parser.add_argument("--algorithms", nargs="+", default=["bc"])
     parser.add_argument("--encoders", nargs="+", default=["none", "history", "gru", "all"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--updates", type=int, default=10_000)
-    parser.add_argument("--steps", type=int, default=50_000, help="rows of the log")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--updates", type=int, default=8_000)
+    parser.add_argument("--steps", type=int, default=20_000, help="rows of the log")
     parser.add_argument("--history-steps", type=int, default=4)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true", help="print the table and train nothing")
