@@ -182,8 +182,9 @@ def page() -> str:
     lines = [
         MARK,
         "Made by `tools/critic_table.py`: mixed logs of the plants and the official DMSD log,",
-        "seven tenths of the episodes to fit on, default settings. In brackets: 95 % intervals by",
-        "a bootstrap of episodes.\n",
+        "seven tenths of the episodes to fit on; steps and updates are in the stored options. In",
+        "brackets: 95 % intervals by a bootstrap of episodes. Few held-out episodes make intervals",
+        "cover more than they state; false alarms are promised only on average over draws.\n",
         "Safety critic, on episodes that it never saw:\n",
         "| plant | limit | steps ahead | windows with a violation | calibration error "
         "| area under ROC | Brier skill |",
