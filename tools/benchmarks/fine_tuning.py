@@ -1,9 +1,9 @@
 """Fine-tune IQL, Cal-QL and ReBRAC on simulated plants and compare before with after.
 
 Usage:
-    python tools/fine_tuning.py              cells without a result yet; all by default
-    python tools/fine_tuning.py DMSD-v0      one plant
-    python tools/fine_tuning.py --table      print the table of the stored results
+    python tools/benchmarks/fine_tuning.py              cells without a result yet; all by default
+    python tools/benchmarks/fine_tuning.py DMSD-v0      one plant
+    python tools/benchmarks/fine_tuning.py --table      print the table of the stored results
 
 A cell is a plant, a learner and a seed: offline training on a log of medium quality (one ordinary
 tuning with its operators), then fine-tuning on the simulated plant behind its ranges and rates. Its
@@ -38,7 +38,7 @@ from neorl_train.evaluation._simulated import plant_constraints
 from neorl_train.experience import TrainingData, training_data
 from neorl_train.training import Plan, Watcher, online_counts
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/fine_tuning"
 PLANTS, LEARNERS, SEEDS = ("DMSD-v0", "CSTR-v0"), ("iql", "rebrac", "cal_ql"), (0, 1, 2)
 SIZES: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
