@@ -53,6 +53,9 @@ def test_settings_of_every_published_log_are_current() -> None:
         if digest != record.settings or not record.content:
             outdated.append(record[:4])
     assert outdated == []
+    known = {record[:4] for record in published_logs()}
+    small = {(name, chosen, 0, SMALL) for name in environment_names() for chosen in QUALITIES}
+    assert small - known == set()
 
 
 def test_settings_tell_what_decides_a_log() -> None:
