@@ -14,6 +14,8 @@ from neorl_safety.constraints._declared import constraints_from_toml as constrai
 from neorl_safety.constraints._declared import declared_constraints as declared_constraints
 from neorl_safety.constraints._declared import spec_channels as spec_channels
 from neorl_safety.constraints._feasible import require_feasible as require_feasible
+from neorl_safety.constraints._function_kind import Requirement as Requirement
+from neorl_safety.constraints._function_kind import Tier as Tier
 from neorl_safety.constraints._interlock import Interlock as Interlock
 from neorl_safety.constraints._json import constraints_from_dict as constraints_from_dict
 from neorl_safety.constraints._json import constraints_to_dict as constraints_to_dict
@@ -28,6 +30,10 @@ from neorl_safety.constraints._protocol import Rank as Rank
 from neorl_safety.constraints._protocol import Record as Record
 from neorl_safety.constraints._protocol import Rows as Rows
 from neorl_safety.constraints._protocol import Situation as Situation
+from neorl_safety.constraints._requirement import excess as excess
+from neorl_safety.constraints._requirement import penalty as penalty
+from neorl_safety.constraints._requirement import requirement as requirement
+from neorl_safety.constraints._requirement import with_requirements as with_requirements
 from neorl_safety.constraints._wear import Deadband as Deadband
 from neorl_safety.constraints._wear import Dwell as Dwell
 
@@ -49,8 +55,10 @@ __all__ = [
     "Rank",
     "Rate",
     "Record",
+    "Requirement",
     "Rows",
     "Situation",
+    "Tier",
     "action_constraints",
     "barrier_records",
     "channels_of",
@@ -59,7 +67,11 @@ __all__ = [
     "constraints_to_dict",
     "declared_constraints",
     "describe_constraints",
+    "excess",
+    "penalty",
     "register_kind",
     "require_feasible",
+    "requirement",
     "spec_channels",
+    "with_requirements",
 ]

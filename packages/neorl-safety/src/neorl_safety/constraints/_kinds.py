@@ -5,6 +5,7 @@ from typing import Any
 from neorl_core.boundary import Registry
 from neorl_safety.constraints._barrier import BarrierKind
 from neorl_safety.constraints._by_channel import BoxKind, RateKind
+from neorl_safety.constraints._function_kind import FunctionKind
 from neorl_safety.constraints._interlock import InterlockKind
 from neorl_safety.constraints._linear import LinearKind
 from neorl_safety.constraints._protocol import ConstraintKind, Rank
@@ -19,6 +20,7 @@ _OWN: dict[str, ConstraintKind] = {
     "barrier": BarrierKind(),
     "deadband": DeadbandKind(),
     "dwell": DwellKind(),
+    "function": FunctionKind(),
 }
 
 

@@ -9,6 +9,9 @@ from neorl_safety.monitoring._drift import DriftMonitor as DriftMonitor
 from neorl_safety.monitoring._drift import drift_monitor as drift_monitor
 from neorl_safety.monitoring._ensemble import Proposer as Proposer
 from neorl_safety.monitoring._ensemble import policy_ensemble as policy_ensemble
+from neorl_safety.monitoring._excess import Checked as Checked
+from neorl_safety.monitoring._excess import checked_constraints as checked_constraints
+from neorl_safety.monitoring._excess import constraint_excess as constraint_excess
 from neorl_safety.monitoring._formula_text import formula_text as formula_text
 from neorl_safety.monitoring._formula_text import read_formula as read_formula
 from neorl_safety.monitoring._learned import CriticMonitor as CriticMonitor
@@ -47,6 +50,7 @@ from neorl_safety.monitoring._watch import Watch as Watch
 from neorl_safety.monitoring._watch import describe_watch as describe_watch
 
 __all__ = [
+    "Checked",
     "CriticMonitor",
     "Depth",
     "DriftMonitor",
@@ -70,7 +74,9 @@ __all__ = [
     "always",
     "below",
     "calibrated",
+    "checked_constraints",
     "conjunction",
+    "constraint_excess",
     "describe_watch",
     "disjunction",
     "drift_monitor",

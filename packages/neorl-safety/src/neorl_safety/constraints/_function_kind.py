@@ -1,0 +1,89 @@
+"""Functions of observation and action as a kind of constraint."""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_core import InputError
+from neorl_safety.constraints._linear import malformed_rows
+from neorl_safety.constraints._protocol import Channels, Record, Rows, Situation
+
+Function = Callable[[Any, Array, Array], Array]
+
+
+class Tier(enum.StrEnum):
+    """How binding a requirement is."""
+
+    HARD = "hard"
+    """The filter keeps it; broken with the filter on, a safety report fails."""
+    SOFT = "soft"
+    """Counted and penalised, and may be broken."""
+    PREFERENCE = "preference"
+    """Counted only."""
+
+
+class Requirement(eqx.Module):
+    """``function(parameters, obs, action) <= 0``; made by :func:`requirement`.
+
+    Attributes:
+        parameters: A PyTree of arrays.
+        weight: Penalty per unit of excess, scalar; zero for a preference.
+        function: The function, at the top of a module; static.
+        name: What it is called in reports; static.
+        unit: Unit of the excess; static.
+        tier: How binding it is; static.
+    """
+
+    parameters: Any
+    weight: Float[Array, ""]
+    function: Function = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    unit: str = eqx.field(static=True)
+    tier: Tier = eqx.field(static=True)
+
+
+class FunctionKind:
+    """Hard requirements as rows; has no records, for code is not data."""
+
+    def to_records(
+        self, channels: Channels, constraint: Sequence[Requirement]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Refused.
+
+        Raises:
+            InputError: Always.
+        """
+        names = ", ".join(repr(one.name) for one in constraint)
+        raise InputError(
+            f"the requirements {names} are functions of this process and no data: write them as "
+            "linear or barrier records, or bring a kind of constraint by an entry point"
+        )
+
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> NoReturn:
+        """Refused.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(f"{records[0].where if records else 'function'}: functions are no data")
+
+    def describe(self, channels: Channels, constraint: Sequence[Requirement]) -> list[str]:
+        """Such as ``"dose at most 0 kg over its limit"``."""
+        return [f"requirement {one.name} kept, in {one.unit}" for one in constraint]
+
+    def lower(self, constraint: Sequence[Requirement], situation: Situation) -> Rows:
+        """``grad g(start) u <= grad g(start) start - g(start)``, exact where ``g`` is affine."""
+        rows, bounds = [], []
+        for one in constraint:
+            value, slope = jax.value_and_grad(one.function, argnums=2)(
+                one.parameters, situation.obs, situation.start
+            )
+            rows.append(slope)
+            bounds.append(jnp.sum(slope * situation.start) - value)
+        stacked, right = jnp.stack(rows), jnp.stack(bounds)
+        return Rows(stacked, right, malformed_rows(stacked, right))

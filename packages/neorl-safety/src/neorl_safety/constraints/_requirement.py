@@ -1,0 +1,137 @@
+"""Requirements written as functions of observation and action, in three tiers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_core import InputError, Spec, highs, lows
+from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
+from neorl_safety.constraints._declared import spec_channels
+from neorl_safety.constraints._function_kind import Function, Requirement, Tier
+
+PROBES = 64
+AFFINE = 1e-3
+"""Part of the spread of its values by which a function may bend between two actions."""
+
+
+def requirement(
+    name: str,
+    function: Function,
+    parameters: Any = (),
+    *,
+    unit: str,
+    tier: Tier,
+    weight: float = 1.0,
+) -> Requirement:
+    """A requirement of one's own: ``function(parameters, obs, action) <= 0``.
+
+    Args:
+        name: What it is called in reports.
+        function: Pure, of one observation and one action in physical units, with a scalar result.
+            At the top of a module: a function made anew compiles anew.
+        parameters: Its numbers, which may be swept without compiling.
+        unit: Unit of the result.
+        tier: How binding it is.
+        weight: Penalty per unit of excess for training; of no effect for a preference.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        InputError: If the name is empty or the weight is negative or not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_safety.constraints import Tier, excess, requirement
+        >>> def over(limit, obs, action):
+        ...     return obs[0] + action[0] - limit
+        >>> dose = requirement("dose", over, jnp.float32(5.0), unit="kg", tier=Tier.SOFT)
+        >>> excess([dose], jnp.array([4.0]), jnp.array([3.0])).tolist()
+        [2.0]
+    """
+    if not name.strip():
+        raise InputError("a requirement needs a name, by which reports call it")
+    if not (np.isfinite(weight) and weight >= 0):
+        raise InputError(f"requirement {name!r}: weight must be zero or more, got {weight}")
+    numbers = jax.tree.map(jnp.asarray, parameters)
+    used = 0.0 if tier is Tier.PREFERENCE else weight
+    return Requirement(numbers, jnp.asarray(used, jnp.float32), function, name, unit, Tier(tier))
+
+
+def excess(
+    requirements: Sequence[Requirement], obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Float[Array, " requirement"]:
+    """By how much each requirement is broken; zero or less where it holds, infinite where NaN."""
+    values = [jnp.asarray(r.function(r.parameters, obs, action)) for r in requirements]
+    if not values:
+        return jnp.zeros((0,))
+    stacked = jnp.stack(values)
+    return jnp.where(jnp.isnan(stacked), jnp.inf, stacked)
+
+
+def penalty(
+    requirements: Sequence[Requirement], obs: Float[Array, " obs"], action: Float[Array, " act"]
+) -> Float[Array, ""]:
+    """``sum_i weight_i max(excess_i, 0)``, to be taken off a reward."""
+    if not requirements:
+        return jnp.zeros(())
+    weights = jnp.stack([r.weight for r in requirements])
+    over = jnp.maximum(excess(requirements, obs, action), 0)
+    return jnp.sum(jnp.where(weights > 0, weights * over, 0))
+
+
+def with_requirements(
+    constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
+) -> Constraints:
+    """Constraints whose filter also keeps the hard ones of some requirements.
+
+    A hard requirement is affine in the action, in any way dependent on the observation: it is then
+    one linear row, exact for every action. That is tried on random observations and actions of the
+    specification; a function that bends is refused, since no filter of rows keeps it.
+
+    Args:
+        constraints: Constraints of the action.
+        requirements: Requirements of any tier; others than hard ones are left out.
+        spec: Ranges to try the functions in.
+
+    Returns:
+        The constraints with the kind ``function``, for guards in Python: code is not data, so they
+        are in no document and no bundle.
+
+    Raises:
+        InputError: If a hard requirement is not affine in the action, or gives no finite scalar.
+    """
+    every = as_constraints(constraints)
+    hard = tuple(one for one in requirements if one.tier is Tier.HARD)
+    for one in hard:
+        _require_affine(one, spec)
+    if not hard:
+        return every
+    observed = every.obs or spec_channels(spec).obs
+    return Constraints(every.action, {**every.further, "function": hard}, observed)
+
+
+def _require_affine(one: Requirement, spec: Spec) -> None:
+    rng = np.random.default_rng(0)
+    obs = rng.uniform(lows(spec.obs), highs(spec.obs), (PROBES, spec.n_obs)).astype(np.float32)
+    ends = np.array(lows(spec.action)), np.array(highs(spec.action))
+    first, second = rng.uniform(*ends, (2, PROBES, spec.n_action)).astype(np.float32)
+    middle = (first + second) / 2
+    value = jax.vmap(lambda x, u: jnp.asarray(one.function(one.parameters, x, u)))
+    a, m, b = (np.asarray(value(obs, u), np.float64) for u in (first, middle, second))
+    if m.shape != (PROBES,) or not np.isfinite([a, m, b]).all():
+        raise InputError(f"requirement {one.name!r} must give one finite number for any action")
+    size = np.abs(a - b).max() + 1e-6 * np.abs(m).max()
+    if not np.abs(a - b).max() > 0:
+        raise InputError(f"requirement {one.name!r} does not depend on the action; make it soft")
+    bend = np.abs(m - (a + b) / 2).max()
+    if bend > AFFINE * size:
+        raise InputError(
+            f"requirement {one.name!r} is not affine in the action (it bends by {bend:.3g} "
+            f"{one.unit} between two actions), so no linear row keeps it; make it soft, or "
+            "tighten it to a function that is"
+        )

@@ -1,0 +1,150 @@
+"""By how much an action breaks each constraint, told apart from the filter that should keep it."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from neorl_safety.constraints import (
+    KINDS,
+    AnyConstraints,
+    Constraints,
+    Interval,
+    Rank,
+    Rate,
+    Situation,
+    Tier,
+    channels_of,
+)
+from neorl_safety.constraints._by_channel import RateKind
+from neorl_safety.constraints._constraints import as_constraints
+from neorl_safety.constraints._kinds import rank_of
+
+ROW_TOLERANCE = 1e-6
+"""Of the size of a row: what the guarantee leaves to rounding."""
+
+
+class Checked(NamedTuple):
+    """One thing that is checked of an action.
+
+    Attributes:
+        name: Such as ``"feed: rate"``.
+        unit: Unit of the excess; empty for a row, whose unit is that of its terms.
+        tier: How binding it is.
+        words: What is demanded.
+        scale: Size to read an excess on, in ``unit``.
+    """
+
+    name: str
+    unit: str
+    tier: Tier
+    words: str
+    scale: float
+
+
+def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
+    """What :func:`constraint_excess` finds, in its order, in words.
+
+    Args:
+        constraints: Constraints with concrete numbers.
+
+    Returns:
+        Box and rate of every channel, then intervals by channel or rows of every further kind.
+    """
+    every = as_constraints(constraints)
+    channels = channels_of(every)
+    spans = [(channel, channel.high - channel.low) for channel in channels.action]
+    c = every.action
+    found = [
+        Checked(f"{one.name}: range", one.unit, Tier.HARD, f"{low:g} to {high:g} {one.unit}", span)
+        for (one, span), low, high in zip(spans, c.low.tolist(), c.high.tolist(), strict=True)
+    ]
+    found += [
+        Checked(f"{one.name}: rate", one.unit, Tier.HARD, _rate_words(up, down, one.unit), span)
+        for (one, span), up, down in zip(
+            spans, c.rate_up.tolist(), c.rate_down.tolist(), strict=True
+        )
+    ]
+    for kind, constraint in every.further.items():
+        tier = Tier.HARD if rank_of(kind) == Rank.LIMIT else Tier.PREFERENCE
+        sentences = list(KINDS.find(kind).describe(channels, constraint))
+        if _is_rows(every, kind):
+            found += [Checked(f"{kind} {i + 1}", "", tier, s, 1.0) for i, s in enumerate(sentences)]
+            continue
+        said = "; ".join(sentences)
+        found += [Checked(f"{one.name}: {kind}", one.unit, tier, said, span) for one, span in spans]
+    return found
+
+
+def constraint_excess(
+    constraints: AnyConstraints,
+    obs: Float[Array, " obs"],
+    previous: Float[Array, " act"],
+    action: Float[Array, " act"],
+    dt: Float[Array, ""],
+) -> Float[Array, " checked"]:
+    """By how much an action breaks each constraint, in the order of :func:`checked_constraints`.
+
+    Every kind says what it admits now, and the action is compared with that; nothing of the filter
+    is used. What the rate cannot reach in this step counts from the step in which it can: the rate
+    ranks above box and further kinds. Rows are given the 1e-6 of their size that the guarantee
+    leaves to rounding.
+
+    Args:
+        constraints: Constraints in physical units.
+        obs: The observation that the action answers.
+        previous: What the plant had received before; NaN where not known: then no rate binds.
+        action: The action.
+        dt: Seconds that a step lasts.
+
+    Returns:
+        Positive where broken; minus infinity where nothing binds; infinite where the action is not
+        finite.
+    """
+    every = as_constraints(constraints)
+    c = every.action
+    known = jnp.isfinite(previous)
+    start = jnp.where(known, previous, action)
+    situation = Situation(obs, start, dt, action, jnp.full_like(start, jnp.inf))
+    reach = RateKind().lower(Rate(c.rate_up, c.rate_down), situation)
+    low = jnp.where(known, reach.low, -jnp.inf)
+    high = jnp.where(known, reach.high, jnp.inf)
+    parts = [_beyond(action, jnp.clip(c.low, low, high), jnp.clip(c.high, low, high))]
+    parts.append(_beyond(action, low, high))
+    for kind, constraint in every.further.items():
+        admitted = KINDS.find(kind).lower(constraint, situation)
+        if isinstance(admitted, Interval):
+            ends = jnp.clip(admitted.low, low, high), jnp.clip(admitted.high, low, high)
+            free = jnp.isneginf(admitted.low) & jnp.isposinf(admitted.high)
+            parts.append(jnp.where(free, -jnp.inf, _beyond(action, *ends)))
+        else:
+            size = jnp.sum(jnp.abs(admitted.rows * action[None]), axis=1)
+            room = admitted.bounds + ROW_TOLERANCE * (size + jnp.abs(admitted.bounds))
+            parts.append(jnp.sum(admitted.rows * action[None], axis=1) - room)
+    found = jnp.concatenate(parts)
+    return jnp.where(jnp.isnan(found) | ~jnp.all(jnp.isfinite(action)), jnp.inf, found)
+
+
+def _beyond(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
+    over = jnp.maximum(low - action, action - high)
+    return jnp.where(jnp.isneginf(low) & jnp.isposinf(high), -jnp.inf, over)
+
+
+def _is_rows(constraints: Constraints, kind: str) -> bool:
+    """Whether a kind lowers to rows, asked of it in the middle of every range."""
+    n_obs, n = max(len(constraints.obs), 1), constraints.n_action
+    middle = (constraints.action.low + constraints.action.high) / 2
+    situation = Situation(
+        jnp.zeros((n_obs,)), middle, jnp.ones(()), middle, jnp.full((n,), jnp.inf)
+    )
+    admitted = KINDS.find(kind).lower(constraints.further[kind], situation)
+    return not isinstance(admitted, Interval)
+
+
+def _rate_words(up: float, down: float, unit: str) -> str:
+    if np.isinf(up) and np.isinf(down):
+        return "any rate"
+    rises = "any rise" if np.isinf(up) else f"rises by at most {up:g}"
+    falls = "any fall" if np.isinf(down) else f"falls by at most {down:g}"
+    return f"{rises}, {falls} {unit} per second"

@@ -1,0 +1,105 @@
+"""What is checked of an action, against plain Python, and against the guard that keeps it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neorl_core import Channel, Spec
+from neorl_safety.constraints import Tier, declared_constraints
+from neorl_safety.filters import Context, Flag, filter_action
+from neorl_safety.monitoring import checked_constraints, constraint_excess
+
+SPEC = Spec(
+    obs=(Channel("level", "m", 0.0, 2.0),),
+    action=(Channel("a", "%", 0.0, 100.0), Channel("b", "%", 0.0, 100.0)),
+    cost=(),
+    dt=10.0,
+    horizon=50,
+)
+PER = {"value": 1.0, "per": "%"}
+RECORDS = [
+    {"kind": "box", "channel": "a", "unit": "%", "low": 10.0, "high": 90.0},
+    {"kind": "rate", "channel": "a", "unit": "%", "up": 1.0, "down": 2.0},
+    {"kind": "interlock", "obs": "level", "obs_unit": "m", "below": None, "above": 1.5,
+     "channel": "b", "unit": "%", "low": 0.0, "high": 20.0},
+    {"kind": "linear", "sum": {"a": PER, "b": PER}, "at_most": 120.0, "plus": {}},
+    {"kind": "deadband", "channel": "b", "unit": "%", "width": 2.0},
+]  # fmt: skip
+LIMITS = declared_constraints(SPEC, RECORDS)
+ONE = jax.jit(jax.vmap(lambda x, v, u: constraint_excess(LIMITS, x, v, u, jnp.float32(10.0))))
+
+
+def by_hand(level, before, action):
+    """The excess of every constraint in the order of its name, in plain Python."""
+    (va, vb), (a, b) = before, action
+    low, high = min(max(10.0, va - 20.0), va + 10.0), max(min(90.0, va + 10.0), va - 20.0)
+    lock = max(-b, b - 20.0) if level > 1.5 else -np.inf
+    moved = abs(b - vb)
+    return [
+        max(low - a, a - high),
+        max(-b, b - 100.0),
+        max(va - 20.0 - a, a - va - 10.0),
+        -np.inf,
+        -np.inf,
+        lock,
+        a + b - 120.0,
+        -np.inf,
+        moved if moved < 2.0 else -np.inf,
+    ]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    rng = np.random.default_rng(3)
+    obs = rng.uniform(0, 2, (400, 1)).astype(np.float32)
+    before = rng.uniform(0, 100, (400, 2)).astype(np.float32)
+    near = before + rng.normal(0, 8, (400, 2)).astype(np.float32)
+    return obs, before, near.astype(np.float32)
+
+
+def test_every_constraint_is_checked_by_name_and_tier():
+    found = checked_constraints(LIMITS)
+    names = [one.name for one in found]
+    assert names == [
+        "a: range", "b: range", "a: rate", "b: rate", "a: interlock", "b: interlock",
+        "linear 1", "a: deadband", "b: deadband",
+    ]  # fmt: skip
+    assert [one.tier for one in found] == [Tier.HARD] * 7 + [Tier.PREFERENCE] * 2
+    assert found[2].words == "rises by at most 1, falls by at most 2 % per second"
+
+
+def test_the_excess_is_that_of_plain_python(drawn):
+    obs, before, action = drawn
+    found = np.asarray(ONE(obs, before, action), np.float64)
+    expected = np.array([by_hand(*row) for row in zip(obs[:, 0], before, action, strict=True)])
+    assert (np.isneginf(found) == np.isneginf(expected)).all()
+    finite = np.isfinite(expected)
+    np.testing.assert_allclose(found[finite], expected[finite], atol=2e-3)
+    assert ((found > 0).sum(axis=0)[[0, 1, 2, 5, 6, 8]] > 10).all()
+
+
+def test_a_request_that_breaks_them_is_seen_and_what_the_filter_lets_pass_never_is(drawn):
+    obs, before, action = drawn
+
+    @jax.jit
+    @jax.vmap
+    def filtered(x, v, u):
+        return filter_action(LIMITS, Context(x, v, jnp.float32(10.0), v), u)
+
+    applied, report = filtered(obs, before, action)
+    kept = (np.asarray(report.flags) & int(Flag.ROWS_INFEASIBLE | Flag.FURTHER_EMPTY)) == 0
+    assert kept.sum() > 300
+    hard = [i for i, one in enumerate(checked_constraints(LIMITS)) if one.tier is Tier.HARD]
+    after = np.asarray(ONE(obs, before, applied))[kept][:, hard]
+    assert after.max() <= 0
+    assert (np.asarray(ONE(obs, before, action))[kept][:, hard] > 0).any(axis=1).sum() > 100
+
+
+def test_an_action_that_is_not_finite_breaks_everything_and_an_unknown_start_no_rate():
+    nan = jnp.full((1, 2), jnp.nan)
+    level = jnp.array([[1.0]])
+    assert (np.asarray(ONE(level, jnp.full((1, 2), 50.0), nan)) == np.inf).all()
+    found = np.asarray(ONE(level, nan, jnp.array([[90.0, 0.0]])))[0]
+    assert found[2] == -np.inf
+    assert found[0] == 0
