@@ -14,6 +14,7 @@ commands:
   finetune RUN [--OPTION VALUE ...]        go on with a finished run's learners on a simulated plant
   resume RUN                               continue a run that was interrupted, to the same bits
   report RUN                               write the report of a run again
+  safety-report RUN                        violations and interventions, with and without the filter
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
@@ -27,11 +28,22 @@ examples:
   neorl-train resume runs/0001
   neorl-train list
 
-exit codes: 0 done, 2 bad input (one line says what to do), 130 stopped by Ctrl-C, 143 by SIGTERM
+exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input (one line says what
+to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-NAMES = ("run", "finetune", "resume", "report", "inspect", "list", "critic", "track")
-"""One module of ``subcommands`` each, with a function ``command``."""
+NAMES = (
+    "run",
+    "finetune",
+    "resume",
+    "report",
+    "safety-report",
+    "inspect",
+    "list",
+    "critic",
+    "track",
+)
+"""One module of ``subcommands`` each, a dash as an underscore, with a function ``command``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = Program(
         name="neorl-train",
         overview=OVERVIEW,
-        subcommands={name: f"neorl_train._command.subcommands.{name}" for name in NAMES},
+        subcommands={
+            name: f"neorl_train._command.subcommands.{name.replace('-', '_')}" for name in NAMES
+        },
         prepare=prepare_process,
         when_memory_ends="start a run with a smaller batch_size or hidden, fewer seeds, starts or "
         "rows, or continue this one on a machine with more",

@@ -119,7 +119,7 @@ def evaluate(
         tables=tables,
         results=(*results, log),
         traces=_traces(environment, spec, tested, results, key, candidate, reference),
-        bands=_bands(environment),
+        bands=bands_of(environment),
         imitation=(),
         score=None,
         source=source_of(dataset),
@@ -230,7 +230,8 @@ def _tables(
     )
 
 
-def _bands(environment: Environment) -> tuple[Band, ...]:
+def bands_of(environment: Environment) -> tuple[Band, ...]:
+    """Soft limits of measurements that a plant declares."""
     declared = getattr(environment, "bands", dict)()
     return tuple(Band(name, float(low), float(high)) for name, (low, high) in declared.items())
 

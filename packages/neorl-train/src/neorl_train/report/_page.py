@@ -62,7 +62,7 @@ def page(inputs: Inputs) -> str:
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),
             tag("title", f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"),
-            Html(f"<style>{_stylesheet()}</style>"),
+            Html(f"<style>{stylesheet()}</style>"),
         ]
     )
     body = joined(
@@ -91,7 +91,8 @@ def _question(inputs: Inputs, name: str) -> str:
     return f"May {candidate} run the plant that {name} was recorded on?"
 
 
-def _stylesheet() -> str:
+def stylesheet() -> str:
+    """The style of every page."""
     return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
 
 

@@ -23,18 +23,30 @@ from neorl_train.results._episodes import Trace
 from neorl_train.results._results import Band
 
 OURS, CHANGED = LEARNERS[0], LEARNERS[1]
-WORDS = ("changes", "fallback")
+WORDS = ("fallback", "changes", "alarm")
+ACTED = int(
+    Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.FURTHER_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
+)
 PANEL = 1.3  # inches
 
 
-def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Band]) -> Any:
+def trends(
+    ours: Trace,
+    reference: Trace | None,
+    spec: Spec,
+    bands: Sequence[Band],
+    *,
+    names: tuple[str, ...] = (),
+) -> Any:
     """Measurements and costs on the left, manipulated variables and the guard on the right.
 
     Args:
         ours: An episode of the guarded candidate.
         reference: The reference controller on the same start.
         spec: Channels, limits and period.
-        bands: Soft limits of observed channels; without any, the first channels are shown.
+        bands: Soft limits of observed channels, and limits of actions that are tighter than their
+            ranges; without any of observed channels, the first ones are shown.
+        names: What the two are called; the policies by default.
 
     Returns:
         The figure.
@@ -57,7 +69,7 @@ def trends(ours: Trace, reference: Trace | None, spec: Spec, bands: Sequence[Ban
         last = axes[len(panels) - 1, column]
         last.tick_params(labelbottom=True)
         last.set_xlabel(f"time [{unit}]")
-    _legend(figure, axes[0, 0], both)
+    _legend(figure, axes[0, 0], both, names)
     return figure
 
 
@@ -85,7 +97,7 @@ def _draw(
     elif kind == "cost":
         _cost(panel, index, traces, spec, step)
     elif kind == "action":
-        _input(panel, index, traces, spec, step)
+        _input(panel, index, traces, spec, bands, step)
     else:
         _guard(panel, traces[0], step)
 
@@ -157,7 +169,14 @@ def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: flo
     _title(panel, f"cost {channel.name} {kind.trend}", channel.unit)
 
 
-def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: float) -> None:
+def _input(
+    panel: Any,
+    index: int,
+    traces: Sequence[Trace],
+    spec: Spec,
+    bands: Sequence[Band],
+    step: float,
+) -> None:
     channel = spec.action[index]
     for position, trace in enumerate(traces):
         y = np.append(trace.applied[:, index], trace.applied[-1:, index])
@@ -165,32 +184,36 @@ def _input(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: fl
     panel.set_ylim(*window([channel.low, channel.high], margin=0.06))
     for end in (channel.low, channel.high):
         panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
+    for band in bands:
+        if band.channel == channel.name:
+            _forbidden(panel, band.low, band.high)
     _title(panel, channel.name, channel.unit)
 
 
 def _guard(panel: Any, trace: Trace, step: float) -> None:
     time = np.arange(len(trace.flags)) * step
     fell_back = (trace.flags & int(Flag.FALLBACK_USED)) != 0
-    acted = (trace.flags & int(Flag.BOX_ACTIVE | Flag.RATE_ACTIVE)) != 0
-    for level, happened, colour in ((1, acted & ~fell_back, CHANGED), (0, fell_back, LIMIT)):
+    acted = (trace.flags & ACTED) != 0
+    alarm = (trace.flags & int(Flag.MONITOR_ALARM)) != 0
+    rows = [(1, acted & ~fell_back, CHANGED), (0, fell_back, LIMIT)]
+    rows += [(2, alarm, MUTED)] if alarm.any() else []
+    for level, happened, colour in rows:
         panel.hlines(level, 0, len(time) * step, color=GRID, lw=0.8, zorder=1)
         spans = [(t, step) for t in time[happened]]
         panel.broken_barh(spans, (level - 0.32, 0.64), color=colour, lw=0, zorder=2)
-    panel.set_ylim(-0.6, 1.6)
-    percentages = (100 * np.mean(acted & ~fell_back), 100 * np.mean(fell_back))
-    names = [
-        f"{what} {percentage:.0f} %" for what, percentage in zip(WORDS, percentages, strict=True)
-    ]
-    panel.set_yticks([1, 0], names)
+    panel.set_ylim(-0.6, len(rows) - 0.4)
+    names = [f"{WORDS[level]} {100 * np.mean(happened):.0f} %" for level, happened, _ in rows]
+    panel.set_yticks([level for level, _, _ in rows], names)
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(axis="y", length=0)
     _title(panel, "guard, fraction of the steps", "")
 
 
-def _legend(figure: Any, panel: Any, traces: Sequence[Trace]) -> None:
+def _legend(figure: Any, panel: Any, traces: Sequence[Trace], given: Sequence[str]) -> None:
     lines = [line for line in panel.get_lines() if line.get_color() in (OURS, CLASSICAL)]
     handles = [line for line in lines if len(line.get_xdata()) > 1]
     names = [f"{traces[0].policy} behind its guard"]
     names += [f"{trace.policy} on the same start" for trace in traces[1:]]
+    names = list(given) or names
     figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)

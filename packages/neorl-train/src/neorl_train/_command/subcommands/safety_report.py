@@ -1,0 +1,158 @@
+"""``neorl-train safety-report``: what a policy does with and without its filter."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import jax
+
+from neorl_core import InputError
+from neorl_envs import read_dataset
+from neorl_envs.command_line import parse_options
+from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
+from neorl_train.experience._source import plant
+from neorl_train.safety import (
+    Assessment,
+    Subject,
+    assess_on_log,
+    assess_on_plant,
+    read_subject,
+    write_safety_report,
+)
+from neorl_train.safety._words import headline
+
+USAGE = """neorl-train safety-report RUN|ARTEFACT|BUNDLE [--OPTION VALUE ...]
+
+Runs a policy with and without its filter on a plant, or in shadow beside a log, checks every
+constraint in every step and writes safety.html, safety.json and pictures.
+
+examples:
+  neorl-train safety-report runs/0001
+  neorl-train safety-report runs/0001/policies/iql-1.safetensors --starts 1000
+  neorl-train safety-report runs/0001/policy.bundle --data plant.h5 --out safety
+
+exit codes: 0 no hard constraint was broken with the filter on, 1 one was, 2 bad input
+"""
+DIRECTORY = "safety"
+BROKEN = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SafetyOptions:
+    """Options of the command.
+
+    Attributes:
+        subject: Run directory (its candidate), policy artefact in a run, or bundle in a run.
+        plant: Name of the plant; that of the run by default.
+        data: Dataset file to run in shadow on, in place of a plant.
+        policy: Another policy of the run, such as ``iql-1``.
+        judged_by: Document of constraints (JSON or TOML) to check in place of the guard's own.
+        starts: Number of starts on a plant.
+        seed: Seed of the starts.
+        level: Confidence level of every interval.
+        out: Folder of the report; ``safety`` in the run by default.
+    """
+
+    subject: str = ""
+    plant: str = ""
+    data: str = ""
+    policy: str = ""
+    judged_by: str = ""
+    starts: int = 128
+    seed: int = 1
+    level: float = 0.95
+    out: str = ""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train safety-report``.
+
+    Raises:
+        SystemExit: With 1 where a hard constraint was broken with the filter on.
+    """
+    options = _read(arguments)
+    subject = read_subject(Path(options.subject), options.policy)
+    found = _assessed(subject, options)
+    page = write_safety_report(found, options.out or subject.run / DIRECTORY)
+    print(headline(found))
+    for one in found.constraints:
+        told = ", ".join(f"{label} {part.episodes}" for label, part in one.found.items())
+        print(f"  {one.tier:<10} {one.name:<28} episodes with a violation: {told}")
+    print(f"report: {page.absolute()}")
+    sys.stdout.flush()
+    if found.broken:
+        sys.exit(BROKEN)
+
+
+def _read(arguments: list[str]) -> SafetyOptions:
+    words = list(arguments)
+    first = [words.pop(0)] if words and not words[0].startswith("-") else []
+    options = parse_options(
+        SafetyOptions,
+        [*(["--subject", *first] if first else []), *words],
+        program="neorl-train safety-report",
+        description=USAGE,
+    )
+    if not options.subject:
+        raise InputError(
+            "safety-report takes a run, an artefact or a bundle; for example "
+            "`neorl-train safety-report runs/0001`"
+        )
+    if options.plant and options.data:
+        raise InputError("give --plant or --data, not both")
+    if options.starts < 2:
+        raise InputError(f"--starts must be at least 2, got {options.starts}")
+    if not 0.5 < options.level < 1:
+        raise InputError(f"--level must be above 0.5 and below 1, got {options.level}")
+    return options
+
+
+def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
+    limits = {channel.name: float(channel.limit) for channel in subject.spec.cost}
+    judged = _constraints(options.judged_by, subject) if options.judged_by else None
+    given = {
+        "name": subject.name,
+        "constraints": subject.constraints,
+        "judged_by": judged,
+        "fallbacks": subject.fallbacks,
+        "settings": subject.settings,
+        "cost_limits": limits,
+        "level": options.level,
+    }
+    name = options.plant or ("" if options.data else subject.source)
+    environment = plant(name) if name else None
+    if environment is not None:
+        _require_same(subject, environment.spec, name)
+        key = jax.random.key(options.seed)
+        return assess_on_plant(
+            environment, subject.policy, n_starts=options.starts, key=key, **given
+        )
+    if options.plant:
+        raise InputError(f"{options.plant} is no plant; `neorl-train list` names them")
+    dataset = read_dataset(Path(options.data or name))
+    _require_same(subject, dataset.spec, str(options.data or name))
+    return assess_on_log(dataset, subject.policy, **given)
+
+
+def _require_same(subject: Subject, spec: object, source: str) -> None:
+    for field in ("obs", "action", "dt"):
+        ours, theirs = getattr(subject.spec, field), getattr(spec, field)
+        if ours != theirs:
+            raise InputError(
+                f"{source} is another plant than that of {subject.name}: its {field} differ"
+            )
+
+
+def _constraints(file: str, subject: Subject) -> Constraints:
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot read it: {error.strerror}") from None
+    if path.suffix == ".toml":
+        return constraints_from_toml(text, subject.spec)
+    try:
+        return constraints_from_dict(json.loads(text), file)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{file}: not a JSON file: {error}") from None

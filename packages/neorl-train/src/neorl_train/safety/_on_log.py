@@ -1,0 +1,170 @@
+"""A policy beside a log: what it would have asked for, and what its filter would have let pass."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from neorl_core import Policy, as_arrays
+from neorl_core.control import follow
+from neorl_envs import Dataset
+from neorl_safety.constraints import AnyConstraints, Requirement, describe_constraints
+from neorl_safety.filters import SafetyReport, empty_report
+from neorl_safety.guards import GuardSettings, default_settings, guard_with
+from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._sections import EvaluationConfig
+from neorl_train.evaluation._rollout import Rollout
+from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment, Case
+from neorl_train.safety._on_plant import all_checks, assembled, case_trace, judged_rows
+from neorl_train.safety._statistics import (
+    Judged,
+    metrics_of,
+    worst_starts,
+)
+
+MOST_EPISODES = 512
+
+
+def assess_on_log(
+    dataset: Dataset,
+    policy: Policy,
+    *,
+    constraints: AnyConstraints,
+    fallbacks: Mapping[str, Policy],
+    name: str = "policy",
+    judged_by: AnyConstraints | None = None,
+    requirements: Sequence[Requirement] = (),
+    settings: GuardSettings | None = None,
+    cost_limits: Mapping[str, float] | None = None,
+    level: float = EvaluationConfig.level,
+) -> Assessment:
+    """Runs a policy in shadow on a log, with and without its filter, and checks every constraint.
+
+    In each step policy and guard answer the logged observation, and are told that the plant
+    received the logged action. So what is said of constraints of the action holds at the logged
+    situations, whatever the plant is; of costs and of anything that follows from an action only
+    the log's own can be said: there is no plant to ask.
+
+    Args:
+        dataset: The log; of a long one the first 512 episodes.
+        policy: Policy without its guard.
+        constraints: What the guard keeps.
+        fallbacks: Fallbacks by name.
+        name: What the policy is called.
+        judged_by: What is checked; the same by default.
+        requirements: Functions of observation and action that are checked besides.
+        settings: Monitors and supervisor; those of a guard that is told nothing by default.
+        cost_limits: Limits of costs by name; others keep the log's.
+        level: Confidence level of every interval.
+
+    Returns:
+        What was found; costs as logged alone.
+
+    Raises:
+        ValueError: If the log has fewer than two episodes, or the constraints are of another plant.
+    """
+    if dataset.n_episodes < 2:
+        raise ValueError(f"a safety report needs two episodes or more, got {dataset.n_episodes}")
+    spec = limited_spec(dataset.spec, cost_limits or {})
+    chosen = default_settings(spec) if settings is None else settings
+    guarded = guard_with(chosen, as_arrays(policy), constraints, fallbacks, spec)
+    judges = constraints if judged_by is None else judged_by
+    logged = _logged(dataset)
+    judged = {LOGGED: judged_rows(logged, judges, requirements, spec)}
+    for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
+        rows = _shadow(actor, logged)
+        part = judged_rows(rows, judges, requirements, spec)
+        costs = part.excess.shape[2] - spec.n_cost
+        part.excess[..., costs:] = -np.inf  # what would have followed is not known
+        judged[label] = part
+    checked = all_checks(judges, requirements, spec)
+    return assembled(
+        checked,
+        judged,
+        chosen,
+        {LOGGED: metrics_of(checked, judged[LOGGED], spec, level, ends=False)},
+        policy=name,
+        where=str(dataset.attributes.get("name", "log")),
+        simulated=False,
+        spec=spec,
+        level=level,
+        unit="reward",
+        demands=tuple(describe_constraints(constraints)),
+        cases=_cases(checked, judged, name),
+        bands=(),
+    )
+
+
+def _logged(dataset: Dataset) -> Rollout:
+    """The episodes of a log as rows of a rollout, one a row."""
+    count = min(dataset.n_episodes, MOST_EPISODES)
+    starts, lengths = dataset.episode_starts[:count], dataset.episode_lengths[:count]
+    time = np.arange(int(lengths.max()))
+    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
+    c: Any = dataset.transitions
+    mask = (time < lengths[:, None]) & np.asarray(c.mask)[rows]
+    action: Any = np.asarray(c.action)[rows]
+    flags: Any = np.zeros(rows.shape, np.uint32)
+    columns: dict[str, Any] = dict(
+        first_obs=np.asarray(c.obs)[starts],
+        obs=np.asarray(c.next_obs)[rows],
+        action=action,
+        applied=action,
+        reward=np.asarray(c.reward)[rows],
+        cost=np.asarray(c.cost)[rows],
+        terminated=np.asarray(c.terminated)[rows],
+        success=np.zeros(rows.shape, bool),
+        mask=mask,
+        flags=flags,
+        intervention=np.zeros_like(action),
+        limits=np.zeros(action.shape, np.uint32),
+        alarms=flags,
+    )
+    return Rollout(**columns)
+
+
+def _shadow(policy: Policy, logged: Rollout) -> Rollout:
+    """What a policy answers, told in each step that the logged action was received."""
+    obs = np.concatenate([logged.first_obs[:, None], logged.obs[:, :-1]], axis=1)
+    action, report = jax.device_get(_answers(policy, obs, logged.applied))
+    return logged._replace(
+        action=action,
+        flags=report.flags,
+        intervention=report.intervention,
+        limits=report.limits,
+        alarms=report.alarms,
+    )
+
+
+@jax.jit
+def _answers(policy: Any, obs: Any, sent: Any) -> tuple[Array, SafetyReport]:
+    def step(carry: Any, row: tuple[Array, Array]) -> tuple[Any, tuple[Array, SafetyReport]]:
+        now, received = row
+        carry, action = policy(carry, now, jax.random.key(0))
+        report = getattr(carry, "report", None)
+        if isinstance(
+            report, SafetyReport
+        ):  # a guard is told that its answer became the logged one
+            return policy.sent(carry, received), (action, report)
+        none = empty_report(action.shape[0], action.dtype)
+        return follow(policy, carry, received), (action, none)
+
+    def episode(observed: Array, received: Array) -> tuple[Array, SafetyReport]:
+        return jax.lax.scan(step, policy.initial_carry(), (observed, received))[1]
+
+    return jax.vmap(episode)(jnp.asarray(obs), jnp.asarray(sent))
+
+
+def _cases(checked: Sequence[Any], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:
+    starts = worst_starts(checked, judged, (WITHOUT, WITH))
+    found = []
+    for start, why in starts.items():
+        rows = judged[WITH].rows
+        shown = rows._replace(applied=rows.action)
+        ours = case_trace(shown, start, f"{name} in shadow", guarded=True)
+        theirs = case_trace(judged[LOGGED].rows, start, "the log", guarded=False)
+        found.append(Case(f"{why} (episode {start})", ours, theirs))
+    return tuple(found)

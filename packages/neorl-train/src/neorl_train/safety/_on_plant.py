@@ -1,0 +1,206 @@
+"""A policy with and without its filter on a plant, from the same starts."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_core import Policy, Spec, as_arrays
+from neorl_envs.plants import Plant
+from neorl_safety.constraints import (
+    AnyConstraints,
+    Requirement,
+    describe_constraints,
+    excess,
+)
+from neorl_safety.guards import GuardSettings, default_settings, describe_settings, guard_with
+from neorl_safety.monitoring import Checked, checked_constraints, constraint_excess
+from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._sections import EvaluationConfig
+from neorl_train.evaluation._rollout import Rollout, rollouts
+from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, plant_constraints
+from neorl_train.evaluation._traces import trace_of
+from neorl_train.results._episodes import Trace
+from neorl_train.runs._names import FALLBACK
+from neorl_train.safety._findings import WITH, WITHOUT, Assessment, Case, Metrics
+from neorl_train.safety._statistics import (
+    Judged,
+    acting_of,
+    alarms_of,
+    constraints_of,
+    cost_checks,
+    cost_excess,
+    interventions_of,
+    metrics_of,
+    reasons_of,
+    worst_starts,
+)
+
+
+def assess_on_plant(
+    environment: Plant,
+    policy: Policy,
+    *,
+    name: str = "policy",
+    constraints: AnyConstraints | None = None,
+    judged_by: AnyConstraints | None = None,
+    requirements: Sequence[Requirement] = (),
+    fallbacks: Mapping[str, Policy] | None = None,
+    settings: GuardSettings | None = None,
+    cost_limits: Mapping[str, float] | None = None,
+    key: PRNGKeyArray | None = None,
+    n_starts: int = EvaluationConfig.starts,
+    level: float = EvaluationConfig.level,
+    at_once: int = STARTS_AT_ONCE,
+) -> Assessment:
+    """Runs a policy with and without its filter from the same starts, and checks every constraint.
+
+    Hard are the constraints of the action and the limits of costs per step; soft the limits per
+    episode; requirements as they say. Each is checked on what was sent, by what its kind admits
+    and by nothing of the filter. Every number is of these starts of this simulator.
+
+    Args:
+        environment: A plant.
+        policy: Policy without its guard, in physical units.
+        name: What it is called.
+        constraints: What the guard keeps; the ranges and rates of the plant by default.
+        judged_by: What is checked; the same by default.
+        requirements: Functions of observation and action that are checked besides.
+        fallbacks: Fallbacks by name; the plant's reference controller by default.
+        settings: Monitors and supervisor; those of a guard that is told nothing by default.
+        cost_limits: Limits of costs by name; others keep the plant's.
+        key: Key of the starts.
+        n_starts: Number of starts, two or more.
+        level: Confidence level of every interval.
+        at_once: Starts that run side by side; of no effect on any number.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: If there are fewer than two starts, or the constraints are of another plant.
+    """
+    if n_starts < 2:
+        raise ValueError(f"a safety report needs at least two starts, got {n_starts}")
+    spec = limited_spec(environment.spec, cost_limits or {})
+    kept = plant_constraints(environment) if constraints is None else constraints
+    reference = environment.tunings()[environment.reference]
+    acting = {FALLBACK: reference} if fallbacks is None else fallbacks
+    chosen = default_settings(spec) if settings is None else settings
+    guarded = guard_with(chosen, as_arrays(policy), kept, acting, spec)
+    judges = kept if judged_by is None else judged_by
+    key = jax.random.key(EvaluationConfig.seed) if key is None else key
+    judged = {}
+    for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
+        rows = _rows(environment, actor, key, n_starts, at_once)
+        judged[label] = judged_rows(rows, judges, requirements, spec)
+    checked = all_checks(judges, requirements, spec)
+    return assembled(
+        checked,
+        judged,
+        chosen,
+        {
+            label: metrics_of(checked, part, spec, level, ends=True)
+            for label, part in judged.items()
+        },
+        policy=name,
+        where=str(getattr(environment, "name", type(environment).__name__)),
+        simulated=True,
+        spec=spec,
+        level=level,
+        unit=str(getattr(environment, "reward_unit", "reward")),
+        demands=tuple(describe_constraints(kept)),
+        cases=_cases(checked, judged, name),
+        bands=bands_of(environment),
+    )
+
+
+def assembled(
+    checked: Sequence[Checked],
+    judged: Mapping[str, Judged],
+    settings: GuardSettings,
+    metrics: dict[str, Metrics],
+    **told: Any,
+) -> Assessment:
+    """The findings of judged rows, beside what is told of where they come from."""
+    spec, level = told["spec"], told["level"]
+    found, quiet = constraints_of(checked, judged, spec, level)
+    changed, fallback = acting_of(judged[WITH].rows)
+    return Assessment(
+        metrics=metrics,
+        constraints=found,
+        quiet=quiet,
+        interventions=interventions_of(judged[WITH].rows, spec),
+        reasons=reasons_of(judged[WITH].rows),
+        changed=changed,
+        fallback=fallback,
+        monitors=alarms_of(settings, checked, judged[WITH], spec, level),
+        supervision=tuple(describe_settings(settings, spec)),
+        **told,
+    )
+
+
+def all_checks(
+    constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
+) -> list[Checked]:
+    """Everything that is checked: the action, the requirements, the costs."""
+    own = [Checked(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements]
+    return [*checked_constraints(constraints), *own, *cost_checks(spec)]
+
+
+def judged_rows(
+    rows: Rollout, constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
+) -> Judged:
+    """Rows with the excess of everything that is checked, in the order of :func:`all_checks`."""
+    before = np.concatenate([rows.first_obs[:, None], rows.obs[:, :-1]], axis=1)
+    unknown = np.full_like(rows.applied[:, :1], np.nan)
+    previous = np.concatenate([unknown, rows.applied[:, :-1]], axis=1)
+    found = _excess(constraints, tuple(requirements), before, previous, rows.action, spec.dt)
+    costs = cost_excess(np.asarray(rows.cost), np.asarray(rows.mask), spec)
+    both = np.concatenate([np.asarray(found, np.float64), costs], axis=2)
+    return Judged(rows, np.where(rows.mask[..., None], both, -np.inf))
+
+
+@jax.jit
+def _excess(
+    constraints: Any, requirements: Any, obs: Any, previous: Any, action: Any, dt: Any
+) -> Any:
+    def one(x: Any, v: Any, u: Any) -> Any:
+        own = excess(requirements, x, u)
+        return jnp.concatenate([constraint_excess(constraints, x, v, u, dt), own])
+
+    return jax.vmap(jax.vmap(one))(obs, previous, action)
+
+
+def _rows(
+    environment: Any, policy: Policy, key: PRNGKeyArray, n_starts: int, at_once: int
+) -> Rollout:
+    """All starts in chunks of one size, on the host."""
+    parts = []
+    for begin in range(0, n_starts, at_once):
+        chunk = np.arange(begin, min(begin + at_once, n_starts))
+        padded = jnp.asarray(np.resize(chunk, at_once))
+        rows = jax.device_get(rollouts(environment, policy, key, padded))
+        parts.append(jax.tree.map(operator.itemgetter(slice(len(chunk))), rows))
+    return jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
+
+
+def _cases(checked: Sequence[Checked], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:
+    starts = worst_starts(checked, judged, (WITHOUT, WITH))
+    return tuple(
+        Case(
+            f"{why} (start {start})",
+            case_trace(judged[WITH].rows, start, name, guarded=True),
+            case_trace(judged[WITHOUT].rows, start, f"{name} {WITHOUT}", guarded=False),
+        )
+        for start, why in starts.items()
+    )
+
+
+def case_trace(rows: Rollout, start: int, policy: str, *, guarded: bool) -> Trace:
+    """One episode of many, row by row."""
+    return trace_of(rows, start, label="case", policy=policy, guarded=guarded, start=start)

@@ -1,0 +1,303 @@
+"""The safety report as one HTML page, for a plant engineer."""
+
+from collections.abc import Sequence
+
+from neorl_train.report._html import (
+    Column,
+    Content,
+    Group,
+    Html,
+    bullets,
+    joined,
+    paragraph,
+    section,
+    table,
+    tag,
+    text,
+)
+from neorl_train.report._page import POLICY, stylesheet
+from neorl_train.report.figures import _style
+from neorl_train.report.sections._pictures import missing, picture
+from neorl_train.results._tables import Estimate
+from neorl_train.results._wording import (
+    DASH,
+    confidence,
+    decimals,
+    fixed,
+    fraction_interval,
+    number,
+    percent,
+    with_interval,
+)
+from neorl_train.safety._figures import case_figure, overview
+from neorl_train.safety._findings import WITH, Assessment, Constraint, Metrics, Violations
+from neorl_train.safety._words import (
+    CONDITIONS,
+    FAILED,
+    GUARANTEE,
+    NOT_CLAIMED,
+    PASSED,
+    headline,
+    scope,
+)
+
+TIERS = {
+    "hard": "Hard: must hold",
+    "soft": "Soft: counted against a budget",
+    "preference": "Preferences: spare the actuators",
+}
+
+
+def page(found: Assessment) -> str:
+    """The report as one HTML document without script and without outside reference."""
+    sections = [part for part in _sections(found) if part[2].text]
+    kind, mark = ("no", "\N{MULTIPLICATION X}") if found.broken else ("yes", "\N{CHECK MARK}")
+    head = joined(
+        [
+            Html('<meta charset="utf-8">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html('<meta name="color-scheme" content="light dark">'),
+            Html('<link rel="icon" href="data:,">'),
+            tag("title", f"Safety of {found.policy} on {found.where}"),
+            Html(f"<style>{stylesheet()}</style>"),
+        ]
+    )
+    contents = tag("ul", *(tag("li", tag("a", t, href=f"#{k}")) for k, t, _ in sections))
+    body = joined(
+        [
+            tag(
+                "header",
+                tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),
+                tag("h1", f"Does {found.policy} keep its limits on {found.where}?"),
+                tag(
+                    "div",
+                    tag("span", mark, class_="mark", aria_hidden="true"),
+                    tag(
+                        "div",
+                        tag("p", FAILED if found.broken else PASSED, class_="answer"),
+                        tag("p", headline(found)),
+                    ),
+                    class_=f"verdict {kind}",
+                    id="verdict",
+                    role="status",
+                ),
+                tag("nav", contents, aria_label="Contents"),
+            ),
+            tag("main", *(section(*part) for part in sections)),
+        ]
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n'
+        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
+    )
+
+
+def _sections(found: Assessment) -> list[tuple[str, str, Html]]:
+    return [
+        ("scope", "What was looked at", bullets(list(scope(found)))),
+        ("violations", "Violations, constraint by constraint", _violations(found)),
+        ("interventions", "What the filter did, and why", _interventions(found)),
+        ("cases", "Worst cases, as on the operator's screen", _cases(found)),
+        ("monitors", "Alarms of the monitors", _monitors(found)),
+        ("metrics", "All metrics", _metrics(found)),
+        ("guarantee", "What is guaranteed, and under which conditions", _guarantee(found)),
+    ]
+
+
+def _violations(found: Assessment) -> Html:
+    words = (
+        "Left: part of the episodes in which each constraint was broken, with its exact interval; "
+        "hard constraints in red. Right: how often the filter moved each channel, and how far."
+    )
+    parts: list[Content] = []
+    if _style.installed():
+        parts.append(picture(overview, found, name="overview", alt=words, caption=words))
+    else:
+        parts.append(missing())
+    parts.append(_violation_table(found))
+    if found.quiet:
+        parts.append(
+            paragraph(f"Never binding in any step: {', '.join(found.quiet)}.", class_="note")
+        )
+    return joined(parts)
+
+
+def _violation_table(found: Assessment) -> Html:
+    level = confidence(found.level)
+    columns = [
+        Column("Constraint", align="left"),
+        Column("Who acted", align="left"),
+        Column("Episodes", f"with a violation [{level}, exact]"),
+        Column("Steps", "with a violation"),
+        Column("Longest", "s"),
+        Column("Deepest", "in its unit"),
+        Column("Mean depth", "of violating steps"),
+    ]
+    rows: list[Sequence[Content] | Group] = []
+    for tier, title in TIERS.items():
+        mine = [one for one in found.constraints if one.tier == tier]
+        rows += [Group(title)] if mine else []
+        for one in mine:
+            rows += [_violation_row(one, label, part) for label, part in one.found.items()]
+    return table(
+        "Count, duration and depth of every violation. Zero counted is no proof: the interval says "
+        "how often it may still happen.",
+        columns,
+        rows,
+    )
+
+
+def _violation_row(one: Constraint, label: str, part: Violations) -> list[Content]:
+    first = label == next(iter(one.found))
+    name = joined([tag("span", one.name), tag("span", one.words, class_="detail")])
+    bad = bool(part.steps) and one.tier == "hard" and label == WITH
+    share = fraction_interval(part.episode_fraction)
+    return [
+        name if first else "",
+        label,
+        tag("span", f"{part.episodes}: {share}", class_="fails" if bad else "right"),
+        f"{part.steps} ({percent(part.step_fraction)})",
+        f"{part.longest:g}",
+        f"{number(part.largest)} {one.unit}" if part.steps else DASH,
+        f"{number(part.mean)} {one.unit}" if part.steps else DASH,
+    ]
+
+
+def _interventions(found: Assessment) -> Html:
+    channels = [
+        Column("Action", align="left"),
+        Column("Moved", "of steps"),
+        Column("Mean move"),
+        Column("95 % below"),
+        Column("Largest"),
+        Column("Of its range", "largest"),
+        Column("Limits that were active", "of steps", align="left"),
+    ]
+    rows: list[Sequence[Content] | Group] = [
+        [
+            f"{one.channel} [{one.unit}]",
+            percent(one.changed),
+            number(one.mean),
+            number(one.p95),
+            number(one.largest),
+            percent(one.largest / one.span),
+            ", ".join(f"{name} {percent(share)}" for name, share in one.limits.items()) or DASH,
+        ]
+        for one in found.interventions
+    ]
+    reasons = [
+        Column("Reason", align="left"),
+        Column("Steps", "of all"),
+        Column("Episodes"),
+        Column("Flag", align="left"),
+    ]
+    listed: list[Sequence[Content] | Group] = [
+        [one.words, percent(one.steps), str(one.episodes), one.flag] for one in found.reasons
+    ]
+    return joined(
+        [
+            paragraph(
+                f"The filter changed the policy's action in {percent(found.changed)} of the steps; "
+                f"in {percent(found.fallback)} its fallback acted instead."
+            ),
+            table("How far each action was moved.", channels, rows),
+            table("Why: decisions of the guard, the most frequent first.", reasons, listed),
+        ]
+    )
+
+
+def _cases(found: Assessment) -> Html:
+    parts: list[Content] = []
+    for number_, case in enumerate(found.cases):
+        words = (
+            f"{case.title}. Shaded: beyond a limit. Dotted: ends of the actuator. Last panel on "
+            "the right: when the filter changed the action, and when the fallback acted."
+        )
+        parts.append(tag("h3", case.title))
+        parts.append(
+            picture(case_figure, case, found, name=f"case{number_}", alt=words, caption=words)
+        )
+    return joined(parts)
+
+
+def _monitors(found: Assessment) -> Html:
+    columns = [
+        Column("Monitor", align="left"),
+        Column("Promised", "false alarms, of episodes"),
+        Column("Alarmed", f"of episodes [{confidence(found.level)}]"),
+        Column("Before a violation", "of episodes with one"),
+        Column("Lead", "median, s"),
+    ]
+    rows: list[Sequence[Content] | Group] = [
+        [
+            joined([tag("span", one.name), tag("span", one.words, class_="detail")]),
+            DASH if one.promised is None else f"at most {percent(one.promised)}",
+            fraction_interval(one.episodes),
+            f"{one.before_violation} of {one.violating}",
+            DASH if one.lead is None else f"{one.lead:g}",
+        ]
+        for one in found.monitors
+    ]
+    promise = "Promises are for episodes like those that set the threshold; see each monitor."
+    return table(promise, columns, rows) if rows else Html("")
+
+
+def _metrics(found: Assessment) -> Html:
+    columns = [Column("Metric", align="left"), *(Column(name) for name in found.metrics)]
+    rows: list[Sequence[Content] | Group] = []
+    for field, words in METRICS.items():
+        values = [getattr(one, field) for one in found.metrics.values()]
+        rows.append([words.format(unit=found.unit), *(_cell(field, value) for value in values)])
+    return table(
+        f"Means and fractions with {confidence(found.level)} intervals; fractions exact "
+        "(Clopper-Pearson), means by a bootstrap over the episodes.",
+        columns,
+        rows,
+    )
+
+
+METRICS = {
+    "episodes": "Episodes",
+    "return_mean": "Return, mean [{unit}]",
+    "return_std": "Return, standard deviation",
+    "return_min": "Return, least",
+    "return_max": "Return, most",
+    "length_mean": "Length, mean [steps]",
+    "length_std": "Length, standard deviation",
+    "violations": "Violating steps, hard and soft",
+    "violations_per_episode": "Violating steps per episode, mean",
+    "critical_violations": "Violating steps, hard",
+    "shutdowns": "Shutdowns (trips), of episodes",
+    "satisfaction": "Episodes that kept every hard and soft constraint",
+    "success": "Success, of episodes",
+}
+FRACTIONS = {"shutdowns", "satisfaction", "success"}
+assert set(METRICS) == set(Metrics.__dataclass_fields__)
+
+
+def _cell(field: str, value: object) -> str:
+    if value is None:
+        return DASH
+    if isinstance(value, Estimate):
+        if field in FRACTIONS:
+            return fraction_interval(value)
+        return with_interval(value, max(decimals([value]), 1))
+    return f"{value}" if isinstance(value, int) else fixed(float(str(value)), 2)
+
+
+def _guarantee(found: Assessment) -> Html:
+    return joined(
+        [
+            paragraph("The filter keeps, for this policy:"),
+            bullets(list(found.demands)),
+            paragraph("What that means:"),
+            bullets(list(GUARANTEE)),
+            paragraph("It holds under these conditions:"),
+            bullets(list(CONDITIONS)),
+            paragraph("Who watches and takes over:"),
+            bullets(list(found.supervision)),
+            paragraph("What is not claimed:"),
+            bullets(list(NOT_CLAIMED)),
+        ]
+    )

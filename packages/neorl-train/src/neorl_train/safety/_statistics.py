@@ -1,0 +1,279 @@
+"""From the rows of many episodes to the numbers of a safety report, on the host."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from neorl_core import Spec
+from neorl_core.costs import limit_kind
+from neorl_safety.filters import Flag, Limit
+from neorl_safety.guards import GuardSettings
+from neorl_safety.monitoring import (
+    Checked,
+    describe_watch,
+    violation_depth,
+    violation_statistics,
+)
+from neorl_train.evaluation._episodes import ACTED, episodes_of
+from neorl_train.evaluation._estimates import fraction_estimates, mean_estimates
+from neorl_train.evaluation._rollout import Rollout
+from neorl_train.results._tables import Estimate
+from neorl_train.safety._findings import (
+    Alarms,
+    Constraint,
+    Intervention,
+    Metrics,
+    Reason,
+    Violations,
+)
+
+FLAG_WORDS = {
+    Flag.REQUEST_NONFINITE: "the policy asked for something that is no number",
+    Flag.OBSERVATION_NONFINITE: "a measurement was lost",
+    Flag.BAD_CONSTRAINT: "a constraint was malformed",
+    Flag.PREVIOUS_UNKNOWN: "nobody had said what the plant received last",
+    Flag.PREVIOUS_ASSUMED: "the last own action was assumed to have been received",
+    Flag.FALLBACK_USED: "the fallback acted",
+    Flag.BOX_ACTIVE: "the range of an action was kept",
+    Flag.RATE_ACTIVE: "the rate of change was kept",
+    Flag.FURTHER_ACTIVE: "an interlock or another interval was kept",
+    Flag.FURTHER_EMPTY: "an interlock left nothing of the range",
+    Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
+    Flag.ROWS_INFEASIBLE: "no action was found that keeps all rows",
+    Flag.WEAR_ACTIVE: "a deadband or dwell held a channel",
+    Flag.MONITOR_ALARM: "a monitor alarmed",
+    Flag.FALLBACK_HELD: "the fallback stayed in charge",
+    Flag.LATCHED: "the fallback was latched",
+    Flag.HAND_OVER: "a hand-over was under way",
+}
+
+
+class Judged(NamedTuple):
+    """Rows of many episodes with the excess of every constraint.
+
+    Attributes:
+        rows: On the host, start first.
+        excess: Shape ``(start, time, constraint)``; positive where broken, -inf where none binds.
+    """
+
+    rows: Any
+    excess: Float[np.ndarray, "start time constraint"]
+
+
+def cost_checks(spec: Spec) -> list[Checked]:
+    """The limits of the costs: hard per step, soft per episode."""
+    from neorl_safety.constraints import Tier
+
+    return [
+        Checked(
+            f"cost {channel.name}",
+            channel.unit,
+            Tier.HARD if limit_kind(channel).bounds_largest else Tier.SOFT,
+            f"at most {limit_kind(channel).limit_words(channel.limit, channel.unit)}",
+            float(channel.limit) or 1.0,
+        )
+        for channel in spec.cost
+    ]
+
+
+def cost_excess(
+    cost: np.ndarray, mask: np.ndarray, spec: Spec
+) -> Float[np.ndarray, "start time cost"]:
+    """Cost, or its sum so far, less its limit."""
+    found = np.full(cost.shape, -np.inf)
+    inside = np.where(mask[..., None], cost.astype(np.float64), 0.0)
+    for j, channel in enumerate(spec.cost):
+        kind = limit_kind(channel)
+        for i in range(len(cost)):
+            found[i, :, j] = kind.along(inside[i, :, j]) - channel.limit
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def violations_of(
+    excess: Float[np.ndarray, "start time"], mask: Bool[np.ndarray, "start time"], *, dt: float,
+    level: float,
+) -> Violations:  # fmt: skip
+    """Count, duration and depth of one constraint."""
+    broken: Any = excess > 0
+    steps: Any = mask
+    counted = violation_statistics(broken, steps, level=level)
+    with jax.enable_x64(True):
+        over: Any = np.where(np.isneginf(excess), -1.0, excess).astype(np.float64)
+        depth = violation_depth(over, steps, dt=dt)
+    share = counted.episode_fraction
+    return Violations(
+        steps=int(counted.steps),
+        step_fraction=float(counted.step_fraction),
+        longest=float(counted.longest) * dt,
+        episodes=int(counted.episodes),
+        episode_fraction=Estimate(*(float(end) for end in share)),
+        largest=float(depth.largest),
+        mean=float(depth.mean),
+        integral=float(depth.integral),
+    )
+
+
+def constraints_of(
+    checked: Sequence[Checked], judged: Mapping[str, Judged], spec: Spec, level: float
+) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
+    """Every constraint that bound anywhere, and the names of the others."""
+    found, quiet = [], []
+    for j, one in enumerate(checked):
+        columns = {name: part.excess[..., j] for name, part in judged.items()}
+        binding = {
+            name: column
+            for name, column in columns.items()
+            if not np.isneginf(column[judged[name].rows.mask]).all()
+        }
+        if not binding:
+            quiet.append(one.name)
+            continue
+        violations = {
+            name: violations_of(column, judged[name].rows.mask, dt=spec.dt, level=level)
+            for name, column in binding.items()
+        }
+        found.append(Constraint(one.name, str(one.tier), one.unit, one.words, violations))
+    return tuple(found), tuple(quiet)
+
+
+def metrics_of(
+    checked: Sequence[Checked], judged: Judged, spec: Spec, level: float, *, ends: bool
+) -> Metrics:
+    """The row of metrics of one set of episodes."""
+    episodes = episodes_of(judged.rows, spec)
+    broken = (judged.excess > 0) & judged.rows.mask[..., None]
+    tiers = [str(one.tier) for one in checked]
+    counts = broken[..., [tier != "preference" for tier in tiers]]
+    each = counts.sum(axis=(1, 2)).astype(np.float64)
+    columns = np.stack([episodes.returns, episodes.length.astype(np.float64), each], axis=1)
+    returns, length, violations = mean_estimates(columns, level=level)
+    kept = ~counts.any(axis=(1, 2))
+    ended: Any = [kept, episodes.trip, episodes.success]
+    satisfied, trips, success = fraction_estimates(np.stack(ended, axis=1), level=level)
+    return Metrics(
+        episodes=episodes.count,
+        return_mean=returns,
+        return_std=float(np.std(episodes.returns, ddof=1)),
+        return_min=float(episodes.returns.min()),
+        return_max=float(episodes.returns.max()),
+        length_mean=length,
+        length_std=float(np.std(episodes.length, ddof=1)),
+        violations=int(each.sum()),
+        violations_per_episode=violations,
+        critical_violations=int(broken[..., [tier == "hard" for tier in tiers]].sum()),
+        shutdowns=trips if ends else None,
+        satisfaction=satisfied,
+        success=success if ends else None,
+    )
+
+
+def interventions_of(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
+    """What the filter did to every channel, how often, how far and for which limit."""
+    found = []
+    for i, channel in enumerate(spec.action):
+        size = np.asarray(rows.intervention, np.float64)[..., i][rows.mask]
+        limits = np.asarray(rows.limits)[..., i][rows.mask]
+        moved = size[size > 0]
+        active = {
+            (limit.name or "").lower(): float(((limits & int(limit)) != 0).mean())
+            for limit in Limit
+            if ((limits & int(limit)) != 0).any()
+        }
+        found.append(
+            Intervention(
+                channel=channel.name,
+                unit=channel.unit,
+                changed=float((size > 0).mean()),
+                mean=float(moved.mean()) if len(moved) else 0.0,
+                p95=float(np.quantile(moved, 0.95)) if len(moved) else 0.0,
+                largest=float(moved.max()) if len(moved) else 0.0,
+                span=float(channel.high - channel.low),
+                limits=active,
+            )
+        )
+    return tuple(found)
+
+
+def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
+    """The decisions of the guard that occurred, the most frequent first."""
+    found = []
+    for flag in Flag:
+        happened = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
+        if happened.any():
+            share = float(happened[np.asarray(rows.mask)].mean())
+            name = (flag.name or "").lower()
+            words = FLAG_WORDS.get(flag, name.replace("_", " "))
+            found.append(Reason(name, words, share, int(happened.any(axis=1).sum())))
+    return tuple(sorted(found, key=lambda one: -one.steps))
+
+
+def acting_of(rows: Rollout) -> tuple[float, float]:
+    """Parts of the steps in which the filter changed the action, and the fallback acted."""
+    flags, mask = np.asarray(rows.flags), np.asarray(rows.mask)
+    fell_back = (flags & int(Flag.FALLBACK_USED)) != 0
+    changed = ((flags & ACTED) != 0) & ~fell_back
+    return float(changed[mask].mean()), float(fell_back[mask].mean())
+
+
+def alarms_of(
+    settings: GuardSettings, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
+) -> tuple[Alarms, ...]:
+    """Alarms of every monitor, and how long before a violation they came."""
+    mask = np.asarray(judged.rows.mask)
+    counts = [str(one.tier) != "preference" for one in checked]
+    broken: Any = ((judged.excess > 0) & mask[..., None])[..., counts].any(axis=2)
+    first_broken = np.where(broken.any(axis=1), broken.argmax(axis=1), broken.shape[1])
+    found = []
+    for i, watch in enumerate(settings.watches):
+        alarm: Any = ((np.asarray(judged.rows.alarms) >> i & 1) != 0) & mask
+        first = np.where(alarm.any(axis=1), alarm.argmax(axis=1), alarm.shape[1] + 1)
+        early = broken.any(axis=1) & (first < first_broken)
+        lead = (first_broken - first)[early] * spec.dt
+        share = fraction_estimates(alarm.any(axis=1)[:, None], level=level)[0]
+        found.append(
+            Alarms(
+                name=watch.name,
+                words=describe_watch(watch, spec),
+                promised=watch.false_alarms if watch.calibrated else None,
+                episodes=share,
+                before_violation=int(early.sum()),
+                violating=int(broken.any(axis=1).sum()),
+                lead=float(np.median(lead)) if len(lead) else None,
+            )
+        )
+    return tuple(found)
+
+
+def worst_starts(
+    checked: Sequence[Checked], judged: Mapping[str, Judged], names: tuple[str, str]
+) -> dict[int, str]:
+    """Starts to look at: the worst without the filter, the worst with it, the most changed.
+
+    Args:
+        checked: What was checked.
+        judged: Rows by what acted.
+        names: Names in ``judged`` of what acted without and with the filter.
+
+    Returns:
+        Reason by number of the start.
+    """
+    chosen: dict[int, str] = {}
+    counts = [str(one.tier) != "preference" for one in checked]
+    scales = np.array([one.scale for one in checked])[counts]
+    for name in names:
+        part = judged[name]
+        size = np.where(part.rows.mask[..., None], part.excess[..., counts], -np.inf) / scales
+        flat = np.nan_to_num(size.reshape(len(size), -1).max(axis=1), posinf=1e30, neginf=-1e30)
+        start = int(flat.argmax())
+        which = int(np.unravel_index(size[start].argmax(), size[start].shape)[1])
+        broken = [one for one, kept in zip(checked, counts, strict=True) if kept][which]
+        told = f"beyond {broken.name}" if flat[start] > 0 else f"nearest to {broken.name}"
+        chosen.setdefault(start, f"The worst {name}: farthest {told}")
+    rows = judged[names[1]].rows
+    acted = ((np.asarray(rows.flags) & (ACTED | int(Flag.FALLBACK_USED))) != 0) & rows.mask
+    share: Any = acted.sum(axis=1) / np.maximum(np.asarray(rows.mask).sum(axis=1), 1)
+    chosen.setdefault(int(np.argmax(share)), "The most interventions")
+    return chosen

@@ -1,0 +1,81 @@
+"""What is guaranteed, under which conditions, and what cannot be said."""
+
+from neorl_train.results._wording import confidence, listed, percent
+from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment
+
+PASSED, FAILED = "no hard constraint was broken", "a hard constraint was broken"
+
+GUARANTEE = (
+    "Every action that leaves the filter is a finite number in the range of its actuator, "
+    "whatever the policy, the sensors or the fallback say.",
+    "It lies in the declared box, and differs from what the plant received last by no more than "
+    "the declared rate in one control period; from outside the box it returns at that rate.",
+    "A tripped interlock and every linear or barrier row hold, or the step says that they could "
+    "not (further_empty, rows_infeasible) and the fallback acts.",
+    "A request that keeps all of it passes unchanged; every change has a reason in the report.",
+)
+CONDITIONS = (
+    "the compiled program honours NaN, which a bundle tests when it is loaded;",
+    "in every step it is told what the plant received, or that nobody knows;",
+    "nobody else writes the actuator between two steps;",
+    "it is called once in a control period, never earlier;",
+    "the limits are the single-precision numbers nearest to those declared.",
+)
+NOT_CLAIMED = (
+    "Nothing is guaranteed of the state of the plant: temperatures, pressures and levels are "
+    "counted here, never promised. Barrier rows bound what a model predicts, not the plant.",
+    "Nothing is said of measurements that are finite, plausible and wrong, where no monitor looks.",
+    "This is supervisory control and no protection layer; what protects people and plant stays in "
+    "an independent system with its own sensors, logic and final elements.",
+)
+
+
+def headline(found: Assessment) -> str:
+    """The finding in one sentence."""
+    episodes = next(iter(found.metrics.values())).episodes
+    where = f"in {episodes} episodes of {found.where}"
+    if found.broken:
+        told = [f"{one.name} in {one.found[WITH].episodes} episodes" for one in found.broken]
+        return f"{found.policy} broke hard constraints with the filter on: {listed(told)}, {where}."
+    worst = max(
+        (one.found[WITH].episode_fraction.high for one in found.constraints if WITH in one.found
+         and one.tier == "hard"), default=0.0,
+    )  # fmt: skip
+    plain = sum(one.found[WITHOUT].steps > 0 for one in hard_of(found) if WITHOUT in one.found)
+    least = "" if found.simulated else " at the situations that were logged"
+    return (
+        f"With the filter on, {found.policy} broke no hard constraint{least} {where}; without it, "
+        f"{plain or 'none'} of {len(hard_of(found))} that were ever near. What was counted zero "
+        f"times may still happen in up to {percent(worst)} of such episodes "
+        f"({confidence(found.level)}, exact)."
+    )
+
+
+def hard_of(found: Assessment) -> list:
+    """The hard constraints that bound anywhere."""
+    return [one for one in found.constraints if one.tier == "hard"]
+
+
+def scope(found: Assessment) -> list[str]:
+    """What the numbers are numbers of, and what nobody can say from them."""
+    if found.simulated:
+        return [
+            f"The policy ran on the simulator {found.where}, with and without its filter from the "
+            "same starts, with the same disturbances and noise. On the plant it holds as far as "
+            "the simulator does.",
+            "Hard constraints: those of the action, and costs with a limit for every step. Soft: "
+            "costs with a limit for the sum of an episode. Preferences: what spares an actuator.",
+        ]
+    return [
+        f"There is only the log {found.where}. The policy answered the situations that were "
+        "logged, and the plant went on as it did: what its actions would have led to was not "
+        "observed.",
+        "Can be said: whether what it asks for keeps the constraints of the action in the "
+        "situations that were logged, and that what its filter lets pass keeps them there, "
+        "whatever the plant is; how often the filter steps in beside this log; which "
+        "monitors alarm on it.",
+        "Cannot be said: costs, states, trips or the return that the policy would have brought "
+        f"about. Those columns are of the log alone ({LOGGED}). In shadow every step starts from "
+        "the logged action, so the rate limit acts wherever policy and log differ; in the loop it "
+        "acts less often.",
+    ]

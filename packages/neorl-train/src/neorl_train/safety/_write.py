@@ -1,0 +1,65 @@
+"""A safety report on the disk: a page, pictures and the numbers."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_core.boundary import head, write_json, write_text
+from neorl_train.report.figures import _style
+from neorl_train.results._json import to_plain
+from neorl_train.safety._figures import case_figure, overview
+from neorl_train.safety._findings import WITH, Assessment
+from neorl_train.safety._page import page
+from neorl_train.safety._words import CONDITIONS, GUARANTEE, NOT_CLAIMED, headline, scope
+
+VERSION = 1
+PAGE, NUMBERS, OVERVIEW = "safety.html", "safety.json", "safety.png"
+DPI = 130
+
+
+def assessment_to_json(found: Assessment) -> dict[str, Any]:
+    """All numbers and words; the rows of the worst cases are left out."""
+    plain = to_plain(found)
+    cases = [{"title": case.title, "start": case.ours.start} for case in found.cases]
+    return {
+        **head("safety-report", VERSION),
+        "passed": not found.broken,
+        "sentence": headline(found),
+        "broken": [one.name for one in found.broken],
+        "filter": WITH,
+        **{**plain, "cases": cases},
+        "scope": scope(found),
+        "guarantee": list(GUARANTEE),
+        "conditions": list(CONDITIONS),
+        "not_claimed": list(NOT_CLAIMED),
+    }
+
+
+def write_safety_report(found: Assessment, directory: str | os.PathLike[str]) -> Path:
+    """Writes ``safety.html``, ``safety.json``, ``safety.png`` and one picture for each worst case.
+
+    Args:
+        found: From :func:`assess_on_plant` or :func:`assess_on_log`.
+        directory: Folder; made where it is missing.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: If the folder cannot be made.
+        OSError: If a file cannot be written.
+    """
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
+    write_json(folder / NUMBERS, assessment_to_json(found))
+    if _style.installed():
+        _style.styled(overview, found).savefig(folder / OVERVIEW, dpi=DPI)
+        for i, case in enumerate(found.cases):
+            figure = _style.styled(case_figure, case, found)
+            figure.savefig(folder / f"safety-case-{i + 1}.png", dpi=DPI)
+    write_text(folder / PAGE, page(found))
+    return folder / PAGE

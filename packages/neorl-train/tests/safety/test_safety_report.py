@@ -1,0 +1,146 @@
+"""The safety report: honest about a plant and a log, failing where a constraint is broken."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from neorl_core.control import ConstantPolicy
+from neorl_envs import collect_log
+from neorl_safety.constraints import Tier, action_constraints, requirement
+from neorl_train.safety import assess_on_log, assess_on_plant, write_safety_report
+from neorl_train.safety._findings import LOGGED, WITH, WITHOUT
+from neorl_train.safety._write import assessment_to_json
+
+STARTS = 24
+
+
+def near_the_top(parameters, obs, action):
+    return obs[0] - parameters
+
+
+@pytest.fixture(scope="module")
+def setting(toy):
+    plant = toy.Line(noise=toy.NOISE, peak_limit=2.0)
+    return {
+        "environment": plant,
+        "policy": toy.proportional(0.6, bias=3.0),
+        "name": "wild-0",
+        "constraints": action_constraints(plant.spec, [0.005], low=[-0.5], high=[0.5]),
+        "fallbacks": {"fallback": ConstantPolicy(jnp.zeros(1))},
+        "requirements": [
+            requirement("top", near_the_top, 1.5, unit="m", tier=Tier.PREFERENCE),
+        ],
+        "key": jax.random.key(4),
+        "n_starts": STARTS,
+    }
+
+
+@pytest.fixture(scope="module")
+def found(setting):
+    return assess_on_plant(**setting)
+
+
+def by_name(found):
+    return {one.name: one for one in found.constraints}
+
+
+def test_with_the_filter_no_constraint_of_the_action_is_broken_and_without_it_some_are(found):
+    constraints = by_name(found)
+    for name in ("valve: range", "valve: rate"):
+        one = constraints[name]
+        assert one.tier == "hard"
+        assert one.found[WITH].steps == 0
+        assert one.found[WITHOUT].episodes == STARTS
+        share = one.found[WITH].episode_fraction
+        exact = binomtest(0, STARTS).proportion_ci(0.95, "exact")
+        assert (share.value, share.low) == (0.0, 0.0)
+        assert share.high == pytest.approx(exact.high, rel=1e-5)
+    assert constraints["valve: range"].found[WITHOUT].largest > 1
+    assert constraints["top"].tier == "preference"
+    assert constraints["cost load"].tier == "soft"
+    assert constraints["cost peak"].tier == "hard"
+
+
+def test_every_metric_has_its_interval_and_both_columns_the_same_keys(found):
+    assert list(found.metrics) == [WITHOUT, WITH]
+    for one in found.metrics.values():
+        assert one.episodes == STARTS
+        for share in (one.satisfaction, one.shutdowns, one.success):
+            assert 0 <= share.low <= share.value <= share.high <= 1
+        for mean in (one.return_mean, one.length_mean, one.violations_per_episode):
+            assert mean.low <= mean.value <= mean.high
+        assert one.return_min <= one.return_mean.value <= one.return_max
+        assert one.violations_per_episode.value == pytest.approx(one.violations / STARTS)
+        assert one.critical_violations <= one.violations
+
+
+def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, found):
+    """Row N22: sequential and vmapped evaluation agree in every number."""
+    alone = assess_on_plant(**{**setting, "at_once": 1})
+    assert assessment_to_json(alone) == assessment_to_json(found)
+
+
+def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, found):
+    """Row N36: judged by a tighter box than the guard keeps."""
+    assert [one.name for one in found.broken] in ([], ["cost peak"])
+    tighter = action_constraints(setting["environment"].spec, [0.005], low=[-0.5], high=[0.2])
+    judged = assess_on_plant(**{**setting, "judged_by": tighter})
+    assert "valve: range" in [one.name for one in judged.broken]
+    assert by_name(judged)["valve: range"].found[WITH].largest == pytest.approx(0.3, abs=1e-3)
+
+
+def test_interventions_and_their_reasons_are_those_of_the_filter(found):
+    (one,) = found.interventions
+    assert one.changed > 0.5
+    assert {"high", "rate_up"} & set(one.limits)
+    assert one.mean <= one.largest
+    flags = {reason.flag: reason for reason in found.reasons}
+    assert "box_active" in flags or "rate_active" in flags
+    assert 0 < found.changed <= 1
+    (monitor,) = found.monitors
+    assert monitor.name == "range"
+    assert monitor.episodes.high < 1
+
+
+def test_page_pictures_and_numbers_are_written_and_say_the_same(found, tmp_path):
+    page = write_safety_report(found, tmp_path / "safety").read_text()
+    numbers = json.loads((tmp_path / "safety" / "safety.json").read_text())
+    assert numbers["sentence"] in page.replace("&#x27;", "'")
+    assert numbers["passed"] == (not found.broken)
+    assert numbers["metrics"].keys() == {WITHOUT, WITH}
+    for words in (
+        "What is guaranteed, and under which conditions", "Nothing is guaranteed of the state",
+        "valve: rate", "nobody else writes the actuator", "The worst without the filter",
+    ):  # fmt: skip
+        assert words in page
+    assert page.count("<svg") >= 2
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    pictures = sorted(path.name for path in (tmp_path / "safety").glob("*.png"))
+    assert pictures[-1] == "safety.png"
+    assert len(pictures) == len(found.cases) + 1
+    assert all((tmp_path / "safety" / name).stat().st_size > 5000 for name in pictures)
+
+
+def test_beside_a_log_costs_are_the_logs_alone_and_the_report_says_what_nobody_can(
+    setting, toy, tmp_path
+):
+    plant = setting["environment"]
+    log = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
+    shared = {k: setting[k] for k in ("name", "policy", "constraints", "fallbacks")}
+    found = assess_on_log(log, **shared)
+    constraints = by_name(found)
+    assert constraints["valve: range"].found[WITH].steps == 0
+    assert constraints["valve: range"].found[WITHOUT].steps > 0
+    assert list(constraints["cost load"].found) == [LOGGED]
+    assert list(found.metrics) == [LOGGED]
+    assert found.metrics[LOGGED].success is None
+    rows = log.transitions
+    expected = float(np.asarray(rows.reward).sum()) / log.n_episodes
+    assert found.metrics[LOGGED].return_mean.value == pytest.approx(expected, rel=1e-4)
+    page = write_safety_report(found, tmp_path / "safety").read_text()
+    assert "Cannot be said: costs, states, trips or the return" in page
+    assert "what its actions would have led to was not" in page
