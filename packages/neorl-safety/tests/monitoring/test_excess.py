@@ -33,7 +33,7 @@ ONE = jax.jit(jax.vmap(lambda x, v, u: constraint_excess(LIMITS, x, v, u, jnp.fl
 def by_hand(level, before, action):
     """The excess of every constraint in the order of its name, in plain Python."""
     (va, vb), (a, b) = before, action
-    low, high = min(max(10.0, va - 20.0), va + 10.0), max(min(90.0, va + 10.0), va - 20.0)
+    low, high = min(10.0, va + 10.0), max(90.0, va - 20.0)
     lock = max(-b, b - 20.0) if level > 1.5 else -np.inf
     moved = abs(b - vb)
     return [

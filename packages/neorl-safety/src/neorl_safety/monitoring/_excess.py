@@ -110,12 +110,12 @@ def constraint_excess(
     reach = RateKind().lower(Rate(c.rate_up, c.rate_down), situation)
     low = jnp.where(known, reach.low, -jnp.inf)
     high = jnp.where(known, reach.high, jnp.inf)
-    parts = [_beyond(action, jnp.clip(c.low, low, high), jnp.clip(c.high, low, high))]
+    parts = [_beyond(action, jnp.minimum(c.low, high), jnp.maximum(c.high, low))]
     parts.append(_beyond(action, low, high))
     for kind, constraint in every.further.items():
         admitted = KINDS.find(kind).lower(constraint, situation)
         if isinstance(admitted, Interval):
-            ends = jnp.clip(admitted.low, low, high), jnp.clip(admitted.high, low, high)
+            ends = jnp.minimum(admitted.low, high), jnp.maximum(admitted.high, low)
             free = jnp.isneginf(admitted.low) & jnp.isposinf(admitted.high)
             parts.append(jnp.where(free, -jnp.inf, _beyond(action, *ends)))
         else:

@@ -67,7 +67,7 @@ def _acting(panel: Any, found: Assessment) -> None:
     panel.set_yticks([*rows, -1], [*names, "fallback acts"])
     panel.set_ylim(-1.6, len(names) - 0.3)
     panel.set_xlim(0, 100)
-    panel.set_xlabel("steps in which the filter moved a channel [%]")
+    panel.set_xlabel("steps with a move [%]")
 
 
 def case_figure(case: Case, found: Assessment) -> Any:

@@ -76,7 +76,8 @@ def assess_on_plant(
         key: Key of the starts.
         n_starts: Number of starts, two or more.
         level: Confidence level of every interval.
-        at_once: Starts that run side by side; of no effect on any number.
+        at_once: Starts that run side by side; of no effect on any count, and on other numbers
+            within rounding.
 
     Returns:
         What was found.
