@@ -158,6 +158,28 @@ def test_the_supervisor_of_the_configuration_decides_in_the_bundle(monitored):
         runtime.step(np.zeros(2), sent)
 
 
+def test_the_safety_report_of_a_bundle_exits_1_where_a_hard_constraint_is_broken(
+    monitored, tmp_path, monkeypatch, capsys
+):
+    """Row N36: judged by a box that the guard does not keep, the command fails, and says which."""
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+    words = ["safety-report", str(monitored.bundle.path), "--data", str(monitored.here / "log.h5")]
+    assert main([*words, "--out", str(tmp_path / "kept")]) == 0
+    kept = json.loads((tmp_path / "kept" / "safety.json").read_text())
+    assert (kept["passed"], kept["broken"]) == (True, [])
+    assert [one["name"] for one in kept["monitors"]][-1] == "disagreement"
+    document = json.loads((monitored.run / "constraints.json").read_text())
+    document["constraints"][0]["high"] = -8.0
+    (tmp_path / "tighter.json").write_text(json.dumps(document))
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--judged-by", str(tmp_path / "tighter.json"), "--out", str(tmp_path / "b")])
+    assert stop.value.code == 1
+    assert "broke hard constraints with the filter on: valve: range" in capsys.readouterr().out
+    assert not json.loads((tmp_path / "b" / "safety.json").read_text())["passed"]
+    assert main(["safety-report", str(tmp_path / "none")]) == 2
+    assert "is no run, no policy artefact and no bundle" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -96,7 +96,7 @@ def test_every_metric_has_its_interval_and_both_columns_the_same_keys(found):
 
 
 def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, found):
-    """Row N22: sequential and vmapped evaluation agree: every count, and numbers but for rounding."""
+    """Row N22: sequential and vmapped evaluation agree: counts, and numbers but for rounding."""
     alone = assess_on_plant(**{**setting, "at_once": 1})
     require_same(assessment_to_json(alone), assessment_to_json(found), "report")
 
