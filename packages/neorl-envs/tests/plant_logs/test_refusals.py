@@ -239,3 +239,11 @@ def test_a_condition_on_an_unknown_tag_is_unknown(tank: Tank) -> None:
     )
     constant = Expression("1.5", ["level"], "x")
     np.testing.assert_array_equal(constant({"level": level}), np.full(4, 1.5))
+
+
+@pytest.mark.parametrize("text", ["a / 100", "-abs(a - 2705) / 3 - abs(b - 50) / 60"])
+def test_a_division_by_a_number_stays_in_its_row(text: str) -> None:
+    value = Expression(text, ["a", "b"], "reward")({"a": np.r_[1.0, 7.0], "b": np.r_[2.0, 3.0]})
+    a, b = np.r_[1.0, 7.0], np.r_[2.0, 3.0]
+    expected = a / 100 if text == "a / 100" else -abs(a - 2705) / 3 - abs(b - 50) / 60
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
