@@ -3,7 +3,7 @@ r"""Train learners on one log and score them on its plant: one result file a cel
 Usage:
     python tools/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
         --environment DMSD-v0 --algorithms bc td3_bc iql --seeds 0 1 2 --updates 100000
-    python tools/learning_table.py --environment ChemicalReactor-v0      a log of the plant's own
+    python tools/learning_table.py --environment CSTR-v0 --quality medium   a log of the plant's own
     python tools/learning_table.py --environment DMSD-v0 --table         only the table so far
 
 A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
@@ -31,6 +31,7 @@ from neorl_core.costs import penalised_reward
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.datasets import data_statistics
+from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
 from neorl_train import train
@@ -46,8 +47,7 @@ RESAMPLES, LEVEL = 5_000, 0.95
 def main() -> None:
     args = _arguments()
     env = make(args.environment) if args.environment else None
-    name = args.environment or Path(args.data).stem
-    folder = args.out / name
+    folder = args.out / _folder_name(args)
     folder.mkdir(parents=True, exist_ok=True)
     if not args.table:
         data = _training_data(args, env)
@@ -57,6 +57,11 @@ def main() -> None:
         if env is not None:
             _controllers(args, env, folder)
     print(table(folder))
+
+
+def _folder_name(args: argparse.Namespace) -> str:
+    name = args.environment or Path(args.data).stem
+    return name if args.data else f"{name}-{args.quality}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -72,6 +77,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", nargs="+", type=int, help="widths; the algorithms' own if left")
     parser.add_argument("--batch-size", type=int, help="rows; the algorithms' own if left")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other fields")
+    parser.add_argument(
+        "--quality", default="mixed", help="of a log of the plant: random, medium, mixed, expert"
+    )
     parser.add_argument("--steps", type=int, default=100_000, help="rows of a collected log")
     parser.add_argument("--episodes", type=int, default=200, help="episodes of every score")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results ({OUT})")
@@ -90,7 +98,8 @@ def _training_data(args: argparse.Namespace, env: Any) -> TrainingData:
         dataset = read_dataset(args.data)
         dataset = dataset if env is None else in_units_of(env, dataset)
     else:
-        dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
+        who, plan = quality(env, args.quality)
+        dataset = collect_log(env, who, n_steps=args.steps, key=jax.random.key(0), plan=plan)
     weights = env.penalty_weights() if env is not None else {}
     price = jnp.asarray([weights.get(c.name, 0.0) for c in dataset.spec.cost], jnp.float32)
     rows = dataset.transitions
@@ -165,7 +174,9 @@ def _cell(
         "seed": seed,
         **asked,
         "failure": failure,
-        "data": Path(args.data).name if args.data else f"{env.name}, {args.steps} steps, seed 0",
+        "data": Path(args.data).name
+        if args.data
+        else f"{args.quality}, {args.steps} steps, seed 0",
         "metrics": watcher.metrics,
         "signs": training_signs([line]),
         "seconds": round(seconds, 1),
