@@ -19,8 +19,8 @@ PLANTS = [name for name in environment_names() if page_of(name).exists()]
 @pytest.mark.parametrize("name", PLANTS)
 def test_the_tables_of_a_page_are_current(name: str) -> None:
     text = page_of(name).read_text()
-    assert BEGIN in text, "python tools/plant_pages.py writes the tables"
-    assert text == current(name, text), "python tools/plant_pages.py writes them anew"
+    assert BEGIN in text, "python tools/tables/plant_pages.py writes the tables"
+    assert text == current(name, text), "python tools/tables/plant_pages.py writes them anew"
 
 
 def test_the_tables_say_what_the_plant_declares() -> None:

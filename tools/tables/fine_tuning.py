@@ -1,9 +1,9 @@
 """Fine-tune IQL, Cal-QL and ReBRAC on simulated plants and compare before with after.
 
 Usage:
-    python tools/benchmarks/fine_tuning.py              cells without a result yet; all by default
-    python tools/benchmarks/fine_tuning.py DMSD-v0      one plant
-    python tools/benchmarks/fine_tuning.py --table      print the table of the stored results
+    python tools/tables/fine_tuning.py              cells without a result yet; all by default
+    python tools/tables/fine_tuning.py DMSD-v0      one plant
+    python tools/tables/fine_tuning.py --table      print the table of the stored results
 
 A cell is a plant, a learner and a seed: offline training on a log of medium quality (one ordinary
 tuning with its operators), then fine-tuning on the simulated plant behind its ranges and rates. Its

@@ -1,9 +1,9 @@
 """Train BC, TD3+BC and IQL on every plant and compare them with its classical controllers.
 
 Usage:
-    python tools/plant_learning.py [NAME ...]    plants without a result yet; all by default
-    python tools/plant_learning.py --again NAME  measure a plant again
-    python tools/plant_learning.py --page        write the page from the stored results
+    python tools/tables/plant_learning.py [NAME ...]    plants without a result yet; all by default
+    python tools/tables/plant_learning.py --again NAME  measure a plant again
+    python tools/tables/plant_learning.py --page        write the page from the stored results
 
 Each plant goes through the main job, ``neorl-train run --data.source NAME``, with its own log of
 mixed quality, penalties and limits, five seeds an algorithm. A run that was interrupted is resumed.
@@ -24,7 +24,7 @@ from neorl_envs import environment_names
 from neorl_train import verdict
 from neorl_train.results import PolicyRow, ResultTables, read_evaluation
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/plants"
 PAGE = ROOT / "docs/pages/explanation/learning-on-every-plant.md"
 ALGORITHMS = ("bc", "td3_bc", "iql")
@@ -124,7 +124,7 @@ def page() -> str:
 
 HEAD = f"""# Learning on every plant
 
-Made by `tools/plant_learning.py`: every plant through the main job with its own log of mixed
+Made by `tools/tables/plant_learning.py`: every plant through the main job with its own log of mixed
 quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episodes a policy,
 default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the

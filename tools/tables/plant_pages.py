@@ -1,13 +1,13 @@
 """Write the tables of every plant's page: channels, costs, constants, baselines, a typical run.
 
 Usage:
-    python tools/plant_pages.py [NAME ...]    all plants that have a page
-    python tools/plant_pages.py --check       exit 1 and name the pages whose tables are not current
-    python tools/plant_pages.py --pictures    draw the typical runs too
+    python tools/tables/plant_pages.py [NAME ...]    all plants that have a page
+    python tools/tables/plant_pages.py --check       exit 1 and name the pages whose tables are not current
+    python tools/tables/plant_pages.py --pictures    draw the typical runs too
 
 The tables stand between two marks at the end of docs/pages/reference/envs/plants/FOLDER.md. They
 come from the plant's declarations and from tools/baselines/NAME.json, which
-tools/baseline_table.py measures; nothing is simulated here, pictures aside.
+tools/tables/baseline_table.py measures; nothing is simulated here, pictures aside.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs.blocks._constants import named_constants
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs/pages/reference/envs/plants"
 PICTURES = ROOT / "docs/pages/images/plants"
-BEGIN = "<!-- tables: python tools/plant_pages.py -->"
+BEGIN = "<!-- tables: python tools/tables/plant_pages.py -->"
 COLOURS = 64
 
 
@@ -55,7 +55,7 @@ def main() -> int:
             page.write_text(current(name, text))
             print(f"{name}: {page.relative_to(ROOT)}")
     if arguments.check and old:
-        print(f"tables are not current: {', '.join(old)}; run python tools/plant_pages.py")
+        print(f"tables are not current: {', '.join(old)}; run python tools/tables/plant_pages.py")
     return int(arguments.check and bool(old))
 
 
@@ -143,7 +143,7 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     effort = result.get("settings", {}).get("effort")
     lines.append(
         f"LQG and MPC of a linear plant identified from {result['log_rows']} rows of mixed "
-        f"quality (`tools/classical_table.py`), over {result['episodes']} of the same episodes; "
+        f"quality (`tools/tables/classical_table.py`), over {result['episodes']} of the same episodes; "
         "orders up to two; "
         + (f"effort {effort:g}." if effort else "other settings by default, nothing tuned.")
     )

@@ -1,11 +1,11 @@
 """Measure the baselines of plants: returns, costs, scores and how often the limits were kept.
 
 Usage:
-    python tools/baseline_table.py [NAME ...]        all plants; into tools/baselines/NAME.json
-    python tools/baseline_table.py --episodes 1000   the share of episodes that kept their limits
-    python tools/baseline_table.py --check NAME      exit 1 where a stored mean is not met again
-    python tools/baseline_table.py --missing         only plants that have no result yet
-    python tools/baseline_table.py --constants NAME  search the best constant of a plant anew
+    python tools/tables/baseline_table.py [NAME ...]        all plants; into tools/baselines/NAME.json
+    python tools/tables/baseline_table.py --episodes 1000   the share of episodes that kept their limits
+    python tools/tables/baseline_table.py --check NAME      exit 1 where a stored mean is not met again
+    python tools/tables/baseline_table.py --missing         only plants that have no result yet
+    python tools/tables/baseline_table.py --constants NAME  search the best constant of a plant anew
 
 Rows: uniform random actions, the best constant action (random draws, then the cross-entropy
 method, then one channel at a time, on episodes common to all; the best five are compared on
@@ -34,7 +34,7 @@ from neorl_envs import environment_names, make
 from neorl_envs.scoring import EpisodeScores, kept, score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/baselines"
 ANCHORS = ROOT / "packages/neorl-envs/src/neorl_envs/scoring/anchors.json"
 COMPARED = 128  # episodes on which the finalists of the search for a constant are compared

@@ -1,10 +1,10 @@
 r"""Train learners on one log and score them on its plant: one result file a cell, resumable.
 
 Usage:
-    python tools/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
+    python tools/tables/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
         --environment DMSD-v0 --algorithms bc td3_bc iql --seeds 0 1 2 --updates 100000
-    python tools/learning_table.py --environment CSTR-v0 --quality medium   a log of the plant's own
-    python tools/learning_table.py --environment DMSD-v0 --table         only the table so far
+    python tools/tables/learning_table.py --environment CSTR-v0 --quality medium   a log of the plant's own
+    python tools/tables/learning_table.py --environment DMSD-v0 --table         only the table so far
 
 A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
 metrics and what it was made of; a cell that has its file is left out, so that a run that was cut
@@ -40,7 +40,7 @@ from neorl_train.experience import TrainingData
 from neorl_train.results import training_signs
 from neorl_train.training import Plan, Watcher
 
-OUT = Path(__file__).resolve().parent / "benchmarks" / "results" / "learning"
+OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 RESAMPLES, LEVEL = 5_000, 0.95
 
 

@@ -1,14 +1,14 @@
 """Fit LQG and MPC on every plant's own log, and measure them as the baselines are measured.
 
 Usage:
-    python tools/classical_table.py [NAME ...]    plants without a result (all)
-    python tools/classical_table.py --again NAME  fit and measure again
+    python tools/tables/classical_table.py [NAME ...]    plants without a result (all)
+    python tools/tables/classical_table.py --again NAME  fit and measure again
 
 Each plant's log of mixed quality is identified as a linear plant (`neorl_agents.classical`), with
-the loops of ``TASKS``; the controllers then act in the episodes of ``tools/baseline_table.py``.
+the loops of ``TASKS``; the controllers then act in the episodes of ``tools/tables/baseline_table.py``.
 Stored in tools/baselines/classical/NAME.json, one plant a file, as soon as it is measured; a
 controller that cannot be fitted, or a plant without set points, leaves its reason. The tables of
-the plants' pages show the rows (``tools/plant_pages.py``).
+the plants' pages show the rows (``tools/tables/plant_pages.py``).
 """
 
 import argparse
@@ -25,7 +25,7 @@ from neorl_core import InputError
 from neorl_envs import collect_log, environment_names, make
 from neorl_envs.scoring import score_episodes
 
-RESULTS = Path(__file__).resolve().parent / "baselines" / "classical"
+RESULTS = Path(__file__).resolve().parents[1] / "baselines" / "classical"
 ROWS = 10_000
 ZONES = ("core", "south", "north", "east", "west")
 MACHINES = range(1, 5)
@@ -91,7 +91,7 @@ def main() -> int:
 def measured(name: str, episodes: int) -> dict[str, Any]:
     """Both controllers of one plant, or why not."""
     env: Any = make(name)
-    task = TASKS.get(name, "no loops are declared in tools/classical_table.py")
+    task = TASKS.get(name, "no loops are declared in tools/tables/classical_table.py")
     kinds = {"LQG": LQG, "MPC": MPC}
     if isinstance(task, str):
         rows = [{"policy": kind, "reason": task} for kind in kinds]

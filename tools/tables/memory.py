@@ -1,9 +1,9 @@
 r"""What memory is worth where one observation is not the state: DMSD without its velocities.
 
 Usage:
-    python tools/benchmarks/memory.py                        all cells that have no result yet
-    python tools/benchmarks/memory.py --algorithms td3_bc --encoders none gru --seeds 0
-    python tools/benchmarks/memory.py --table                only the table so far
+    python tools/tables/memory.py                        all cells that have no result yet
+    python tools/tables/memory.py --algorithms td3_bc --encoders none gru --seeds 0
+    python tools/tables/memory.py --table                only the table so far
 
 The velocities v1 and v2 are taken out of the log, and policies never see them. Beside each encoder
 stands the same learner with all observations. Scores are normalised as in NeoRL-2, over the same
@@ -31,7 +31,7 @@ from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
 from neorl_train.experience import training_data
 from neorl_train.training import Plan, Watcher
 
-OUT = Path(__file__).resolve().parent / "results" / "memory.json"
+OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "memory.json"
 SEEN = (0, 1, 4, 5)
 """Numbers of the observations that are left: positions and targets."""
 
