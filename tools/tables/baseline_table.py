@@ -1,9 +1,9 @@
 """Measure the baselines of plants: returns, costs, scores and how often the limits were kept.
 
 Usage:
-    python tools/tables/baseline_table.py [NAME ...]        all plants; into tools/baselines/NAME.json
-    python tools/tables/baseline_table.py --episodes 1000   the share of episodes that kept their limits
-    python tools/tables/baseline_table.py --check NAME      exit 1 where a stored mean is not met again
+    python tools/tables/baseline_table.py [NAME ...]  all plants; into tools/baselines/NAME.json
+    python tools/tables/baseline_table.py --episodes 1000  share of episodes that kept their limits
+    python tools/tables/baseline_table.py --check NAME  exit 1 where a stored mean is not met again
     python tools/tables/baseline_table.py --missing         only plants that have no result yet
     python tools/tables/baseline_table.py --constants NAME  search the best constant of a plant anew
 

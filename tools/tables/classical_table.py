@@ -5,7 +5,7 @@ Usage:
     python tools/tables/classical_table.py --again NAME  fit and measure again
 
 Each plant's log of mixed quality is identified as a linear plant (`neorl_agents.classical`), with
-the loops of ``TASKS``; the controllers then act in the episodes of ``tools/tables/baseline_table.py``.
+the loops of ``TASKS``; the controllers then act in the episodes of ``baseline_table.py``.
 Stored in tools/baselines/classical/NAME.json, one plant a file, as soon as it is measured; a
 controller that cannot be fitted, or a plant without set points, leaves its reason. The tables of
 the plants' pages show the rows (``tools/tables/plant_pages.py``).

@@ -1,9 +1,9 @@
 """Fit ensembles and safety critics on the logs of plants, and measure both on fresh episodes.
 
 Usage:
-    python tools/tables/critic_table.py [NAME ...]      plants without a result yet; all four by default
+    python tools/tables/critic_table.py [NAME ...]  plants without a result yet; all four by default
     python tools/tables/critic_table.py --again NAME    measure a plant again
-    python tools/tables/critic_table.py --page          write the tables of the page from stored results
+    python tools/tables/critic_table.py --page  write the tables of the page from stored results
 
 Each plant's own log of mixed quality is split by episodes: seven tenths to fit on (of which
 calibration holds out a quarter again), the rest to set thresholds and to measure. DMSD is the
@@ -181,8 +181,8 @@ def page() -> str:
     stored = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     lines = [
         MARK,
-        "Made by `tools/tables/critic_table.py`: mixed logs of the plants and the official DMSD log,",
-        "seven tenths of the episodes to fit on; steps and updates are in the stored options. In",
+        "Made by `tools/tables/critic_table.py`: mixed logs of the plants and the official DMSD",
+        "log, seven tenths of the episodes to fit on; steps and updates are in the stored options. In",
         "brackets: 95 % intervals by a bootstrap of episodes. Few held-out episodes make intervals",
         "cover more than they state; false alarms are promised only on average over draws.\n",
         "Safety critic, on episodes that it never saw:\n",

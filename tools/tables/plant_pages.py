@@ -2,7 +2,7 @@
 
 Usage:
     python tools/tables/plant_pages.py [NAME ...]    all plants that have a page
-    python tools/tables/plant_pages.py --check       exit 1 and name the pages whose tables are not current
+    python tools/tables/plant_pages.py --check  exit 1 and name the pages that are not current
     python tools/tables/plant_pages.py --pictures    draw the typical runs too
 
 The tables stand between two marks at the end of docs/pages/reference/envs/plants/FOLDER.md. They
@@ -143,7 +143,8 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
     effort = result.get("settings", {}).get("effort")
     lines.append(
         f"LQG and MPC of a linear plant identified from {result['log_rows']} rows of mixed "
-        f"quality (`tools/tables/classical_table.py`), over {result['episodes']} of the same episodes; "
+        f"quality (`tools/tables/classical_table.py`), over {result['episodes']} of the same "
+        "episodes; "
         "orders up to two; "
         + (f"effort {effort:g}." if effort else "other settings by default, nothing tuned.")
     )

@@ -1,10 +1,10 @@
 """Make published logs and record their hashes, in packages/neorl-envs/.../published/logs.json.
 
 Usage:
-    python tools/tables/published_logs.py                          small logs that are missing or outdated
-    python tools/tables/published_logs.py --size full NAME ...     full ones, of the qualities asked for
+    python tools/tables/published_logs.py  small logs that are missing or outdated
+    python tools/tables/published_logs.py --size full NAME ...  full ones, of given qualities
     python tools/tables/published_logs.py --plain NAME ...         as the daily tests compile
-    python tools/tables/published_logs.py --page                   write the page from the records alone
+    python tools/tables/published_logs.py --page  write the page from the records alone
 
 A log whose settings and numerical environment are recorded already is left out, unless --again is
 given. A record whose settings have changed is replaced. Each log is kept as soon as it is made, so
