@@ -182,7 +182,7 @@ def page() -> str:
     lines = [
         MARK,
         "Made by `tools/tables/critic_table.py`: mixed logs of the plants and the official DMSD",
-        "log, seven tenths of the episodes to fit on; steps and updates are in the stored options. In",
+        "log, seven tenths of the episodes to fit on; steps and updates are in the options. In",
         "brackets: 95 % intervals by a bootstrap of episodes. Few held-out episodes make intervals",
         "cover more than they state; false alarms are promised only on average over draws.\n",
         "Safety critic, on episodes that it never saw:\n",

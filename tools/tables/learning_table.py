@@ -3,7 +3,7 @@ r"""Train learners on one log and score them on its plant: one result file a cel
 Usage:
     python tools/tables/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
         --environment DMSD-v0 --algorithms bc td3_bc iql --seeds 0 1 2 --updates 100000
-    python tools/tables/learning_table.py --environment CSTR-v0 --quality medium  a log of the plant's own
+    python tools/tables/learning_table.py --environment CSTR-v0 --quality medium  own log
     python tools/tables/learning_table.py --environment DMSD-v0 --table  only the table so far
 
 A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
