@@ -102,16 +102,17 @@ def _log(size: dict[str, int]) -> tuple[Any, Any, Any]:
     """Specification, the rows as ours reads them, and the statistics that it asks for."""
     from neorl_core import Channel, DataStatistics, FieldStatistics, Spec, Transition
 
-    rows = columns(size["obs"], size["act"])
+    rows: dict[str, Any] = dict(columns(size["obs"], size["act"]))
+    none: Any = np.zeros(ROWS, bool)
     log = Transition(
         rows["observations"],
         rows["actions"],
         rows["rewards"],
-        cost=np.zeros((ROWS, 0), np.float32),
+        cost=rows["rewards"][:, None][:, :0],
         next_obs=rows["next_observations"],
         next_action=np.roll(rows["actions"], -1, axis=0),
         terminated=rows["terminals"] > 0,
-        truncated=np.zeros(ROWS, bool),
+        truncated=none,
     )
     spec = Spec(
         obs=tuple(Channel(f"x{i}", "1", -5.0, 5.0) for i in range(size["obs"])),
@@ -121,8 +122,9 @@ def _log(size: dict[str, int]) -> tuple[Any, Any, Any]:
         horizon=1000,
     )
 
-    def summary(x: np.ndarray) -> Any:
-        return FieldStatistics(np.float32(len(x)), x.mean(0), x.std(0), x.min(0), x.max(0))  # pyright: ignore
+    def summary(x: Any) -> Any:
+        count: Any = np.float32(len(x))
+        return FieldStatistics(count, x.mean(0), x.std(0), x.min(0), x.max(0))
 
     one = summary(np.ones(2, np.float32))
     obs, action, reward = (summary(x) for x in (log.obs, log.action, log.reward))
@@ -135,7 +137,7 @@ def corl(learner: str, size: dict[str, int], arguments: Any) -> Work:
     if learner == "rebrac":
         module = imported(arguments.corl / "algorithms/offline", "rebrac")
         return _corl_rebrac(module, size)
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(1)
     name = "any_percent_bc" if learner == "bc" else learner
@@ -172,7 +174,7 @@ def _corl_step(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any
 
 def _corl_wide(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any], Any]:
     """Where a width of 256 stands in CORL's networks, their layers are put in its place."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     obs, act, width = size["obs"], size["act"], size["width"]
 
@@ -205,7 +207,7 @@ def _corl_wide(module: Any, learner: str, size: dict[str, int]) -> Callable[[Any
 
 
 def _adam(network: Any, rate: float = 3e-4) -> Any:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch.optim.Adam(network.parameters(), lr=rate)
 
@@ -229,7 +231,7 @@ def _corl_rebrac(module: Any, size: dict[str, int]) -> Work:
     critic_net = module.EnsembleCritic(size["width"], 2)
     key = jax.random.PRNGKey(0)
     obs, act = data["states"][:1], data["actions"][:1]
-    made = [(actor_net, (obs,), module.ActorTrainState)]
+    made: list[Any] = [(actor_net, (obs,), module.ActorTrainState)]
     made.append((critic_net, (obs, act), module.CriticTrainState))
     states = []
     for network, inputs, kind in made:
@@ -268,7 +270,7 @@ def _corl_rebrac(module: Any, size: dict[str, int]) -> Work:
 
 def d3rlpy(learner: str, size: dict[str, int], arguments: Any) -> Work:
     """Its own update on batches of its own dataset."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     library = importlib.import_module("d3rlpy")
     torch.set_num_threads(1)
@@ -298,7 +300,7 @@ def d3rlpy(learner: str, size: dict[str, int], arguments: Any) -> Work:
 
 def unifloral(learner: str, size: dict[str, int], arguments: Any) -> Work:
     """A scan over its own training step, two critic steps of which are one of TD3's kind."""
-    import flax.linen
+    import flax.linen  # pyright: ignore[reportMissingImports]
     import jax
     import jax.numpy as jnp
 

@@ -97,12 +97,13 @@ def measure(plant: str, name: str, seed: int, path: Path) -> None:
         validate=judged,
     )
     counts = online_counts(online)[0]
+    algorithm: Any = online.algorithm  # a dataclass, as all of ours
     reference = env.tunings()[env.reference]
     result = {
         "plant": plant,
         "learner": name,
         "seed": seed,
-        "hyperparameters": dataclasses.asdict(online.algorithm),
+        "hyperparameters": dataclasses.asdict(algorithm),
         "settings": dataclasses.asdict(SETTINGS),
         "updates": {"offline": OFFLINE, "online": ONLINE},
         "log_rows": len(data.rows.obs),

@@ -62,6 +62,7 @@ def without(dataset: Dataset, seen: tuple[int, ...]) -> Dataset:
     """The log with the observations ``seen`` alone."""
     rows, columns = dataset.transitions, list(seen)
     spec = dataclasses.replace(dataset.spec, obs=tuple(dataset.spec.obs[i] for i in seen))
+    assert rows.next_obs is not None  # as in every log
     rows = rows._replace(obs=rows.obs[:, columns], next_obs=rows.next_obs[:, columns])
     return dataclasses.replace(dataset, transitions=rows, spec=spec)
 

@@ -35,3 +35,8 @@ def test_a_range_without_an_end_has_no_uniform_draw():
     assert np.isnan(draw(endless)).tolist() == [False, True]
     wide = jnp.full(2, 3e38)
     assert np.isnan(draw(control.UniformPolicy(-wide, wide))).all()
+
+
+def test_a_draw_without_a_key_is_refused():
+    with pytest.raises(ValueError, match=r"^key must be a random key, got None; .*"):
+        control.UniformPolicy(-jnp.ones(2), jnp.ones(2))((), jnp.zeros(2), None)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only
+from neorl_agents.algorithms._batches import only, required
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -121,8 +121,6 @@ class AWAC(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
 
-    batches_per_update: ClassVar[int] = 1
-
     @property
     def fields(self) -> tuple[str, ...]:
         """With memory, also where episodes end."""
@@ -132,6 +130,11 @@ class AWAC(eqx.Module):
     def sampler(self) -> Sampler:
         """Rows, with memory as windows."""
         return with_history(self, Rows())
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -153,9 +156,8 @@ class AWAC(eqx.Module):
         """One gradient step of critics and actor, then one of the targets."""
         rows = only(scaled(state.scaling, batch))
         next_key, own_key = jax.random.split(key)
-        after = q_values(
-            state.target_critics, rows.next_obs, _drawn(state.actor, rows.next_obs, next_key)
-        )
+        next_obs, terminated = required(rows, "next_obs"), required(rows, "terminated")
+        after = q_values(state.target_critics, next_obs, _drawn(state.actor, next_obs, next_key))
         critics, critic_optimiser, loss, mean_q = minimise(
             self.optimiser,
             critic_loss,
@@ -163,7 +165,7 @@ class AWAC(eqx.Module):
             state.critic_optimiser,
             self.critic_learning_rate,
             rows,
-            clipped_double_td_target(rows.reward, after, rows.terminated, discount=self.discount),
+            clipped_double_td_target(rows.reward, after, terminated, discount=self.discount),
         )
         own = q_values(critics, rows.obs, _drawn(state.actor, rows.obs, own_key))
         logged = q_values(critics, rows.obs, rows.action)

@@ -1,15 +1,16 @@
 """The leading axis of the batches of one update."""
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from neorl_agents.sampling import NStepRows
-from neorl_core import Transition
+from neorl_core import InputError, Transition
 
 Tree = TypeVar("Tree")
+Optional = Literal["cost", "next_obs", "next_action", "terminated", "truncated"]
 
 
 def only(batches: Tree) -> Tree:
@@ -30,6 +31,20 @@ def merged(batches: Tree) -> Tree:
 def rows_ahead(batch: Transition | NStepRows) -> tuple[Transition, Array | None]:
     """The rows of a batch, and the discounts of their next values, if not one step ahead."""
     return (batch.rows, batch.discount) if isinstance(batch, NStepRows) else (batch, None)
+
+
+def required(rows: Transition, field: Optional) -> Array:
+    """A field of the rows that other learners may go without.
+
+    Raises:
+        InputError: If the rows have none.
+    """
+    value = getattr(rows, field)
+    if value is None:
+        raise InputError(
+            f"the batch has no {field}, which this learner needs; give every row its {field}"
+        )
+    return value
 
 
 def mean_of(*values: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -90,8 +90,6 @@ class BC(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
 
-    batches_per_update: ClassVar[int] = 1
-
     @property
     def fields(self) -> tuple[str, ...]:
         """The returns are read only where they decide which episodes are cloned."""
@@ -104,6 +102,11 @@ class BC(eqx.Module):
         """All rows, or those of the best episodes; with memory as windows."""
         rows = Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
         return with_history(self, rows)
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""

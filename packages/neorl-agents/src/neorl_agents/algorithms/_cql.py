@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only
+from neorl_agents.algorithms._batches import only, required
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -143,8 +143,6 @@ class CQL(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
 
-    batches_per_update: ClassVar[int] = 1
-
     @property
     def fields(self) -> tuple[str, ...]:
         """Cal-QL also reads where the log was cut, for its returns."""
@@ -156,6 +154,11 @@ class CQL(eqx.Module):
         """Rows, for Cal-QL with the returns that followed them; with memory as windows."""
         rows = RowsWithReturns(self.discount) if self.calibrated else Rows()
         return with_history(self, rows)
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -205,12 +208,13 @@ class CQL(eqx.Module):
         self, state: CQLState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
     ) -> Float[Array, " batch"]:
         """What the critics regress on."""
-        action, log_prob = drawn(state.actor, rows.next_obs, key, LOG_STD_RANGE)
+        next_obs = required(rows, "next_obs")
+        action, log_prob = drawn(state.actor, next_obs, key, LOG_STD_RANGE)
         return soft_td_target(
             rows.reward,
-            q_values(state.target_critics, rows.next_obs, action),
+            q_values(state.target_critics, next_obs, action),
             log_prob,
-            rows.terminated,
+            required(rows, "terminated"),
             discount=self.discount,
             temperature=temperature if self.entropy_backup else jnp.zeros_like(temperature),
         )

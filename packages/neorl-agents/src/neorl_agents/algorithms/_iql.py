@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only, rows_ahead
+from neorl_agents.algorithms._batches import only, required, rows_ahead
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -146,7 +146,6 @@ class IQL(eqx.Module):
     history_steps: int = eqx.field(static=True, default=8)
     n_step: int = eqx.field(static=True, default=1)
 
-    batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
     fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {"original": {"decay_updates": 0}}
 
@@ -159,6 +158,11 @@ class IQL(eqx.Module):
     def sampler(self) -> Sampler:
         """Rows or several steps; with memory as windows."""
         return with_history(self, steps_ahead(self))
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -188,7 +192,8 @@ class IQL(eqx.Module):
         before = state.value
         state, value_loss = self.value_step(state, rows, q)
         value = state.value if self.variant == "original" else before
-        v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
+        both = jnp.concatenate([rows.obs, required(rows, "next_obs")])
+        v, next_v = jnp.split(_values(value, both), 2)
         weights = self.weights(q - v, rows.mask)
         state, actor_loss = self.actor_step(state, rows, weights)
         factor = self.discount if discount is None else only(discount)
@@ -251,7 +256,7 @@ class IQL(eqx.Module):
         self, state: IQLState, rows: Transition, following: Float[Array, " batch"]
     ) -> tuple[IQLState, Float[Array, ""], Float[Array, " batch"]]:
         """One gradient step of the critics to ``reward + following``, then one of their targets."""
-        target = td_target(rows.reward, following, rows.terminated, discount=1.0)
+        target = td_target(rows.reward, following, required(rows, "terminated"), discount=1.0)
         critics, optimiser, loss, q = minimise(
             self.optimiser,
             partial(_scaled_critic_loss, factor=1.0 if self.variant == "original" else 0.5),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import mean_of, merged, taken
+from neorl_agents.algorithms._batches import mean_of, merged, required, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -218,14 +218,15 @@ class ReBRAC(eqx.Module):
         flat = merged(rows)
         noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
-        action = jnp.clip(state.target_actor(flat.next_obs) + noise, -1, 1)
+        next_obs = required(flat, "next_obs")
+        action = jnp.clip(state.target_actor(next_obs) + noise, -1, 1)
         targets = regularised_td_target(
             flat.reward,
-            q_values(state.target_critics, flat.next_obs, action),
+            q_values(state.target_critics, next_obs, action),
             action,
-            flat.next_action,
-            flat.terminated,
-            flat.truncated,
+            required(flat, "next_action"),
+            required(flat, "terminated"),
+            required(flat, "truncated"),
             discount=self.discount,
             weight=self.critic_weight * self.remaining(state),
         )

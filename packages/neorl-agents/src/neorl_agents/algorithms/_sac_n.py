@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only
+from neorl_agents.algorithms._batches import only, required
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -118,8 +118,6 @@ class SACN(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
 
-    batches_per_update: ClassVar[int] = 1
-
     @property
     def fields(self) -> tuple[str, ...]:
         """With memory, also where episodes end."""
@@ -129,6 +127,11 @@ class SACN(eqx.Module):
     def sampler(self) -> Sampler:
         """Rows, with memory as windows."""
         return with_history(self, Rows())
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -202,12 +205,13 @@ class SACN(eqx.Module):
         self, state: SACNState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
     ) -> tuple[SACNState, Float[Array, ""], Any]:
         """One gradient step of the critics, then one of their targets."""
-        action, log_prob = drawn(state.actor, rows.next_obs, key, LOG_STD_RANGE)
+        next_obs = required(rows, "next_obs")
+        action, log_prob = drawn(state.actor, next_obs, key, LOG_STD_RANGE)
         target = soft_td_target(
             rows.reward,
-            q_values(state.target_critics, rows.next_obs, action),
+            q_values(state.target_critics, next_obs, action),
             log_prob,
-            rows.terminated,
+            required(rows, "terminated"),
             discount=self.discount,
             temperature=temperature,
         )

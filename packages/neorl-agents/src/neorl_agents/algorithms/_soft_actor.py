@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from neorl_agents.algorithms._batches import required
 from neorl_agents.networks._critics import q_values
 from neorl_agents.networks._encoders import Network
 from neorl_agents.networks._gaussian_heads import squashed_parameters
@@ -40,10 +41,10 @@ def sampled_actions(
     shape = (batch, number, act)
     uniform = jax.random.uniform(uniform_key, shape, rows.action.dtype, -1, 1)
     parts = [(uniform, jnp.full(shape[:2], -act * jnp.log(2.0), rows.action.dtype))]
-    for obs, one_key in ((rows.obs, here_key), (rows.next_obs, next_key)):
+    for obs, one_key in ((rows.obs, here_key), (required(rows, "next_obs"), next_key)):
         mean, log_std = squashed_parameters(actor, obs, log_std_range)
-        repeated = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
-        parts.append(tanh_gaussian_sample(*repeated, one_key))
+        mean, log_std = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
+        parts.append(tanh_gaussian_sample(mean, log_std, one_key))
     actions, log_prob = zip(*parts, strict=True)
     return jnp.concatenate(actions, axis=1), jnp.concatenate(log_prob, axis=1)
 

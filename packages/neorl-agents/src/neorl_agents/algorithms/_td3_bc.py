@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import mean_of, merged, rows_ahead, taken
+from neorl_agents.algorithms._batches import mean_of, merged, required, rows_ahead, taken
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
@@ -184,11 +184,12 @@ class TD3BC(eqx.Module):
         flat = merged(rows)
         noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
         noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
-        next_action = jnp.clip(state.target_actor(flat.next_obs) + noise, -1, 1)
-        next_q = q_values(state.target_critics, flat.next_obs, next_action)
+        next_obs = required(flat, "next_obs")
+        next_action = jnp.clip(state.target_actor(next_obs) + noise, -1, 1)
+        next_q = q_values(state.target_critics, next_obs, next_action)
         factor = self.discount if discount is None else discount.reshape(1, -1)
         targets = clipped_double_td_target(
-            flat.reward, factor * next_q, flat.terminated, discount=1.0
+            flat.reward, factor * next_q, required(flat, "terminated"), discount=1.0
         )
         return targets.reshape(shape)
 

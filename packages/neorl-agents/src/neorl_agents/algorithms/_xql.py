@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only
+from neorl_agents.algorithms._batches import only, required
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_choice,
@@ -134,7 +134,6 @@ class XQL(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
 
-    batches_per_update: ClassVar[int] = 1
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
     @property
@@ -146,6 +145,11 @@ class XQL(eqx.Module):
     def sampler(self) -> Sampler:
         """Rows, with memory as windows."""
         return with_history(self, Rows())
+
+    @property
+    def batches_per_update(self) -> int:
+        """One."""
+        return 1
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
@@ -170,7 +174,7 @@ class XQL(eqx.Module):
         rows = only(scaled(state.scaling, batch))
         q = jnp.min(q_values(state.target_critics, rows.obs, rows.action), axis=0)
         state, value_loss = self.value_step(state, rows, q)
-        both = state.value(jnp.concatenate([rows.obs, rows.next_obs]))[..., 0]
+        both = state.value(jnp.concatenate([rows.obs, required(rows, "next_obs")]))[..., 0]
         v, next_v = jnp.split(both, 2)
         weights = self.weights(q - v, rows.mask)
         actor, actor_optimiser, actor_loss, _ = minimise(
@@ -189,7 +193,7 @@ class XQL(eqx.Module):
             state.critic_optimiser,
             self.critic_learning_rate,
             rows,
-            td_target(rows.reward, next_v, rows.terminated, discount=self.discount),
+            td_target(rows.reward, next_v, required(rows, "terminated"), discount=self.discount),
         )
         state = replace(
             state,

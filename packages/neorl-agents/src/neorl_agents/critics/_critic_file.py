@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from neorl_agents.artefact._artefact import LEAST_OBSERVATIONS, MAX_BYTES
 from neorl_agents.artefact._kinds import activation_name
@@ -138,7 +138,7 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
 
 
 def critic_scores(
-    critic: SafetyCritic | Ensemble, obs: np.ndarray, actions: np.ndarray
+    critic: SafetyCritic | Ensemble, obs: Array | np.ndarray, actions: Array | np.ndarray
 ) -> np.ndarray:
     """The score that a monitor sees, for every row: the largest risk, or the disagreement.
 

@@ -1,7 +1,7 @@
 """Uniform draws of rows, each with the return that followed it in the log."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -34,7 +34,8 @@ class RowsWithReturns:
 
     def tables(self, rows: Transition) -> Reference:
         """All rows with their returns to go."""
-        return Reference(rows, returns_to_go(rows, discount=self.discount))
+        returns: Any = returns_to_go(rows, discount=self.discount)  # of the host, as the rows
+        return Reference(rows, returns)
 
     def draw(
         self, tables: Reference, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]

@@ -123,11 +123,14 @@ def in_other_units(problem: Problem) -> Problem:
             for c, f in zip(channels, factors, strict=True)
         )
 
+    following, following_action = problem.log.next_obs, problem.log.next_action
+    assert following is not None  # make_problem fills both
+    assert following_action is not None
     log = problem.log._replace(
         obs=problem.log.obs * obs[None].astype(np.float32),
-        next_obs=problem.log.next_obs * obs[None].astype(np.float32),
+        next_obs=following * obs[None].astype(np.float32),
         action=problem.log.action * act[None].astype(np.float32),
-        next_action=problem.log.next_action * act[None].astype(np.float32),
+        next_action=following_action * act[None].astype(np.float32),
         reward=problem.log.reward * np.float32(reward),
     )
     spec = Spec(

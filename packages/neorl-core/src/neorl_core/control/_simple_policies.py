@@ -60,16 +60,18 @@ class UniformPolicy:
         return ()
 
     def __call__(
-        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None
     ) -> tuple[Any, Float[Array, " act"]]:
         """A fresh draw from ``[low, high)``; ``obs`` is ignored.
 
         Under ``jit`` the draw is NaN where the bounds cross or are infinitely far apart.
 
         Raises:
-            ValueError: If the bounds differ in shape or are not of rank one, or known ones cross
-                or are infinitely far apart.
+            ValueError: If there is no key, the bounds differ in shape or are not of rank one, or
+                known ones cross or are infinitely far apart.
         """
+        if key is None:
+            raise ValueError("key must be a random key, got None; a draw needs one")
         require_rank("low", self.low, 1, "act")
         require_same_shape("low", self.low, "high", self.high)
         low, high = floats(self.low), floats(self.high)

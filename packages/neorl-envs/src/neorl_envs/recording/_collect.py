@@ -103,7 +103,7 @@ def collect_log(
         parts.append(jax.tree.map(lambda leaf, alive=part.alive: leaf[alive], part))
     n_episodes = _episodes_needed(lengths, n_steps, n_policies)
     rows = int(lengths[:n_episodes].sum())
-    log = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+    log: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
     del parts
     operators = env.operator_plan() if plan is None else plan
     made = {**provenance_attributes(key, spread, n_steps), "episodes": n_episodes}
@@ -213,7 +213,7 @@ def _as_dataset(
     env: Recordable,
     plan: OperatorPlan,
     behaviours: tuple[str, ...],
-    flat: LogRow,
+    flat: Any,  # a LogRow of host arrays
     provenance: Mapping[str, Any],
 ) -> Dataset:
     n_episodes, loops = provenance["episodes"], flat.setpoint.shape[1]
