@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_agents.classical import Loop
+from neorl_agents.classical import LQG, MPC, Loop, TunedPID
 from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import write_dataset
@@ -42,12 +42,14 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log):
     controlled, manipulated, setpoint = names_of(make_log)
     words = ("--classical.controllers", "pid_imitation", "--classical.manipulated", controlled)
     words += (manipulated, "--classical.setpoint", controlled, str(setpoint))
+    (here / "settings.toml").write_text("[classical.pid_imitation]\nderivative = true\n")
     words += ("--fallback.kind", "classical", "--fallback.controller", "pid_imitation")
-    assert main(["run", *QUICK, *words]) in (0, 3)
+    assert main(["run", "settings.toml", *QUICK, *words]) in (0, 3)
     (run,) = (path for path in (here / "runs").iterdir() if (path / "run.json").exists())
     fallback = load_policy(run / "policies/fallback.safetensors")
     assert fallback.kind == "pid"
     assert isinstance(fallback.policy, PID)
+    assert np.all(np.asarray(fallback.policy.kd) != 0)  # as the file asks
     assert "pid_imitation" in (run / "evaluation.json").read_text()
     record = json.loads((run / "run.json").read_text())
     assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
@@ -82,6 +84,12 @@ def test_loops_come_from_the_configuration_or_from_the_reference():
         ({"controllers": ("base_stock",)}, "orders items and controls no loop"),
         ({"manipulated": {"level": "valve"}}, "level, which needs one set-point"),
         ({"setpoint": {"level": 1.0}}, "pairs with no action"),
+        ({"controllers": ("mpc",), "mpc": MPC(horizon=0)}, r"^classical\.mpc: MPC.horizon must be"),
+        ({"controllers": ("lqg",), "lqg": LQG(effort=-1.0)}, r"^classical\.lqg: LQG.effort must"),
+        (
+            {"controllers": ("pid",), "pid": TunedPID(closed_loop=float("nan"))},
+            r"^classical\.pid: TunedPID.closed_loop must be",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(changes, message):

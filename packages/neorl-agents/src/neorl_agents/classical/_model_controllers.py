@@ -53,9 +53,13 @@ class LQG:
     longest_delay: int = 30
     rows: int = 20_000
 
+    def validate(self) -> None:
+        """Raises an ``InputError`` that names the first setting with a bad value."""
+        check_model_settings(self)
+
     def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
         """See :class:`ClassicalController`."""
-        check_model_settings(self)
+        self.validate()
         parts = fit_parts(self, log, spec, task)
         design = regulator(parts.plant, Weights(self.effort, self.move))
         policy = LinearQuadraticPolicy(
@@ -107,11 +111,15 @@ class MPC:
     longest_delay: int = 30
     rows: int = 20_000
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
-        """See :class:`ClassicalController`."""
+    def validate(self) -> None:
+        """Raises an ``InputError`` that names the first setting with a bad value."""
         check_model_settings(self)
         require_positive(self, "price", "tolerance")
         require_whole(self, 1, "horizon", "steps")
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+        """See :class:`ClassicalController`."""
+        self.validate()
         parts = fit_parts(self, log, spec, task)
         design = regulator(parts.plant, Weights(self.effort, self.move))
         horizon = self.horizon + max(parts.model.delay)

@@ -40,12 +40,16 @@ class TunedPID:
     longest_delay: int = 30
     rows: int = 20_000
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
-        """See :class:`ClassicalController`."""
+    def validate(self) -> None:
+        """Raises an ``InputError`` that names the first setting with a bad value."""
         require_choice(self, "rule", ("simc", "lambda"))
         require_positive(self, "closed_loop")
         require_whole(self, 0, "longest_delay")
         require_whole(self, 1, "rows")
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+        """See :class:`ClassicalController`."""
+        self.validate()
         loops, models, resolved = _models(self, log, spec, task)
         gains = [self._gains(model) for model in models]
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
@@ -77,11 +81,15 @@ class SmithPID:
     longest_delay: int = 30
     rows: int = 20_000
 
-    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
-        """See :class:`ClassicalController`."""
+    def validate(self) -> None:
+        """Raises an ``InputError`` that names the first setting with a bad value."""
         require_positive(self, "closed_loop")
         require_whole(self, 0, "longest_delay")
         require_whole(self, 1, "rows")
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
+        """See :class:`ClassicalController`."""
+        self.validate()
         loops, models, resolved = _models(self, log, spec, task)
         gains = [self._gains(model) for model in models]
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
@@ -120,9 +128,13 @@ class ImitatedPID:
     derivative: bool = False
     rows: int = 100_000
 
+    def validate(self) -> None:
+        """Raises an ``InputError`` that names the first setting with a bad value."""
+        require_whole(self, 1, "rows")
+
     def fit(self, log: Transition, spec: Spec, task: Task) -> Fitted:
         """See :class:`ClassicalController`."""
-        require_whole(self, 1, "rows")
+        self.validate()
         resolved = resolve(task, spec)
         order = action_order(resolved, spec, "a PID")
         rows = leading(checked_log(log, spec), self.rows)

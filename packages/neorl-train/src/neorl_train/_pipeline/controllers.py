@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from neorl_agents.classical import CLASSICAL
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.configuration._classical import task_of
+from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import sample_of, training_episodes
 
@@ -32,7 +31,8 @@ def fitted_controllers(config: Config, dataset: Dataset, environment: Any) -> di
     policies = {}
     for name in classical.controllers:
         try:
-            policies[name] = CLASSICAL.find(name)().fit(part.transitions, dataset.spec, task).policy
+            controller = settings_of(classical, name)
+            policies[name] = controller.fit(part.transitions, dataset.spec, task).policy
         except InputError as error:
             raise InputError(f"classical controller {name}: {error}") from error
     return policies

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from neorl_agents.classical import CLASSICAL, Loop, Task
+from neorl_agents.classical import CLASSICAL, LQG, MPC, ImitatedPID, Loop, SmithPID, Task, TunedPID
 from neorl_core import InputError, Spec
 from neorl_core.boundary import unknown_name
 from neorl_core.control import PID
@@ -21,6 +21,11 @@ class ClassicalConfig:
         setpoint: Set-point of each controlled variable, in its unit.
         setpoint_channel: Observation channel that carries the set-point, where one does.
         measured: Further observation channels that tell the state, for models and observers.
+        pid: Settings of the tuned PID, such as its closed-loop time (lambda).
+        pid_imitation: Settings of the PID that is fitted to the logged actions.
+        smith: Settings of the Smith predictor.
+        lqg: Settings of the linear-quadratic controller, such as its weights.
+        mpc: Settings of the predictive controller, such as its horizon and weights.
     """
 
     controllers: tuple[str, ...] = ()
@@ -28,14 +33,19 @@ class ClassicalConfig:
     setpoint: dict[str, float] = dataclasses.field(default_factory=dict)
     setpoint_channel: dict[str, str] = dataclasses.field(default_factory=dict)
     measured: tuple[str, ...] = ()
+    pid: TunedPID = dataclasses.field(default_factory=TunedPID)
+    pid_imitation: ImitatedPID = dataclasses.field(default_factory=ImitatedPID)
+    smith: SmithPID = dataclasses.field(default_factory=SmithPID)
+    lqg: LQG = dataclasses.field(default_factory=LQG)
+    mpc: MPC = dataclasses.field(default_factory=MPC)
 
 
 def check_classical(classical: ClassicalConfig) -> None:
     """Refuses what can be refused before any data is read.
 
     Raises:
-        InputError: If a controller is unknown or is not one of loops, or a set-point is missing
-            or given twice.
+        InputError: If a controller is unknown or is not one of loops, a setting of one is
+            absurd, or a set-point is missing or given twice.
     """
     for name in classical.controllers:
         if name not in CLASSICAL:
@@ -45,6 +55,10 @@ def check_classical(classical: ClassicalConfig) -> None:
                 "classical.controllers has base_stock, which orders items and controls no loop; "
                 "fit neorl_agents.classical.BaseStockLevels in Python"
             )
+        try:
+            getattr(settings_of(classical, name), "validate", lambda: None)()
+        except InputError as error:
+            raise InputError(f"classical.{name}: {error}") from error
     for controlled in classical.manipulated:
         ways = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
         if ways != 1:
@@ -59,6 +73,12 @@ def check_classical(classical: ClassicalConfig) -> None:
                     f"classical.{section} has {controlled}, which classical.manipulated pairs with "
                     "no action"
                 )
+
+
+def settings_of(classical: ClassicalConfig, name: str) -> Any:
+    """The controller of a name as configured; as it comes, where another distribution added it."""
+    ours = name in {field.name for field in dataclasses.fields(classical)}
+    return getattr(classical, name) if ours else CLASSICAL.find(name)()
 
 
 def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
