@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
-from neorl_envs.plant_logs import _tables as tables
+from neorl_envs.plant_logs import _files as tables
 from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 

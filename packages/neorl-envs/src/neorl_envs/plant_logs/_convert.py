@@ -91,7 +91,8 @@ def convert_file(
 
     Samples that do not fit wait in the folder of temporary files, in parts of the time axis; rows
     are computed piece by piece. Besides ``memory``, about 15 bytes a row are held for flags, 60 in
-    the longest stretch without a gap. The content is that of :func:`convert_log`, bit for bit.
+    the longest stretch without a gap; a row group of Parquet is decoded at once. The content is
+    that of :func:`convert_log`, bit for bit.
 
     Args:
         config: As :func:`convert_log`.

@@ -15,10 +15,10 @@ import polars as pl
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
 from neorl_envs.plant_logs._configuration import Files
+from neorl_envs.plant_logs._files import ROW, tables
 from neorl_envs.plant_logs._stamps import Clock
-from neorl_envs.plant_logs._tables import ROW, scanned
 
-LOOKED_AT = 50_000
+LOOKED_AT, MEMORY = 50_000, 1e9
 STAMP = re.compile(r"time|date|stamp|^ts$|zeit|^t$", re.IGNORECASE)
 QUALITY = re.compile(r"qual|status|\.q$|_q$", re.IGNORECASE)
 LONG = {
@@ -54,14 +54,22 @@ def draft_plant_log(path: str | os.PathLike[str]) -> str:
     separator = _separator(path)
     files = Files((path.name,), "", separator=separator)
     try:
-        with scanned(path, files) as frame:
-            table = frame.head(LOOKED_AT).collect().drop(ROW)
+        table = _head(path, files)
     except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
         reason = (str(error).splitlines() or ["?"])[0]
         raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
     if table.is_empty():
         raise DatasetError(f"{path}: the log has no row")
     return _text(path, table, separator)
+
+
+def _head(path: Path, files: Files) -> pl.DataFrame:
+    parts: list[pl.DataFrame] = []
+    for table in tables(path, files, memory=MEMORY):
+        parts.append(table)
+        if sum(map(len, parts)) >= LOOKED_AT:
+            break
+    return pl.concat(parts).head(LOOKED_AT).drop(ROW) if parts else pl.DataFrame()
 
 
 def _separator(path: Path) -> str:

@@ -1,11 +1,7 @@
 """Files of a log, block by block, as valid values: quality, units, ranges, text among numbers."""
 
-import contextlib
 import dataclasses
-import gzip
 import hashlib
-import shutil
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,17 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from neorl_core.boundary import nearest_name
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
 from neorl_envs.plant_logs._configuration import WORDS, Files, PlantLog, Tag
+from neorl_envs.plant_logs._files import ROW, tables
 from neorl_envs.plant_logs._stamps import Clock
-
-BLOCK, LEAST = 100_000, 64
-"""Rows of a block, fewer where they are wide."""
-CELL_BYTES = 400
-"""What a cell of a block takes at the peak, as text and as a number."""
-ROW = "neorl row"
 
 
 @dataclasses.dataclass
@@ -98,10 +88,8 @@ def blocks(
         )
         clock = Clock(config.log, str(path))
         try:
-            with scanned(path, config.log) as frame:
-                size = min(BLOCK, max(LEAST, int(memory / (CELL_BYTES * len(_columns(config))))))
-                for block in _read_blocks(config, path, frame, size):
-                    yield from _tag_blocks(config, path, block, clock, tally, words)
+            for block in tables(path, config.log, memory=memory, wanted=_columns(config)):
+                yield from _tag_blocks(config, path, block, clock, tally, words)
         except (pl.exceptions.PolarsError, OSError, zlib.error, EOFError) as error:
             reason = (str(error).splitlines() or ["?"])[0]
             raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
@@ -116,56 +104,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextlib.contextmanager
-def scanned(path: Path, files: Files) -> Iterator[pl.LazyFrame]:
-    """A table that is not read yet; a compressed one is unpacked beside the temporary files.
-
-    Yields:
-        The columns of CSV as text, those of Parquet as they are.
-    """
-    if path.name.endswith((".parquet", ".pq")):
-        yield pl.scan_parquet(path, glob=False).with_row_index(ROW)
-        return
-    with contextlib.ExitStack() as stack:
-        if path.name.endswith(".gz"):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="neorl-log-"))
-            plain = Path(folder) / "log.csv"
-            with gzip.open(path, "rb") as packed, plain.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked, 2**20)
-            path = plain
-        yield pl.scan_csv(
-            path,
-            separator=files.separator,
-            infer_schema=False,
-            row_index_name=ROW,
-            row_index_offset=2,  # the line below the header, as an editor counts
-            glob=False,
-        )
-
-
-def _read_blocks(
-    config: PlantLog, path: Path, frame: pl.LazyFrame, size: int
-) -> Iterator[pl.DataFrame]:
-    wanted = _columns(config)
-    present = frame.collect_schema().names()
-    for column in wanted:
-        if column not in present:
-            near = nearest_name(column, present)
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise DatasetError(
-                f"{path}: no column {column!r}{hint} (it has {_shown(present[1:9])}"
-                f"{', ...' if len(present) > 9 else ''})"
-            )
-    for block in frame.select(ROW, *wanted).collect_batches(chunk_size=size, maintain_order=True):
-        if not block.is_empty():
-            yield block
-
-
-def _shown(names: Sequence[str]) -> str:
-    """Names on one line: an open quote makes a column of many."""
-    return ", ".join(" ".join(name.split())[:40] for name in names)
-
-
 def _tag_blocks(
     config: PlantLog,
     path: Path,
@@ -177,8 +115,8 @@ def _tag_blocks(
     tally.rows += len(block)
     at = clock.nanoseconds(block[config.log.timestamp], block[ROW])
     block = block.with_columns(at.alias("neorl at")).filter(pl.col("neorl at").is_not_null())
-    tables = _wide if config.log.layout == "wide" else _long
-    for index, tag, table in tables(config, block, tally):
+    by_tag = _wide if config.log.layout == "wide" else _long
+    for index, tag, table in by_tag(config, block, tally):
         values = _values(config.log, tag, table, str(path), tally, words)
         kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
         yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
