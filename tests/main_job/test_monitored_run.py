@@ -16,6 +16,7 @@ from neorl_deploy.shadow import read_log, replay
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
+from neorl_train.safety._findings import LOGGED
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,7 @@ SPEC = Spec(
     horizon=5,
 )
 HELD_OUT, SHARE, FRESH = 199, 0.05, 2000
+NAMES = ["range", "frozen", "low", "mahalanobis", "neighbours", "drift", "disagreement"]
 RUN = """
 [data]
 source = "log.h5"
@@ -86,8 +88,8 @@ def log_of(episodes: int, seed: int) -> object:
 
 
 @pytest.fixture(scope="module")
-def monitored(tmp_path_factory):
-    """A finished run with its bundle, made as a user makes it."""
+def finished(tmp_path_factory):
+    """A finished run, made as a user makes it."""
     here = tmp_path_factory.mktemp("monitored")
     write_dataset(here / "log.h5", log_of(600, 1))
     write_dataset(here / "fresh.h5", log_of(FRESH, 2))
@@ -96,18 +98,25 @@ def monitored(tmp_path_factory):
         patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
         patch.chdir(here)
         assert main(["run", "run.toml", "--quiet"]) == 0
-    run = here / "runs" / "0001"
-    bundle = export_run(run)
-    return SimpleNamespace(here=here, run=run, bundle=bundle, runtime=Runtime(bundle))
+    return SimpleNamespace(here=here, run=here / "runs" / "0001")
 
 
-def test_record_page_and_bundle_say_the_same_of_every_monitor(monitored):
-    record = json.loads((monitored.run / "run.json").read_text())
-    names = ["range", "frozen", "low", "mahalanobis", "neighbours", "drift", "disagreement"]
-    assert [one["name"] for one in record["monitors"]] == names
-    assert list(monitored.bundle.manifest.monitors) == names
-    assert record["supervision"] == monitored.bundle.manifest.document["guard"]["words"]
-    page = (monitored.run / "report.html").read_text()
+@pytest.fixture(scope="module")
+def sealed(finished):
+    """The same and its bundle."""
+    bundle = export_run(finished.run)
+    return SimpleNamespace(**vars(finished), bundle=bundle, runtime=Runtime(bundle))
+
+
+def test_record_settings_and_page_say_the_same_of_every_monitor(finished):
+    record = json.loads((finished.run / "run.json").read_text())
+    assert [one["name"] for one in record["monitors"]] == NAMES
+    settings = json.loads((finished.run / "guard.json").read_text())
+    assert [one["name"] for one in settings["monitors"]["monitors"]] == NAMES
+    decided = {"trip_after": 2, "reset_after": 2, "dwell": 1, "latch_after": 3, "settle": 0.0}
+    assert decided.items() <= settings["supervisor"].items()
+    assert settings["max_age"] == {"flow": 90.0}
+    page = (finished.run / "report.html").read_text()
     for words in (
         "Promised false alarms",
         "not always[0 s, 60 s] (level",
@@ -115,18 +124,26 @@ def test_record_page_and_bundle_say_the_same_of_every_monitor(monitored):
     ):
         assert words in page
     calibrated = [one for one in record["monitors"] if one["promised"] is not None]
-    assert [one["name"] for one in calibrated] == names[3:]
+    assert [one["name"] for one in calibrated] == NAMES[3:]
     assert {one["log_episodes"] for one in record["monitors"]} == {HELD_OUT}
     assert [one["promised"] for one in calibrated] == pytest.approx([SHARE] * 4)
 
 
-def test_the_false_alarms_that_are_promised_are_those_of_fresh_episodes_in_the_bundle(monitored):
+@pytest.mark.nightly
+def test_the_bundle_says_what_the_record_says(sealed):
+    record = json.loads((sealed.run / "run.json").read_text())
+    assert list(sealed.bundle.manifest.monitors) == NAMES
+    assert record["supervision"] == sealed.bundle.manifest.document["guard"]["words"]
+
+
+@pytest.mark.nightly
+def test_the_false_alarms_that_are_promised_are_those_of_fresh_episodes_in_the_bundle(sealed):
     """End to end: 2,000 episodes that nobody saw, through the exported program.
 
     With ``n`` calibration episodes and ``k = ceil((n + 1)(1 - alpha))`` the part of false alarms is
     drawn from Beta(n + 1 - k, k), whatever the distribution of the scores.
     """
-    found = replay(monitored.bundle, read_log(monitored.here / "fresh.h5")).report["monitors"]
+    found = replay(sealed.bundle, read_log(sealed.here / "fresh.h5")).report["monitors"]
     rank = int(np.ceil((HELD_OUT + 1) * (1 - SHARE)))
     law = scipy.stats.betabinom(FRESH, HELD_OUT + 1 - rank, rank)
     low, high = law.interval(1 - 1e-4)
@@ -138,8 +155,9 @@ def test_the_false_alarms_that_are_promised_are_those_of_fresh_episodes_in_the_b
     assert found["range"]["episodes"] == found["frozen"]["episodes"] == 0
 
 
-def test_the_supervisor_of_the_configuration_decides_in_the_bundle(monitored):
-    runtime, sent, seen = monitored.runtime, LastSent.UNKNOWN, []
+@pytest.mark.nightly
+def test_the_supervisor_of_the_configuration_decides_in_the_bundle(sealed):
+    runtime, sent, seen = sealed.runtime, LastSent.UNKNOWN, []
     rng = np.random.default_rng(0)
     for level in (0.0, 0.1, 6.5, 6.6, 0.0, 0.1, 0.2, 0.1):
         obs = np.array([level, rng.normal() * 0.1])
@@ -158,26 +176,37 @@ def test_the_supervisor_of_the_configuration_decides_in_the_bundle(monitored):
         runtime.step(np.zeros(2), sent)
 
 
-def test_the_safety_report_of_a_bundle_exits_1_where_a_hard_constraint_is_broken(
-    monitored, tmp_path, monkeypatch, capsys
+def test_the_safety_report_of_a_run_exits_1_where_a_hard_constraint_is_broken(
+    finished, tmp_path, monkeypatch, capsys
 ):
     """Row N36: judged by a box that the guard does not keep, the command fails, and says which."""
     monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
-    words = ["safety-report", str(monitored.bundle.path), "--data", str(monitored.here / "log.h5")]
-    assert main([*words, "--out", str(tmp_path / "kept")]) == 0
-    kept = json.loads((tmp_path / "kept" / "safety.json").read_text())
-    assert (kept["passed"], kept["broken"]) == (True, [])
-    assert [one["name"] for one in kept["monitors"]][-1] == "disagreement"
-    document = json.loads((monitored.run / "constraints.json").read_text())
+    words = ["safety-report", str(finished.run), "--data", str(finished.here / "log.h5")]
+    document = json.loads((finished.run / "constraints.json").read_text())
     document["constraints"][0]["high"] = -8.0
     (tmp_path / "tighter.json").write_text(json.dumps(document))
     with pytest.raises(SystemExit) as stop:
         main([*words, "--judged-by", str(tmp_path / "tighter.json"), "--out", str(tmp_path / "b")])
     assert stop.value.code == 1
     assert "broke hard constraints with the filter on: valve: range" in capsys.readouterr().out
-    assert not json.loads((tmp_path / "b" / "safety.json").read_text())["passed"]
+    found = json.loads((tmp_path / "b" / "safety.json").read_text())
+    assert not found["passed"]
+    assert [one["name"] for one in found["monitors"]][-1] == "disagreement"
+    # What the policy's actions would have led to was not seen: the log's own outcome alone.
+    assert list(found["metrics"]) == [LOGGED]
     assert main(["safety-report", str(tmp_path / "none")]) == 2
     assert "is no run, no policy artefact and no bundle" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_kept(
+    sealed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+    words = ["safety-report", str(sealed.bundle.path), "--data", str(sealed.here / "log.h5")]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    kept = json.loads((tmp_path / "safety.json").read_text())
+    assert (kept["passed"], kept["broken"]) == (True, [])
 
 
 @pytest.mark.parametrize(
@@ -209,12 +238,12 @@ def test_the_safety_report_of_a_bundle_exits_1_where_a_hard_constraint_is_broken
     ],
 )
 def test_a_bad_configuration_is_one_line_that_names_it_and_nothing_is_trained(
-    monitored, tmp_path, monkeypatch, capsys, old, new, said
+    finished, tmp_path, monkeypatch, capsys, old, new, said
 ):
     monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
     monkeypatch.chdir(tmp_path)
     assert old in RUN
-    source = f'source = "{monitored.here / "log.h5"}"'
+    source = f'source = "{finished.here / "log.h5"}"'
     text = RUN.replace(old, new).replace('source = "log.h5"', source)
     Path("run.toml").write_text(text)
     assert main(["run", "run.toml", "--quiet"]) == 2

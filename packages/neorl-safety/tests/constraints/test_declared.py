@@ -231,7 +231,7 @@ def test_rows_are_refused_just_where_they_leave_nothing(spec):
     rng = np.random.default_rng(5)
     low, span = np.array([0.0, 280.0]), np.array([100.0, 40.0])
     answers = []
-    for _ in range(60):
+    for _ in range(30):
         drawn = rng.normal(size=(rng.integers(3, 6), 2))
         right = drawn @ [0.5, 0.5] + rng.normal(0.1, 0.3, len(drawn))
         sides = np.concatenate([drawn, np.eye(2), -np.eye(2)])
@@ -247,4 +247,4 @@ def test_rows_are_refused_just_where_they_leave_nothing(spec):
         else:
             answers.append((room, True))
     assert all(accepted == (room > 0) for room, accepted in answers if abs(room) > 1e-4)
-    assert 10 < sum(accepted for _, accepted in answers) < len(answers) - 10
+    assert 5 < sum(accepted for _, accepted in answers) < len(answers) - 5

@@ -105,7 +105,8 @@ def test_the_filter_keeps_what_is_hard_and_lets_soft_and_preferred_be_broken(dra
     checked = checked_constraints(limits)
     assert [(one.name, one.tier) for one in checked][-1] == ("function 1", Tier.HARD)
     unknown = jnp.full(2, jnp.nan)
-    apart = jax.vmap(lambda x, u: constraint_excess(limits, x, unknown, u, jnp.float32(10.0)))
+    dt = jnp.float32(10.0)
+    apart = jax.jit(jax.vmap(lambda x, u: constraint_excess(limits, x, unknown, u, dt)))
     assert (np.asarray(apart(obs, applied)) <= 0).all()
     wrong = np.asarray(apart(obs, action))[:, -1] > 0
     assert wrong[before[:, 0] > 0.1].all()
