@@ -46,7 +46,7 @@ class Situation(NamedTuple):
         start: The action that the step starts from, shape ``(act,)``, always finite: the one that
             the plant received last or, where that is not known, the clipped fallback action.
         dt: Seconds that one step lasts, scalar, finite and not negative; zero where the period is
-            malformed, so that nothing may move.
+            malformed, so that no channel with a rate limit may move.
         request: The action that is asked for, shape ``(act,)``, always finite; the start for
             kinds of rank :attr:`Rank.LIMIT`, which do not depend on it.
         held: Seconds since each channel moved last, shape ``(act,)``; infinite where not known.

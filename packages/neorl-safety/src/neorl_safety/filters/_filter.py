@@ -53,8 +53,9 @@ def filter_action(
     constraint is malformed, the whole fallback action takes the place of the request. A fallback
     channel that is not finite holds the previous action, or takes mid-range when that is unknown.
     An unknown previous action is replaced by the clipped fallback action. A period that is not a
-    positive number allows no movement, and neither does a malformed rate; other malformed limits
-    are left out, the rest of the channel hold. Subnormal numbers count as zero.
+    positive number allows no movement where there is a rate limit, and neither does a malformed
+    rate; other malformed limits are left out, the rest of the channel hold. Subnormal numbers
+    count as zero.
 
     Nothing is claimed about the state of the plant.
 

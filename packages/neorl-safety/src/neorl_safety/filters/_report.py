@@ -17,7 +17,7 @@ class Flag(enum.IntFlag):
     BAD_CONSTRAINT = 1 << 2
     """A limit is NaN, infinite where it may not be, negative, subnormal or inverted."""
     BAD_PERIOD = 1 << 3
-    """The period is NaN, infinite or not positive: nothing may move."""
+    """The period is NaN, infinite or not positive: no channel with a rate limit may move."""
     PREVIOUS_UNKNOWN = 1 << 4
     """What the plant received last is not known, and was not for longer than may be assumed."""
     PREVIOUS_ASSUMED = 1 << 5
