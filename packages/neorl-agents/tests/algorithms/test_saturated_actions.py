@@ -5,12 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import BC, IQL, TD3BC, XQL
+from neorl_agents import AWAC, BC, CQL, EDAC, IQL, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.testing import make_problem, statistics_of
 from neorl_core import as_arrays, highs, lows
 
 SMALL = {"hidden": (16, 16), "batch_size": 64}
+RATES = dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
+SOFT = {**SMALL, **RATES, "temperature_learning_rate": 3e-3}
+NIGHTLY = ("cql", "cal_ql", "edac")
 LEARNERS = {
+    "awac": AWAC(**SMALL, **RATES),
+    "rebrac": ReBRAC(**SMALL, **RATES, actor_weight=0.1),
+    "cql": CQL(**SOFT, n_samples=4),
+    "cal_ql": CalQL(**SOFT, n_samples=4),
+    "edac": EDAC(**SOFT, n_critics=20, diversity_weight=5.0),
     "bc": BC(learning_rate=3e-3, **SMALL),
     "bc_mixture": BC(learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
     "td3_bc": TD3BC(actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
@@ -39,7 +47,10 @@ def valves():
     return problem._replace(log=log, statistics=statistics_of(log)), sign
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly if name in NIGHTLY else ()) for name in LEARNERS],
+)
 def test_the_policy_goes_to_the_bounds_of_the_log(name, valves):
     problem, sign = valves
     learner = LEARNERS[name]
