@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from neorl_agents.artefact import _artefact as artefact
+from neorl_agents.critics import _critic_file as critic_file
 from neorl_deploy.training_run import _lock as reader_lock
 from neorl_deploy.training_run import _names as read
 from neorl_deploy.training_run import _newest as newest
 from neorl_envs.datasets import _file as dataset
 from neorl_safety.constraints import _json as constraints
 from neorl_safety.guards import _settings as guard_settings
+from neorl_train._pipeline import critics
 from neorl_train.results import _file as results
+from neorl_train.results import _fine_tuning as fine_tuning
 from neorl_train.runs import _checkpoint_manifest as checkpoint
 from neorl_train.runs import _directory as directory
 from neorl_train.runs import _names as written
@@ -22,6 +25,8 @@ from neorl_train.verdicts import _file as verdict
 
 ADDED = {read.BUNDLE, read.REPLAY}
 """What the reader itself leaves in a run."""
+
+CRITIC_FILES = ", ".join(map(written.critic_file, ("safety_critic", "ensemble")))
 
 OWN = {"BUNDLE", "BUNDLE_PATTERN", "REPLAY", "ARTEFACT_SUFFIX", "FALLBACK", "VERSIONS"}
 """Constants of the reader that the writer has in another form, or not at all."""
@@ -54,6 +59,9 @@ def test_the_names_of_files_agree(page: str) -> None:
         written.TRACES,
         written.VERDICT,
         written.REPORT,
+        written.FINE_TUNING,
+        written.CRITICS,
+        CRITIC_FILES,
     }
     assert {*table(page, "Files")} == names
     for name in ADDED:
@@ -92,6 +100,9 @@ def test_the_heads_agree(page: str) -> None:
         written.EVALUATION: ("evaluation", results.VERSION),
         written.TRACES: ("traces", results.VERSION),
         written.VERDICT: ("verdict", verdict.VERSION),
+        written.FINE_TUNING: ("finetune", fine_tuning.VERSION),
+        written.CRITICS: ("critics", critics.VERSION),
+        CRITIC_FILES: ("critic", critic_file.VERSION),
     }
     heads = {name: f"neorl-{kind} {version}" for name, (kind, version) in versions.items()}
     assert {name: head for name, head in table(page, "Files").items() if head} == heads

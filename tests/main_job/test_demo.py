@@ -33,6 +33,7 @@ def test_verdict_and_tables_are_complete(finished: Path) -> None:
         "return",
         "temperature",
         "pressure",
+        "temperature, single episodes",
     ]
     tables = json.loads((finished / "evaluation.json").read_text())["tables"]
     seen = {(row["name"], row["guarded"]) for row in tables["rows"]}

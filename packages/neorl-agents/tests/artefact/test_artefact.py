@@ -202,6 +202,8 @@ def resealed(path: Path, **changes) -> None:
                     "activation": "relu",
                     "output": "tanh",
                     "layer_norm": False,
+                    "recurrent": 0,
+                    "mixture": False,
                 }
             },
             "must be float32",
@@ -213,6 +215,8 @@ def resealed(path: Path, **changes) -> None:
                     "activation": "gelu",
                     "output": "tanh",
                     "layer_norm": False,
+                    "recurrent": 0,
+                    "mixture": False,
                 }
             },
             "malformed header",

@@ -141,11 +141,11 @@ def test_the_command_scores_both_modes(
     assert found["test"]["score"] == pytest.approx(-11.375)
     assert found["loss"] == pytest.approx(-1.375)
     text = "from neorl_core.control import ConstantPolicy\nimport jax.numpy as jnp\n"
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "scored_policy.py").write_text(
         text + "def made():\n    return ConstantPolicy(jnp.full(1, 50.0))\n"
     )
     limit = ["--challenge.limit", "level", "0", "0.5", "--challenge.delay", "1"]
-    assert main([*words, "--policy", "mine:made", *limit]) == 0
+    assert main([*words, "--policy", "scored_policy:made", *limit]) == 0
     said = capsys.readouterr().out
     assert "return -10 ± 0, score -15 ± 0, level_limit kept 0 %" in said
     assert "0 ± 0 lost in test (area x 2)" in said
@@ -155,7 +155,7 @@ def test_the_command_scores_both_modes(
         "must be finite and positive": [*words[:4], "--shift", "area", "-2"],
         "--episodes must be at least 2": ["score", "Vessel-v0", "--episodes", "1"],
         "unknown policy 'fillin'": [*words, "--policy", "fillin"],
-        "policy mine:no cannot be had: AttributeError": [*words, "--policy", "mine:no"],
+        "policy scored_policy:no cannot be had: AttributeError": [*words, "--policy", "scored_policy:no"],
         "unknown measured channel 'lvl'": [*words, "--challenge.limit", "lvl", "0", "1"],
         "delay must be": [*words, "--challenge.delay", "-1"],
     }

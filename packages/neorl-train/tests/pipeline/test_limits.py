@@ -86,7 +86,8 @@ def test_declared_limits_reach_configuration_constraints_artefacts_and_tables(de
     assert config["limits"]["cost"] == {"cost_0": 0.25}
     assert config["limits"]["rate_up"] == {"valve": 0.125}
     assert config["limits"]["rate_down"] == {"valve": float("inf")}
-    declared_fallback = {"kind": "constant", "values": {"valve": 1.5}, "controller": ""}
+    values = {"valve": 1.5}
+    declared_fallback = {"kind": "constant", "values": values, "controller": "", "then": []}
     assert config["fallback"] == declared_fallback
     constraints = json.loads((declared / "constraints.json").read_text())["constraints"]
     box, rate = constraints

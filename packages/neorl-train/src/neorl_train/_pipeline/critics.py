@@ -16,6 +16,9 @@ from neorl_train.experience._split import both_parts, check_split, sample_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITICS, critic_file
 
+VERSION = 1
+"""Version of ``critics.json``."""
+
 
 def fit_run_critics(run: RunDirectory, options: CriticOptions) -> Critics:
     """Fits the critics of a run and leaves them beside its policies.
@@ -65,7 +68,7 @@ def _write(run: RunDirectory, critics: Critics, held_out: Dataset) -> None:
         path.parent.mkdir(exist_ok=True)
         report = critics.report[name]
         save_critic(path, critic, held_out.spec, obs, action, {"report": report})
-    write_json(run.path / CRITICS, {**head("critics", 1), **critics.report})
+    write_json(run.path / CRITICS, {**head("critics", VERSION), **critics.report})
 
 
 def _parity_rows(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
