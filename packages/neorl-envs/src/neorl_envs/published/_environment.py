@@ -2,10 +2,10 @@
 
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
 
 import jax
-import jaxlib
 
 SETS = ("avx512f", "avx2", "avx", "sse4_2")
 """Instruction sets of x86, widest first."""
@@ -24,7 +24,7 @@ def numerical_environment() -> str:
         True
     """
     least = jax.config.read("jax_disable_most_optimizations")
-    words = [f"jaxlib {jaxlib.__version__}", _device(), "plain" if least else "optimised"]
+    words = [f"jaxlib {metadata.version('jaxlib')}", _device(), "plain" if least else "optimised"]
     flags = [
         flag
         for flag in sorted(os.environ.get("XLA_FLAGS", "").split())
