@@ -8,6 +8,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_envs import make
+from neorl_train._command.options import read_fine_tuning_options
 from neorl_train.configuration import (
     config_hash,
     config_to_dict,
@@ -182,3 +183,27 @@ def test_a_hyperparameter_out_of_range_is_named(load):
     changed = load("[algorithms.iql]\nexpectile = 3.0")
     with pytest.raises(InputError, match=r"algorithms\.iql\.expectile must be in \(0, 1\)"):
         validate(changed)
+
+
+@pytest.mark.parametrize(
+    ("words", "chunk"),
+    [
+        ((), 500),
+        (("--training.updates", "300"), 100),
+        (("--training.updates", "10000"), 500),
+        (("--finetune.environments", "20", "--training.updates", "40"), 20),
+    ],
+)
+def test_the_defaults_of_fine_tuning_are_admitted_together(monkeypatch, words, chunk):
+    """The chunk of the run is divided until it fits the updates, unless it is named."""
+    training = dataclasses.replace(DEFAULT.training, algorithms=("iql",))
+    settings = dataclasses.replace(DEFAULT.finetune, run="runs/0001")
+    run = dataclasses.replace(DEFAULT, training=training, finetune=settings)
+    monkeypatch.setattr("neorl_train._command.options.continued", lambda path: run)
+    config, _ = read_fine_tuning_options(["runs/0001", *words], ALGORITHMS)
+    assert config.training.chunk == chunk
+    validate(config)
+    named = ["runs/0001", "--training.updates", "300", "--training.chunk", "500"]
+    config, _ = read_fine_tuning_options(named, ALGORITHMS)
+    with pytest.raises(InputError, match=r"training\.updates must be .*chunk = 500, got 300"):
+        validate(config)

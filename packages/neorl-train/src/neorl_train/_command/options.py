@@ -1,6 +1,7 @@
 """From the words after a subcommand to its flags, run directory or configuration."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,12 +34,13 @@ Goes on with the learners of a finished run on its SIMULATED plant: collects wit
 policy behind the declared guard, stores, and updates on batches of which half comes from the log.
 A real plant is not for exploring. The result is a new run, with the policies before and after, the
 regret, and how often limits were broken on the way. Options keep the values of RUN; its log, its
-penalties and the networks stay. training.updates counts critic steps online.
+penalties and the networks stay. training.updates counts critic steps online; training.chunk is
+that of RUN, or a divisor of it that fits the updates, and a multiple of finetune.environments.
 
 examples:
   neorl-train finetune runs/0001
   neorl-train finetune runs/0001 --training.algorithms iql --training.updates 10000
-  neorl-train finetune runs/0001 --finetune.share 0.25 --finetune.environments 16
+  neorl-train finetune runs/0001 --finetune.share 0.25 --finetune.environments 20
   neorl-train finetune runs/0002 --finetune.environment CSTR-v0    (RUN learned from a file)
 """
 
@@ -126,7 +128,20 @@ def read_fine_tuning_options(
         default=default,
         description=FINE_TUNING_USAGE,
     )
-    return options, flags
+    named = any(word.startswith("--training.chunk") for word in words)
+    return (options if named else _with_fitting_chunk(options)), flags
+
+
+def _with_fitting_chunk(config: Config) -> Config:
+    """With the largest divisor of the chunk that divides the updates, where it can be one."""
+    training, settings = config.training, config.finetune
+    steps = settings.environments * settings.updates_per_step
+    if training.updates < 1 or training.chunk < 1 or steps < 1:
+        return config
+    chunk = math.gcd(training.updates, training.chunk)
+    if chunk % steps:
+        return config
+    return dataclasses.replace(config, training=dataclasses.replace(training, chunk=chunk))
 
 
 def _with_flags(kind: type[Config]) -> type[Config]:

@@ -18,7 +18,8 @@ class FineTuningConfig:
             one's own has none: name the simulator of that plant.
         variant: Settings of the learners, by the name that they give them; ``"offline"`` keeps
             those of the offline training.
-        environments: Number of episodes side by side.
+        environments: Number of episodes side by side; times ``updates_per_step`` a divisor of
+            ``training.chunk``.
         updates_per_step: Critic gradient steps for every step of the plant.
         share: Share of every batch that comes from the log, in [0, 1]; half of it is the symmetric
             sampling of RLPD. The rest comes from the rows collected online.
@@ -29,7 +30,7 @@ class FineTuningConfig:
     run: str = ""
     environment: str = ""
     variant: str = "original"
-    environments: int = 8
+    environments: int = 10
     updates_per_step: int = 1
     share: float = 0.5
     warm_up: int = 1_000
