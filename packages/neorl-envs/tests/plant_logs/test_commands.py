@@ -26,7 +26,7 @@ def test_a_log_is_drafted_and_converted(
     assert main(["convert", "log.csv"]) == 2
     assert "no plant.toml beside it; draft one: neorl-envs init log.csv" in capsys.readouterr().err
     assert main(["init", "log.csv"]) == 0
-    assert "4 tags" in capsys.readouterr().out
+    assert "4 tags, 16 lines to complete" in capsys.readouterr().out
     drafted = read_plant_log("plant.toml")
     assert [tag.role for tag in drafted.tags] == ["observation", "setpoint", "manipulated", "mode"]
     assert drafted.sampling.period_s == 60
@@ -45,6 +45,26 @@ def test_a_log_is_drafted_and_converted(
     assert read_dataset("later.h5").content_hash == dataset.content_hash
     assert main(["convert", "log.csv"]) == 0
     np.testing.assert_array_equal(read_dataset("log.h5").time, dataset.time)
+
+
+def test_a_draft_that_nobody_completed_is_told(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wide)
+    note = "reward is constant: nothing can be learned from it"
+    assert main(["init", "log.csv"]) == 0
+    capsys.readouterr()
+    assert main(["convert", "plant.toml", "--out", "draft.h5"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: the reward is constant (0): nothing can be learned from it" in out
+    assert 'warning: the unit is still "?" of LI_1_PV, LC_1_SP, LC_1_OP' in out
+    assert "warning: 16 lines of plant.toml are still marked TODO" in out
+    assert f"note: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
+    text = Path("plant.toml").read_text().replace('"0"', '"-abs(LI_1_PV - LC_1_SP)"')
+    Path("plant.toml").write_text(text.replace('"?"', '"m"').replace("# TODO", "#"))
+    assert main(["convert", "plant.toml", "--out", "done.h5"]) == 0
+    assert "warning" not in capsys.readouterr().out
+    assert note not in dataset_report(read_dataset("done.h5"))["notes"]
 
 
 def test_a_failed_conversion_leaves_nothing(

@@ -10,6 +10,7 @@ import tyro
 from neorl_core import InputError
 from neorl_envs.command_line import parse_options
 from neorl_envs.ingest._read import read_dataset
+from neorl_envs.inspection._reward import reward_is_constant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +54,35 @@ def command(words: list[str]) -> None:
     masked = dataset.n_rows - int(columns.mask.sum())
     print(
         f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
-        f"{int(columns.terminated.sum())} terminated\n"
-        f"Next: neorl-envs inspect {out}"
+        f"{int(columns.terminated.sum())} terminated"
     )
+    for line in _unfinished(path, config, columns):
+        print(f"warning: {line}")
+    print(f"Next: neorl-envs inspect {out}")
+
+
+def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
+    """What a configuration leaves open, so that nobody trains on a draft."""
+    found = []
+    if reward_is_constant(columns):
+        found.append(
+            f"the reward is constant ({config.reward.expression}): nothing can be learned from it; "
+            f"write reward.expression in {path}"
+        )
+    unknown = [tag.name for tag in config.tags if tag.unit == "?"]
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        names = ", ".join(unknown[:5]) + more
+        found.append(f'the unit is still "?" of {names}; complete the unit in {path}')
+    left = lines_to_complete(path.read_text(encoding="utf-8"))
+    if left:
+        found.append(f"{left} lines of {path} are still marked TODO; complete them")
+    return found
+
+
+def lines_to_complete(text: str) -> int:
+    """How many lines of a ``plant.toml`` have a comment that begins with TODO."""
+    return sum("# TODO" in line for line in text.splitlines())
 
 
 def plant_log_tools() -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from neorl_core.boundary import write_text
-from neorl_envs._command.convert import check_destination, plant_log_tools
+from neorl_envs._command.convert import check_destination, lines_to_complete, plant_log_tools
 from neorl_envs.command_line import parse_options
 
 
@@ -34,6 +34,6 @@ def command(words: list[str]) -> None:
     write_text(out, text)
     tags = text.count("[[tag]]")
     print(
-        f"{out}: {tags} tags, {text.count('TODO')} lines to complete (marked TODO)\n"
+        f"{out}: {tags} tags, {lines_to_complete(text)} lines to complete (marked TODO)\n"
         f"Next: neorl-envs convert {out}"
     )

@@ -16,7 +16,7 @@ from neorl_envs.inspection._contradictions import (
     time_report,
 )
 from neorl_envs.inspection._relations import relations
-from neorl_envs.inspection._reward import reward_check
+from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
 
 
@@ -61,6 +61,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "contradictions": contradictions(dataset),
         **relations(episodes_sample(dataset), spec),
         "drift": drift(dataset),
+        "reward_constant": reward_is_constant(rows),
         "reward_check": reward_check(dataset),
         "behaviours": _behaviours(dataset),
         **{
@@ -120,6 +121,8 @@ def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
 
 def _notes(report: dict[str, Any]) -> list[str]:
     notes = []
+    if report["reward_constant"]:
+        notes.append("reward is constant: nothing can be learned from it")
     if report["terminated"] == 0:
         notes.append("no row is terminated: a log without a single trip is valid")
     if report["truncated"] == 0:

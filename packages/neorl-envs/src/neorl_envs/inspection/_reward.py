@@ -14,6 +14,12 @@ TOLERANCE = 1e-3
 """Of the standard deviation of the reward: columns are single, the expression was double."""
 
 
+def reward_is_constant(columns: Any) -> bool:
+    """Whether every unmasked row has the same reward, as that of a draft nobody completed."""
+    reward = np.asarray(columns.reward)[np.asarray(columns.mask, bool)]
+    return bool(len(reward)) and bool((reward == reward[0]).all())
+
+
 def reward_check(dataset: Dataset) -> dict[str, Any]:
     """Whether the reward is what its expression says.
 
