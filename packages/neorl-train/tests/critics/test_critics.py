@@ -1,5 +1,6 @@
 """Both critics of a log, the promise of their monitors, and the command that leaves them."""
 
+import dataclasses
 import json
 
 import jax
@@ -111,6 +112,24 @@ def test_a_log_without_costs_has_an_ensemble_alone():
     assert list(found.monitors) == ["ensemble"]
     with pytest.raises(InputError, match="3 held-out episodes are too few"):
         fit_critics(parts[0], parts[1].select_episodes(np.arange(3)), options=few)
+
+
+def test_too_few_episodes_for_the_promise_are_refused_before_anything_is_fitted(monkeypatch):
+    def fitted(*_, **__):
+        raise AssertionError("a fit began")
+
+    monkeypatch.setattr("neorl_train.critics._fit.fit_ensemble", fitted)
+    training, held_out = split_episodes(tank_log(120, costs=False), 0.6, jax.random.key(0))
+    eight = held_out.select_episodes(np.arange(8))
+    words = r"4 of 8 held-out .* 0.1 false alarms an episode need 9; admit more, --false-alarms 0.2"
+    with pytest.raises(InputError, match=words + r" or above, or .* data\.held_out of a new run"):
+        fit_critics(training, eight)
+    with pytest.raises(AssertionError, match="a fit began"):
+        fit_critics(training, eight, options=CriticOptions(false_alarms=0.2))
+    broken = tank_log(20)
+    np.asarray(broken.transitions.cost)[:] = 1.0
+    with pytest.raises(InputError, match=r"0 of 20 held-out .* need 9; hold out a larger part"):
+        fit_critics(training, broken)
 
 
 @pytest.mark.nightly

@@ -1,6 +1,7 @@
 """A safety critic and an ensemble of one log, tried on episodes that neither saw."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -130,6 +131,7 @@ def fit_critics(
             "alarms; hold out a larger part, or record more"
         )
     for_thresholds, fresh = split_episodes(held_out, 0.5, keys[2])
+    _require_enough(for_thresholds, held_out.n_episodes, options.false_alarms)
     fitted, spec = _fit_ensemble(training, keys[0], options), training.spec
     report: dict[str, Any] = {
         "ensemble": fitted.report
@@ -167,15 +169,24 @@ def _fit_safety(
     return fitted.critic, fitted.report | {"assessment": measured}
 
 
+def _require_enough(for_threshold: Dataset, held_out: int, false_alarms: float) -> None:
+    """Before anything is fitted: can a threshold promise so few false alarms?"""
+    quiet = int((~broken(for_threshold)).sum())
+    needed = int(np.ceil(1 / false_alarms - 1 - 1e-9))
+    if quiet < needed:
+        least = math.ceil(1000 / (quiet + 1)) / 1000
+        admit = f"admit more, --false-alarms {least:g} or above, or " if least < 1 else ""
+        raise InputError(
+            f"{quiet} of {held_out} held-out episodes can set the thresholds (those that keep "
+            f"their limits in one half), and at most {false_alarms:g} false alarms an episode need "
+            f"{needed}; {admit}hold out a larger part, data.held_out of a new run"
+        )
+
+
 def _monitored(
     monitor: CriticMonitor, for_threshold: Dataset, fresh: Dataset, false_alarms: float
 ) -> tuple[CriticMonitor, dict[str, Any]]:
     quiet = ~broken(for_threshold)
-    if not quiet.any():
-        raise InputError(
-            f"all {len(quiet)} episodes for the thresholds break a limit, so no rate of false "
-            "alarms can be promised; hold out more episodes"
-        )
     obs, action, mask = padded(for_threshold.select_episodes(quiet))
     monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
     alarmed = np.asarray(episode_scores(monitor, *padded(fresh))) > float(monitor.threshold)
