@@ -1,13 +1,15 @@
 """The commands as a person types them: output, exit codes, one-line errors."""
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from neorl_deploy._command.main import main
+from neorl_deploy._command.main import _replayed, main
 
 
 @pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])
@@ -129,6 +131,26 @@ def test_the_version_is_printed(capsys):
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out.startswith("neorl-deploy 0.")
+
+
+def test_the_next_line_of_an_export_works_wherever_the_bundle_lies(
+    run_directory, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
+    monkeypatch.chdir(run_directory.parent.parent)
+    bundle = tmp_path / "line 2.bundle"
+
+    def next_words():
+        (line,) = re.findall(r"(?m)^Next: neorl-deploy (.+)$", capsys.readouterr().out)
+        return shlex.split(line)
+
+    assert main(["export", "runs/0001", "--out", str(bundle)]) == 0
+    words = next_words()
+    assert words == ["replay", str(bundle), "runs/0001/dataset.h5"]
+    assert main(words) == 0
+    assert _replayed(run_directory / "policy.bundle", run_directory).endswith("/policy.bundle")
+    (run_directory / "dataset.h5").unlink()
+    assert shlex.split(_replayed(bundle, run_directory)) == [str(bundle), "LOG.h5"]
 
 
 def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, tmp_path, capsys):

@@ -1,6 +1,5 @@
 """Both critics of a log, the promise of their monitors, and the command that leaves them."""
 
-import dataclasses
 import json
 
 import jax

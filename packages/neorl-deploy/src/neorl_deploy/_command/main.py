@@ -153,8 +153,19 @@ def _export(options: argparse.Namespace) -> int:
     )
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))
-    print(f"Next: {_prefix()} replay {shlex.quote(str(bundle.path))}")
+    print(f"Next: {_prefix()} replay {_replayed(bundle.path, run)}")
     return 0
+
+
+def _replayed(bundle: Path, run: Path) -> str:
+    """What `replay` takes: the bundle, and a log where none is found beside it."""
+    from neorl_deploy.training_run._newest import log_of_run
+
+    beside, log = log_of_run(bundle.resolve().parent), log_of_run(run)
+    words = [str(bundle)]
+    if beside is None or not beside.is_file():
+        words.append(str(log) if log is not None and log.is_file() else "LOG.h5")
+    return " ".join(map(shlex.quote, words))
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -63,16 +63,29 @@ def log_of(bundle: Path) -> Path:
         DeployError: If there is no run around it, or the run names no log that exists.
     """
     run = bundle.resolve().parent
+    log = log_of_run(run)
+    if log is None:
+        raise DeployError(
+            f"there is no log beside {bundle}; name one: neorl-deploy replay BUNDLE LOG"
+        )
+    if log.is_file():
+        return log
+    raise DeployError(f"the log of {run} was {log}, which is gone; name a log to replay")
+
+
+def log_of_run(run: Path) -> Path | None:
+    """Where the log of a run is, or was; ``None`` if it names none or is no run.
+
+    Args:
+        run: The run directory.
+
+    Returns:
+        The dataset file in it, or the file elsewhere that its record names.
+    """
     if (run / DATASET).is_file():
         return run / DATASET
-    if (run / RECORD).is_file():
-        named = dataset_file(read_json(run / RECORD))
-        if named is not None:
-            log = run / named  # an absolute path stays what it is
-            if log.is_file():
-                return log
-            raise DeployError(f"the log of {run} was {named}, which is gone; name a log to replay")
-    raise DeployError(f"there is no log beside {bundle}; name one: neorl-deploy replay BUNDLE LOG")
+    named = dataset_file(read_json(run / RECORD)) if (run / RECORD).is_file() else None
+    return None if named is None else run / named  # an absolute path stays what it is
 
 
 def numbered(root: Path) -> list[Path]:
