@@ -1,5 +1,6 @@
 """The safety report: honest about a plant and a log, failing where a constraint is broken."""
 
+import dataclasses
 import json
 
 import jax
@@ -13,6 +14,7 @@ from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_train.safety import assess_on_log, assess_on_plant, write_safety_report
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT
+from neorl_train.safety._words import answer, headline
 from neorl_train.safety._write import assessment_to_json
 
 STARTS = 24
@@ -108,6 +110,27 @@ def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, fou
     judged = assess_on_plant(**{**setting, "judged_by": tighter})
     assert "valve: range" in [one.name for one in judged.broken]
     assert by_name(judged)["valve: range"].found[WITH].largest == pytest.approx(0.3, abs=1e-3)
+
+
+def test_beside_a_log_the_headline_speaks_of_actions_only(found):
+    unseen = "This speaks of its actions only: which costs, states and trips they would have led to"
+    kept = tuple(one for one in found.constraints if "cost" not in one.name)
+    beside = dataclasses.replace(found, simulated=False, constraints=kept)
+    assert answer(beside) == (
+        "no hard constraint of the action was broken; of costs nothing can be said"
+    )
+    assert "broke no hard constraint of the action at the situations" in headline(beside)
+    assert f"2 of {len(kept) - 1} that were ever near" in headline(beside)
+    assert f"exact). {unseen} cannot be said from a log." in headline(beside)
+    on_plant = dataclasses.replace(found, constraints=kept)
+    assert answer(on_plant) == "no hard constraint was broken"
+    assert unseen not in headline(on_plant)
+    one = by_name(found)["valve: range"]
+    one = dataclasses.replace(one, found={WITH: one.found[WITHOUT]})
+    broken = dataclasses.replace(beside, constraints=(one,))
+    assert answer(broken) == "a hard constraint was broken"
+    assert "broke hard constraints with the filter on: valve: range" in headline(broken)
+    assert unseen in headline(broken)
 
 
 def test_interventions_and_their_reasons_are_those_of_the_filter(found):

@@ -33,10 +33,9 @@ from neorl_train.safety._figures import case_figure, overview
 from neorl_train.safety._findings import WITH, Assessment, Constraint, Metrics, Violations
 from neorl_train.safety._words import (
     CONDITIONS,
-    FAILED,
     GUARANTEE,
     NOT_CLAIMED,
-    PASSED,
+    answer,
     headline,
     scope,
 )
@@ -75,7 +74,7 @@ def page(found: Assessment) -> str:
                     tag("span", mark, class_="mark", aria_hidden="true"),
                     tag(
                         "div",
-                        tag("p", FAILED if found.broken else PASSED, class_="answer"),
+                        tag("p", answer(found), class_="answer"),
                         tag("p", headline(found)),
                     ),
                     class_=f"verdict {kind}",

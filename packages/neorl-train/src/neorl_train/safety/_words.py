@@ -4,6 +4,11 @@ from neorl_train.results._wording import confidence, listed, percent
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment
 
 PASSED, FAILED = "no hard constraint was broken", "a hard constraint was broken"
+PASSED_ON_A_LOG = "no hard constraint of the action was broken; of costs nothing can be said"
+UNSEEN = (
+    " This speaks of its actions only: which costs, states and trips they would have led to cannot "
+    "be said from a log."
+)
 
 GUARANTEE = (
     "Every action that leaves the filter is a finite number in the range of its actuator, "
@@ -30,24 +35,33 @@ NOT_CLAIMED = (
 )
 
 
+def answer(found: Assessment) -> str:
+    """The finding in a few words; beside a log they speak of actions only."""
+    if found.broken:
+        return FAILED
+    return PASSED if found.simulated else PASSED_ON_A_LOG
+
+
 def headline(found: Assessment) -> str:
-    """The finding in one sentence."""
+    """The finding in one sentence, and in another what a log leaves open."""
     episodes = next(iter(found.metrics.values())).episodes
     where = f"in {episodes} episodes of {found.where}"
+    unseen = "" if found.simulated else UNSEEN
     if found.broken:
         told = [f"{one.name} in {one.found[WITH].episodes} episodes" for one in found.broken]
-        return f"{found.policy} broke hard constraints with the filter on: {listed(told)}, {where}."
-    worst = max(
-        (one.found[WITH].episode_fraction.high for one in found.constraints if WITH in one.found
-         and one.tier == "hard"), default=0.0,
-    )  # fmt: skip
-    plain = sum(one.found[WITHOUT].steps > 0 for one in hard_of(found) if WITHOUT in one.found)
-    least = "" if found.simulated else " at the situations that were logged"
+        return (
+            f"{found.policy} broke hard constraints with the filter on: {listed(told)}, {where}."
+            f"{unseen}"
+        )
+    counted = [one for one in hard_of(found) if WITH in one.found]
+    worst = max((one.found[WITH].episode_fraction.high for one in counted), default=0.0)
+    plain = sum(one.found[WITHOUT].steps > 0 for one in counted if WITHOUT in one.found)
+    least = "" if found.simulated else " of the action at the situations that were logged"
     return (
         f"With the filter on, {found.policy} broke no hard constraint{least} {where}; without it, "
-        f"{plain or 'none'} of {len(hard_of(found))} that were ever near. What was counted zero "
+        f"{plain or 'none'} of {len(counted)} that were ever near. What was counted zero "
         f"times may still happen in up to {percent(worst)} of such episodes "
-        f"({confidence(found.level)}, exact)."
+        f"({confidence(found.level)}, exact).{unseen}"
     )
 
 

@@ -32,6 +32,8 @@ examples:
   neorl-train safety-report runs/0001/policies/iql-1.safetensors --starts 1000
   neorl-train safety-report runs/0001/policy.bundle --data plant.h5 --out safety
 
+Beside a log it speaks of actions only: of the costs of the policy nothing can be said.
+
 exit codes: 0 no hard constraint was broken with the filter on, 1 one was, 2 bad input
 """
 DIRECTORY = "safety"
