@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import InputError
+from neorl_core import Channel, InputError, Spec
 from neorl_safety.constraints import (
     KINDS,
     Box,
@@ -40,6 +40,23 @@ def test_each_kind_says_what_it_demands(spec):
         "jacket between 280 and 320 K",
         "valve rises by at most 0.25 % per second and falls by at most 0.5 % per second",
         "jacket may change at any rate",
+    ]
+
+
+def test_channels_without_a_rate_limit_share_one_sentence(spec):
+    three = Spec(
+        spec.obs,
+        tuple(Channel(name, "%", 0.0, 100.0) for name in ("XMV_1", "XMV_2", "XMV_3")),
+        (),
+        dt=60.0,
+        horizon=10,
+    )
+    assert describe_constraints(action_constraints(three))[3:] == [
+        "XMV_1, XMV_2 and XMV_3 may change at any rate"
+    ]
+    assert describe_constraints(action_constraints(three, [None, 0.5, None]))[3:] == [
+        "XMV_2 rises by at most 0.5 % per second and falls by at most 0.5 % per second",
+        "XMV_1 and XMV_3 may change at any rate",
     ]
 
 

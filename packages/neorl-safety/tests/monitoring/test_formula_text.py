@@ -24,6 +24,7 @@ SPEC = Spec(
         Channel("T_R", "K", 280.0, 400.0),
         Channel("flow", "m3/h", 0.0, 10.0),
         Channel("share of A", "1", 0.0, 1.0),
+        Channel("drafted", "?", 0.0, 5.0),
     ),
     action=(Channel("valve", "%", 0.0, 100.0),),
     cost=(),
@@ -70,6 +71,7 @@ def test_what_was_read_has_the_robustness_of_its_meaning():
     [
         ("T_S <= 385 K", "unknown channel 'T_S'; did you mean 'T_R'"),
         ("T_R <= 385", "T_R is in 'K'; write the unit"),
+        ("drafted <= 3 K", 'unit of drafted is still "?"; complete its unit in plant.toml'),
         ("T_R <= 112 degC", "T_R is in 'K'; write the unit"),
         ("flow <= 2 m3/hr", "flow is in 'm3/h'; write the unit"),
         ("always[0, 600] T_R <= 385 K", "write the unit of a time: s, min or h"),

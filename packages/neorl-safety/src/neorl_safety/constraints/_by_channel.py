@@ -101,16 +101,20 @@ class RateKind:
         return Rate(_column(limits, 0), _column(limits, 1))
 
     def describe(self, channels: Channels, constraint: Rate) -> list[str]:
-        """Such as ``"feed rises by at most 120 kg/h per second"``."""
-        sentences = []
+        """Such as ``"feed rises by at most 120 kg/h per second"``; free ones together."""
+        sentences, free = [], []
         for channel, up, down in zip(channels.action, constraint.up, constraint.down, strict=True):
             limited = [
                 f"{verb} by at most {float(rate):g} {channel.unit} per second"
                 for verb, rate in (("rises", up), ("falls", down))
                 if np.isfinite(rate)
             ]
-            sentences.append(f"{channel.name} {' and '.join(limited) or 'may change at any rate'}")
-        return sentences
+            if limited:
+                sentences.append(f"{channel.name} {' and '.join(limited)}")
+            else:
+                free.append(channel.name)
+        names = " and ".join([", ".join(free[:-1]), free[-1]] if len(free) > 1 else free)
+        return [*sentences, *([f"{names} may change at any rate"] if free else [])]
 
     def lower(self, constraint: Rate, situation: Situation) -> Interval:
         """What is reached from the start in one period; a malformed limit admits no movement.

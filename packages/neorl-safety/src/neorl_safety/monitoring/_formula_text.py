@@ -186,6 +186,11 @@ class _Reader:
         """The unit of a channel, which must follow; a pure number has none."""
         left = self.text[self.place :].lstrip()
         follows = left.startswith(channel.unit) and not re.match(r"\w", left[len(channel.unit) :])
+        if channel.unit == "?" and not follows:
+            raise self.fail(
+                f'the unit of {channel.name} is still "?"; complete its unit in plant.toml and '
+                "convert the log again"
+            )
         if channel.unit not in ("", "1") and not follows:
             raise self.fail(f"{channel.name} is in {channel.unit!r}; write the unit, converted")
         if follows:
