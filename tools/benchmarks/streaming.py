@@ -214,7 +214,8 @@ def contest(files: dict[str, Path], options: argparse.Namespace) -> dict[str, An
         peaks[name] = float(worker.stdout.readline())
         worker.wait()
     medians = {name: statistics.median(r) for name, r in rates.items()}
-    ratio = medians["stream"] / medians["memory"]
+    pairs = zip(rates["stream"], rates["memory"], strict=True)
+    ratio = statistics.median(stream / memory for stream, memory in pairs)
     spent = {name: statistics.median(seconds) for name, seconds in cpu.items()}
     return {
         "rounds": rates,
