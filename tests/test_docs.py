@@ -97,6 +97,31 @@ def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_leads_from_a_table_to_a_dataset_file(tmp_path: Path) -> None:
+    """Its three commands, and the reward that it asks for between the first two."""
+    text = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"```console\n( +neorl-envs init .+?)```", text, flags=re.DOTALL)
+    first, *others = (line.split()[1:] for line in block.strip().splitlines())
+    assert [words[0] for words in (first, *others)] == ["init", "convert", "inspect"]
+    rows = [f"2026-01-05T10:{m:02d}:00Z,{m % 7},{m}\n" for m in range(40)]
+    (tmp_path / "plant.csv").write_text("".join(["time,level,valve\n", *rows]))
+
+    def run(words: list[str]) -> str:
+        command = [sys.executable, "-m", "neorl_envs", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "2 tags" in run(first)
+    drafted = (tmp_path / "plant.toml").read_text()
+    assert 'expression = "0"  # TODO' in drafted
+    completed = drafted.replace('expression = "0"  # TODO', 'expression = "-abs(level - 3)"  #')
+    (tmp_path / "plant.toml").write_text(completed)
+    told = [run(words) for words in others]
+    assert "reward is constant" not in "".join(told)
+    assert "39 rows" in told[-1]
+
+
 def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
     """Every block of the page in order, as one program."""
     text = (ROOT / "docs/pages/how-to/add-a-plant.md").read_text()
