@@ -57,7 +57,9 @@ def test_text_means_the_formula_and_the_formula_its_text(text):
 def test_what_was_read_has_the_robustness_of_its_meaning():
     """Against plain loops: hot for ten minutes only where the flow falls within two minutes."""
     rng = np.random.default_rng(0)
-    obs = np.column_stack([rng.normal(385, 8, 40), rng.uniform(0, 5, 40), rng.uniform(0, 1, 40)])
+    obs = np.column_stack(
+        [rng.normal(385, 8, 40), rng.uniform(0, 5, 40), rng.uniform(0, 1, (40, 2))]
+    )
     text = "T_R >= 385 K implies eventually[0 s, 2 min] flow <= 2.5 m3/h"
     names = [channel.name for channel in SPEC.obs]
     found = robustness(read_formula(text, SPEC), jnp.asarray(obs, jnp.float32), names)
