@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import isotonic_regression
 from scipy.stats import mannwhitneyu
 
 from neorl_agents.calibration import (
@@ -59,11 +58,20 @@ def test_the_skill_is_one_less_the_share_of_the_variance_that_is_left():
     assert np.isnan(brier_skill(PROBABILITY, np.zeros(300, bool)))
 
 
-def test_pools_are_those_of_scipy_and_no_two_scores_become_equal():
+def least_increasing(values, sizes):
+    """The increasing fit: the largest over the left of the least mean to the right."""
+    n = len(values)
+    mean = lambda a, b: np.average(values[a : b + 1], weights=sizes[a : b + 1])  # noqa: E731
+    return np.array(
+        [max(min(mean(a, b) for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
+    )
+
+
+def test_pools_are_those_of_the_formula_and_no_two_scores_become_equal():
     order = np.argsort(SCORE, kind="stable")
     x, place = np.unique(SCORE[order], return_inverse=True)
     size = np.bincount(place)
-    expected = isotonic_regression(np.bincount(place, LABEL[order]) / size, weights=size).x
+    expected = least_increasing(np.bincount(place, LABEL[order]) / size, size)
     fitted = isotonic_map(SCORE[:, None], LABEL[:, None].astype(float))
     knots_x, knots_y = np.asarray(fitted.x[0], np.float64), np.asarray(fitted.y[0], np.float64)
     centres, values = [], []

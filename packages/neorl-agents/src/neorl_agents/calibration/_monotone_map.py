@@ -51,7 +51,7 @@ def identity_map(outputs: int) -> MonotoneMap:
 def isotonic_map(
     predicted: Float[np.ndarray, "row output"], observed: Float[np.ndarray, "row output"]
 ) -> MonotoneMap:
-    """The increasing maps with the least squared error, by the pool-adjacent-violators algorithm.
+    """The increasing maps with the least squared error, by SciPy's isotonic regression.
 
     Each pool of rows becomes one knot: its mean prediction and its mean observation. Between knots
     the map is linear (centred isotonic regression), so that it has no steps.
@@ -93,21 +93,14 @@ def isotonic_map(
 
 def _pools(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean argument and mean value of every pool, both strictly increasing."""
+    from scipy.optimize import isotonic_regression  # slow, and of fitting alone
+
     values, place = np.unique(x, return_inverse=True)
     sizes = np.bincount(place).astype(np.float64)
-    means = np.bincount(place, y) / sizes
-    pools: list[list[float]] = []
-    for argument, value, size in zip(values, means, sizes, strict=True):
-        pools.append([argument * size, value * size, size])
-        while len(pools) > 1 and _mean(pools[-2]) >= _mean(pools[-1]):
-            last = pools.pop()
-            pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
-    total = np.array(pools)
-    return total[:, 0] / total[:, 2], total[:, 1] / total[:, 2]
-
-
-def _mean(pool: list[float]) -> float:
-    return pool[1] / pool[2]
+    fitted = isotonic_regression(np.bincount(place, y) / sizes, weights=sizes).x
+    starts = np.append(0, np.flatnonzero(np.diff(fitted)) + 1)
+    arguments = np.add.reduceat(values * sizes, starts) / np.add.reduceat(sizes, starts)
+    return arguments, fitted[starts]
 
 
 def _thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neorl_agents.sampling._finite_column import finite_column
 from neorl_core import InputError, Spec, Transition
 
 
@@ -55,7 +56,7 @@ def checked_log(log: Transition, spec: Spec, *, rows: int = 1) -> Log:
     # The row before a masked one is the last of its piece.
     ends = ends | np.append(~keep[1:], True)[:total]
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
-    columns = {name: _column(log, name, (total, n), keep) for name, n in widths.items()}
+    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
     last, kept = ends[keep], int(keep.sum())
     if kept < max(rows, 1):
         raise InputError(f"the log must have at least {max(rows, 1)} rows, got {kept}; record more")
@@ -69,20 +70,3 @@ def leading(log: Log, rows: int) -> Log:
     part = Log(*(column[:rows] for column in log))
     part.last[-1:] = True
     return part
-
-
-def _column(log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray) -> np.ndarray:
-    column = np.asarray(getattr(log, name), np.float64)
-    if column.shape != shape:
-        raise InputError(
-            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
-            "give the specification that it was recorded with"
-        )
-    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
-    if len(wrong):
-        row, channel = (int(i) for i in wrong[0])
-        raise InputError(
-            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
-            f"channel {channel}; repair it, or set the mask of the row to false"
-        )
-    return column[keep]

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from neorl_agents.sampling._finite_column import finite_column
 from neorl_core import InputError, Spec, Transition
 
 
@@ -71,7 +72,7 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
     start = np.maximum.accumulate(np.where(first, np.arange(total), 0))
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
     widths |= {"cost": spec.n_cost} if cost else {}
-    found = {name: _column(log, name, (total, n), keep) for name, n in widths.items()}
+    found = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
     return Columns(
         obs=found["obs"],
         action=found["action"],
@@ -108,20 +109,3 @@ def split_columns(
     order = np.asarray(jax.random.permutation(key, len(episodes)))
     held = np.isin(columns.episode, episodes[order[:count]])
     return columns.take(~held), columns.take(held)
-
-
-def _column(log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray) -> np.ndarray:
-    column = np.asarray(getattr(log, name), np.float64)
-    if column.shape != shape:
-        raise InputError(
-            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
-            "give the specification that it was recorded with"
-        )
-    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
-    if len(wrong):
-        row, channel = (int(i) for i in wrong[0])
-        raise InputError(
-            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
-            f"channel {channel}; repair it, or set the mask of the row to false"
-        )
-    return column[keep]

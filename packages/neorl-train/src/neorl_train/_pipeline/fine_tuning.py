@@ -8,10 +8,11 @@ import numpy as np
 from neorl_core import InputError, Policy
 from neorl_safety.guards import fallback_chain
 from neorl_train._pipeline.artefacts import hard_constraints
+from neorl_train._pipeline.checkpoints import run_checkpoints
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.offline_run import offline_states
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._sections import Config, config_hash, hyperparameters
+from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.evaluation._fine_tuning import fine_tuned
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
@@ -19,7 +20,6 @@ from neorl_train.experience._source import simulator
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.results._fine_tuning import Collected, FineTuning
 from neorl_train.results._results import Evaluation
-from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._records import read_records
 from neorl_train.training._fine_tune import fine_tune, online_counts
 from neorl_train.training._loop import Plan, Trained, Watcher
@@ -46,18 +46,8 @@ def fine_tune_one(
         )
     controllers = fitted_controllers(config, experience.dataset, environment)
     acting = fallback_policies(config.fallback, environment, spec, controllers)
-    checkpoints = Checkpoints(
-        run.checkpoints(name),
-        identity={
-            "run": run.record()["id"],
-            "config_hash": config_hash(config),
-            "dataset_hash": experience.dataset.content_hash,
-            "algorithm": name,
-        },
-        interval=config.checkpoints.interval,
-        keep=config.checkpoints.keep,
-        say=job.reporter.say,
-    )
+    content = experience.dataset.content_hash
+    checkpoints = run_checkpoints(run, config, name, content, job.reporter.say)
     seeds, training = config.training.seeds, config.training
     with job.stop.later():
         trained = fine_tune(

@@ -17,6 +17,7 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
+from neorl_train._pipeline.checkpoints import run_checkpoints
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.fine_tuning import collected, fine_tune_one, fine_tuning_results
 from neorl_train._pipeline.monitors import (
@@ -32,7 +33,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._sections import Config, config_hash, config_to_dict, hyperparameters
+from neorl_train.configuration._sections import Config, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
@@ -40,7 +41,6 @@ from neorl_train.experience._source import is_environment, is_streamed, read_log
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.results._fine_tuning import Collected, write_fine_tuning
 from neorl_train.results._results import Evaluation
-from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
@@ -187,18 +187,8 @@ def _train_one(
     job: Job, name: str, experience: Experience, watcher: RunWatcher, validation: PolicyValidation
 ) -> Trained:
     config, run = job.config, job.run
-    checkpoints = Checkpoints(
-        run.checkpoints(name),
-        identity={
-            "run": run.record()["id"],
-            "config_hash": config_hash(config),
-            "dataset_hash": experience.dataset.content_hash,
-            "algorithm": name,
-        },
-        interval=config.checkpoints.interval,
-        keep=config.checkpoints.keep,
-        say=job.reporter.say,
-    )
+    content = experience.dataset.content_hash
+    checkpoints = run_checkpoints(run, config, name, content, job.reporter.say)
     with job.stop.later():
         trained = train(
             hyperparameters(config, name),
