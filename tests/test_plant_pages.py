@@ -3,17 +3,19 @@
 import itertools
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 
 from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
+from neorl_envs.blocks._constants import named_constants
 from plant_pages import BEGIN, ROOT, current, page_of
 
 # One trip in a hundred episodes makes the reference's interval wide: there, the difference counts.
 TRIPS_RARELY = ("PowerGrid-v0",)
-PLANTS = [name for name in environment_names() if page_of(name).exists()]
+PLANTS = environment_names()
 
 
 @pytest.mark.parametrize("name", PLANTS)
@@ -21,6 +23,22 @@ def test_the_tables_of_a_page_are_current(name: str) -> None:
     text = page_of(name).read_text()
     assert BEGIN in text, "python tools/tables/plant_pages.py writes the tables"
     assert text == current(name, text), "python tools/tables/plant_pages.py writes them anew"
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_page_has_equations_sources_provenance_and_a_picture(name: str) -> None:
+    env = make(name)
+    package = type(env).__module__.rpartition(".")[0]
+    said = sys.modules[package].__doc__ or ""
+    text = page_of(name).read_text()
+    assert f"::: {package}" in text
+    assert re.search(r"\$[^$]+\$|``[^`]+(=|<-)[^`]+``", said), "no equation"
+    assert "ublished" in said or "Source:" in said
+    assert re.search(r"[Oo]wn choice|\*Own|[Oo]ur own", said), "nothing is said to be our own"
+    (picture,) = re.findall(r"!\[A run under [^\]]+\]\(([^)]+)\)", text)
+    assert (page_of(name).parent / picture).resolve().stat().st_size > 1000
+    for constant, declared, _ in named_constants(env.constants):
+        assert declared.source, constant
 
 
 def test_the_tables_say_what_the_plant_declares() -> None:

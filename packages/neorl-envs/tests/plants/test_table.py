@@ -56,6 +56,25 @@ def test_seven_plants_have_the_channels_that_were_promised() -> None:
         assert [channel.name for channel in spec.cost] == costs
 
 
+AS_PUBLISHED = ("DMSD-v0", "IndustrialBenchmark-v0", "Pipeline-v0")  # their own chance, no other
+COUNTED = "SupplyChain-v0"  # stocks are counted, orders are words: delays are the lanes' lead times
+
+
+@pytest.mark.parametrize("name", environment_names())
+def test_noise_speed_lag_and_delay_are_on_unless_clean(name: str) -> None:
+    env: Any = make(name)
+    plant, clean = (env.default_params(preset) for preset in ("plant", "clean"))
+    for devices in (clean.actuators, clean.instruments):
+        assert not np.any(devices.dead_time)
+    assert not np.any(clean.actuators.lag)
+    assert not np.any([clean.instruments.sd, clean.instruments.relative])
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(clean.initial_spread))
+    np.testing.assert_array_equal(clean.actuators.speed, plant.actuators.speed)
+    real = name not in (*AS_PUBLISHED, COUNTED)
+    noisy = (plant.instruments.sd > 0) | (plant.instruments.relative > 0)
+    assert noisy.any() == np.isfinite(plant.actuators.speed).any() == real
+
+
 def test_a_registered_plant_is_one_like_the_others(tank: Any, tmp_path: Any) -> None:
     register_plant("Tank-v0", tank)
     register_plant("Tank-v0", tank)  # twice is no error

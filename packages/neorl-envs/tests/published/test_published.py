@@ -58,6 +58,21 @@ def test_settings_of_every_published_log_are_current() -> None:
     assert small - known == set()
 
 
+PROMISED = {  # steps of a full log
+    "ChemicalReactor-v0": 1_000_000,
+    "RobotAssembly-v0": 2_000_000,
+    "HVACControl-v0": 1_500_000,
+    "WaterTreatment-v0": 800_000,
+    "SteelAnnealing-v0": 1_200_000,
+    "PowerGrid-v0": 3_000_000,
+    "SupplyChain-v0": 2_500_000,
+}
+
+
+def test_a_full_log_has_the_promised_size() -> None:
+    assert {name: log_size(name, "full") for name in PROMISED} == PROMISED
+
+
 def test_settings_tell_what_decides_a_log() -> None:
     env = make("DMSD-v0")
 

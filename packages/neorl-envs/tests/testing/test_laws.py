@@ -143,6 +143,10 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
         "is terminated and truncated",
         answer(lambda s, state, action: s._replace(truncated=s.truncated | s.terminated)),
     ),
+    "an_end_has_its_reason": (
+        r"step \d is not terminated with trip True under the actions",
+        answer(lambda s, state, action: s._replace(terminated=jnp.zeros((), bool))),
+    ),
     "the_clock_truncates": (
         r"horizon 6 was truncated in the steps \[\]",
         answer(lambda s, state, action: s._replace(truncated=jnp.zeros((), bool))),

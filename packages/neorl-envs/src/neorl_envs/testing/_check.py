@@ -20,6 +20,7 @@ LAWS: Mapping[str, Callable[[Evidence], str]] = {
         value.observations_respect_the_spec,
         value.applied_is_inside_range_and_rate,
         value.endings_exclude_each_other,
+        value.an_end_has_its_reason,
         value.the_clock_truncates,
         value.costs_are_declared_and_not_negative,
         value.a_nan_action_keeps_the_last_command,

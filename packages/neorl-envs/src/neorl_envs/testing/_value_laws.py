@@ -77,6 +77,24 @@ def endings_exclude_each_other(found: Evidence) -> str:
     return ""
 
 
+def an_end_has_its_reason(found: Evidence) -> str:
+    """A step is terminated by a trip or a success that ``info`` names, and by nothing else.
+
+    Where ``info`` names neither, the plant keeps its reasons to itself.
+    """
+    named = [r for r in ("success", "trip") if hasattr(found.steps.info, r)]
+    if not named:
+        return ""
+    reasons = [np.asarray(getattr(found.steps.info, reason)) for reason in named]
+    wrong = (np.any(reasons, axis=0) != np.asarray(found.steps.terminated)) & found.alive
+    if wrong.any():
+        world, t = np.argwhere(wrong)[0]
+        kind = "is" if found.steps.terminated[world, t] else "is not"
+        told = ", ".join(f"{r} {bool(x[world, t])}" for r, x in zip(named, reasons, strict=True))
+        return f"step {t} {kind} terminated with {told} under the actions {WORLDS[world]!r}"
+    return ""
+
+
 def the_clock_truncates(found: Evidence) -> str:
     """An episode that the plant does not end is truncated in the step of the horizon, and only."""
     horizon, steps = found.spec.horizon, found.steps

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.integrate import solve_ivp
 
 from neorl_core.control import UniformPolicy
@@ -56,8 +57,11 @@ def test_the_feed_forward_holds_the_tank_where_it_is() -> None:
         np.testing.assert_allclose(slopes, 0, atol=2e-3)
 
 
-def test_the_reference_keeps_the_limit_and_the_bad_policy_breaks_it(episodes: Any) -> None:
-    keys = jax.random.split(jax.random.key(1), 128)
+@pytest.mark.parametrize("n_episodes", [128, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_the_reference_keeps_the_limit_and_the_bad_policy_breaks_it(
+    episodes: Any, n_episodes: int
+) -> None:
+    keys = jax.random.split(jax.random.key(1), n_episodes)
     scores, kept = {}, {}
     policies = {
         **ENV.tunings(),
@@ -71,7 +75,8 @@ def test_the_reference_keeps_the_limit_and_the_bad_policy_breaks_it(episodes: An
         kept[name] = np.mean((cost <= 1.0) & ~seen.trip.any(axis=1))
     assert kept["PI feed-forward"] >= 0.99
     assert kept["hot"] <= 0.5
-    order = [scores[name].mean() for name in ("PI feed-forward", "PI", "uniform")]
-    margins = [2 * scores[name].std() / 128**0.5 for name in ("PI feed-forward", "PI", "uniform")]
+    ranked = ("PI feed-forward", "PI", "uniform")
+    order = [scores[name].mean() for name in ranked]
+    margins = [2 * scores[name].std() / n_episodes**0.5 for name in ranked]
     assert order[0] - margins[0] > order[1] + margins[1]
     assert order[1] - margins[1] > order[2] + margins[2]

@@ -9,9 +9,9 @@ ignites: concentration falls to a few per cent and the temperature overshoots by
 Published: equations and constants. Own choices: the range of the coolant (285 to 310 K, wider than
 the usual 295 to 302 K, so that ignition is within reach), its speed of 2 K a step, a lag of 5 s,
 noise of 0.003 mol/L and 0.2 K, a feed that drifts by 0.5 K and 0.005 mol/L, set points from 0.82 to
-0.94 mol/L every 8 minutes on average, the soft limit of 340 K with a budget of 1 K min an episode,
-the trip at 400 K, and the reward ``-100 |C_A - set point|`` a step of 15 s. ``bad_policy()`` heats
-as far as it can.
+0.94 mol/L every 8 minutes on average (in the preset ``"clean"`` too: they are the task), the soft
+limit of 340 K with a budget of 1 K min an episode, the trip at 400 K, and the reward
+``-100 |C_A - set point|`` a step of 15 s. ``bad_policy()`` heats as far as it can.
 
 *Dead time.* An analyser shows the concentration one step (15 s) late, own choice: a sample line and
 a measuring cell. The thermometer stands in the tank and the jacket's pipe is short, beside a lag of

@@ -72,12 +72,12 @@ days; `turbidity`, NTU h of the filtered water above 0.3 NTU (40 CFR 141.551), 5
 feed-forward", the reference, doses by the raw water (alum by its turbidity, caustic by the
 carbonate equilibrium), sends less water through the works while a storm passes and the clearwell
 lasts, and trims by feedback. The documented bad policy gives too much caustic and far too little
-alum. Mean of 100 episodes (return less 5 k$ for a unit of either cost): uniform random -457, PI
-33, PI feed-forward 37; the best of 300 constant actions, 35.
+alum.
 
-*Tuned* until both constraints could be kept and broken: alum demand of turbid water, storms, the
-filter's two coefficients (what is not flocculated passes), its washing at 1.6 m, the clearwell's
-size, alkalinity, budgets.
+*Published*: pH and its constants, alum, the structure of flocculation and filter, both limits. *Own
+choice*: sizes, settling, storms, prices; and, tuned until both constraints could be kept and
+broken: alum demand of turbid water, storms, the filter's two coefficients (what is not flocculated
+passes), its washing at 1.6 m, the clearwell's size, alkalinity, budgets.
 """
 
 from neorl_envs.plants.water_treatment._chemistry import carbonate_of_water as carbonate_of_water

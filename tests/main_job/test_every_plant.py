@@ -1,0 +1,41 @@
+"""Every plant goes through the whole job by one command, with its own penalties and limits."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neorl_envs import environment_names, make
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+LITTLE = (
+    "--training.updates=200",
+    "--training.chunk=100",
+    "--training.seeds=0",
+    "--training.algorithms=iql",
+    "--evaluation.candidate=iql",
+    "--evaluation.starts=8",
+    "--evaluation.curve-starts=2",
+    "--data.steps=4000",
+    "--output.no-tracking",
+)
+
+
+@pytest.mark.parametrize("name", environment_names())
+def test_a_plant_is_logged_learned_judged_sealed_and_replayed(
+    name: str, command, tmp_path: Path
+) -> None:
+    command("neorl-train", "run", f"--data.source={name}", *LITTLE, cwd=tmp_path)
+    run = tmp_path / "runs/0001"
+    assert json.loads((run / "verdict.json").read_text())["answer"]
+    tables = json.loads((run / "evaluation.json").read_text())["tables"]
+    env = make(name)
+    assert (tables["reference"], tables["reward_unit"]) == (env.reference, env.reward_unit)
+    costs = [channel.name for channel in env.spec.cost]
+    for row in tables["rows"]:
+        assert [cost["name"] for cost in row["costs"]] == costs
+    assert {*env.tunings()} <= {row["name"] for row in tables["rows"]}
+    assert {row["group"] for row in tables["rows"] if row["role"] == "learner"} == {"iql"}
+    command("neorl-deploy", "export", cwd=tmp_path)
+    assert "rows" in command("neorl-deploy", "replay", cwd=tmp_path).stdout
