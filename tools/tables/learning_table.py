@@ -10,8 +10,9 @@ A cell is an algorithm with a seed. Its file holds the returns of all episodes, 
 metrics and what it was made of; a cell that has its file is left out, so that a run that was cut
 short goes on where it stopped. Scores are returns less the plant's declared penalties, which the
 training reward has taken off too; for the tasks of NeoRL-2 they are normalised by its references.
-Tunings of the plant stand in the same table. A log without a plant (Simglucose) is trained on and
-its last metrics are kept, but it is not scored: there is no simulator of it here.
+Tunings of the plant stand in the same table. A log without a plant (Simglucose) is trained on but
+not scored, for there is no simulator of it here: with ``--held-out`` the policies' actions are
+compared with those of a log that was not trained on.
 """
 
 import argparse
@@ -27,9 +28,11 @@ import numpy as np
 
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
+from neorl_core.boundary import keep_compiled_programs
 from neorl_core.costs import penalised_reward
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
+from neorl_envs.command_line import cache_directory
 from neorl_envs.datasets import data_statistics
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, test_mode
@@ -42,10 +45,12 @@ from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 RESAMPLES, LEVEL = 5_000, 0.95
+AT_BOUND = 0.99  # of half the range, as the saturated share of Simglucose is counted
 
 
 def main() -> None:
     args = _arguments()
+    keep_compiled_programs(cache_directory())
     env = make(args.environment) if args.environment else None
     folder = args.out / _folder_name(args)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +74,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", help="log to train on; without it one of the plant's own")
+    parser.add_argument("--held-out", help="log without a plant to compare actions with")
     parser.add_argument("--environment", default="", help="plant to score on, such as DMSD-v0")
     parser.add_argument("--algorithms", nargs="+", default=sorted(ALGORITHMS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -184,6 +190,8 @@ def _cell(
     if env is not None and trained is not None:
         result["scores"] = _scores(args, env, trained.policies[0])
         result["test_mode"] = _scores(args, _in_test(env), trained.policies[0])
+    elif trained is not None and args.held_out:
+        result["held_out"] = _beside_the_log(trained.policies[0], read_dataset(args.held_out))
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(result, indent=1) + "\n")
     partial.replace(path)
@@ -202,6 +210,22 @@ def _learner(args: argparse.Namespace, name: str) -> Any:
             default = kind.__dataclass_fields__[field].default
             given[field] = value if isinstance(default, str) else json.loads(value)
     return kind(**given)
+
+
+def _beside_the_log(policy: Any, log: Dataset) -> dict[str, float]:
+    """Root mean square distance of the actions in half ranges, and how many are at a bound."""
+    box = unit_interval(log.spec.action)
+
+    def act(one: Any) -> Any:
+        return box.to_scaled(policy(policy.initial_carry(), one, None)[1])
+
+    proposed = np.asarray(jax.jit(jax.vmap(act))(jnp.asarray(log.transitions.obs)))
+    logged = np.asarray(box.to_scaled(jnp.asarray(log.transitions.action)))
+    return {
+        "distance": round(float(np.sqrt(np.mean((proposed - logged) ** 2))), 4),
+        "at_bound": round(float(np.mean(np.abs(proposed) > AT_BOUND)), 4),
+        "logged_at_bound": round(float(np.mean(np.abs(logged) > AT_BOUND)), 4),
+    }
 
 
 def _in_test(env: Any) -> Any:
