@@ -5,6 +5,7 @@ Usage:
         --environment DMSD-v0 --algorithms bc td3_bc iql --seeds 0 1 2 --updates 100000
     python tools/tables/learning_table.py --environment CSTR-v0 --quality medium  own log
     python tools/tables/learning_table.py --environment DMSD-v0 --table  only the table so far
+    python tools/tables/learning_page.py            the page of all tables
 
 A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
 metrics and what it was made of; a cell that has its file is left out, so that a run that was cut
@@ -26,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from learning_page import table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
 from neorl_core.boundary import keep_compiled_programs
@@ -44,7 +46,6 @@ from neorl_train.results import training_signs
 from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
-RESAMPLES, LEVEL = 5_000, 0.95
 AT_BOUND = 0.99  # of half the range, as the saturated share of Simglucose is counted
 
 
@@ -248,59 +249,6 @@ def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
     if ends is not None:
         found = np.asarray(normalised_score(jnp.asarray(found), low=ends[0], high=ends[1]))
     return [round(float(x), 4) for x in found]
-
-
-def table(folder: Path) -> str:
-    """Mean over seeds and episodes, deviation between seeds, IQM with its interval, mode of test.
-
-    The interval resamples seeds, then episodes within each (percentiles of 5,000 resamples).
-    """
-    cells: dict[str, list[list[float]]] = {}
-    tested: dict[str, list[list[float]]] = {}
-    for path in sorted(folder.glob("*-*.json")):
-        result = json.loads(path.read_text())
-        if "scores" in result:
-            cells.setdefault(result["algorithm"], []).append(result["scores"])
-        if "test_mode" in result:
-            tested.setdefault(result["algorithm"], []).append(result["test_mode"])
-    controllers = folder / "controllers.json"
-    if controllers.is_file():
-        cells |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
-    lines = [
-        f"| {folder.name} | seeds | mean | deviation between seeds | IQM [{LEVEL:.0%} interval] | "
-        "mean in test |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, runs in sorted(cells.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
-        means = [np.mean(run) for run in runs]
-        between = f"{np.std(means, ddof=1):.1f}" if len(runs) > 1 else "-"
-        centre, low, high = _interval(runs)
-        lines.append(
-            f"| {name} | {len(runs)} | {np.mean(means):.1f} | {between} | "
-            f"{centre:.1f} [{low:.1f}, {high:.1f}] | {_mean(tested.get(name))} |"
-        )
-    return "\n".join(lines)
-
-
-def _mean(runs: list[list[float]] | None) -> str:
-    return f"{np.mean(np.concatenate(runs)):.1f}" if runs else "-"
-
-
-def _interval(runs: list[list[float]]) -> tuple[float, float, float]:
-    rng = np.random.default_rng(0)
-    draws = []
-    for _ in range(RESAMPLES):
-        chosen = rng.integers(len(runs), size=len(runs))
-        parts = [rng.choice(runs[i], size=len(runs[i])) for i in chosen]
-        draws.append(_iqm(np.concatenate(parts)))
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return _iqm(np.concatenate(runs)), float(low), float(high)
-
-
-def _iqm(x: np.ndarray) -> float:
-    ordered = np.sort(x)
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 if __name__ == "__main__":
