@@ -190,11 +190,12 @@ def _cell(
     }
     if env is not None and trained is not None:
         result["scores"] = _scores(args, env, trained.policies[0])
-        result["test_mode"] = _scores(args, _in_test(env), trained.policies[0])
+        tested = _scores(args, _in_test(env), trained.policies[0])
+        result["test_mode"] = float(f"{np.mean(tested):.6g}")
     elif trained is not None and args.held_out:
         result["held_out"] = _beside_the_log(trained.policies[0], read_dataset(args.held_out))
     partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(result, indent=1) + "\n")
+    partial.write_text(json.dumps(result) + "\n")
     partial.replace(path)
 
 
@@ -238,7 +239,7 @@ def _controllers(args: argparse.Namespace, env: Any, folder: Path) -> None:
     path = folder / "controllers.json"
     if not path.is_file():
         found = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(found) + "\n")
 
 
 def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
@@ -248,7 +249,7 @@ def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:
     ends = NEORL2_RETURNS.get(env.name.partition("-")[0])
     if ends is not None:
         found = np.asarray(normalised_score(jnp.asarray(found), low=ends[0], high=ends[1]))
-    return [round(float(x), 4) for x in found]
+    return [float(f"{x:.6g}") for x in found]
 
 
 if __name__ == "__main__":
