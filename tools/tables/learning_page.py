@@ -135,7 +135,7 @@ def _wins(folders: Sequence[Path]) -> str:
                 above[name] += low > 0
                 below[name] += high < 0
     lines = ["| learner | logs | above BC | below BC | undecided |", "|---|---|---|---|---|"]
-    for name in sorted(counted, key=lambda name: -above[name] / counted[name]):
+    for name in sorted(counted, key=lambda name: (below[name] - above[name], name)):
         left = counted[name] - above[name] - below[name]
         lines.append(f"| {name} | {counted[name]} | {above[name]} | {below[name]} | {left} |")
     return "\n".join(lines)
