@@ -1,61 +1,17 @@
-"""Measures and maps against SciPy and plain loops."""
+"""Maps and intervals against formulas and plain loops."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
 
-from neorl_agents.calibration import (
-    area_under_roc,
-    brier_skill,
-    calibration_error,
-    episode_interval,
-    identity_map,
-    isotonic_map,
-)
+from neorl_agents.calibration import episode_interval, identity_map, isotonic_map
 from neorl_core import InputError
 
 RNG = np.random.default_rng(3)
 SCORE = np.round(RNG.normal(size=300), 1)
 LABEL = RNG.uniform(size=300) < 1 / (1 + np.exp(-SCORE))
-TIMES = RNG.integers(0, 4, 300)
 PROBABILITY = 1 / (1 + np.exp(-2 * SCORE))
-
-
-def repeated(*columns):
-    """What a weight of whole numbers stands for."""
-    return tuple(np.repeat(column, TIMES) for column in columns)
-
-
-def test_the_area_is_that_of_the_rank_test_with_ties():
-    for score, label in ((SCORE, LABEL), repeated(SCORE, LABEL)):
-        found = mannwhitneyu(score[label], score[~label]).statistic
-        expected = found / (label.sum() * (~label).sum())
-        np.testing.assert_allclose(area_under_roc(score, label), expected, rtol=1e-12)
-    weighted = area_under_roc(SCORE, LABEL, TIMES)
-    np.testing.assert_allclose(weighted, area_under_roc(*repeated(SCORE, LABEL)), rtol=1e-12)
-    assert np.isnan(area_under_roc(SCORE, np.ones(300, bool)))
-
-
-def test_the_calibration_error_is_that_of_a_loop():
-    total = 0.0
-    for b in range(10):
-        inside = (b / 10 <= PROBABILITY) & ((b + 1) / 10 > PROBABILITY)
-        if inside.any():
-            total += inside.mean() * abs(LABEL[inside].mean() - PROBABILITY[inside].mean())
-    np.testing.assert_allclose(calibration_error(PROBABILITY, LABEL, bins=10), total, rtol=1e-12)
-    weighted = calibration_error(PROBABILITY, LABEL, TIMES)
-    np.testing.assert_allclose(weighted, calibration_error(*repeated(PROBABILITY, LABEL)))
-    assert calibration_error(np.ones(4), np.ones(4, bool)) == 0
-
-
-def test_the_skill_is_one_less_the_share_of_the_variance_that_is_left():
-    left = np.mean((PROBABILITY - LABEL) ** 2) / np.var(LABEL.astype(float))
-    np.testing.assert_allclose(brier_skill(PROBABILITY, LABEL), 1 - left, rtol=1e-12)
-    weighted = brier_skill(PROBABILITY, LABEL, TIMES)
-    np.testing.assert_allclose(weighted, brier_skill(*repeated(PROBABILITY, LABEL)))
-    assert np.isnan(brier_skill(PROBABILITY, np.zeros(300, bool)))
 
 
 def least_increasing(values, sizes):
@@ -117,9 +73,6 @@ def test_the_interval_of_a_mean_has_the_width_of_independent_episodes():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: area_under_roc(np.ones(2), np.ones(3, bool)), "one length"),
-        (lambda: area_under_roc(np.array([np.nan]), np.ones(1, bool)), "1 of 1 scores are NaN"),
-        (lambda: calibration_error(np.array([1.2]), np.ones(1, bool)), r"in \[0, 1\], got values"),
         (lambda: isotonic_map(np.zeros((0, 1)), np.zeros((0, 1))), "with a row"),
         (lambda: isotonic_map(np.full((2, 1), np.nan), np.zeros((2, 1))), "must be finite"),
     ],

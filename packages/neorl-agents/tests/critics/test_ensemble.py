@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from neorl_agents import EDAC, IQL
-from neorl_agents.calibration import area_under_roc
 from neorl_agents.critics import (
     EnsembleSettings,
     assess_ensemble,
@@ -20,6 +19,7 @@ from neorl_agents.critics import (
 )
 from neorl_agents.networks import q_values
 from neorl_core import Channel, InputError, Spec, Transition, as_arrays
+from neorl_core.statistics import area_under_roc
 
 from ..classical.neorl2 import DMSD_SPEC, dmsd_log
 

@@ -23,7 +23,8 @@ def episode_interval(
     weigh as often as it was drawn. Replicates where the statistic is NaN are left out.
 
     Args:
-        statistic: ``statistic(*columns, weight)``, such as :func:`area_under_roc`.
+        statistic: ``statistic(*columns, weight)``, such as
+            ``neorl_core.statistics.area_under_roc``.
         episode: Number of the episode of every row.
         *columns: What the statistic reads, one entry a row.
         replicates: Draws of episodes.

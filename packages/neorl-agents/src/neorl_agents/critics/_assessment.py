@@ -6,21 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.calibration import (
-    area_under_roc,
-    brier_skill,
-    calibration_error,
-    episode_interval,
-)
+from neorl_agents.calibration import episode_interval
 from neorl_agents.critics._columns import checked_columns
 from neorl_agents.critics._safety_critic import SafetyCritic
 from neorl_agents.critics._safety_critic_fit import outcomes
 from neorl_core import Spec, Transition
+from neorl_core.statistics import area_under_roc, brier_skill, calibration_error
 
 MEASURES = {
-    "calibration_error": calibration_error,
-    "area_under_roc": area_under_roc,
-    "brier_skill": brier_skill,
+    "calibration_error": jax.jit(calibration_error),
+    "area_under_roc": jax.jit(area_under_roc),
+    "brier_skill": jax.jit(brier_skill),
 }
 
 
@@ -57,7 +53,7 @@ def assess_safety_critic(
             "rate": float(was.mean()),
         } | {
             name: [
-                measure(said, was),
+                float(measure(said, was)),
                 *episode_interval(measure, episode, said, was, replicates=replicates),
             ]
             for name, measure in MEASURES.items()

@@ -1,4 +1,4 @@
-"""Intervals, tests, ranks, moments, tails and scores."""
+"""Intervals, tests, ranks, moments, tails, scores, and whether predictions are true."""
 
 from neorl_core.statistics._block_bootstrap import (
     block_bootstrap_interval as block_bootstrap_interval,
@@ -39,6 +39,9 @@ from neorl_core.statistics._paired_tests import PairedTest as PairedTest
 from neorl_core.statistics._paired_tests import paired_t_test as paired_t_test
 from neorl_core.statistics._paired_tests import sign_flip_test as sign_flip_test
 from neorl_core.statistics._paired_tests import wilcoxon_test as wilcoxon_test
+from neorl_core.statistics._predictions import area_under_roc as area_under_roc
+from neorl_core.statistics._predictions import brier_skill as brier_skill
+from neorl_core.statistics._predictions import calibration_error as calibration_error
 from neorl_core.statistics._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core.statistics._proportions import wilson_interval as wilson_interval
 from neorl_core.statistics._ranks import rank_correlation as rank_correlation
@@ -65,12 +68,15 @@ __all__ = [
     "Moments",
     "PairedTest",
     "RewardNormaliser",
+    "area_under_roc",
     "benjamini_hochberg",
     "benjamini_yekutieli",
     "block_bootstrap_interval",
     "block_bootstrap_replicates",
     "bootstrap_interval",
     "bootstrap_replicates",
+    "brier_skill",
+    "calibration_error",
     "clopper_pearson_interval",
     "conditional_value_at_risk",
     "conformal_quantile",

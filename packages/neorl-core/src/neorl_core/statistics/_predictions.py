@@ -1,0 +1,176 @@
+"""How well a score tells two groups apart, and how well a probability is one."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from neorl_core._internal.checks import (
+    booleans,
+    checked_probability,
+    checked_whole,
+    floats,
+    is_concrete,
+    require_rank,
+    require_same_shape,
+)
+from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.sorting import ordered_bits
+
+
+def area_under_roc(
+    scores: Float[ArrayLike, " sample"],
+    positive: Bool[ArrayLike, " sample"],
+    weights: Float[ArrayLike, " sample"] | None = None,
+) -> Float[Array, ""]:
+    """The chance that a positive sample has the larger score: ``P(s+ > s-) + P(s+ = s-) / 2``.
+
+    The statistic of Mann and Whitney over the number of pairs. Weights stand for repeated samples,
+    so that a bootstrap of whole episodes needs no copies.
+
+    Args:
+        scores: Any unit; larger for positive.
+        positive: Whether the sample is of the group that is to be found.
+        weights: Not negative; equal ones if ``None``.
+
+    Returns:
+        In [0, 1], 0.5 for a score that tells nothing; NaN where one group has no weight, a weight
+        is negative or infinite, or anything is NaN.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis, or a known weight is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> scores, positive = jnp.array([0.1, 0.2, 0.2]), jnp.array([False, False, True])
+        >>> float(area_under_roc(scores, positive))
+        0.75
+
+    Source: Hanley and McNeil, The meaning and use of the area under a receiver operating
+    characteristic (ROC) curve, 1982.
+    """
+    dtype, scores, found, other = _groups("scores", scores, "positive", positive, weights)
+    bits = ordered_bits(scores)
+    order = jnp.argsort(bits)
+    ordered = bits[order]
+    yes, no = jnp.sum(found), jnp.sum(other)
+    both = (yes > 0) & (no > 0)
+    # Shares and not weights, whose products might leave the range of floats.
+    found, other = (x[order] / jnp.where(both, of, 1) for x, of in ((found, yes), (other, no)))
+    reached = jnp.append(jnp.zeros(1, other.dtype), jnp.cumsum(other))
+    below = reached[jnp.searchsorted(ordered, ordered, side="left")]
+    not_above = reached[jnp.searchsorted(ordered, ordered, side="right")]
+    area = jnp.clip(jnp.sum(found * (below + not_above) / 2), 0, 1)
+    return narrowed(jnp.where(both & ~jnp.any(jnp.isnan(scores)), area, jnp.nan), dtype)
+
+
+def calibration_error(
+    probability: Float[ArrayLike, " sample"],
+    happened: Bool[ArrayLike, " sample"],
+    weights: Float[ArrayLike, " sample"] | None = None,
+    *,
+    bins: int = 15,
+) -> Float[Array, ""]:
+    """The expected calibration error: ``sum_b (n_b / n) |rate_b - mean probability_b|``.
+
+    Over ``bins`` equal parts of [0, 1], each with its lower end; the last with both. Where events
+    are rare it is small for any prediction near the rate, so it says little without
+    :func:`area_under_roc` or :func:`brier_skill` beside it.
+
+    Args:
+        probability: Predicted, in [0, 1].
+        happened: Whether it did.
+        weights: Not negative; equal ones if ``None``.
+        bins: Number of bins, at least one.
+
+    Returns:
+        In [0, 1]; NaN without any weight, where a weight is negative or infinite, where a
+        probability is outside [0, 1] under ``jit``, or anything is NaN.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis, a known weight is negative, a known
+            probability is outside [0, 1], or ``bins`` is no whole number from one on.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> probability, happened = jnp.array([0.25, 0.25, 0.75]), jnp.array([False, False, True])
+        >>> float(calibration_error(probability, happened))
+        0.25
+
+    Source: Guo et al., On calibration of modern neural networks, arXiv 1706.04599, equation 3.
+    """
+    bins = checked_whole("bins", bins, 1, "give the number of parts of [0, 1]")
+    probability = checked_probability("probability", probability, closed=True, many=True)
+    dtype, probability, found, other = _groups(
+        "probability", probability, "happened", happened, weights
+    )
+    weight = found + other
+    place = jnp.minimum(jnp.where(probability >= 0, probability * bins, 0), bins - 1)
+    apart = jnp.zeros(bins, weight.dtype)
+    apart = apart.at[place.astype(jnp.int32)].add(found - weight * probability)
+    return narrowed(jnp.sum(jnp.abs(apart)) / jnp.sum(weight), dtype)
+
+
+def brier_skill(
+    probability: Float[ArrayLike, " sample"],
+    happened: Bool[ArrayLike, " sample"],
+    weights: Float[ArrayLike, " sample"] | None = None,
+) -> Float[Array, ""]:
+    """How much better than the base rate alone: ``1 - sum (p - y)^2 / sum (mean(y) - y)^2``.
+
+    Args:
+        probability: Predicted, in [0, 1].
+        happened: Whether it did: ``y``.
+        weights: Not negative; equal ones if ``None``.
+
+    Returns:
+        1 for an oracle, 0 for one who always says the rate of these samples, negative for worse;
+        NaN where all samples of some weight are alike, a weight is negative or infinite, a
+        probability is outside [0, 1] under ``jit``, or anything is NaN.
+
+    Raises:
+        ValueError: If shapes differ, there is not one axis, a known weight is negative, or a known
+            probability is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> happened = jnp.array([True, False])
+        >>> float(brier_skill(jnp.array([0.75, 0.25]), happened))
+        0.75
+
+    Source: Murphy, Skill scores based on the mean square error and their relationships to the
+    correlation coefficient, 1988.
+    """
+    probability = checked_probability("probability", probability, closed=True, many=True)
+    dtype, probability, found, other = _groups(
+        "probability", probability, "happened", happened, weights
+    )
+    # The rate is that of either group; the least error is the product of both times their sum.
+    yes, no = jnp.sum(found), jnp.sum(other)
+    missed = jnp.sum(found * jnp.square(1 - probability) + other * jnp.square(probability))
+    both = (yes > 0) & (no > 0)
+    skill = 1 - missed / jnp.where(both, yes, 1) * ((yes + no) / jnp.where(both, no, 1))
+    return narrowed(jnp.where(both, skill, jnp.nan), dtype)
+
+
+def _groups(
+    name: str, scores: ArrayLike, label: str, labels: ArrayLike, weights: ArrayLike | None
+) -> tuple[jnp.dtype, Array, Array, Array]:
+    """The dtype of the result, the scores, and the weights of the one group and of the other."""
+    require_rank(name, scores, 1, "sample")
+    require_same_shape(name, scores, label, labels)
+    dtype, scores = floats(scores).dtype, widened(scores)
+    flags = booleans(labels)
+    if weights is None:
+        weight = jnp.ones(scores.shape, scores.dtype)
+    else:
+        require_same_shape(name, scores, "weights", weights)
+        if is_concrete(weights) and np.any(np.asarray(weights) < 0):
+            raise ValueError(
+                f"weights must not be negative, got {np.min(np.asarray(weights))}; check them"
+            )
+        weight = widened(weights)
+        weight = jnp.where(weight >= 0, weight, jnp.nan).astype(scores.dtype)
+    # NaN spoils both groups: a weight that is none makes everything unknown.
+    spoilt = jnp.where(jnp.all(jnp.isfinite(weight)), jnp.ones((), weight.dtype), jnp.nan)
+    weight = weight * spoilt
+    return dtype, scores, jnp.where(flags, weight, 0 * spoilt), jnp.where(flags, 0 * spoilt, weight)
