@@ -1,5 +1,6 @@
 """Both critics of a log, the promise of their monitors, and the command that leaves them."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,6 +8,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from neorl_agents.critics import critic_scores, load_critic
 from neorl_core import Channel, CostChannel, InputError, Spec
@@ -96,8 +98,29 @@ def test_the_monitor_calls_the_fallback_in_a_guard_and_in_its_exported_program(f
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_what_few_threshold_episodes_are_worth_is_the_quantile_of_a_beta_variate(fitted):
+    """The rate beyond the k-th smallest of n exchangeable scores is Beta(n + 1 - k, k)."""
+    for name in ("safety_critic", "ensemble"):
+        monitor = fitted.report[name]["monitor"]
+        n = monitor["threshold_episodes"]
+        k = int(np.ceil((n + 1) * (1 - FEW.false_alarms)))
+        expected = beta.ppf(0.95, n + 1 - k, k)
+        np.testing.assert_allclose(monitor["rate_of_19_in_20_thresholds"], expected, rtol=1e-3)
+
+
+def test_an_action_that_never_moves_is_named_first():
+    log = tank_log(120, costs=False)
+    still = np.full_like(np.asarray(log.transitions.action), 4.5)
+    log = dataclasses.replace(log, transitions=log.transitions._replace(action=still))
+    few = CriticOptions(ensemble_updates=5, members=2, hidden=(4,), false_alarms=0.3)
+    found = fit_critics(*split_episodes(log, 0.6, jax.random.key(0)), options=few)
+    first, *_ = critics_text(found.report).splitlines()
+    assert first.startswith("inflow never moves: it is 4.5 l/s in every row")
+
+
 def test_the_text_has_the_numbers(fitted):
     text = critics_text(json.loads(json.dumps(fitted.report)))
+    assert "never moves" not in text
     for words in ("risk of a violation within 4 steps", "calibration error", "promised 20 %"):
         assert words in text
 

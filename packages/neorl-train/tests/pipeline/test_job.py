@@ -1,6 +1,8 @@
 """The main job from a log, or an environment, to a verdict; and every kind of bad log."""
 
 import contextlib
+import dataclasses
+import errno
 import json
 import re
 import subprocess
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
+from neorl_core import InputError
 from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train import InterruptedRunError
@@ -298,6 +301,47 @@ def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
     assert "iql.batch_size is 100000000, and there are 84 rows to train on; start a run" in said
     assert said.count("\n") == 1
     assert not (here / "runs").exists()
+
+
+def test_what_only_the_log_refuses_leaves_no_run_behind(here, capsys, monkeypatch, make_log):
+    """Also where it is found out after the run directory was made, but before training."""
+
+    def refused(*_, **__):
+        raise InputError("monitors.novelty: too few episodes")
+
+    monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", refused)
+    write_dataset(here / "log.h5", make_log())
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("too few episodes")
+    assert list((here / "runs").iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_run_to_be_resumed(here, capsys, monkeypatch, make_log):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", full)
+    write_dataset(here / "log.h5", make_log())
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
+    assert "free some, then " in capsys.readouterr().err
+    assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
+
+
+def test_an_action_that_never_moves_is_named_before_training(here, capsys, monkeypatch, make_log):
+    def stopped(*_, **__):
+        raise InterruptedRunError(2, "")
+
+    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", stopped)
+    log = make_log()
+    rows = log.transitions
+    still = np.full_like(np.asarray(rows.action), 0.25)
+    after = np.where((rows.terminated | rows.truncated)[:, None], 0, still)
+    log = dataclasses.replace(log, transitions=rows._replace(action=still, next_action=after))
+    write_dataset(here / "log.h5", log)
+    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
+    said = capsys.readouterr().err
+    for channel in log.spec.action:
+        assert f"log.h5: {channel.name} never moves: it is 0.25" in said
 
 
 @pytest.mark.parametrize(

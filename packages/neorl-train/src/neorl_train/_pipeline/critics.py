@@ -1,6 +1,7 @@
 """The critics of a run: fitted on what training saw, tried on what it held out."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,11 +9,13 @@ from neorl_agents.critics import save_critic
 from neorl_core import InputError
 from neorl_core.boundary import head, write_json
 from neorl_envs import Dataset, read_dataset
+from neorl_envs.datasets import data_statistics
 from neorl_train.configuration._configure import configure
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.critics import CriticOptions, Critics, fit_critics
 from neorl_train.experience._log_cache import log_file
 from neorl_train.experience._split import both_parts, check_split, sample_of
+from neorl_train.experience._still_actions import still_actions
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITICS, critic_file
 
@@ -20,7 +23,9 @@ VERSION = 1
 """Version of ``critics.json``."""
 
 
-def fit_run_critics(run: RunDirectory, options: CriticOptions) -> Critics:
+def fit_run_critics(
+    run: RunDirectory, options: CriticOptions, *, say: Callable[[str], None] = print
+) -> Critics:
     """Fits the critics of a run and leaves them beside its policies.
 
     Training fits on the episodes that the run trained on, with the run's own cost limits; of a log
@@ -29,6 +34,7 @@ def fit_run_critics(run: RunDirectory, options: CriticOptions) -> Critics:
     Args:
         run: A run that has its log.
         options: Sizes and promises.
+        say: Called before the fit with what a person should read.
 
     Returns:
         The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
@@ -53,6 +59,8 @@ def fit_run_critics(run: RunDirectory, options: CriticOptions) -> Critics:
         for episodes in both_parts(config, dataset)
     ]
     training, held_out = parts
+    for sentence in still_actions(data_statistics(training), spec):
+        say(f"{path.name}: {sentence}")
     critics = fit_critics(training, held_out, options=options)
     _write(run, critics, held_out)
     return critics

@@ -1,5 +1,6 @@
 """The main job: from a source of experience to policies, a verdict and a report."""
 
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from typing import Any
 import jax
 
 from neorl_core import InputError
+from neorl_core.boundary import is_full_disk
 from neorl_envs import Dataset
 from neorl_envs.command_line import one_line
 from neorl_train._errors import InterruptedRunError
 from neorl_train._pipeline.completeness import is_complete
 from neorl_train._pipeline.resolution import Resolved, resolved
 from neorl_train._pipeline.stages import Job, all_stages
+from neorl_train._pipeline.watcher import READY
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
@@ -34,6 +37,9 @@ from neorl_train.training._queues import EXECUTION_MODE
 def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirectory:
     """Runs a new job; nothing is written before every value was checked.
 
+    What only the log can refuse, such as too few episodes for a promise, is refused before training
+    begins, and then no run directory is left either.
+
     Args:
         config: Configuration as given by the user.
         reporter: Reporter of progress.
@@ -43,7 +49,8 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
         The directory of the finished run.
 
     Raises:
-        InputError: In one line; where a run directory exists by then, it can be resumed.
+        InputError: In one line; where training had begun, the run directory stays and can be
+            resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     validate(config)
@@ -54,7 +61,23 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
     reporter.say(f"run {run.path}")
     for note in complete.notes:
         reporter.say(note)
-    return _carry_on(config, run, complete.dataset, reporter, timings)
+    with _left_only_if_begun(run, timings):
+        return _carry_on(config, run, complete.dataset, reporter, timings)
+
+
+@contextmanager
+def _left_only_if_begun(run: RunDirectory, timings: Timings) -> Iterator[None]:
+    """Removes a new run that was refused: with other settings it could not be resumed.
+
+    A full disk is no refusal: the same run can go on once there is space.
+    """
+    try:
+        yield
+    except InputError as error:
+        full = isinstance(error.__cause__, Exception) and is_full_disk(error.__cause__)
+        if READY not in timings.moments and not full:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def resume_job(

@@ -26,8 +26,9 @@ from neorl_core import InputError
 from neorl_core.costs import limit_kind
 from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
-from neorl_envs.datasets import split_episodes
+from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
+from neorl_train.experience._still_actions import still_actions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +135,9 @@ def fit_critics(
     _require_enough(for_thresholds, held_out.n_episodes, options.false_alarms)
     fitted, spec = _fit_ensemble(training, keys[0], options), training.spec
     report: dict[str, Any] = {
+        "still_actions": still_actions(data_statistics(training), spec),
         "ensemble": fitted.report
-        | {"coverage_measured": assess_ensemble(fitted.ensemble, fresh.transitions, spec)}
+        | {"coverage_measured": assess_ensemble(fitted.ensemble, fresh.transitions, spec)},
     }
     found: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
     safety, report["safety_critic"] = _fit_safety(training, fresh, keys[1], options)
@@ -190,11 +192,15 @@ def _monitored(
     obs, action, mask = padded(for_threshold.select_episodes(quiet))
     monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
     alarmed = np.asarray(episode_scores(monitor, *padded(fresh))) > float(monitor.threshold)
-    violated = broken(fresh)
+    violated, n = broken(fresh), int(quiet.sum())
+    # Episodes above the threshold by design; the rate of the next ones is then a Beta variate.
+    above = int(false_alarms * (n + 1) + 1e-9)
+    worst = clopper_pearson_interval(above - 1, n, level=0.9).high
     return monitor, {
         "threshold": float(monitor.threshold),
         "promised_false_alarms": false_alarms,
-        "threshold_episodes": int(quiet.sum()),
+        "threshold_episodes": n,
+        "rate_of_19_in_20_thresholds": float(worst),
         "false_alarms": _share(alarmed & ~violated, ~violated),
         "alarmed_over_limit": _share(alarmed & violated, violated),
     }

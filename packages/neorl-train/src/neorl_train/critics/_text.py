@@ -22,6 +22,7 @@ def critics_text(report: dict[str, Any]) -> str:
         for name, measured in ensemble["coverage_measured"].items()
     ]
     lines += _monitor(ensemble["monitor"])
+    lines = [*report["still_actions"], *lines]
     if "none" in safety:
         return "\n".join([*lines, f"no safety critic: {safety['none']}"])
     lines.append(f"safety critic: risk of a violation within {safety['horizon']} steps")
@@ -40,7 +41,11 @@ def _percent(value: float, low: float, high: float) -> str:
 
 
 def _monitor(monitor: dict[str, Any]) -> list[str]:
-    lines = [f"  monitor: alarm above {monitor['threshold']:.3g}"]
+    worst = f"{100 * monitor['rate_of_19_in_20_thresholds']:.0f} %"
+    lines = [
+        f"  monitor: alarm above {monitor['threshold']:.3g}, which {monitor['threshold_episodes']} "
+        f"episodes set: of 20 such thresholds 19 raise false alarms in at most {worst} of episodes"
+    ]
     promised = f"promised {100 * monitor['promised_false_alarms']:g} %"
     counts = (
         ("false alarms", "false_alarms", f", {promised}"),

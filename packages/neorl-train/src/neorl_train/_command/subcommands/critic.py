@@ -1,5 +1,7 @@
 """``neorl-train critic RUN``: fit a safety critic and an ensemble on the log of a run."""
 
+import sys
+from functools import partial
 from pathlib import Path
 
 from neorl_core import InputError
@@ -33,6 +35,6 @@ def command(arguments: list[str]) -> None:
         )
     run = RunDirectory(Path(name).absolute())
     run.record()
-    critics = fit_run_critics(run, options)
+    critics = fit_run_critics(run, options, say=partial(print, file=sys.stderr, flush=True))
     print(critics_text(critics.report))
     print(f"left in {run.path / 'critics'}")

@@ -121,8 +121,15 @@ def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> Non
     if not mine:
         return
     for curve in mine:
-        axis.plot(curve.step / 1000, curve.value, color=colour, lw=0.8, alpha=0.45)
+        marks = _marks(len(curve.step), 3)
+        axis.plot(curve.step / 1000, curve.value, color=colour, lw=0.8, alpha=0.45, **marks)
     shortest = min(len(curve.step) for curve in mine)
     mean = np.mean([curve.value[:shortest] for curve in mine], axis=0)
     label = f"{algorithm}, mean of {len(mine)} seeds" if len(mine) > 1 else algorithm
-    axis.plot(mine[0].step[:shortest] / 1000, mean, color=colour, lw=2, label=label)
+    steps = mine[0].step[:shortest] / 1000
+    axis.plot(steps, mean, color=colour, lw=2, label=label, **_marks(shortest, 6))
+
+
+def _marks(points: int, size: float) -> dict[str, Any]:
+    """A line through one point is not seen: it is drawn as a dot."""
+    return {"marker": "o", "markersize": size} if points == 1 else {}
