@@ -2,7 +2,8 @@ r"""What memory is worth where one observation is not the state: DMSD without it
 
 Usage:
     python tools/tables/memory.py                        all cells that have no result yet
-    python tools/tables/memory.py --algorithms td3_bc --encoders none gru --seeds 0
+    python tools/tables/memory.py --algorithms td3_bc --updates 8000 30000 100000
+    python tools/tables/memory.py --algorithms td3_bc --encoders history --set alpha=0
     python tools/tables/memory.py --table                only the table so far
 
 The velocities v1 and v2 are taken out of the log, and policies never see them. Beside each encoder
@@ -12,6 +13,7 @@ episodes for all. One result file holds the scores of all cells; a cell that is 
 
 import argparse
 import dataclasses
+import itertools
 import json
 import time
 from pathlib import Path
@@ -67,12 +69,14 @@ def without(dataset: Dataset, seen: tuple[int, ...]) -> Dataset:
     return dataclasses.replace(dataset, transitions=rows, spec=spec)
 
 
-def cell(env: Any, dataset: Dataset, learner: Any, seen: tuple[int, ...], args: Any) -> dict:
+def cell(
+    env: Any, dataset: Dataset, learner: Any, seen: tuple[int, ...], *, updates: int, seed: int
+) -> dict[str, float]:
     """Trains one learner, and scores it on the plant."""
     begun = time.process_time()
-    plan = Plan(args.updates, 500, args.updates)
+    plan = Plan(updates, 500, updates)
     data = training_data(without(dataset, seen))
-    trained = train(learner, data, (args.seed,), plan, watcher=Silent())
+    trained = train(learner, data, (seed,), plan, watcher=Silent())
     seconds = time.process_time() - begun
     keys = jax.random.split(jax.random.key(1), EPISODES)
     found = scores(env, score_episodes(env, Partly(trained.policies[0], seen), keys))
@@ -92,26 +96,24 @@ def main() -> None:
         env = make("DMSD-v0")
         dataset = collect_log(env, n_steps=args.steps, key=jax.random.key(0))
         everything = tuple(range(env.spec.n_obs))
-        for name in args.algorithms:
-            for encoder in args.encoders:
-                for seed in args.seeds:
-                    label = f"{name} {encoder} {seed}"
-                    if label in done:
-                        continue
-                    args.seed = seed
-                    learner = ALGORITHMS[name](
-                        hidden=(64, 64),
-                        batch_size=128,
-                        encoder="none" if encoder == "all" else encoder,
-                        history_steps=args.history_steps,
-                    )
-                    seen = everything if encoder == "all" else SEEN
-                    done[label] = cell(env, dataset, learner, seen, args)
-                    print(label, done[label], flush=True)
-                    settings = {"updates": args.updates, "steps": args.steps}
-                    settings["history_steps"] = args.history_steps
-                    done["settings"] = settings
-                    args.out.write_text(json.dumps(done, indent=1) + "\n")
+        changed = f"[{','.join(args.set)}]" if args.set else ""
+        asked = itertools.product(args.algorithms, args.updates, args.encoders, args.seeds)
+        for name, updates, encoder, seed in asked:
+            label = f"{name}{changed} {updates} {encoder} {seed}"
+            if label in done:
+                continue
+            learner = ALGORITHMS[name](
+                hidden=(64, 64),
+                batch_size=128,
+                encoder="none" if encoder == "all" else encoder,
+                history_steps=args.history_steps,
+                **{key: float(value) for key, value in (one.split("=") for one in args.set)},
+            )
+            seen = everything if encoder == "all" else SEEN
+            done[label] = cell(env, dataset, learner, seen, updates=updates, seed=seed)
+            print(label, done[label], flush=True)
+            done["settings"] = {"steps": args.steps, "history_steps": args.history_steps}
+            args.out.write_text(json.dumps(done, indent=1) + "\n")
     print(table(done))
 
 
@@ -122,7 +124,8 @@ def _arguments() -> Any:
     parser.add_argument("--algorithms", nargs="+", default=["bc"])
     parser.add_argument("--encoders", nargs="+", default=["none", "history", "gru", "all"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--updates", type=int, default=8_000)
+    parser.add_argument("--updates", nargs="+", type=int, default=[8_000])
+    parser.add_argument("--set", nargs="+", default=[], help="hyperparameters, such as tau=0.02")
     parser.add_argument("--steps", type=int, default=20_000, help="rows of the log")
     parser.add_argument("--history-steps", type=int, default=4)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -132,23 +135,23 @@ def _arguments() -> Any:
 
 def table(done: dict[str, Any]) -> str:
     """Mean over seeds and, behind it, the deviation between seeds."""
-    cells: dict[tuple[str, str], list[float]] = {}
+    cells: dict[tuple[str, int, str], list[float]] = {}
     for label, result in done.items():
         if label != "settings":
-            name, encoder, _ = label.split()
-            cells.setdefault((name, encoder), []).append(result["mean"])
+            name, updates, encoder, _ = label.split()
+            cells.setdefault((name, int(updates), encoder), []).append(result["mean"])
     encoders = ("none", "history", "gru", "all")
     lines = [
-        "| Learner | present alone | `history` | `gru` | with velocities |",
-        "|---|---|---|---|---|",
+        "| Learner | updates | present alone | `history` | `gru` | with velocities |",
+        "|---|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys(name for name, _ in cells):
+    for name, updates in sorted({(name, updates) for name, updates, _ in cells}):
         row = []
         for encoder in encoders:
-            means = cells.get((name, encoder), [])
+            means = cells.get((name, updates, encoder), [])
             spread = f" ± {np.std(means, ddof=1):.1f}" if len(means) > 1 else ""
             row.append(f"{np.mean(means):.1f}{spread}" if means else "")
-        lines.append(f"| `{name}` | {' | '.join(row)} |")
+        lines.append(f"| `{name}` | {updates:,} | {' | '.join(row)} |")
     return "\n".join(lines)
 
 

@@ -168,8 +168,12 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     )
     run = start(config, quiet=True)
     sizes = ["--horizon", "4", "--updates", "400", "--ensemble-updates", "300", "--members", "3"]
-    words = ["critic", str(run.path), *sizes, "--hidden", "16", "--false-alarms", "0.2"]
-    assert main(words) == 0
+    words = ["critic", str(run.path), *sizes, "--hidden", "16", "--false-alarms"]
+    before = set(run.path.rglob("*"))
+    assert main([*words, "0.001"]) == 2
+    assert "false alarms an episode need 999" in capsys.readouterr().err
+    assert set(run.path.rglob("*")) == before, "a refusal leaves nothing"
+    assert main([*words, "0.2"]) == 0
     assert "safety critic: risk of a violation within 4 steps" in capsys.readouterr().out
     stored = json.loads((run.path / "critics.json").read_text())
     assert stored["format"] == "neorl-critics"

@@ -8,10 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import BC
+from neorl_agents import BC, TD3BC
+from neorl_agents.policies import scaled
+from neorl_agents.sampling._histories import windows
+from neorl_core import Transition
 from neorl_envs import collect_log, make
+from neorl_envs.datasets import data_statistics
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train
+from neorl_train.evaluation import rollouts
 from neorl_train.experience import training_data
 from neorl_train.training import Plan
 
@@ -29,6 +34,38 @@ class Partly(eqx.Module):
 
     def sent(self, carry, action):
         return self.policy.sent(carry, action)
+
+
+@pytest.mark.parametrize("encoder", ["history", pytest.param("gru", marks=pytest.mark.nightly)])
+def test_what_a_policy_with_memory_did_is_what_its_log_says_of_it(encoder):
+    """A rollout as evaluation makes it, and the actions of the windows that training would draw."""
+    env, starts = make("DMSD-v0"), 3
+    spec, horizon = env.spec, env.spec.horizon
+    log = collect_log(env, n_steps=1_000, key=jax.random.key(0))
+    learner = TD3BC(hidden=(8,), batch_size=8, encoder=encoder, history_steps=4)
+    state = learner.init(spec, data_statistics(log), jax.random.key(5))
+    policy = learner.policy(state)
+    done = jax.device_get(rollouts(env, policy, jax.random.key(1), jnp.arange(starts)))
+    assert done.mask.all()
+    seen = np.concatenate([done.first_obs[:, None], done.obs[:, :-1]], axis=1)
+    flat = [np.asarray(x).reshape(starts * horizon, -1) for x in (seen, done.applied, done.obs)]
+    last = np.arange(starts * horizon) % horizon == horizon - 1
+    none = np.zeros(len(last), bool)
+    rows = Transition(
+        flat[0], flat[1], np.zeros(len(last), np.float32), next_obs=flat[2], terminated=none,
+        truncated=last,
+    )  # fmt: skip
+    tables = jax.tree.map(jnp.asarray, learner.sampler.tables(rows))
+    drawn = rows._replace(obs=windows(tables, jnp.arange(len(last)), steps=4), next_obs=None)
+    inputs = scaled(state.scaling, jax.tree.map(jnp.asarray, drawn)).obs
+    expected = policy.action.to_physical(policy.network(inputs))
+    asked = done.action.reshape(starts * horizon, -1)
+    np.testing.assert_allclose(asked, expected, rtol=1e-5, atol=1e-5)
+    # The window matters: without it the same network acts differently.
+    fresh = jax.vmap(lambda obs: policy(policy.initial_carry(), obs)[1])(jnp.asarray(flat[0]))
+    alone = np.abs(np.asarray(fresh) - asked).max(axis=1)
+    assert (alone[np.arange(len(last)) % horizon == 0] < 1e-5).all()
+    assert np.median(alone) > 1e-3
 
 
 @pytest.mark.nightly
