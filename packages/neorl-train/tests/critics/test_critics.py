@@ -119,8 +119,12 @@ def test_an_action_that_never_moves_is_named_first():
 
 
 def test_the_text_has_the_numbers(fitted):
-    text = critics_text(json.loads(json.dumps(fitted.report)))
+    report = json.loads(json.dumps(fitted.report))
+    text = critics_text(report)
     assert "never moves" not in text
+    assert "never alarm" not in text
+    report["safety_critic"]["monitor"]["threshold"] = 1.0
+    assert "it can never alarm" in critics_text(report).splitlines()[-1]
     for words in ("risk of a violation within 4 steps", "calibration error", "promised 20 %"):
         assert words in text
 

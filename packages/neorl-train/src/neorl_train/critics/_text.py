@@ -33,7 +33,13 @@ def critics_text(report: dict[str, Any]) -> str:
         for name in ("calibration_error", "area_under_roc", "brier_skill"):
             value, low, high = found[name]
             lines.append(f"    {name.replace('_', ' '):<18} {value:.3f} [{low:.3f}, {high:.3f}]")
-    return "\n".join([*lines, *_monitor(safety["monitor"])])
+    lines += _monitor(safety["monitor"])
+    if safety["quantity"] == "violation" and safety["monitor"]["threshold"] >= 1:
+        lines.append(
+            "    it can never alarm: episodes that keep their limits reach a risk of 1 too; admit "
+            "more false alarms, look less far ahead, or state the limit per step"
+        )
+    return "\n".join(lines)
 
 
 def _percent(value: float, low: float, high: float) -> str:
