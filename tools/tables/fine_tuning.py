@@ -3,13 +3,19 @@
 Usage:
     python tools/tables/fine_tuning.py              cells without a result yet; all by default
     python tools/tables/fine_tuning.py DMSD-v0      one plant
+    python tools/tables/fine_tuning.py DMSD-v0 --learners iql --ways log noiseless faster longer
     python tools/tables/fine_tuning.py --table      print the table of the stored results
 
-A cell is a plant, a learner and a seed: offline training on a log of medium quality (one ordinary
-tuning with its operators), then fine-tuning on the simulated plant behind its ranges and rates. Its
-file in ``tools/benchmarks/results/fine_tuning/PLANT/LEARNER-SEED.json`` holds the returns of the
-same fresh episodes before and after, the validations while it learned, and what happened on the
-plant. A cell that has its file is left out, so that whoever was interrupted goes on.
+A cell is a plant, a learner, a way and a seed: offline training on a log of medium quality (one
+ordinary tuning with its operators), then fine-tuning on the simulated plant behind its ranges and
+rates. Its file in ``tools/benchmarks/results/fine_tuning/PLANT/LEARNER-WAY-SEED.json`` holds the
+returns of the same fresh episodes before and after, the validations while it learned, what happened
+on the plant, and whether the critics knew which of the policy's draws earn more. A cell that has
+its file is left out, so that whoever was interrupted goes on.
+
+Ways: ``balanced``, half of every batch from the log; and controls: ``log`` trains on the log's rows
+alone, ``noiseless`` tries IQL's policy without its noise, ``faster`` has critics and values that
+follow faster, ``longer`` trains longer.
 """
 
 import argparse
@@ -22,7 +28,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents import ALGORITHMS
+from fine_tuning_critics import knowledge
+from neorl_agents import ALGORITHMS, IQL
 from neorl_core import Policy
 from neorl_core.boundary import keep_compiled_programs
 from neorl_core.costs import penalised_reward
@@ -36,15 +43,43 @@ from neorl_train.configuration import FineTuningConfig
 from neorl_train.evaluation import crossed_estimate, mean_estimates
 from neorl_train.evaluation._simulated import plant_constraints
 from neorl_train.experience import TrainingData, training_data
-from neorl_train.training import Plan, Watcher, online_counts
+from neorl_train.training import Plan, Trained, Watcher, online_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/fine_tuning"
 PLANTS, LEARNERS, SEEDS = ("DMSD-v0", "CSTR-v0"), ("iql", "rebrac", "cal_ql"), (0, 1, 2)
 SIZES: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
-OFFLINE, ONLINE, INTERVAL, CHUNK = 10_000, 8_000, 2_000, 400
-STEPS, EPISODES, CURVE_EPISODES, LEVEL = 20_000, 200, 32, 0.95
-SETTINGS = FineTuningConfig(environments=8, warm_up=1_000, capacity=20_000)
+CHUNK, STEPS, EPISODES, CURVE_EPISODES, LEVEL = 400, 20_000, 200, 32, 0.95
+SETTINGS = FineTuningConfig(environments=8, warm_up=1_000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How a cell is made: updates, share of the log, noise of what is tried, hyperparameters."""
+
+    offline: int = 10_000
+    online: int = 8_000
+    share: float = 0.5
+    noise: bool = True
+    changes: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+WAYS = {
+    "balanced": Way(),
+    "log": Way(share=1.0),
+    "noiseless": Way(noise=False),
+    "faster": Way(changes={"tau": 0.05, "critic_learning_rate": 1e-3, "value_learning_rate": 1e-3}),
+    "longer": Way(offline=60_000, online=40_000),
+}
+
+
+class Noiseless(IQL):
+    """IQL that tries its mean."""
+
+    def explore(self, state: Any) -> Any:
+        """The policy with the least of noise."""
+        policy = super().explore(state)
+        return dataclasses.replace(policy, log_std=jnp.full_like(policy.log_std, -20.0))
 
 
 def main() -> None:
@@ -54,6 +89,7 @@ def main() -> None:
     )
     parser.add_argument("plants", nargs="*", default=PLANTS)
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
+    parser.add_argument("--ways", nargs="+", default=("balanced",), choices=WAYS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
@@ -62,17 +98,54 @@ def main() -> None:
         for seed in arguments.seeds:
             for plant in arguments.plants:
                 for name in arguments.learners:
-                    path = RESULTS / plant / f"{name}-{seed}.json"
-                    if not path.exists():
-                        measure(plant, name, seed, path)
+                    for way in arguments.ways:
+                        path = RESULTS / plant / f"{name}-{way}-{seed}.json"
+                        if not path.exists():
+                            measure(plant, name, way, seed, path)
     print(table())
 
 
-def measure(plant: str, name: str, seed: int, path: Path) -> None:
+def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
     """One cell; the file is written last."""
-    env, learner = make(plant), ALGORITHMS[name](**SIZES)
+    how, env = WAYS[way], make(plant)
+    learner = (ALGORITHMS[name] if how.noise else Noiseless)(**SIZES, **how.changes)
     data = medium_log(env)
-    offline = train(learner, data, (seed,), Plan(OFFLINE, CHUNK, OFFLINE))
+    offline = train(learner, data, (seed,), Plan(how.offline, CHUNK, how.offline))
+    online, curve = tuned(env, learner, data, offline, how, seed)
+    algorithm: Any = online.algorithm  # a dataclass, as all of ours
+    reference = env.tunings()[env.reference]
+    counts = online_counts(online)[0]
+    states = {"before": offline.states()[0], "after": online.states()[0].learner}
+    price = prices(env)
+    result = {
+        "plant": plant,
+        "learner": name,
+        "way": way,
+        "seed": seed,
+        "hyperparameters": dataclasses.asdict(algorithm),
+        "settings": dataclasses.asdict(SETTINGS) | dataclasses.asdict(how),
+        "log_rows": len(data.rows.obs),
+        "before": scored(env, offline.policies[0], EPISODES, seed=1).tolist(),
+        "after": scored(env, online.policies[0], EPISODES, seed=1).tolist(),
+        "reference": scored(env, reference, EPISODES, seed=1).tolist(),
+        "curve": curve,
+        "curve_reference": float(scored(env, reference, CURVE_EPISODES, seed=7).mean()),
+        "knowledge": {
+            when: knowledge(env, ALGORITHMS[name](**SIZES), state, price)
+            for when, state in states.items()
+        },
+        "online": {field: np.asarray(value).tolist() for field, value in counts._asdict().items()},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result) + "\n")
+    gain = np.mean(result["after"]) - np.mean(result["before"])
+    print(f"{plant} {name} {way} seed {seed}: gain {gain:+.2f}", flush=True)
+
+
+def tuned(
+    env: Any, learner: Any, data: TrainingData, offline: Trained, how: Way, seed: int
+) -> tuple[Trained, list[float]]:
+    """The fine-tuning, and the scores before it and at every quarter."""
     curve: list[float] = []
 
     def judged(policy: Policy) -> dict[str, jax.Array]:
@@ -90,34 +163,13 @@ def measure(plant: str, name: str, seed: int, path: Path) -> None:
         data,
         env,
         (seed,),
-        Plan(ONLINE, CHUNK, INTERVAL),
-        settings=SETTINGS,
+        Plan(how.online, CHUNK, how.online // 4),
+        settings=dataclasses.replace(SETTINGS, share=how.share),
         constraints=plant_constraints(env),
         watcher=Curve(),
         validate=judged,
     )
-    counts = online_counts(online)[0]
-    algorithm: Any = online.algorithm  # a dataclass, as all of ours
-    reference = env.tunings()[env.reference]
-    result = {
-        "plant": plant,
-        "learner": name,
-        "seed": seed,
-        "hyperparameters": dataclasses.asdict(algorithm),
-        "settings": dataclasses.asdict(SETTINGS),
-        "updates": {"offline": OFFLINE, "online": ONLINE},
-        "log_rows": len(data.rows.obs),
-        "before": scored(env, offline.policies[0], EPISODES, seed=1).tolist(),
-        "after": scored(env, online.policies[0], EPISODES, seed=1).tolist(),
-        "reference": scored(env, reference, EPISODES, seed=1).tolist(),
-        "curve": curve,
-        "curve_reference": float(scored(env, reference, CURVE_EPISODES, seed=7).mean()),
-        "online": {field: np.asarray(value).tolist() for field, value in counts._asdict().items()},
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result) + "\n")
-    gain = np.mean(result["after"]) - np.mean(result["before"])
-    print(f"{plant} {name} seed {seed}: gain {gain:+.2f}", flush=True)
+    return online, curve
 
 
 def medium_log(env: Any) -> TrainingData:
@@ -125,12 +177,16 @@ def medium_log(env: Any) -> TrainingData:
     who = quality(env, "medium")
     log = collect_log(env, who.controllers, plan=who.plan, n_steps=STEPS, key=jax.random.key(0))
     rows = log.transitions
-    weights = env.penalty_weights()
-    price = jnp.asarray([weights.get(c.name, 0.0) for c in env.spec.cost], jnp.float32)
-    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), price)
+    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), prices(env))
     return training_data(
         dataclasses.replace(log, transitions=rows._replace(reward=np.asarray(reward)))
     )
+
+
+def prices(env: Any) -> jax.Array:
+    """Reward that one unit of each cost takes off."""
+    weights = env.penalty_weights()
+    return jnp.asarray([weights.get(c.name, 0.0) for c in env.spec.cost], jnp.float32)
 
 
 def scored(env: Any, policy: Policy, episodes: int, *, seed: int) -> np.ndarray:
@@ -139,44 +195,48 @@ def scored(env: Any, policy: Policy, episodes: int, *, seed: int) -> np.ndarray:
     behind = guard(policy, plant_constraints(env), reference, env.spec)
     keys = jax.random.split(jax.random.key(seed), episodes)
     found: EpisodeScores = jax.device_get(score_episodes(env, behind, keys))
-    weights = env.penalty_weights()
-    price = np.array([weights.get(c.name, 0.0) for c in env.spec.cost])
+    price = np.asarray(prices(env), np.float64)
     return np.asarray(found.total, np.float64) - np.asarray(found.cost, np.float64) @ price
 
 
 def table() -> str:
     """Before, after, gain with intervals, regret, and what happened on the plant."""
     lines = [
-        "| Plant | Learner | Seeds | Reference | Before | After | Gain | Regret "
-        "| Over a limit, trips, of episodes |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| Plant | Learner | Way | Seeds | Reference | Before | After | Gain | of each seed "
+        "| Regret | Rank correlation, before, after | Over a limit, trips, of episodes |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for plant in PLANTS:
         for name in LEARNERS:
-            paths = sorted((RESULTS / plant).glob(f"{name}-*.json"))
-            cells = [json.loads(path.read_text()) for path in paths]
-            if cells:
-                lines.append(_line(plant, name, cells))
+            for way in WAYS:
+                paths = sorted((RESULTS / plant).glob(f"{name}-{way}-*.json"))
+                cells = [json.loads(path.read_text()) for path in paths]
+                if cells:
+                    lines.append(_line(plant, name, way, cells))
     return "\n".join(lines)
 
 
-def _line(plant: str, name: str, cells: list[dict[str, Any]]) -> str:
+def _line(plant: str, name: str, way: str, cells: list[dict[str, Any]]) -> str:
     before, after = (np.array([cell[key] for cell in cells]) for key in ("before", "after"))
     reference = np.array([cell["reference"] for cell in cells])
     gain = _estimate(after - before)
     regret = np.mean([cell["curve_reference"] - np.mean(cell["curve"]) for cell in cells])
+    known = (np.mean([cell["knowledge"][when] for cell in cells]) for when in ("before", "after"))
     episodes = sum(cell["online"]["episodes"] for cell in cells)
     broken = sum(sum(cell["online"]["violated"]) for cell in cells)
     trips = sum(cell["online"]["trips"] for cell in cells)
     entries = [
         plant,
         f"`{name}`",
+        way,
         str(len(cells)),
         f"{reference.mean():.1f}",
         _words(_estimate(before)),
         _words(_estimate(after)),
         f"{gain.value:+.1f} [{gain.low:.1f}, {gain.high:.1f}]",
+        ", ".join(f"{mean:+.1f}" for mean in (after - before).mean(axis=1)),
         f"{regret:.1f}",
+        ", ".join(f"{mean:.2f}" for mean in known),
         f"{broken}, {trips}, of {episodes}",
     ]
     return f"| {' | '.join(entries)} |"

@@ -58,6 +58,7 @@ def refused(capsys):
 def test_what_is_no_finished_run_is_refused(refused, tmp_path):
     refused("takes the directory of a finished run", "--training.updates", "20")
     refused("no such run directory", tmp_path / "0007")
+    refused("my.toml is a configuration: finetune takes the directory", "my.toml")
     artefact = tmp_path / "iql-0.safetensors"
     artefact.write_bytes(b"actor")
     refused("holds the actor alone, and fine-tuning needs its critics", artefact)

@@ -307,6 +307,20 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
 
 
 @pytest.mark.nightly
+def test_a_share_of_one_learns_from_the_log_alone(go_on):
+    """Other rewards of the plant are stored, and change no bit of the learner."""
+    settings = dataclasses.replace(SETTINGS, share=1.0)
+    (mine,), (theirs,) = (
+        go_on(IQL, settings=settings, penalty=penalty).states()
+        for penalty in (PENALTY, {"load": 0.0, "peak": 0.0})
+    )
+    assert tree_digest(mine.learner) == tree_digest(theirs.learner)
+    stored, other = (state.replay.ring.rows.rows.reward for state in (mine, theirs))
+    assert (np.asarray(stored) <= np.asarray(other)).all()
+    assert (np.asarray(stored) < np.asarray(other)).any()
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [IQL, CalQL, ReBRAC])
 def test_what_is_learned_online_is_better_than_the_log(plant, kind):
     """The lower the level the more is earned, and no controller of the log goes below zero."""

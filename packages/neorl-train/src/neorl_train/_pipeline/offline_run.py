@@ -36,6 +36,11 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
         InputError: If it is none, or was not finished; a policy artefact, which has no critics, is
             told from a run.
     """
+    if Path(path).suffix == ".toml":
+        raise InputError(
+            f"{path} is a configuration: finetune takes the directory of a finished run first, for "
+            f"example `neorl-train finetune runs/0001 {path}`"
+        )
     if Path(path).is_file():
         raise InputError(
             f"{path} is a file: a policy artefact holds the actor alone, and fine-tuning needs its "

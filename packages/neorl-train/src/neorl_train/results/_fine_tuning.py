@@ -99,6 +99,10 @@ class FineTuning:
             f"{one.name} fine-tuned, {seeds}: return {with_interval(one.before, digits)} before, "
             f"{with_interval(one.after, digits)} after, gain {gain}"
         ]
+        if one.gain.high < 0:
+            told.append(
+                "  it lost: the policies of the run that it goes on from earn more; keep those"
+            )
         if one.regret is not None:
             mean = sum(one.regret) / len(one.regret)
             told.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
