@@ -22,6 +22,11 @@ def test_the_nearest_name(name, near):
     assert nearest_name(name, []) is None
 
 
+def test_a_version_that_all_names_bear_makes_none_of_them_near():
+    assert nearest_name("TankLevel-v0", ["RobotAssembly-v0", "CSTR-v0"]) is None
+    assert nearest_name("cstr", ["RobotAssembly-v0", "CSTR-v0"]) == "CSTR-v0"
+
+
 def test_the_nearest_name_keeps_its_letters():
     assert nearest_name("plant-a", ["Plant-A", "other"]) == "Plant-A"
 

@@ -1,15 +1,17 @@
 """The nearest name to a mistyped one."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from neorl_core._vocabulary.errors import InputError
 
 _SIMILARITY = 0.4  # of difflib's ratio; lower ones suggest names that nobody meant
+_VERSION = re.compile(r"-v[0-9]+$")  # what all names have in common says nothing
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like a given one; letter case does not count.
+    """The known name that is most like a given one; letter case and versions do not count.
 
     Args:
         name: Name as given.
@@ -23,9 +25,13 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
         >>> nearest_name("TD3-CB", ["bc", "td3-bc", "iql"])
         'td3-bc'
     """
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_SIMILARITY)
-    return by_lower[near[0]] if near else None
+    by_stem = {_stem(candidate): candidate for candidate in known}
+    near = difflib.get_close_matches(_stem(name), by_stem, n=1, cutoff=_SIMILARITY)
+    return by_stem[near[0]] if near else None
+
+
+def _stem(name: str) -> str:
+    return _VERSION.sub("", name.lower())
 
 
 def unknown_name(
