@@ -162,6 +162,23 @@ def test_misspelt_declarations_are_refused_with_what_exists() -> None:
         limited.step(params, state, jnp.zeros(2), jax.random.key(0))
 
 
+def test_limits_that_limit_nothing_and_costs_without_a_limit_are_refused() -> None:
+    wrong = {
+        r"limit of 'level': low must be below high, got 16 and 5": (
+            Limit("level", low=16.0, high=5.0, cost="high_level"),
+        ),
+        "limit of 'level' has no end; give low, high or both": (Limit("level", cost="high_level"),),
+        "no limit adds to the cost 'high_level', which would always be 0": (
+            Limit("level", high=25.0, trip=True),
+        ),
+        "adds to the cost 'high_levl'": (Limit("level", high=16.0, cost="high_levl"),),
+    }
+    for message, limits in wrong.items():
+        plant = type("Limited", (QuadrupleTank,), {"limits": limits})
+        with pytest.raises(ValueError, match=message):
+            plant()
+
+
 def test_constants_outside_physics_are_refused_by_name_and_unit(tank: QuadrupleTank) -> None:
     params = tank.sample_params(jax.random.key(0), spread=0.3)
     tank.check_params(params)

@@ -26,12 +26,22 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for word in ("T_adiab_hat", "at most", "(reference)", "kJ/kg", "Lucia"):
         assert word in text
+    for line in (
+        "T_R      K    361.15 to 365.15  counts as temperature, 0.833333 for each unit beyond and",
+        "P        bar  at most 5         ends the episode",
+        "temperature  K min  at most 20 per episode  penalty 0.75 points per K min",
+    ):
+        assert line in text
     assert main(["describe", "ChemicalReactor-v0", "--json", "--constants"]) == 0
     document = json.loads(capsys.readouterr().out)
     env = make("ChemicalReactor-v0")
     assert document["format"] == "neorl-plant-description"
     assert spec_from_dict(document["spec"]) == env.spec
     assert document["penalty_weights"] == env.penalty_weights()
+    assert document["limits"][2] == {
+        **{"quantity": "P", "unit": "bar", "low": None, "high": 3.5},
+        **{"cost": "pressure", "factor": 1.0, "trip": False},
+    }
     assert all({"name", "value", "unit", "source"} == set(row) for row in document["constants"])
 
 
@@ -95,5 +105,5 @@ def test_check_says_which_laws_are_broken(tank: Any, capsys: pytest.CaptureFixtu
     seen = capsys.readouterr()
     assert "FAILED  a wrong shape is refused: an action of shape (2,) is accepted" in seen.out
     assert "ok      finite under hostile actions" in seen.out
-    assert "breaks 1 of 15 laws" in seen.err
+    assert "breaks 1 of 17 laws" in seen.err
     assert len(seen.err.splitlines()) == 1

@@ -103,6 +103,10 @@ def any_preset(self: Any, preset: str = "plant") -> Any:
     return jnp.asarray(0.02)
 
 
+def refusing(self: Any, params: Any) -> None:
+    raise ValueError("constant 'inflow' must be finite and positive, got -1 m3/s")
+
+
 CALLS: list[int] = []
 
 
@@ -117,8 +121,13 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
     "it_can_be_run": ("TypeError", {"reset": lambda self, params: None}),
     "a_wrong_shape_is_refused": (r"shape \(2,\) is accepted", {"step": tolerant}),
     "an_unknown_preset_is_refused": ("raise ValueError", {"default_params": any_preset}),
+    "its_own_parameters_are_physical": ("positive, got -1 m3/s", {"check_params": refusing}),
     "the_state_keeps_its_form": (r"is int32\(\) after reset and float32", {"step": widening}),
     "compiled_equals_eager": ("reward of the first step", {"step": remembering}),
+    "reward_and_endings_are_scalars": (
+        r"reward of a step is float32\(1,\), expected one real number, shape \(\)",
+        answer(lambda s, state, action: s._replace(reward=s.obs)),
+    ),
     "finite_under_hostile_actions": (
         "reward is not finite in step 0 of the actions 'infinite'",
         answer(

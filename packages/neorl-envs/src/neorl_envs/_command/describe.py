@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tyro
 
-from neorl_core import spec_to_dict
+from neorl_core import Spec, spec_to_dict
 from neorl_core.boundary import head
+from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.command_line import parse_options
 from neorl_envs.plants._table import make
@@ -52,6 +53,18 @@ def description(env: Any, with_constants: bool) -> dict[str, Any]:
             rate if np.isfinite(rate) else None for rate in env.action_rates()
         ],
         "penalty_weights": dict(env.penalty_weights()),
+        "limits": [
+            {
+                "quantity": limit.quantity,
+                "unit": _unit(limit, env.spec),
+                "low": limit.low if np.isfinite(limit.low) else None,
+                "high": limit.high if np.isfinite(limit.high) else None,
+                "cost": limit.cost,
+                "factor": limit.factor,
+                "trip": limit.trip,
+            }
+            for limit in _limits(env)
+        ],
         "reward_unit": env.reward_unit,
         "controllers": list(env.tunings()),
         "reference": env.reference,
@@ -68,21 +81,29 @@ def description(env: Any, with_constants: bool) -> dict[str, Any]:
 def _lines(env: Any, with_constants: bool) -> list[str]:
     spec = env.spec
     lines = [f"{env.name}: period {spec.dt:g} s, at most {spec.horizon} steps", "", "measured:"]
-    lines += _columns([(c.name, c.unit, f"{c.low:g} to {c.high:g}") for c in spec.obs])
+    lines += _columns([(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}") for c in spec.obs])
     moved = zip(spec.action, env.action_rates(), strict=True)
     lines += ["", "manipulated:"]
-    lines += _columns([(c.name, c.unit, f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in moved])
-    weights = env.penalty_weights()
+    lines += _columns(
+        [(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in moved]
+    )
     limits = [
+        (limit.quantity, _shown(_unit(limit, spec)), _range(limit), _consequence(limit))
+        for limit in _limits(env)
+    ]
+    lines += ["", "limits of true quantities:", *(_columns(limits) or ["  none"])]
+    weights = env.penalty_weights()
+    costs = [
         (
             c.name,
-            c.unit,
+            _shown(c.unit),
             f"at most {c.limit:g} per {c.per}",
-            f"penalty {weights.get(c.name, 0):g} x {env.reward_unit} per {c.unit}",
+            f"penalty {_worth(weights.get(c.name, 0), env.reward_unit)} per "
+            f"{c.unit if c.unit != '1' else 'unit'}",
         )
         for c in spec.cost
     ]
-    lines += ["", "costs:", *(_columns(limits) or ["  none"])]
+    lines += ["", "costs:", *(_columns(costs) or ["  none"])]
     lines += ["", f"reward: {env.reward_unit}"]
     names = [f"{name} (reference)" if name == env.reference else name for name in env.tunings()]
     lines += [f"controllers: {', '.join(names)}"]
@@ -95,6 +116,38 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
         lines += ["", "constants:", *(_columns(rows) or ["  none declared"])]
         lines += [f"  must keep {relation}" for relation in getattr(env, "relations", ())]
     return lines
+
+
+def _limits(env: Any) -> tuple[Limit, ...]:
+    """The declared ones; of a plant that is not made of blocks, its bands."""
+    bands = [Limit(name, *ends, channel=name) for name, ends in env.bands().items()]
+    return getattr(env, "limits", tuple(bands))
+
+
+def _unit(limit: Limit, spec: Spec) -> str:
+    shown = [channel.unit for channel in spec.obs if channel.name == limit.channel]
+    return limit.unit or (shown[0] if shown else "1")
+
+
+def _range(limit: Limit) -> str:
+    if np.isinf(limit.low):
+        return f"at most {limit.high:g}"
+    return f"at least {limit.low:g}" if np.isinf(limit.high) else f"{limit.low:g} to {limit.high:g}"
+
+
+def _consequence(limit: Limit) -> str:
+    counts = f"counts as {limit.cost}, {limit.factor:g} for each unit beyond and step"
+    return ", ".join([counts] * bool(limit.cost) + ["ends the episode"] * limit.trip)
+
+
+def _shown(unit: str) -> str:
+    """A unit in a column; a dash for numbers without one."""
+    return unit if unit not in ("", "1") else "-"
+
+
+def _worth(weight: float, unit: str) -> str:
+    """An amount of reward, where the unit may begin with a number, as 100 $ do."""
+    return f"{weight:g} x {unit}" if unit[:1].isdigit() else f"{weight:g} {unit}"
 
 
 def _rate(rate: float) -> str:

@@ -32,6 +32,7 @@ def _line(name: str) -> str:
     origin = PLANTS.origin(name)
     return (
         f"{name}  {spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} "
-        f"costs, period {spec.dt:g} s, at most {spec.horizon} steps; "
-        f"Gymnasium: {gymnasium_id(name)}{f'; from {origin}' if origin else ''}"
+        f"{'cost' if spec.n_cost == 1 else 'costs'}, period {spec.dt:g} s, "
+        f"at most {spec.horizon} steps; Gymnasium: {gymnasium_id(name)}"
+        f"{f'; from {origin}' if origin else ''}"
     )

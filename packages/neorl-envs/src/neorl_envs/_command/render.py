@@ -65,7 +65,7 @@ def command(words: list[str]) -> None:
     else:
         options.out.write_bytes(png(trends(env.spec, rows, **drawn)))
     costs = ", ".join(
-        f"{channel.name} {float(cost):.4g} {channel.unit}"
+        f"{channel.name} {float(cost):.4g} {channel.unit if channel.unit != '1' else ''}".rstrip()
         for channel, cost in zip(env.spec.cost, np.asarray(rows.cost).sum(axis=0), strict=True)
     )
     print(

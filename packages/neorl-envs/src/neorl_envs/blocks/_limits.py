@@ -28,6 +28,7 @@ class Limit:
         factor: Cost for a unit of violation in one step.
         trip: Whether leaving the range ends the episode.
         channel: Measured channel that shows the quantity; it then has a band in pictures.
+        unit: Unit of the quantity, for people; by default that of the channel.
     """
 
     quantity: str
@@ -37,6 +38,7 @@ class Limit:
     factor: float = 1.0
     trip: bool = False
     channel: str = ""
+    unit: str = ""
 
     @property
     def label(self) -> str:
@@ -110,7 +112,7 @@ def _information_type(fields: tuple[str, ...]) -> Any:
 
 
 def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
-    """Refuses limits that add to no cost channel, and costs that no limit adds to.
+    """Refuses limits that limit nothing or add to no cost channel, and costs without a limit.
 
     Raises:
         ValueError: Naming it.
@@ -118,11 +120,22 @@ def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
     names = [channel.name for channel in costs]
     for limit in limits:
         if not limit.low < limit.high:
-            raise ValueError(f"limit of {limit.quantity!r}: low must be below high")
+            raise ValueError(
+                f"limit of {limit.quantity!r}: low must be below high, "
+                f"got {limit.low:g} and {limit.high:g}"
+            )
+        if math.isinf(limit.low) and math.isinf(limit.high):
+            raise ValueError(f"limit of {limit.quantity!r} has no end; give low, high or both")
         if limit.cost and limit.cost not in names:
             raise ValueError(
                 f"limit of {limit.quantity!r} adds to the cost {limit.cost!r}; "
                 f"the plant's costs are {names}"
+            )
+    for name in names:
+        if name not in [limit.cost for limit in limits]:
+            raise ValueError(
+                f"no limit adds to the cost {name!r}, which would always be 0; "
+                "name it in Limit(..., cost=...), or leave it out of costs"
             )
     labels = [limit.label for limit in limits]
     if len(set(labels)) < len(labels):

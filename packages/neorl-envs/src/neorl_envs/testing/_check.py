@@ -13,9 +13,11 @@ LAWS: Mapping[str, Callable[[Evidence], str]] = {
     for law in (
         form.a_wrong_shape_is_refused,
         form.an_unknown_preset_is_refused,
+        form.its_own_parameters_are_physical,
         form.a_second_call_does_not_trace_again,
         form.a_batch_equals_single_steps,
         form.compiled_equals_eager,
+        value.reward_and_endings_are_scalars,
         value.finite_under_hostile_actions,
         value.observations_respect_the_spec,
         value.applied_is_inside_range_and_rate,

@@ -50,6 +50,20 @@ def an_unknown_preset_is_refused(found: Evidence) -> str:
     return "default_params accepts an unknown preset; raise ValueError"
 
 
+def its_own_parameters_are_physical(found: Evidence) -> str:
+    """``check_params``, where a plant has it, accepts what the plant itself declares and draws."""
+    check = getattr(found.env, "check_params", None)
+    if check is None:
+        return ""
+    drawn = jax.tree.map(lambda leaf: leaf[0], found.params)
+    try:
+        check(found.env.default_params())
+        check(drawn)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def the_state_keeps_its_form(env: Any) -> str:
     """States have one structure, shape and type from reset on, so that loops can carry them."""
 

@@ -25,6 +25,18 @@ def finite_under_hostile_actions(found: Evidence) -> str:
     return ""
 
 
+def reward_and_endings_are_scalars(found: Evidence) -> str:
+    """A step has one reward, a real number, and two endings that are true or false."""
+    for name, kind in (("reward", np.floating), ("terminated", np.bool_), ("truncated", np.bool_)):
+        values = np.asarray(getattr(found.steps, name))
+        if values.shape[2:] or not np.issubdtype(values.dtype, kind):
+            return (
+                f"{name} of a step is {values.dtype}{values.shape[2:]}, "
+                f"expected one {'truth value' if kind is np.bool_ else 'real number'}, shape ()"
+            )
+    return ""
+
+
 def observations_respect_the_spec(found: Evidence) -> str:
     """Readings have the declared number and stay inside the measuring ranges."""
     low, high = (np.asarray(ends(found.spec.obs)) for ends in (lows, highs))

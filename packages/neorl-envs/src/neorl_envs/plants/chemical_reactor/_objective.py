@@ -27,8 +27,8 @@ LIMITS = (
         "T_adiab", high=ADIABATIC_LIMIT, cost="temperature", factor=DT / 60, channel="T_adiab_hat"
     ),
     Limit("P", high=PRESSURE_LIMIT, cost="pressure", channel="P"),
-    Limit("P", high=RELIEF_PRESSURE, trip=True),
-    Limit("T_R", high=TRIP_TEMPERATURE, trip=True),
+    Limit("P", high=RELIEF_PRESSURE, trip=True, unit="bar"),
+    Limit("T_R", high=TRIP_TEMPERATURE, trip=True, unit="K"),
 )
 """``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt``, ``c_P = max(P - 3.5 bar, 0)``;
 the relief valve at 5 bar and the switch at 130 degC end the batch."""

@@ -47,7 +47,7 @@ class CSTR(SimulatedPlant):
     costs = (CostChannel("temperature", "K min", 1.0, "episode"),)
     limits = (
         Limit("T", high=SOFT_LIMIT, cost="temperature", factor=MINUTES, channel="T"),
-        Limit("T", high=TRIP, trip=True),
+        Limit("T", high=TRIP, trip=True, unit="K"),
     )
     penalties: ClassVar[dict[str, float]] = {"temperature": 5.0}
     reward_unit: ClassVar[str] = "points"

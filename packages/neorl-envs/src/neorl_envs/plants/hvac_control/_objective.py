@@ -20,8 +20,8 @@ COSTS = (
     CostChannel("comfort", "K h", 5.0, "episode"),
 )
 LIMITS = (
-    Limit("power", high=DEMAND_LIMIT, cost="energy", factor=DT_HOURS),
-    Limit("discomfort", high=0.0, cost="comfort", factor=DT_HOURS),
+    Limit("power", high=DEMAND_LIMIT, cost="energy", factor=DT_HOURS, unit="kW"),
+    Limit("discomfort", high=0.0, cost="comfort", factor=DT_HOURS, unit="K"),
 )
 PENALTIES = {"energy": 1.0, "comfort": 1.0}
 

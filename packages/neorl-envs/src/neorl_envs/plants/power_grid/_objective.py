@@ -11,11 +11,13 @@ COSTS = (
     CostChannel("voltage", "1", 5.0, "episode"),
 )
 LIMITS = (
-    Limit("frequency", -SOFT_FREQUENCY, SOFT_FREQUENCY, cost="frequency", factor=1 / 0.3),
-    Limit("frequency", -TRIP_FREQUENCY, TRIP_FREQUENCY, trip=True),
-    Limit("voltage", *SOFT_VOLTAGE, cost="voltage", factor=1 / 0.03),
-    Limit("voltage", *TRIP_VOLTAGE, trip=True),
-    Limit("angle_spread", high=180.0, trip=True),
+    Limit(
+        "frequency", -SOFT_FREQUENCY, SOFT_FREQUENCY, cost="frequency", factor=1 / 0.3, unit="Hz"
+    ),
+    Limit("frequency", -TRIP_FREQUENCY, TRIP_FREQUENCY, trip=True, unit="Hz"),
+    Limit("voltage", *SOFT_VOLTAGE, cost="voltage", factor=1 / 0.03, unit="1"),
+    Limit("voltage", *TRIP_VOLTAGE, trip=True, unit="1"),
+    Limit("angle_spread", high=180.0, trip=True, unit="deg"),
 )
 PENALTIES = {"frequency": 1.0, "voltage": 1.0}
 FREQUENCY_WEIGHT = 5.0  # points a Hz2 and second

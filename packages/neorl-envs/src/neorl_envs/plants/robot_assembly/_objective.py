@@ -25,10 +25,10 @@ COSTS = (
     CostChannel("collision", "1", 0.0, "step"),
 )
 LIMITS = (
-    Limit("force", high=FORCE, cost="force", factor=1 / FORCE),
-    Limit("force", high=FORCE_TRIP, trip=True),
-    Limit("free_distance", low=NEAREST, cost="collision", factor=1 / NEAREST),
-    Limit("joint_range", low=0.0, trip=True),
+    Limit("force", high=FORCE, cost="force", factor=1 / FORCE, unit="N"),
+    Limit("force", high=FORCE_TRIP, trip=True, unit="N"),
+    Limit("free_distance", low=NEAREST, cost="collision", factor=1 / NEAREST, unit="m"),
+    Limit("joint_range", low=0.0, trip=True, unit="rad"),
 )
 PENALTIES = {"force": 20.0, "collision": 20.0}
 TRIP_COST = 20.0

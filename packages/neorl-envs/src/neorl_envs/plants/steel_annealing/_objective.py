@@ -26,10 +26,17 @@ LIMITS = (
         high=TOLERANCE,
         cost="temperature_profile",
         factor=PERIOD / 60,
+        unit="K",
     ),
-    Limit("zone_temperature", high=HOTTEST_ZONE, cost="temperature_profile", factor=PERIOD / 60),
-    Limit("zone_temperature", high=ZONE_TRIP, trip=True),
-    Limit("exit_temperature", high=EXIT_TRIP, trip=True),
+    Limit(
+        "zone_temperature",
+        high=HOTTEST_ZONE,
+        cost="temperature_profile",
+        factor=PERIOD / 60,
+        unit="degC",
+    ),
+    Limit("zone_temperature", high=ZONE_TRIP, trip=True, unit="degC"),
+    Limit("exit_temperature", high=EXIT_TRIP, trip=True, unit="degC"),
 )
 
 

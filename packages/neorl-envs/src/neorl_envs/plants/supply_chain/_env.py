@@ -76,9 +76,9 @@ class SupplyChain(SimulatedPlant):
         CostChannel("delays", "1", 15.0, "episode"),
     )
     limits = (
-        Limit("total_stock", high=STORES, cost="inventory", factor=0.01),
-        Limit("stock", low=0.0, cost="inventory"),
-        Limit("unserved", high=0.0, cost="delays"),
+        Limit("total_stock", high=STORES, cost="inventory", factor=0.01, unit="units"),
+        Limit("stock", low=0.0, cost="inventory", unit="units"),
+        Limit("unserved", high=0.0, cost="delays", unit="1"),
     )
     penalties: ClassVar[dict[str, float]] = {"inventory": 1.0, "delays": 2.0}
 

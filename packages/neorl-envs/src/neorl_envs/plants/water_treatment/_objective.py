@@ -33,7 +33,7 @@ LIMITS = (
         factor=HOURS,
         channel="turbidity_filtered",
     ),
-    Limit("level", low=EMPTY, trip=True),
+    Limit("level", low=EMPTY, trip=True, unit="m"),
 )
 PENALTIES = {"pH": 5.0, "turbidity": 5.0}
 WATER, ALUM, CAUSTIC = 0.5e-3, 0.25e-3, 0.5e-3  # k$/m3, k$/kg, k$/kg
