@@ -327,7 +327,9 @@ def test_a_full_disk_leaves_the_run_to_be_resumed(here, capsys, monkeypatch, mak
     assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
 
 
-def test_an_action_that_never_moves_is_named_before_training(here, capsys, monkeypatch, make_log):
+def test_what_teaches_nothing_is_named_before_training(here, capsys, monkeypatch, make_log):
+    """Actions that never move, actions beyond their range, and a reward that is always the same."""
+
     def stopped(*_, **__):
         raise InterruptedRunError(2, "")
 
@@ -336,12 +338,21 @@ def test_an_action_that_never_moves_is_named_before_training(here, capsys, monke
     rows = log.transitions
     still = np.full_like(np.asarray(rows.action), 0.25)
     after = np.where((rows.terminated | rows.truncated)[:, None], 0, still)
-    log = dataclasses.replace(log, transitions=rows._replace(action=still, next_action=after))
-    write_dataset(here / "log.h5", log)
-    assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
-    said = capsys.readouterr().err
+    wide = {name: 1e3 * np.asarray(getattr(rows, name)) for name in ("action", "next_action")}
+    flat = np.full_like(np.asarray(rows.reward), 2.0)
+    said = []
+    for changed in (rows._replace(action=still, next_action=after), rows._replace(**wide)):
+        write_dataset(
+            here / "log.h5", dataclasses.replace(log, transitions=changed._replace(reward=flat))
+        )
+        assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
+        said.append(capsys.readouterr().err)
+        (here / "log.h5").unlink()
     for channel in log.spec.action:
-        assert f"log.h5: {channel.name} never moves: it is 0.25" in said
+        assert f"log.h5: {channel.name} never moves: it is 0.25" in said[0]
+        assert re.search(rf"log.h5: {channel.name} was logged from .* beyond its range", said[1])
+        assert f"{channel.name} never moves" not in said[1]
+    assert "log.h5: the reward less the penalties is 2 in every row that is trained on" in said[1]
 
 
 @pytest.mark.parametrize(

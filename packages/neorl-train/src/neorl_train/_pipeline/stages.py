@@ -38,7 +38,7 @@ from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
 from neorl_train.experience._source import is_environment, is_streamed, read_log, simulator
-from neorl_train.experience._still_actions import still_actions
+from neorl_train.experience._still_actions import hindrances
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.results._fine_tuning import Collected, write_fine_tuning
 from neorl_train.results._results import Evaluation
@@ -122,7 +122,7 @@ def _experience(job: Job) -> Experience:
         job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     with job.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, config.penalty, path)
-    for sentence in still_actions(experience.training.statistics, experience.training.spec):
+    for sentence in hindrances(experience.training.statistics, experience.training.spec):
         job.reporter.say(f"{path.name}: {sentence}")
     if isinstance(experience.training, StreamedData):
         job.reporter.say(streamed_sentence(path, config.data.memory, experience.training))

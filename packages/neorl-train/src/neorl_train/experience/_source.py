@@ -26,7 +26,9 @@ def is_environment(source: str) -> bool:
         return True
     if Path(source).exists() or source.endswith(log_suffixes()) or os.sep in source:
         return False
-    raise unknown_name("environment (and no such dataset file)", source, environment_names())
+    known = environment_names()
+    fault = unknown_name("environment (and no such dataset file)", source, known)
+    raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
 
 
 def plant(source: str) -> Plant | None:

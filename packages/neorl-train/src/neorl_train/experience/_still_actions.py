@@ -1,4 +1,4 @@
-"""Manipulated variables that a log shows at one value alone."""
+"""What a log cannot teach: actions that never move or leave their range, a constant reward."""
 
 import numpy as np
 
@@ -28,4 +28,35 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
                 "on, so what another value does is a guess, of every learner and critic; leave it "
                 "out of the actions, or record it moving"
             )
+    return sentences
+
+
+def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
+    """What keeps learners from learning in what is trained on, each in words.
+
+    Args:
+        statistics: Of the rows that are trained on; their reward has the penalties taken off.
+        spec: Channels of the log.
+
+    Returns:
+        One sentence for every action that never moves, for every one that was logged beyond its
+        range, which learners see clipped to it, and for a reward that is always the same.
+    """
+    sentences = still_actions(statistics, spec)
+    ends = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
+    for channel, least, most in zip(spec.action, *ends, strict=True):
+        slack = STILL * (channel.high - channel.low)
+        if least < channel.low - slack or most > channel.high + slack:
+            unit = "" if channel.unit in ("", "1") else f" {channel.unit}"
+            sentences.append(
+                f"{channel.name} was logged from {least:g} to {most:g}{unit}, beyond its range "
+                f"{channel.low:g} to {channel.high:g}, to which learners see it clipped; correct "
+                "the range, or mask those rows"
+            )
+    least, most = float(statistics.reward.min), float(statistics.reward.max)
+    if most - least <= STILL * max(abs(least), abs(most)):
+        sentences.append(
+            f"the reward less the penalties is {least:g} in every row that is trained on, so no "
+            "policy is better than another and values teach nothing; check the reward's expression"
+        )
     return sentences

@@ -181,8 +181,9 @@ def pooled_lines(tables: ResultTables) -> list[str]:
         if row.against_role == "behaviour" and not row.guarded:
             digits = decimals([row.difference])
             answer = "better than" if row.better else "not shown to be better than"
+            seeds = "1 seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
             lines.append(
-                f"{row.group}, {len(row.seeds)} seeds: {answer} the {row.against}: return "
+                f"{row.group}, {seeds}: {answer} the {row.against}: return "
                 f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
                 f"{tables.reward_unit}"
                 + "".join(
