@@ -35,13 +35,13 @@ def test_files(root: Path) -> list[Path]:
 
 
 def folders(root: Path) -> dict[Path, int]:
-    """Number of files in every folder of code or tests, sub-folders and what Python makes aside."""
+    """Number of files in every folder of code or tests; sub-folders and measured results aside."""
     patterns = ("packages/*/src/**", "packages/*/tests/**", "tests/**", "tools/**")
     places = sorted({place for pattern in patterns for place in root.glob(pattern)})
     return {
         place: sum(file.is_file() for file in place.iterdir())
         for place in places
-        if place.is_dir() and place.name != "__pycache__"
+        if place.is_dir() and place.name != "__pycache__" and "results" not in place.parts
     }
 
 
