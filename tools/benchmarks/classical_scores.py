@@ -2,9 +2,10 @@
 
 DMSD: identified from the official train file (its actions are parts of 30 N). Pipeline: from 20
 episodes of the plant under its proportional controller ``P 0.02`` and the operators of
-``collect_log``, since the published file is of another version. Scores are normalised as
-published, on fresh episodes of the restated plants, the same for every controller. Writes the
-score of every episode and prints means with their standard errors:
+``collect_log``, since the published file is of another version; and from 20 episodes of random
+actions, so that it is known what a bad log gives. Scores are normalised as published, on fresh
+episodes of the restated plants, the same for every controller; the mean score of each log stands
+beside them. Writes the score of every episode and prints means with their standard errors:
 
     python tools/benchmarks/classical_scores.py
     python tools/benchmarks/classical_scores.py --episodes 100 --only dmsd
@@ -31,19 +32,23 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--episodes", type=int, default=300, help="episodes of each (300)")
-    parser.add_argument("--only", choices=("dmsd", "pipeline"), help="one plant alone")
+    parser.add_argument("--only", choices=("dmsd", "pipeline", "random"), help="one log alone")
     parser.add_argument("--out", type=Path, default=RESULTS / "classical_scores.json")
     arguments = parser.parse_args()
-    cases = {"dmsd": _dmsd, "pipeline": _pipeline}
+    cases = {"dmsd": _dmsd, "pipeline": _pipeline, "random": _random}
     chosen = [arguments.only] if arguments.only else list(cases)
-    tables = {}
+    tables, logs = {}, {}
     for name in chosen:
         plant, log, task, controllers = cases[name]()
-        tables[plant.name] = _scored(plant, log, task, controllers, arguments.episodes)
+        title = plant.name if name != "random" else f"{plant.name}, random log"
+        logs[title] = _log_score(plant.name, log)
+        print(f"{title}: the log scores {logs[title]:.1f}")
+        tables[title] = _scored(plant, log, task, controllers, arguments.episodes)
     result = {
         "benchmark": "classical_scores",
         "unit": "normalised score",
-        "published": {name: PUBLISHED[name] for name in tables},
+        "published": PUBLISHED,
+        "logs": logs,
         "tables": tables,
         **machine(),
     }
@@ -92,18 +97,37 @@ def _pipeline() -> tuple[Any, Any, Any, dict[str, Any]]:
     behaviour = {"P 0.02": plant.tunings()["P 0.02"]}
     log = neorl_envs.collect_log(plant, behaviour, n_steps=20_000, key=jax.random.key(7))
     task = Task((Loop("outflow", "gate", "target"),))
+    modelled = {"smith": SmithPID(), "lqg": LQG(), "mpc": MPC()}
     return (
         plant,
         log.transitions,
         task,
-        {
-            "pid": TunedPID(),
-            "pid_imitation": ImitatedPID(),
-            "smith": SmithPID(),
-            "lqg": LQG(),
-            "mpc": MPC(),
-        },
+        {"pid": TunedPID(), "pid_imitation": ImitatedPID(), **modelled},
     )
+
+
+def _random() -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Pipeline from a log of random actions, for the controllers that identify a model."""
+    import jax
+
+    import neorl_envs
+    from neorl_envs.recording import quality
+
+    plant, _, task, controllers = _pipeline()
+    who, plan = quality(plant, "random")
+    log = neorl_envs.collect_log(plant, who, n_steps=20_000, key=jax.random.key(7), plan=plan)
+    modelled = {name: controllers[name] for name in ("smith", "lqg", "mpc")}
+    return plant, log.transitions, task, modelled
+
+
+def _log_score(name: str, log: Any) -> float:
+    """Mean normalised return of the log's episodes."""
+    reward = np.asarray(log.reward, np.float64)
+    counts = np.ones(len(reward), bool) if log.mask is None else np.asarray(log.mask)
+    ends = np.asarray(log.terminated) | np.asarray(log.truncated)
+    low, high = RANGES[name]
+    mean = float(reward[counts].sum() / ends[counts].sum())
+    return 100 * (mean - low) / (high - low)
 
 
 def _scored(
