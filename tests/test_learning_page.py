@@ -24,6 +24,19 @@ def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes()
         assert len(episodes) == 1, folder
 
 
+@pytest.mark.parametrize("name", ["td3_bc", "iql", "cql"])
+def test_a_learner_is_above_cloning_on_a_mixed_log(name: str) -> None:
+    folders = [RESULTS / "CSTR-v0-mixed", RESULTS / "DMSD-v0-mixed"]
+    lowest = []
+    for folder in folders:
+        cells = read_cells(folder)
+        if name in cells:
+            assert len(cells[name]) == len(cells["bc"]) == 5
+            runs = {key: [one["scores"] for one in cells[key]] for key in (name, "bc")}
+            lowest.append(difference_to_cloning(runs, name)[1])
+    assert max(lowest) > 0
+
+
 def test_the_difference_to_cloning_is_paired_by_seed_and_episode() -> None:
     rng = np.random.default_rng(0)
     episode = 100 * rng.standard_normal(200)  # what all policies meet alike is no difference
