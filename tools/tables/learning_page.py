@@ -219,6 +219,182 @@ restated step for step. Published are the levels over that benchmark's own grid 
 was chosen on the true plant: one million updates of 256 rows with networks of 256. Here it is a
 tenth of the updates, half of the rows and a quarter to a half of the width, see below the table."""
 
+OTHER_TEXT = """What else was tried on this log: with networks of 64 neither three times the
+updates nor the reward's own scale brought EDAC anything; to CQL neither a smaller weight nor faster
+rates are worth more than two points and a half, and a multiplier loses what there is. CQL stays
+below the best published setting and above the median one."""
+
+WITHOUT_TEXT, beside_the_log(path)]
+            parts += [_settings(path)]
+    if own:
+        parts += ["## The plants' own logs", OWN_TEXT, _wins(own)]
+    for path in own:
+        name, _, quality = path.name.rpartition("-")
+        parts += [f"### {name}, {quality}", table(path), _settings(path)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(folder: Path, published: dict[str, str] | None = None) -> str:
+    """Every learner and controller of a folder of cells, the best mean first.
+
+    The interval of the interquartile mean resamples seeds, then episodes within each (percentiles
+    of 2,000 resamples). The difference to behaviour cloning is paired by seed and episode, its
+    interval speaks of fresh seeds and fresh episodes.
+    """
+    cells = read_cells(folder)
+    runs = {name: [one["scores"] for one in found] for name, found in cells.items()}
+    runs = {name: scores for name, scores in runs.items() if scores}
+    controllers = folder / "controllers.json"
+    if controllers.is_file():
+        runs |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
+    heads = ["policy", "seeds", "mean", "between seeds", f"IQM [{LEVEL:.0%} interval]"]
+    heads += ["less BC [95 % interval]", "mean in test"]
+    if published:
+        heads.append("published best / median / worst")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, scores in sorted(runs.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
+        row = [name, str(len(scores)), f"{np.mean(scores):.4g}", _between(scores)]
+        row += [_iqm_text(scores), _over_cloning(name, runs), _in_test(cells.get(name, []))]
+        if published:
+            row.append(published.get(name, ""))
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def read_cells(folder: Path) -> Cells:
+    """The stored results of every learner that came to an end."""
+    cells: Cells = {}
+    for path in sorted(folder.glob("*-*.json")):
+        result = json.loads(path.read_text())
+        if "scores" in result or "held_out" in result:
+            cells.setdefault(result["algorithm"], []).append(result)
+    return cells
+
+
+def beside_the_log(folder: Path) -> str:
+    """How the policies' actions compare with those of a log that was not trained on."""
+    lines = ["| policy | seeds | distance to the log's action | at a bound |", "|---|---|---|---|"]
+    cells = read_cells(folder)
+    for name, found in sorted(cells.items(), key=lambda item: _mean_of(item[1], "distance")):
+        spread = [f"{one['held_out']['distance']:.3f}" for one in found]
+        bound = _mean_of(found, "at_bound")
+        lines.append(f"| {name} | {len(found)} | {', '.join(spread)} | {bound:.0%} |")
+    logged = _mean_of(next(iter(cells.values())), "logged_at_bound")
+    return "\n".join([*lines, f"| the log itself | | 0 | {logged:.0%} |"])
+
+
+def difference_to_cloning(runs: dict[str, list[list[float]]], name: str) -> tuple[float, ...]:
+    """Mean, lower and upper end of the difference to ``bc``, paired by seed and episode."""
+    both = min(len(runs[name]), len(runs["bc"]))
+    paired = np.asarray(runs[name][:both]) - np.asarray(runs["bc"][:both])
+    found = crossed_interval(jnp.asarray(paired, jnp.float32), level=LEVEL)
+    return float(found.estimate), float(found.low), float(found.high)
+
+
+def _over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
+    if name == "bc" or name not in ALGORITHMS or min(len(runs.get("bc", [])), len(runs[name])) < 2:
+        return ""
+    mean, low, high = difference_to_cloning(runs, name)
+    return f"{mean:+.4g} [{low:.4g}, {high:.4g}]"
+
+
+def _wins(folders: Sequence[Path]) -> str:
+    """On how many of the logs each learner is above behaviour cloning with its whole interval."""
+    above: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
+    for folder in folders:
+        runs = {name: [one["scores"] for one in x] for name, x in read_cells(folder).items()}
+        for name in set(runs) - {"bc"}:
+            if "bc" in runs and min(len(runs[name]), len(runs["bc"])) > 1:
+                _, low, high = difference_to_cloning(runs, name)
+                counted[name] += 1
+                above[name] += low > 0
+                below[name] += high < 0
+    lines = ["| learner | logs | above BC | below BC | undecided |", "|---|---|---|---|---|"]
+    for name in sorted(counted, key=lambda name: (below[name] - above[name], name)):
+        left = counted[name] - above[name] - below[name]
+        lines.append(f"| {name} | {counted[name]} | {above[name]} | {below[name]} | {left} |")
+    return "\n".join(lines)
+
+
+def _between(runs: list[list[float]]) -> str:
+    return f"{np.std([np.mean(run) for run in runs], ddof=1):.3g}" if len(runs) > 1 else ""
+
+
+def _in_test(found: list[dict[str, Any]]) -> str:
+    runs = [one["test_mode"] for one in found if "test_mode" in one]
+    return f"{np.mean(runs):.4g}" if runs else ""
+
+
+def _mean_of(found: list[dict[str, Any]], name: str) -> float:
+    return float(np.mean([one["held_out"][name] for one in found]))
+
+
+def other_settings() -> str:
+    """Single runs on the official log with settings that are not in its table."""
+    lines = [
+        "| learner | settings | seed | mean [95 % interval of it over episodes] |",
+        "|---|---|---|---|",
+    ]
+    for path in sorted(OTHERS.glob("*.json")):
+        result = json.loads(path.read_text())
+        found = student_interval(jnp.asarray(result["scores"], jnp.float32), level=LEVEL)
+        lines.append(
+            f"| {result['algorithm']} | {_changed(result)} | {result['seed']} | "
+            f"{found.estimate:.4g} [{found.low:.4g}, {found.high:.4g}] |"
+        )
+    return "\n".join(lines)
+
+
+def _settings(folder: Path) -> str:
+    """What is not the learner's default, once for all learners that share it."""
+    groups: dict[str, list[str]] = {}
+    for name, found in read_cells(folder).items():
+        groups.setdefault(_changed(found[0]), []).append(f"`{name}`")
+    said = "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())
+    return f"Settings other than the defaults: {said}." if said else ""
+
+
+def _changed(result: dict[str, Any]) -> str:
+    changed = [f"{result['updates']:,} updates"]
+    defaults = ALGORITHMS[result["algorithm"]].__dataclass_fields__
+    for field, value in result["hyperparameters"].items():
+        default = defaults[field].default
+        if value != (list(default) if isinstance(default, tuple) else default):
+            changed.append(f"`{field}` {value}")
+    return ", ".join(changed)
+
+
+def _iqm_text(runs: list[list[float]]) -> str:
+    rng = np.random.default_rng(0)
+    draws = []
+    for _ in range(RESAMPLES):
+        chosen = rng.integers(len(runs), size=len(runs))
+        parts = [rng.choice(runs[i], size=len(runs[i])) for i in chosen]
+        draws.append(_iqm(np.concatenate(parts)))
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return f"{_iqm(np.concatenate(runs)):.4g} [{low:.4g}, {high:.4g}]"
+
+
+def _iqm(x: np.ndarray) -> float:
+    cut = len(x) // 4
+    return float(np.sort(x)[cut : len(x) - cut].mean())
+
+
+HEAD = """# Learners compared
+
+Made by `tools/tables/learning_page.py` from the cells that `tools/tables/learning_table.py` has
+stored (one file for every learner and seed in `tools/benchmarks/results/learning`). Every score is
+the return of an episode less the plant's declared penalties, which the training reward has taken
+off too, over 200 episodes that all policies share. Learners act without a guard. *In test* is the
+same with the plant's constants of the mode of test. Last networks, never the best of a run."""
+
+OFFICIAL_TEXT = """Normalised by NeoRL-2's references; scored on `DMSD-v0`, which is that task
+restated step for step. Published are the levels over that benchmark's own grid of settings, which
+was chosen on the true plant: one million updates of 256 rows with networks of 256. Here it is a
+tenth of the updates, half of the rows and a quarter to a half of the width, see below the table."""
+
 OTHER_TEXT = """What else was tried on this log, one seed each: wider networks are worth more to
 EDAC than more updates or the reward's own scale; to CQL neither a smaller weight nor faster rates
 are worth more than two points, and a multiplier loses what there is."""
