@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from learning_page import table
+from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
 from neorl_core.boundary import keep_compiled_programs
@@ -62,7 +62,7 @@ def main() -> None:
                 _cell(args, env, data, folder / f"{algorithm}-{seed}.json", algorithm, seed)
         if env is not None:
             _controllers(args, env, folder)
-    print(table(folder))
+    print(table(folder) if env is not None else beside_the_log(folder))
 
 
 def _folder_name(args: argparse.Namespace) -> str:
