@@ -4,12 +4,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from learner_numbers import PAGES, current, page_of
 from learning_page import OFFICIAL, PAGE, RESULTS, difference_to_cloning, page, read_cells
 
 
 @pytest.mark.nightly
 def test_the_page_is_current() -> None:
     assert PAGE.read_text() == page(), "python tools/tables/learning_page.py writes it anew"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_numbers_of_a_learner_are_current(name: str) -> None:
+    text = page_of(name).read_text()
+    assert text == current(name, text), "python tools/tables/learner_numbers.py writes them anew"
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:

@@ -70,7 +70,7 @@ def table(folder: Path, published: dict[str, str] | None = None) -> str:
     controllers = folder / "controllers.json"
     if controllers.is_file():
         runs |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
-    heads = ["policy", "seeds", "mean", "between seeds", f"IQM [{LEVEL:.0%} interval]"]
+    heads = ["policy", "seeds", "mean", "deviation of seeds", f"IQM [{LEVEL:.0%} interval]"]
     heads += ["less BC [95 % interval]", "mean in test"]
     if published:
         heads.append("published best / median / worst")
@@ -211,7 +211,8 @@ Made by `tools/tables/learning_page.py` from the cells that `tools/tables/learni
 stored (one file for every learner and seed in `tools/benchmarks/results/learning`). Every score is
 the return of an episode less the plant's declared penalties, which the training reward has taken
 off too, over 200 episodes that all policies share. Learners act without a guard. *In test* is the
-same with the plant's constants of the mode of test. Last networks, never the best of a run."""
+same with the plant's constants of the mode of test. *Deviation of seeds* is the standard deviation
+of the seeds' means. Last networks, never the best of a run."""
 
 OFFICIAL_TEXT = """Normalised by NeoRL-2's references; scored on `DMSD-v0`, which is that task
 restated step for step. Published are the levels over that benchmark's own grid of settings, which

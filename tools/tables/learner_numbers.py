@@ -1,0 +1,98 @@
+"""Write the section "Expected numbers" of every learner's page from the stored cells.
+
+Usage:
+    python tools/tables/learner_numbers.py
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from learning_page import (
+    OFFICIAL,
+    PUBLISHED,
+    RESULTS,
+    ROOT,
+    WITHOUT_PLANT,
+    difference_to_cloning,
+    read_cells,
+)
+
+PAGES = {
+    "awac": ("awac",),
+    "bc": ("bc",),
+    "cql": ("cql", "cal_ql"),
+    "iql": ("iql",),
+    "rebrac": ("rebrac",),
+    "sac-n-edac": ("sac_n", "edac"),
+    "td3-bc": ("td3_bc",),
+    "xql": ("xql",),
+}
+BEGIN = "## Expected numbers"
+END = "## Try it"
+
+
+def main() -> None:
+    for page in PAGES:
+        path = page_of(page)
+        path.write_text(current(page, path.read_text()))
+
+
+def page_of(page: str) -> Path:
+    return ROOT / f"docs/pages/learners/{page}.md"
+
+
+def current(page: str, text: str) -> str:
+    """The page with its section as the cells have it."""
+    before = text.partition(BEGIN)[0].partition(END)[0].rstrip()
+    return f"{before}\n\n{BEGIN}\n\n{section(page)}\n\n{END}{text.partition(END)[2]}"
+
+
+def section(page: str) -> str:
+    """Text and table of one page: a row for each learner and log."""
+    rows = [
+        row
+        for folder in sorted(RESULTS.iterdir(), key=lambda path: (path.name != OFFICIAL, path.name))
+        if WITHOUT_PLANT not in folder.name
+        for name in PAGES[page]
+        if (row := _row(folder, name))
+    ]
+    heads = "| learner | log | seeds | mean ± deviation of seeds | less BC [95 %] | controller |"
+    published = [f"`{name}` {PUBLISHED[name]}" for name in PAGES[page] if name in PUBLISHED]
+    said = (
+        f"\n\nPublished for NeoRL-2's DMSD (best ± its deviation / median / worst of a grid of "
+        f"settings): {'; '.join(published)}."
+        if published
+        else ""
+    )
+    return "\n".join([TEXT, "", heads, "|---|---|---|---|---|---|", *rows]) + said
+
+
+def _row(folder: Path, name: str) -> str:
+    cells = read_cells(folder)
+    if name not in cells:
+        return ""
+    runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"} & set(cells)}
+    means = [float(np.mean(run)) for run in runs[name]]
+    spread = f" ± {np.std(means, ddof=1):.3g}" if len(means) > 1 else ""
+    over = ""
+    if name != "bc" and min(len(means), len(runs.get("bc", []))) > 1:
+        difference, low, high = difference_to_cloning(runs, name)
+        over = f"{difference:+.4g} [{low:.4g}, {high:.4g}]"
+    log = "NeoRL-2 DMSD, official" if folder.name == OFFICIAL else folder.name.replace("-v0-", ", ")
+    controllers = json.loads((folder / "controllers.json").read_text())
+    best = max(controllers, key=lambda key: float(np.mean(controllers[key])))
+    cells_of_row = [f"`{name}`", log, str(len(means)), f"{np.mean(means):.4g}{spread}", over]
+    return f"| {' | '.join(cells_of_row)} | {best} {np.mean(controllers[best]):.4g} |"
+
+
+TEXT = """Return less the plant's penalties on 200 episodes, without a guard, last networks; 10,000
+updates of 128 rows with networks of 64 (on the official log 100,000), nothing tuned to a plant;
+NeoRL-2's tasks are normalised. All settings, and the other learners beside them:
+[Learners compared](../explanation/learners-compared.md). Made by
+`tools/tables/learner_numbers.py`."""
+
+
+if __name__ == "__main__":
+    main()
