@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import InputError
+from neorl_core import InputError, Step
 from neorl_envs.plants import ChemicalReactor
 from neorl_envs.wrappers import autoreset, fresh_carry, randomised
 
@@ -71,3 +71,52 @@ def test_cached_starts_are_drawn_once_and_chosen_at_random(tank: Any) -> None:
     for wrong in (0, 1.5, True):
         with pytest.raises(InputError, match="cached must be None or a number of starts"):
             autoreset(tank(), cached=wrong)
+
+
+class Counted:
+    """A plant of one number that counts how often a start is computed."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def reset(self, params: Any, key: Any) -> tuple[Any, Any]:
+        jax.debug.callback(self._count)
+        start = jax.random.uniform(key)
+        return (start, jnp.int32(0)), start[None]
+
+    def _count(self) -> None:
+        self.starts += 1
+
+    def step(self, params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Step]:
+        x, time = state[0] * params, state[1] + 1
+        over, no = time >= 3, jnp.zeros((), jnp.bool_)
+        return (x, time), Step(x[None], x[None], x, x[None], action, no, over, ())
+
+
+def test_a_batch_computes_starts_only_where_an_episode_ends() -> None:
+    plant = Counted()
+    env = autoreset(plant)  # type: ignore[arg-type]
+
+    def run(params: Any, key: Any) -> Any:
+        state, _ = env.reset(params, key)
+
+        def step(state: Any, key: Any) -> Any:
+            state, answer = env.step(params, state, jnp.zeros(1), key)
+            return state, answer.reward
+
+        return jax.lax.scan(step, state, jax.random.split(key, 7))[1]
+
+    keys = jax.random.split(jax.random.key(0), 5)
+    batched = jax.jit(jax.vmap(run, in_axes=(None, 0)))(0.5, keys)
+    jax.effects_barrier()
+    assert plant.starts == 1 + 2  # calls for the batch: at first, and in steps 3 and 6 of 7
+    alone = jax.jit(lambda keys: jax.lax.map(lambda key: run(0.5, key), keys))(keys)
+    np.testing.assert_array_equal(batched, alone)
+    twice = jax.jit(jax.vmap(jax.vmap(run, in_axes=(None, 0)), in_axes=(None, 0)))
+    np.testing.assert_array_equal(twice(0.5, keys[None])[0], batched)
+    # Gradients pass through a reset: the reward of step k of an episode has slope k x_0 a^(k-1).
+    slope = jax.grad(lambda a: jnp.sum(jax.vmap(run, in_axes=(None, 0))(a, keys)))(0.5)
+    starts = np.asarray(batched)[:, [0, 3]] / 0.5
+    last = np.asarray(batched)[:, 6] / 0.5
+    wanted = (starts * (1 + 2 * 0.5 + 3 * 0.25)).sum() + last.sum()
+    np.testing.assert_allclose(slope, wanted, rtol=1e-5)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool
 from neorl_core import Step
 from neorl_envs.interfaces._episode import Draws, Episode, advance, begin
 from neorl_envs.plants._protocol import Plant
-from neorl_envs.wrappers._autoreset import where_over
+from neorl_envs.wrappers._autoreset import started_where_over, where_over
 
 
 class Rules(NamedTuple):
@@ -66,13 +66,14 @@ def _one(
     if rules.mode == AutoresetMode.DISABLED.value:
         return after, (step, outside)
     key, for_start = jax.random.split(after.key)
-    fresh, first_obs = begin(env, draws, None, for_start)
     after = after._replace(key=key)
-    if rules.mode == AutoresetMode.SAME_STEP.value:
-        now = step.terminated | step.truncated
-        step = step._replace(obs=jnp.where(now, first_obs, step.obs))
-        return where_over(now, fresh, after), (step, outside)
+    same_step = rules.mode == AutoresetMode.SAME_STEP.value
+    now = step.terminated | step.truncated if same_step else ended
+    after, obs = started_where_over(
+        now, lambda: begin(env, draws, None, for_start), (after, step.obs)
+    )
+    if same_step:
+        return after, (step._replace(obs=obs), outside)
     nothing: Any = jax.tree.map(jnp.zeros_like, step)
-    started = nothing._replace(obs=first_obs, final_obs=first_obs)
-    answer = where_over(ended, (started, jnp.zeros_like(outside)), (step, outside))
-    return where_over(ended, fresh, after), answer
+    started = nothing._replace(obs=obs, final_obs=obs)
+    return after, where_over(ended, (started, jnp.zeros_like(outside)), (step, outside))

@@ -1,5 +1,6 @@
 """Automatic resets, and fresh carries of the policy with them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -55,10 +56,12 @@ class AutoReset(Wrapper):
         """One control period, and a reset after it where the episode ended."""
         for_step, for_reset = jax.random.split(key)
         inner, step = self.env.step(params, state.state, action, for_step)
-        fresh, first_obs = self._start(params, state, for_reset)
-        over = step.terminated | step.truncated
-        new = AutoResetState(where_over(over, fresh, inner), state.starts)
-        return new, step._replace(obs=jnp.where(over, first_obs, step.obs))
+        inner, obs = started_where_over(
+            step.terminated | step.truncated,
+            lambda: self._start(params, state, for_reset),
+            (inner, step.obs),
+        )
+        return AutoResetState(inner, state.starts), step._replace(obs=obs)
 
     def _start(self, params: Any, state: AutoResetState, key: PRNGKeyArray) -> tuple[Any, Array]:
         if state.starts is None:
@@ -104,3 +107,25 @@ def fresh_carry(policy: Policy, carry: Tree, step: Step) -> Tree:
 def where_over(over: Bool[Array, ""], fresh: Tree, old: Tree) -> Tree:
     """``fresh`` where the episode is over, leaf by leaf."""
     return jax.tree.map(lambda new, kept: jnp.where(over, new, kept), fresh, old)
+
+
+def started_where_over(over: Bool[Array, ""], start: Callable[[], Tree], old: Tree) -> Tree:
+    """``start()`` where the episode is over, else ``old``, leaf by leaf.
+
+    Under ``vmap`` the starts are computed in the steps in which some episode of the batch ends,
+    and only in them: a start, with what is derived from its parameters, may cost many steps.
+    """
+    if not isinstance(over, jax.core.Tracer):
+        return where_over(over, start(), old) if over else old
+    return jax.lax.cond(_anywhere(over), lambda: where_over(over, start(), old), lambda: old)
+
+
+@jax.custom_batching.custom_vmap
+def _anywhere(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """The flag; in a batch, whether any is set: one for all, so that a ``cond`` stays one."""
+    return flag
+
+
+@_anywhere.def_vmap
+def _anywhere_in_batch(size: int, batched: Any, flags: Array) -> tuple[Array, bool]:
+    return _anywhere(jnp.any(flags, axis=0)), False
