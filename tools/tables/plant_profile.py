@@ -3,8 +3,8 @@
 The step of ``tools/benchmarks/plants.py`` (noise, delays, random parameters, automatic resets,
 N = 1,024) beside the same without automatic resets, without random parameters, without the draws of
 its action, with given draws, and the physics alone; each is one compiled scan on one core, and the
-differences of their processor times are what the parts cost. Compiling is counted by loops and kernels. Rounds of
-all variants alternate. About a minute a plant on a quiet core:
+differences of their processor times are what the parts cost. Compiling is counted by loops and
+kernels. Rounds of all variants alternate. About a minute a plant on a quiet core:
 
     python tools/tables/plant_profile.py
     python tools/tables/plant_profile.py --only CSTR-v0 --rounds 3
