@@ -10,6 +10,7 @@ import numpy as np
 
 from neorl_core import spec_to_dict
 from neorl_envs.blocks._constants import named_constants
+from neorl_envs.blocks._limits import Limit
 from neorl_envs.recording._qualities import quality
 
 DIGITS = 6
@@ -80,5 +81,10 @@ def _parameters(env: Any) -> Any:
         "devices": devices,
         "initial": _plain(env.initial),
         "initial_spread": _plain(env.initial_spread),
-        "limits": [dataclasses.asdict(limit) for limit in env.limits],
+        "limits": [_deciding(limit) for limit in env.limits],
     }
+
+
+def _deciding(limit: Limit) -> dict[str, Any]:
+    """What a limit declares but its unit, which is for people and decides no row."""
+    return {name: x for name, x in dataclasses.asdict(limit).items() if name != "unit"}
