@@ -108,7 +108,8 @@ def main() -> None:
 def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
     """One cell; the file is written last."""
     how, env = WAYS[way], make(plant)
-    learner = (ALGORITHMS[name] if how.noise else Noiseless)(**SIZES, **how.changes)
+    kind: Any = ALGORITHMS[name] if how.noise else Noiseless
+    learner = kind(**SIZES, **how.changes)
     data = medium_log(env)
     offline = train(learner, data, (seed,), Plan(how.offline, CHUNK, how.offline))
     online, curve = tuned(env, learner, data, offline, how, seed)

@@ -41,7 +41,8 @@ def knowledge(env: Any, learner: Any, state: Any, price: Float[Array, " cost"]) 
         jnp.min(q_values(as_arrays(state.critics), obs, action), axis=0)
         for action in (drawn, usual)
     )
-    return float(stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned)).statistic)
+    found: Any = stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned))
+    return float(found.statistic)
 
 
 def _compared(

@@ -20,7 +20,13 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from _rounds import RESULTS, interleaved, machine, on_one_core, write
+from _rounds import (  # pyright: ignore[reportMissingImports]
+    RESULTS,
+    interleaved,
+    machine,
+    on_one_core,
+    write,
+)
 
 MISSED = (
     *("CSTR-v0", "IndustrialBenchmark-v0", "SupplyChain-v0", "HVACControl-v0"),
@@ -42,7 +48,7 @@ def main() -> int:
     """Profiles the plants and writes what was found."""
     arguments = _arguments()
     on_one_core(arguments.core)
-    from plants import SLOW, STEPS
+    from plants import SLOW, STEPS  # pyright: ignore[reportMissingImports]
 
     from neorl_envs import make
 
@@ -87,7 +93,8 @@ def _program(env: Any, variant: str, length: int) -> tuple[Callable[[], Any], di
 
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
     own = {"whole": autoreset(randomised(env), cached=8), "no resets": randomised(env)}
-    plant, params = own.get(variant, env), None if variant in own else env.default_params()
+    plant: Any = own.get(variant, env)
+    params: Any = None if variant in own else env.default_params()
 
     def one(state: Any, key: Any) -> Any:
         action = (low + high) / 2
@@ -125,7 +132,7 @@ def _compiled(scan: Callable[..., Any], states: Any) -> tuple[Callable[[], Any],
     lowered = jax.jit(scan).lower(*held)
     traced = time.process_time()
     program = lowered.compile()
-    done, text = time.process_time(), program.as_text()
+    done, text = time.process_time(), program.as_text() or ""
 
     def work() -> Any:
         (held[0], held[1]), seen = program(*held)

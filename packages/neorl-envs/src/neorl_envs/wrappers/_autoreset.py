@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Environment, InputError, Policy, Step
@@ -115,7 +116,7 @@ def started_where_over(over: Bool[Array, ""], start: Callable[[], Tree], old: Tr
     Under ``vmap`` the starts are computed in the steps in which some episode of the batch ends,
     and only in them: a start, with what is derived from its parameters, may cost many steps.
     """
-    if not isinstance(over, jax.core.Tracer):
+    if not isinstance(over, Tracer):
         return where_over(over, start(), old) if over else old
     return jax.lax.cond(_anywhere(over), lambda: where_over(over, start(), old), lambda: old)
 
