@@ -115,6 +115,14 @@ def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, install
     assert "expected an HDF5 dataset file" in unknown.stderr
 
 
+def test_its_plant_is_described_and_recorded_from_its_folder(command, tmp_path: Path) -> None:
+    run = partial(command, "neorl-envs", cwd=OUTSIDER / "src")
+    assert "at most 0.5 a second" in run("describe", "outsider.tank:Tank").stdout
+    out = tmp_path / "tank.h5"
+    said = run("collect", "outsider.tank:Tank", "--steps=60", "--out", out).stdout
+    assert "60 rows, 2 episodes" in said
+
+
 def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(work: Path) -> None:
     run = work / "runs" / "0001"
     record = json.loads((run / "run.json").read_text())

@@ -1,7 +1,9 @@
-"""The commands about plants: describe, render, check."""
+"""The commands about plants: describe, render, check, and all of them on a plant from outside."""
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from PIL import Image
 
 from neorl_core import spec_from_dict
-from neorl_envs import make
+from neorl_envs import make, read_dataset
 from neorl_envs._command.main import main
 from neorl_envs.plants import register_plant
 
@@ -19,6 +21,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     return tmp_path
+
+
+@pytest.fixture
+def own_plants(tank: Any, vessel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of plants that nobody registered; one bears the name of one of ours."""
+    module: Any = ModuleType("own_plants")
+    module.Tank, module.Vessel = tank, type("Vessel", (type(vessel),), {"name": "DMSD-v0"})
+    monkeypatch.setitem(sys.modules, "own_plants", module)
 
 
 def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +71,36 @@ def test_render(tank: Any, capsys: pytest.CaptureFixture[str]) -> None:
         assert (first != np.asarray(gif.convert("RGB"))).any()
 
 
+@pytest.mark.usefixtures("own_plants")
+def test_a_plant_that_nobody_registered_is_named_by_its_module(
+    tank: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", "own_plants:Vessel", "--constants"]) == 0
+    said = capsys.readouterr().out
+    assert "period 1 s, at most 10 steps" in said
+    assert "area  2. m2  own choice" in said
+    assert main(["render", "own_plants:Tank", "--out", "run.png"]) == 0
+    assert (here / "run.png").is_file()
+    assert "25 steps, return" in capsys.readouterr().out
+    score = ["score", "own_plants:Vessel", "--episodes", "4"]
+    assert main([*score, "--shift", "area", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    scores = (found["train"]["score"], found["test"]["score"])
+    assert scores == pytest.approx((-12.75, -11.375))  # 1 + 0.1 t / area, summed over ten steps
+    assert "normalised" not in found["train"]  # the anchors of that name are of another plant
+    register_plant("Tank-v0", tank)
+    for name in ("own_plants:Tank", "Tank-v0"):
+        assert main(["collect", name, "--steps", "60", "--out", f"{name}.h5"]) == 0
+    hashes = {read_dataset(path).content_hash for path in here.glob("*.h5")}
+    assert len(list(here.glob("*.h5"))) == 2
+    assert len(hashes) == 1
+    capsys.readouterr()
+    assert main(["score", "own_plants:Tank"]) == 2
+    assert "for Tank-v0; say which constants differ and by what factor: --shift NAME FACTOR" in (
+        capsys.readouterr().err
+    )
+
+
 BAD = {
     "plant": (["render", "Tonk-v0", "--out", "a.png"], "unknown environment 'Tonk-v0'"),
     "policy": (
@@ -75,6 +115,9 @@ BAD = {
     "module": (["check", "no_such_module:Tank"], "no_such_module:Tank cannot be made: ModuleNot"),
     "class": (["check", "mine:Tonk"], "mine:Tonk cannot be made: AttributeError"),
     "name": (["check", "Tnk-v0"], "one of your own is MODULE:CLASS"),
+    "name of a log": (["collect", "Tnk-v0", "--out", "a.png"], "one of your own is MODULE:CLASS"),
+    "module of a log": (["collect", "nowhere:Tank", "--out", "a.png"], "nowhere:Tank cannot be"),
+    "parts": (["describe", "mine:Half"], "mine:Half is no plant: TypeError: a plant needs spec,"),
 }
 
 
@@ -83,7 +126,7 @@ def test_bad_input_is_one_line(
     tank: Any, here: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     register_plant("Tank-v0", tank)
-    (here / "mine.py").write_text("")
+    (here / "mine.py").write_text("class Half:\n    name = 'Half-v0'\n")
     words, message = BAD[case]
     assert main(words) == 2
     seen = capsys.readouterr()

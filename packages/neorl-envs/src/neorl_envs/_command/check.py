@@ -1,16 +1,12 @@
-"""``neorl-envs check MODULE:CLASS``: whether an environment keeps the laws of the contract."""
+"""``neorl-envs check PLANT``: whether an environment keeps the laws of the contract."""
 
 import dataclasses
-import importlib
-import sys
-from pathlib import Path
-from typing import Any
 
 import tyro
 
 from neorl_core import InputError
+from neorl_envs._command.imports import named_plant
 from neorl_envs.command_line import one_line, parse_options
-from neorl_envs.plants._table import make
 from neorl_envs.testing import check_environment
 
 
@@ -22,7 +18,7 @@ class Check:
     """
 
     environment: tyro.conf.Positional[str]
-    """A class or function that makes a plant, as MODULE:NAME, or one of `neorl-envs list`."""
+    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     seed: int = 0
     """Decides the worlds that are tried."""
 
@@ -30,7 +26,7 @@ class Check:
 def command(words: list[str]) -> None:
     """``neorl-envs check``."""
     options = parse_options(Check, words, program="neorl-envs check")
-    findings = check_environment(_made(options.environment), seed=options.seed)
+    findings = check_environment(named_plant(options.environment), seed=options.seed)
     for finding in findings:
         said = finding.law.replace("_", " ")
         fault = one_line(ValueError(finding.fault)) if finding.fault else ""
@@ -41,21 +37,3 @@ def command(words: list[str]) -> None:
             f"{options.environment} breaks {len(broken)} of {len(findings)} laws: "
             f"{', '.join(broken)}; see the lines marked FAILED"
         )
-
-
-def _made(name: str) -> Any:
-    if ":" not in name:
-        try:
-            return make(name)
-        except InputError as error:
-            hint = "one of your own is MODULE:CLASS, such as my_package.tank:QuadrupleTank"
-            raise InputError(f"{error}; {hint}") from None
-    module, _, attribute = name.partition(":")
-    here = str(Path.cwd())  # a script in the folder, as `python -m` finds it
-    sys.path.insert(0, here)
-    try:
-        return getattr(importlib.import_module(module), attribute)()
-    except Exception as error:
-        raise InputError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(here)

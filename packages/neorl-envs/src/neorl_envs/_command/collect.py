@@ -11,10 +11,10 @@ import tyro
 from neorl_core import InputError, Spec
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.convert import check_destination
+from neorl_envs._command.imports import complete_plant
 from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
-from neorl_envs.plants._table import make
 from neorl_envs.published import compare_log, log_size
 from neorl_envs.recording._collect import collect_log
 from neorl_envs.recording._qualities import quality
@@ -33,7 +33,7 @@ class Collect:
     out: Path
     """The file; an existing one is kept, and refused, without --overwrite."""
     environment: str = "ChemicalReactor-v0"
-    """One of `neorl-envs list`."""
+    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     quality: str = "mixed"
     """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
     without operators."""
@@ -56,15 +56,14 @@ def command(words: list[str]) -> None:
     if words and not words[0].startswith("-"):
         words = ["--environment", *words]
     options = parse_options(Collect, words, program="neorl-envs collect")
+    check_destination(options.out, options.overwrite)
+    env = challenged(complete_plant(options.environment), options.challenge)
     if options.size:
-        steps = log_size(options.environment, options.size)
-        options = dataclasses.replace(options, steps=steps)
+        options = dataclasses.replace(options, steps=log_size(env.name, options.size))
     if options.steps < 1:
         raise InputError(f"--steps must be at least 1, got {options.steps}")
-    check_destination(options.out, options.overwrite)
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
-    env = challenged(make(options.environment), options.challenge)
     dataset = _collected(env, options)
     write_dataset(options.out, dataset)
     print(

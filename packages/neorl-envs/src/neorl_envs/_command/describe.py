@@ -1,4 +1,4 @@
-"""``neorl-envs describe NAME``: channels, limits, units, controllers of a plant."""
+"""``neorl-envs describe PLANT``: channels, limits, units, controllers of a plant."""
 
 import dataclasses
 import json
@@ -9,10 +9,10 @@ import tyro
 
 from neorl_core import Spec, spec_to_dict
 from neorl_core.boundary import head
+from neorl_envs._command.imports import complete_plant
 from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.command_line import parse_options
-from neorl_envs.plants._table import make
 
 VERSION = 1
 """Version of the JSON document."""
@@ -26,7 +26,7 @@ class Describe:
     """
 
     name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`."""
+    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     constants: tyro.conf.FlagCreatePairsOff[bool] = False
     """List the physical constants too, with unit and source."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -36,7 +36,7 @@ class Describe:
 def command(words: list[str]) -> None:
     """``neorl-envs describe``."""
     options = parse_options(Describe, words, program="neorl-envs describe")
-    env = make(options.name)
+    env = complete_plant(options.name)
     if options.json:
         document = {**head("plant-description", VERSION), **description(env, options.constants)}
         print(json.dumps(document, indent=2))

@@ -13,12 +13,14 @@ commands:
   init LOG              draft a plant.toml by looking at a plant log (CSV, Parquet)
   convert plant.toml    a plant log into a dataset file
   list                  the environments
-  describe NAME         channels, limits, units and controllers of a plant
-  render NAME           a picture or an animation of a run under a chosen policy
+  describe PLANT        channels, limits, units and controllers of a plant
+  render PLANT          a picture or an animation of a run under a chosen policy
   collect --out FILE    record a plant under its own controllers and operators
-  score NAME            what a policy earns on a plant and on a shifted one
+  score PLANT           what a policy earns on a plant and on a shifted one
   inspect FILE          what a log holds: rows, returns, costs, coverage, excitation, doubts
-  check MODULE:CLASS    whether your own environment keeps the laws of the contract
+  check PLANT           whether an environment keeps the laws of the contract
+
+PLANT is one of `neorl-envs list`, or MODULE:CLASS for one of your own
 
 examples:
   neorl-envs init export.csv

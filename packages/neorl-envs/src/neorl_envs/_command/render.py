@@ -1,4 +1,4 @@
-"""``neorl-envs render NAME``: a picture or an animation of a run under a chosen policy."""
+"""``neorl-envs render PLANT``: a picture or an animation of a run under a chosen policy."""
 
 import dataclasses
 import importlib.util
@@ -13,8 +13,8 @@ import tyro
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.boundary import unknown_name
 from neorl_core.control import ConstantPolicy, UniformPolicy
+from neorl_envs._command.imports import complete_plant
 from neorl_envs.command_line import parse_options
-from neorl_envs.plants._table import make
 from neorl_envs.scoring import run_episode
 
 KINDS = (".png", ".gif")
@@ -28,7 +28,7 @@ class Render:
     """
 
     name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`."""
+    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     out: Path
     """The file: .png for a picture, .gif for an animation."""
     policy: str = "reference"
@@ -47,7 +47,7 @@ class Render:
 def command(words: list[str]) -> None:
     """``neorl-envs render``."""
     options = parse_options(Render, words, program="neorl-envs render")
-    env: Any = make(options.name)
+    env = complete_plant(options.name)
     _check(options)
     policy = chosen_policy(env, options.policy)
     key = jax.random.key(options.seed)

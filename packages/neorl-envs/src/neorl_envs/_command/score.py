@@ -1,11 +1,8 @@
-"""``neorl-envs score NAME``: what a policy earns and violates, in the modes train and test."""
+"""``neorl-envs score PLANT``: what a policy earns and violates, in the modes train and test."""
 
 import dataclasses
 import functools
-import importlib
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,9 +12,9 @@ import tyro
 from neorl_core import InputError, Policy
 from neorl_core.boundary import head
 from neorl_envs._command.challenges import Challenges, challenged
+from neorl_envs._command.imports import complete_plant, imported
 from neorl_envs._command.render import chosen_policy
 from neorl_envs.command_line import one_line, parse_options
-from neorl_envs.plants._table import make
 from neorl_envs.scoring import anchors, kept, robustness, test_mode
 from neorl_envs.scoring._robustness import Robustness
 
@@ -33,7 +30,7 @@ class Score:
     """
 
     name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`."""
+    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     policy: str = "reference"
     """reference, random, middle (of every range), one of the plant's controllers, or MODULE:NAME,
     which is a policy or a function without arguments that makes one."""
@@ -57,9 +54,9 @@ def command(words: list[str]) -> None:
         raise InputError(f"--episodes must be at least 2, got {options.episodes}")
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
-    env: Any = make(options.name)
+    env = complete_plant(options.name)
     policy = _policy(env, options.policy)
-    factors = options.shift or test_mode(env.name)
+    factors = options.shift or _declared(env.name)
     keys = jax.random.split(jax.random.key(options.seed), options.episodes)
     around = functools.partial(challenged, chosen=options.challenge)
     plant = around(env)
@@ -69,7 +66,8 @@ def command(words: list[str]) -> None:
         raise
     except ValueError as error:
         raise InputError(one_line(error)) from error
-    document = described(plant, options.policy, found, plain=not options.challenge.any)
+    plain = not options.challenge.any and ":" not in options.name
+    document = described(plant, options.policy, found, plain=plain)
     if options.json:
         print(json.dumps({**head("scores", VERSION), **document}, indent=2))
     else:
@@ -82,7 +80,7 @@ def described(env: Any, policy: str, found: Robustness, *, plain: bool) -> dict[
     if plain:
         try:
             ends = anchors(env.name)
-        except InputError:  # a plant from outside
+        except InputError:  # a registered plant from outside
             ends = None
     loss, error = found.loss
     document = {
@@ -133,16 +131,18 @@ def _lines(d: dict[str, Any]) -> list[str]:
     return [*lines, f"loss   {', '.join(parts)}"]
 
 
+def _declared(name: str) -> dict[str, float]:
+    try:
+        return test_mode(name)
+    except InputError as error:
+        hint = "--shift NAME FACTOR, of those that `neorl-envs describe --constants` lists"
+        raise InputError(f"{error}: {hint}") from None
+
+
 def _policy(env: Any, name: str) -> Policy:
     if ":" not in name or name in env.tunings():
         return chosen_policy(env, name)
-    module, _, attribute = name.partition(":")
-    here = str(Path.cwd())  # a script in the folder, as `python -m` finds it
-    sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), attribute)
-        return found if hasattr(found, "initial_carry") else found()
+        return imported(name, lambda found: found if hasattr(found, "initial_carry") else found())
     except Exception as error:
         raise InputError(f"policy {name} cannot be had: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(here)
