@@ -168,6 +168,20 @@ def test_the_version_is_said(capsys):
             ["run", "--algorithms.iql.expectile", "3"],
             "algorithms.iql.expectile must be in .* got 3",
         ),
+        (
+            ["run", "--algorithms.sac-n.n-critics", "0"],
+            "--algorithms.sac-n.n-critics is an option of sac_n, which this run does not train: it "
+            "trains bc, td3_bc, iql; leave it out, or train sac_n too with "
+            "`--training.algorithms bc td3_bc iql sac_n`",
+        ),
+        (
+            ["run", "--training.algorithms", "iql", "--algorithms.cql.no-lagrange"],
+            "--algorithms.cql.no-lagrange is an option of cql, which .* it trains iql; leave it",
+        ),
+        (
+            ["run", "--training.algorithms", "iqll", "--algorithms.iql.expectile=0.8"],
+            "unknown algorithm 'iqll'; did you mean 'iql'?",
+        ),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line(words, message, capsys, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from neorl_train.configuration import (
     load_toml,
     validate,
 )
+from neorl_train.configuration._untrained import untrained_notes
 
 DEFAULT = config_type(ALGORITHMS)()
 
@@ -185,6 +186,17 @@ def test_a_hyperparameter_out_of_range_is_named(load):
         validate(changed)
 
 
+def test_the_values_of_a_learner_that_is_not_trained_are_checked_too(load):
+    with pytest.raises(InputError, match=r"algorithms\.sac_n\.n_critics must be .* 2, got 0"):
+        validate(load("[algorithms.sac_n]\nn_critics = 0"))
+    changed = load("[training]\nalgorithms = ['bc']\n[algorithms.rebrac]\ntau = 0.1\nhidden = [8]")
+    (note,) = untrained_notes(changed, DEFAULT.algorithms)
+    assert note.startswith("algorithms.rebrac has tau, hidden, but this run does not train rebrac")
+    assert untrained_notes(changed, changed.algorithms) == [], "as the run had it that is tuned"
+    # The length of the run is that of the trained ones: 500 is no multiple of 3.
+    validate(load("[training]\nalgorithms = ['bc']\n[algorithms.rebrac]\npolicy_delay = 3"))
+
+
 @pytest.mark.parametrize(
     ("words", "chunk"),
     [
@@ -203,6 +215,9 @@ def test_the_defaults_of_fine_tuning_are_admitted_together(monkeypatch, words, c
     config, _ = read_fine_tuning_options(["runs/0001", *words], ALGORITHMS)
     assert config.training.chunk == chunk
     validate(config)
+    typed = ["runs/0001", "--algorithms.td3-bc.alpha", "1"]
+    with pytest.raises(InputError, match=r"alpha is an option of td3_bc, which .* it trains iql;"):
+        read_fine_tuning_options(typed, ALGORITHMS)
     named = ["runs/0001", "--training.updates", "300", "--training.chunk", "500"]
     config, _ = read_fine_tuning_options(named, ALGORITHMS)
     with pytest.raises(InputError, match=r"training\.updates must be .*chunk = 500, got 300"):

@@ -105,7 +105,8 @@ def test_a_run_is_fine_tuned_interrupted_and_resumed(offline, capsys):
     words += ["--finetune.environments", "2", "--finetune.warm-up", "32", "--finetune.capacity"]
     words += ["500", "--output.directory"]
     assert main([*words, str(runs)]) == 0
-    text = capsys.readouterr().out
+    text, progress = capsys.readouterr()
+    assert "does not train" not in progress, "the learners of the run that stay behind are no fault"
     assert "iql fine-tuned, 2 seeds: return" in text
     assert "on the simulated plant, of" in text
     run = runs / "0002"

@@ -13,6 +13,7 @@ from neorl_envs.command_line import parse_options
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
+from neorl_train.configuration._untrained import refuse_untrained
 from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train run [CONFIG.toml] [--OPTION VALUE ...]
@@ -77,7 +78,8 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
         The configuration, not yet validated, and the flags.
 
     Raises:
-        InputError: In one line, for whatever is wrong; the nearest option is named.
+        InputError: In one line, for whatever is wrong; the nearest option is named. So is an option
+            of a learner that is not trained.
         SystemExit: After ``--help``.
     """
     default = config_type(algorithms)()
@@ -90,7 +92,9 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
         kind, words, program="neorl-train run", default=kind(**_fields(default)), description=USAGE
     )
     flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
-    return type(default)(**{name: getattr(options, name) for name in _fields(default)}), flags
+    config = type(default)(**{name: getattr(options, name) for name in _fields(default)})
+    refuse_untrained(config, words)
+    return config, flags
 
 
 def read_fine_tuning_options(
@@ -128,6 +132,7 @@ def read_fine_tuning_options(
         default=default,
         description=FINE_TUNING_USAGE,
     )
+    refuse_untrained(options, words)
     named = any(word.startswith("--training.chunk") for word in words)
     return (options if named else _with_fitting_chunk(options)), flags
 

@@ -9,7 +9,7 @@ from neorl_core import Spec
 from neorl_envs import Dataset
 from neorl_safety.constraints import describe_constraints
 from neorl_train._pipeline.artefacts import hard_constraints
-from neorl_train._pipeline.offline_run import check_offline_run
+from neorl_train._pipeline.offline_run import check_offline_run, offline_run
 from neorl_train._pipeline.origins import origins
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
@@ -20,6 +20,7 @@ from neorl_train.configuration._limits import (
 )
 from neorl_train.configuration._monitors import given_watches
 from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     declared_penalty,
     is_environment,
@@ -43,7 +44,7 @@ class Resolved:
         limits: Limits in words, one sentence for each.
         replaced: Limits of the source that the run replaces, in words.
         fallback: What the fallback does, in words.
-        notes: What the user did not declare and should know of.
+        notes: What the user did not declare, or declared in vain, and should know of.
         origins: Distribution of everything that was brought from outside.
     """
 
@@ -113,7 +114,8 @@ def resolved(config: Config) -> Resolved:
         limits=in_force,
         replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
         fallback=words,
-        notes=[] if environment is not None else _undeclared(config, words, spec),
+        notes=_unused(config)
+        + ([] if environment is not None else _undeclared(config, words, spec)),
         origins=origins(config, constraints),
     )
 
@@ -130,6 +132,14 @@ def _mean_action(dataset: Dataset) -> list[float]:
         block = slice(start, start + ROWS_AT_ONCE)
         total += action[block][mask[block]].sum(axis=0, dtype=np.float64)
     return [float(value) for value in total / max(int(mask.sum()), 1)]
+
+
+def _unused(config: Config) -> list[str]:
+    """What was configured for learners that are not trained."""
+    run = config.finetune.run
+    return untrained_notes(
+        config, offline_run(run)[1].algorithms if run else type(config.algorithms)()
+    )
 
 
 def _undeclared(config: Config, fallback: str, spec: Spec) -> list[str]:

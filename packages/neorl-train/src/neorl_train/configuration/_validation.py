@@ -46,8 +46,10 @@ def validate(config: Config) -> None:
     ):
         in_range = all(0 <= seed < 2**31 for seed in seeds)
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
+    for name in known:
+        _validate_hyperparameters(name, hyperparameters(config, name))
     for name in training.algorithms:
-        _validate_algorithm(name, hyperparameters(config, name), training)
+        _validate_length(name, hyperparameters(config, name), training)
         if config.finetune.run:
             check_fine_tuning(config.finetune, hyperparameters(config, name), chunk=training.chunk)
     _validate_counts(config)
@@ -68,12 +70,16 @@ def validate(config: Config) -> None:
         )
 
 
-def _validate_algorithm(name: str, algorithm: Any, training: TrainingConfig) -> None:
+def _validate_hyperparameters(name: str, algorithm: Any) -> None:
+    """Also of a learner that is not trained: a file serves more than one run."""
     try:
         algorithm.validate()
     except ValueError as error:
         fault = str(error).removeprefix(f"{type(algorithm).__name__}.")
         raise InputError(f"algorithms.{name}.{fault}") from error
+
+
+def _validate_length(name: str, algorithm: Any, training: TrainingConfig) -> None:
     per_update = algorithm.batches_per_update
     _require(
         training.chunk % per_update == 0,

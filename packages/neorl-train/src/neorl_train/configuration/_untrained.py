@@ -1,0 +1,69 @@
+"""Options of learners that a run does not train, of which nothing would come."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from neorl_core import InputError
+from neorl_train.configuration._sections import Config, hyperparameters
+
+OPTION = re.compile(r"--algorithms\.([^.=]+)\.[^=]+")
+"""An option of a learner as it is typed."""
+
+
+def refuse_untrained(config: Config, words: Iterable[str]) -> None:
+    """Refuses an option that was typed for a learner that is not trained.
+
+    A file may serve several runs, so its sections are no fault (:func:`untrained_notes`); what is
+    typed for this one run is.
+
+    Args:
+        config: What the words made; an unknown learner among the trained ones is left to
+            :func:`validate`.
+        words: What was typed.
+
+    Raises:
+        InputError: Naming the option, what is trained, and both ways out.
+    """
+    trained = config.training.algorithms
+    if not set(trained) <= set(_names(config.algorithms)):
+        return
+    for word in words:
+        option = OPTION.match(word)
+        name = option[1].replace("-", "_") if option else ""
+        if option and name not in trained:
+            raise InputError(
+                f"{option[0]} is an option of {name}, which this run does not train: it trains "
+                f"{', '.join(trained)}; leave it out, or train {name} too with "
+                f"`--training.algorithms {' '.join((*trained, name))}`"
+            )
+
+
+def untrained_notes(config: Config, usual: Any) -> list[str]:
+    """The learners that are configured but not trained, each in words.
+
+    Args:
+        config: Validated.
+        usual: Sections of all learners with nothing configured: the defaults, or for a fine-tuning
+            those of its run.
+
+    Returns:
+        One sentence for every learner that is not trained and has other values than ``usual``.
+    """
+    notes = []
+    for name in _names(config.algorithms):
+        ours, theirs = hyperparameters(config, name), getattr(usual, name)
+        changed = [
+            field for field in _names(ours) if getattr(ours, field) != getattr(theirs, field)
+        ]
+        if changed and name not in config.training.algorithms:
+            notes.append(
+                f"algorithms.{name} has {', '.join(changed)}, but this run does not train {name}, "
+                f"so that nothing comes of it; add {name} to training.algorithms to train it too"
+            )
+    return notes
+
+
+def _names(section: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(section)]
