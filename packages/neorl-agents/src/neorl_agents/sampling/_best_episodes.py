@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from neorl_agents.sampling._log_order import episode_ends, unmasked_rows
 from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
 
@@ -14,6 +15,8 @@ from neorl_core import Transition
 @dataclasses.dataclass(frozen=True)
 class BestEpisodes:
     """Rows of the fraction of episodes with the largest undiscounted returns.
+
+    Masked rows are in no return, and episodes of masked rows alone are none.
 
     Attributes:
         fraction: Share of the episodes that is kept, in (0, 1]; at least one episode stays.
@@ -25,13 +28,19 @@ class BestEpisodes:
     fraction: float
 
     def tables(self, rows: Transition) -> Transition:
-        """The rows of the kept episodes; of episodes with equal returns the earlier ones."""
-        ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
-        episode = np.concatenate([[0], np.cumsum(ends)[:-1]])
-        returns = np.bincount(episode, weights=np.asarray(rows.reward, np.float64))
+        """The rows of the kept episodes; of episodes with equal returns the earlier ones.
+
+        Raises:
+            ValueError: If the log does not say where episodes end, or every row is masked.
+        """
+        unmasked = unmasked_rows(rows)
+        episode = np.concatenate([[0], np.cumsum(episode_ends(rows))[:-1]])
+        reward = np.where(unmasked, np.asarray(rows.reward, np.float64), 0)
+        returns = np.bincount(episode, weights=reward)
+        counted = np.bincount(episode, weights=unmasked) > 0
         # Up by one unit of rounding: 0.1 * 30 is a little more than 3.
-        kept = max(math.ceil(self.fraction * len(returns) * (1 - 1e-9)), 1)
-        best = np.argsort(-returns, kind="stable")[:kept]
+        kept = max(math.ceil(self.fraction * counted.sum() * (1 - 1e-9)), 1)
+        best = np.argsort(np.where(counted, -returns, np.inf), kind="stable")[:kept]
         chosen = np.isin(episode, best)
         return jax.tree.map(lambda column: np.asarray(column)[chosen], rows)
 

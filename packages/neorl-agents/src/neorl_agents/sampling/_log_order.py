@@ -45,6 +45,19 @@ def episode_ends(rows: Transition) -> np.ndarray:
     return ends
 
 
+def unmasked_rows(rows: Transition) -> np.ndarray:
+    """Whether a row counts, for every row.
+
+    Raises:
+        ValueError: If none does.
+    """
+    kept = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
+    kept = np.asarray(kept, bool)
+    if not kept.any():
+        raise ValueError("every row is masked, so there is nothing to draw")
+    return kept
+
+
 def last_rows(ends: np.ndarray) -> np.ndarray:
     """For every row the number of the first one from it on where ``ends`` is true, int32."""
     number = np.arange(len(ends), dtype=np.int32)

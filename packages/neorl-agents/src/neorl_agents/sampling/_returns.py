@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from neorl_agents.sampling._log_order import unmasked_rows
 from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
 
@@ -50,14 +51,19 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
     ``G_t = r_t + discount G_{t+1}``. Behind a termination nothing follows. A truncated episode went
     on unrecorded: it is continued with the log's mean reward for ever, ``mean(r) / (1 -
     discount)``, for without it the last rows of every episode would look better than the first
-    wherever rewards are negative. At discount 1 nothing is added.
+    wherever rewards are negative. At discount 1 nothing is added. A masked row is in no return and
+    not in the mean: an episode is cut before it.
 
     Args:
-        rows: A log in order, with ``reward``, ``terminated`` and ``truncated``; host arrays.
+        rows: A log in order, with ``reward``, ``terminated`` and ``truncated``, and ``mask`` where
+            some rows do not count; host arrays.
         discount: Discount factor in [0, 1].
 
     Returns:
-        One return a row, float32.
+        One return a row, float32; of no meaning for a masked one.
+
+    Raises:
+        ValueError: If every row is masked.
 
     Example:
         >>> import numpy as np
@@ -68,10 +74,11 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
         >>> returns_to_go(log, discount=0.5).tolist()
         [3.0, 4.0]
     """
-    reward = np.asarray(rows.reward, np.float64)
-    terminated = np.asarray(rows.terminated)
-    ends = terminated | np.asarray(rows.truncated)
-    tail = reward.mean() / (1 - discount) if discount < 1 else 0.0
+    reward, terminated = np.asarray(rows.reward, np.float64), np.asarray(rows.terminated)
+    ends, kept = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
+    ends = ends | np.append(~kept[1:], False)
+    tail = reward[kept].mean() / (1 - discount) if discount < 1 else 0.0
+    reward = np.where(kept, reward, 0)
     result, following = np.empty(len(reward)), tail
     for t in range(len(reward) - 1, -1, -1):
         if ends[t]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.sampling._log_order import episode_ends, on_host
+from neorl_agents.sampling._log_order import episode_ends, on_host, unmasked_rows
 from neorl_core import Transition
 
 
@@ -66,9 +66,7 @@ class WeightedRows:
         log = on_host(rows)
         ends = episode_ends(log)
         episode = np.cumsum(np.append(False, ends[:-1]))
-        kept = np.ones(len(ends), bool) if log.mask is None else log.mask
-        if not kept.any():
-            raise ValueError("every row is masked, so there is nothing to draw")
+        kept = unmasked_rows(log)
         count = np.bincount(episode, weights=kept).astype(np.int32)
         x = np.arange(len(count), dtype=np.float64)
         if self.by == "return":
