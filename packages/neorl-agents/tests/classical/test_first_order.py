@@ -178,7 +178,7 @@ def spoilt(log, field):
         ("still", "never moved"),
         ("nan", "column obs of the log must be finite, got nan in row 7, channel 0"),
         ("short", "pieces of the log must be longer"),
-        ("empty", "at least 1 rows, got 0"),
+        ("empty", "of 0 rows of the log none counts"),
         ("shape", "column action of the log must have the shape"),
         ("missing", "column next_obs of the log is missing"),
     ],

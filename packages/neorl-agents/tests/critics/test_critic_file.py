@@ -61,6 +61,9 @@ def test_what_is_no_critic_is_refused(stored, tmp_path):
     save_policy(tmp_path / "policy", ConstantPolicy(np.ones(1, np.float32)), chain.SPEC, obs)
     with pytest.raises(ArtefactError, match="expected 'neorl-critic'"):
         load_critic(tmp_path / "policy")
+    (tmp_path / "text").write_text("no artefact at all")
+    with pytest.raises(ArtefactError, match=r"is no artefact .* save_policy or save_critic"):
+        load_critic(tmp_path / "text")
     with pytest.raises(ValueError, match="at least 32 observations of 5 channels"):
         save_critic(tmp_path / "c", critic, chain.SPEC, obs[:31], action[:31])
     with pytest.raises(TypeError, match="a dict is no critic"):

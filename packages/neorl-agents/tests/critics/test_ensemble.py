@@ -159,6 +159,11 @@ def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
     assert np.isnan(predicted(as_arrays(ensemble), obs[0], action[0]).low).all()
     with pytest.raises(TypeError, match="a int has no critics to ask"):
         critic_ensemble(3)
+    for encoder in ("history", "gru"):
+        remembers = replace(algorithm, encoder=encoder, history_steps=2)
+        state = remembers.init(problem.spec, problem.statistics, KEY)
+        with pytest.raises(TypeError, match=r"windows of 2 steps, .* with encoder='none'"):
+            critic_ensemble(state)
 
 
 def test_a_behaviour_ensemble_ignores_the_action():

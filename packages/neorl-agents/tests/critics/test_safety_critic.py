@@ -164,7 +164,12 @@ TWO = replace(chain.SPEC, cost=(*chain.SPEC.cost, CostChannel("leak", "1", 0.0, 
             FEW,
             "column cost of the log must be finite, got nan in row 9",
         ),
-        (SOME._replace(mask=np.zeros(200, bool)), chain.SPEC, FEW, "no row of the log counts"),
+        (
+            SOME._replace(mask=np.zeros(200, bool)),
+            chain.SPEC,
+            FEW,
+            "of 200 rows of the log none counts",
+        ),
     ],
 )
 def test_a_log_that_cannot_be_used_is_refused(log, spec, settings, words):

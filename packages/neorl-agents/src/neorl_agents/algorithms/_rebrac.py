@@ -84,7 +84,7 @@ class ReBRAC(eqx.Module):
     critics have no penalty and the actor's falls to half; in ``"linear"`` both fall to nothing.
 
     Deviations: observations are standardised and rewards divided by their deviation (the code
-    does neither); the actor has no layer normalisation.
+    does neither).
 
     Attributes:
         actor_weight: Weight of the distance to the log in the actor's loss, not negative.

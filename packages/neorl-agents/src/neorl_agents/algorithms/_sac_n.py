@@ -78,8 +78,8 @@ class SACN(eqx.Module):
 
     ``pi`` is a tanh-Gaussian, its log-deviation clipped to [-5, 2]; acting uses ``tanh`` of the
     mean. Many critics are needed: the least of few is no pessimism off the data. Where most logged
-    actions lie at a bound, the entropy that is paid for keeps the policy away from them
-    (:class:`TD3BC` and :class:`BC` do not have that trouble).
+    actions lie at one of the bounds, few critics do not tell which one is right in a state, and the
+    entropy that is paid for keeps actions away from both.
 
     Deviations: observations are standardised, rewards divided by their deviation; the logarithm
     of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument).

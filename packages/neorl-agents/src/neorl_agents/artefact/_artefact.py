@@ -11,7 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_agents.artefact._kinds import POLICY_KINDS, abstract_policy, kind_of
-from neorl_agents.artefact._sealed_file import ArtefactError, read_sealed, write_sealed
+from neorl_agents.artefact._sealed_file import (
+    ArtefactError,
+    named_leaves,
+    read_sealed,
+    write_sealed,
+)
 from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
 from neorl_core.boundary import check_head, head, unknown_name
 
@@ -78,7 +83,7 @@ def save_policy(
             f"the policy must give {spec.n_action} finite numbers for each observation, got shape "
             f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
         )
-    arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in _named_leaves(policy)}
+    arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in named_leaves(policy)}
     arrays |= {"parity/obs": checked_obs, "parity/actions": actions}
     header = {
         **head("policy", VERSION),
@@ -161,14 +166,9 @@ def _checked_observations(obs: np.ndarray, spec: Spec) -> np.ndarray:
     return obs
 
 
-def _named_leaves(policy: Policy) -> list[tuple[str, Any]]:
-    flat, _ = jax.tree_util.tree_flatten_with_path(policy)
-    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in flat]
-
-
 def _filled(path: Path, template: Policy, arrays: dict[str, np.ndarray]) -> Policy:
     leaves = []
-    for name, expected in _named_leaves(template):
+    for name, expected in named_leaves(template):
         array = arrays.get(f"policy/{name}")
         if array is None:
             raise ArtefactError(f"{path}: array policy/{name} is missing")

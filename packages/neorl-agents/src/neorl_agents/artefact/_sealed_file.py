@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -23,7 +24,13 @@ MAX_HEADER_BYTES = 16 * 2**20
 
 
 class ArtefactError(InputError):
-    """A file is not an intact policy artefact that this version can read."""
+    """A file is not an intact artefact that this version can read."""
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """The leaves of a PyTree with the names that their arrays have in a file, in order."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in flat]
 
 
 def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
@@ -82,7 +89,7 @@ def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict
         start, end = _seal_position(data)
     except LookupError as error:
         raise ArtefactError(
-            f"{path} is not a policy artefact ({error}); write one with save_policy"
+            f"{path} is no artefact ({error}); write one with save_policy or save_critic"
         ) from error
     seal = data[start:end].decode()
     if hashlib.sha256(data[:start] + BLANK.encode() + data[end:]).hexdigest() != seal:

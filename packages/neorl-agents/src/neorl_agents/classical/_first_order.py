@@ -62,15 +62,15 @@ class FirstOrderModel(NamedTuple):
 
 
 def identify_first_order(
-    log: Log, output: int, act: int, *, dt: float, longest: int, steps: int = 0
+    log: Log, output: int, act: int, *, dt: float, longest: int
 ) -> FirstOrderModel:
-    """Fits one loop by the error of predictions many periods ahead.
+    """Fits one loop by the error of predictions ``2 longest + 10`` periods ahead.
 
     For every pole of a grid and every dead time the gain is a linear least squares,
-    ``y_{t+h} - p^h y_t = gain s_t(p, delay) + offset (1 + ... + p^(h-1))``; the pair that leaves
-    least is refined by golden section. Far predictions keep noise of the measurement, which one
-    period ahead looks like a fast pole, from hiding a slow plant. Everything is a ratio of moves
-    of the log, so units do not matter.
+    ``y_{t+h} - p^h y_t = gain s_t(p, delay) + offset (1 + ... + p^(h-1))``, with a smaller ``h``
+    where episodes are short; the pair that leaves least is refined by golden section. Far
+    predictions keep noise of the measurement, which one period ahead looks like a fast pole, from
+    hiding a slow plant. Everything is a ratio of moves of the log, so units do not matter.
 
     Args:
         log: The log; its inputs must have moved.
@@ -78,13 +78,11 @@ def identify_first_order(
         act: Index of the manipulated action.
         dt: Period in seconds.
         longest: Longest dead time to try, in periods.
-        steps: Periods ahead, 0 for ``2 longest + 10``; fewer where episodes are short.
 
     Raises:
         InputError: If pieces of the log are too short, or input or output never moved.
     """
-    ahead = steps or 2 * longest + 10
-    ahead = max(1, min(ahead, int(log.age.max()) - longest - LEAST_ROWS))
+    ahead = max(1, min(2 * longest + 10, int(log.age.max()) - longest - LEAST_ROWS))
     y, u = log.next_obs[:, output], log.action[:, act]
     rows = np.flatnonzero(log.age >= ahead + longest)
     if len(rows) < LEAST_ROWS:

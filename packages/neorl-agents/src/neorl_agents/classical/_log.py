@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neorl_agents.sampling._finite_column import finite_column
-from neorl_core import InputError, Spec, Transition
+from neorl_agents.sampling._host_columns import finite_column, row_flags
+from neorl_core import Spec, Transition
 
 
 class Log(NamedTuple):
@@ -32,34 +32,25 @@ class Log(NamedTuple):
         return np.arange(len(self.start)) - self.start
 
 
-def checked_log(log: Transition, spec: Spec, *, rows: int = 1) -> Log:
+def checked_log(log: Transition, spec: Spec) -> Log:
     """The columns of a flat log.
 
     Args:
         log: Columns with ``row`` as first axis. ``next_obs``, ``terminated`` and ``truncated`` are
             read, and so is ``mask`` where it is given.
         spec: Channels of the columns.
-        rows: Least number of rows that the fit needs.
 
     Raises:
         InputError: If a column is missing, has another shape than ``spec`` says, holds a number
-            that is not finite, or too few rows are left.
+            that is not finite, or no row is left.
     """
-    for name in ("next_obs", "terminated", "truncated"):
-        if getattr(log, name) is None:
-            raise InputError(f"column {name} of the log is missing; a fit needs it")
-    ends = np.atleast_1d(np.asarray(log.terminated, bool) | np.asarray(log.truncated, bool))
+    _, ends, keep = row_flags(log, ("next_obs", "terminated", "truncated"), "a fit needs it")
     total = len(ends)
-    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
-    if ends.shape != (total,) or keep.shape != (total,):
-        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
     # The row before a masked one is the last of its piece.
-    ends = ends | np.append(~keep[1:], True)[:total]
+    ends = ends | np.append(~keep[1:], True)
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
     columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
     last, kept = ends[keep], int(keep.sum())
-    if kept < max(rows, 1):
-        raise InputError(f"the log must have at least {max(rows, 1)} rows, got {kept}; record more")
     first = np.append(True, last[:-1])
     start = np.maximum.accumulate(np.where(first, np.arange(kept), 0))
     return Log(**columns, start=start, last=last)

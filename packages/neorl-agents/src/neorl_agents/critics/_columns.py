@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents.sampling._finite_column import finite_column
+from neorl_agents.sampling._host_columns import finite_column, row_flags
 from neorl_core import InputError, Spec, Transition
 
 
@@ -57,17 +57,9 @@ def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
         InputError: If a column is missing, has another shape than ``spec`` says, holds a number
             that is not finite in a row that counts, or no row is left.
     """
-    for name in ("next_obs", "terminated", "truncated", *["cost"] * cost):
-        if getattr(log, name) is None:
-            raise InputError(f"column {name} of the log is missing; a critic is fitted on it")
-    terminated = np.asarray(log.terminated, bool)
-    ends = terminated | np.asarray(log.truncated, bool)
+    needed = ("next_obs", "terminated", "truncated", *["cost"] * cost)
+    terminated, ends, keep = row_flags(log, needed, "a critic is fitted on it")
     total = len(ends)
-    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
-    if ends.shape != (total,) or keep.shape != (total,):
-        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
-    if not keep.any():
-        raise InputError("no row of the log counts; give one with rows that are not masked")
     first = np.append(True, ends[:-1])
     start = np.maximum.accumulate(np.where(first, np.arange(total), 0))
     widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}

@@ -11,7 +11,12 @@ from jaxtyping import Array, Float
 
 from neorl_agents.artefact._artefact import LEAST_OBSERVATIONS, MAX_BYTES
 from neorl_agents.artefact._kinds import activation_name
-from neorl_agents.artefact._sealed_file import ArtefactError, read_sealed, write_sealed
+from neorl_agents.artefact._sealed_file import (
+    ArtefactError,
+    named_leaves,
+    read_sealed,
+    write_sealed,
+)
 from neorl_agents.calibration import MonotoneMap
 from neorl_agents.critics._ensemble import Ensemble, disagreement
 from neorl_agents.critics._safety_critic import SafetyCritic, largest_risk
@@ -89,7 +94,7 @@ def save_critic(
     scores = critic_scores(critic, obs, actions)
     if not np.isfinite(scores).all():
         raise ValueError("the critic gives scores that are not finite; take finite rows of the log")
-    arrays = {f"critic/{name}": np.asarray(leaf) for name, leaf in _named_leaves(critic)}
+    arrays = {f"critic/{name}": np.asarray(leaf) for name, leaf in named_leaves(critic)}
     arrays |= {"parity/obs": obs, "parity/actions": actions, "parity/scores": scores}
     header = {
         **head("critic", VERSION),
@@ -125,7 +130,7 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
         template = _TEMPLATES[kind](header["static"])
         spec, metadata = spec_from_dict(header["spec"]), dict(header["metadata"])
         parity = [arrays[f"parity/{name}"] for name in ("obs", "actions", "scores")]
-        leaves = [jnp.asarray(arrays[f"critic/{name}"]) for name, _ in _named_leaves(template)]
+        leaves = [jnp.asarray(arrays[f"critic/{name}"]) for name, _ in named_leaves(template)]
         critic = jax.tree.unflatten(jax.tree.structure(template), leaves)
         scored = jax.eval_shape(_scores, critic, *parity[:2]).shape
     except (KeyError, TypeError, ValueError) as error:
@@ -236,8 +241,3 @@ def _ensemble(static: dict[str, Any]) -> Any:
 
 
 _TEMPLATES = {"safety_critic": _safety_critic, "ensemble": _ensemble}
-
-
-def _named_leaves(critic: Any) -> list[tuple[str, Any]]:
-    flat, _ = jax.tree_util.tree_flatten_with_path(critic)
-    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in flat]

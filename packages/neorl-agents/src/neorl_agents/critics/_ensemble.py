@@ -150,9 +150,14 @@ def critic_ensemble(state: Any) -> Ensemble:
         The ensemble.
 
     Raises:
-        TypeError: If the state has no stacked critics.
+        TypeError: If the state has no stacked critics, or they see more than one observation.
     """
     critics, scaling = getattr(state, "critics", None), getattr(state, "scaling", None)
+    if isinstance(scaling, Scaling) and scaling.window:
+        raise TypeError(
+            f"the critics of this {type(state).__name__} see windows of {scaling.window} steps, an "
+            "ensemble one observation; train with encoder='none', or fit an ensemble on the log"
+        )
     if not isinstance(critics, MLP) or not isinstance(scaling, Scaling):
         raise TypeError(
             f"a {type(state).__name__} has no critics to ask; give the state of a learner with "

@@ -1,0 +1,69 @@
+"""The columns of a log on the host, checked where they count."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from neorl_core import InputError, Transition
+
+
+def row_flags(
+    log: Transition, needed: Sequence[str], purpose: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rows of a log count, and where its episodes end.
+
+    Args:
+        log: Flat columns.
+        needed: Columns that must be there besides observations and actions, ``terminated`` and
+            ``truncated`` among them.
+        purpose: Why they are needed, for the message.
+
+    Returns:
+        Whether the plant ended the episode with a row, whether it ends there for any reason, and
+        whether the row counts; each of shape ``(row,)``.
+
+    Raises:
+        InputError: If a column is missing, flags have other shapes, or no row counts.
+    """
+    for name in needed:
+        if getattr(log, name) is None:
+            raise InputError(f"column {name} of the log is missing; {purpose}")
+    terminated = np.atleast_1d(np.asarray(log.terminated, bool))
+    ends = terminated | np.asarray(log.truncated, bool)
+    total = len(ends)
+    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
+    if ends.shape != (total,) or keep.shape != (total,):
+        raise InputError(f"flags of the log must have the shape ({total},), got {ends.shape}")
+    if not keep.any():
+        raise InputError(f"of {total} rows of the log none counts; record more, or mask fewer")
+    return terminated, ends, keep
+
+
+def finite_column(
+    log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray
+) -> np.ndarray:
+    """The rows of a column that are kept, in float64.
+
+    Args:
+        log: Flat columns.
+        name: Name of the column.
+        shape: Rows and channels that it must have.
+        keep: True for every row that counts; the others may hold anything.
+
+    Raises:
+        InputError: If the shape is another, or a kept number is not finite; row and channel named.
+    """
+    column = np.asarray(getattr(log, name), np.float64)
+    if column.shape != shape:
+        raise InputError(
+            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
+            "give the specification that it was recorded with"
+        )
+    wrong = np.argwhere(~np.isfinite(column) & keep[:, None])
+    if len(wrong):
+        row, channel = (int(i) for i in wrong[0])
+        raise InputError(
+            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
+            f"channel {channel}; repair it, or set the mask of the row to false"
+        )
+    return column[keep]
