@@ -19,6 +19,9 @@ from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
 
+PARITY_ROWS = 64
+"""Observations on which every artefact proves that it acts the same elsewhere."""
+
 
 def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
     """The box, the rates and the further constraints that a run's guard keeps.
@@ -53,7 +56,7 @@ def write_guard_files(
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
     write_json(run.path / GUARD, settings_to_dict(settings, spec))
-    observations = parity_observations(rows)
+    observations = np.asarray(rows.obs)[spread_rows(len(rows.obs))]
     for name, policy in fallbacks.items():
         path = run.path / policy_file(name)
         save_policy(path, policy, spec, observations, {"role": "fallback"})
@@ -80,7 +83,7 @@ def write_policies(
     Returns:
         Digest of every file, by its name.
     """
-    observations = parity_observations(rows)
+    observations = np.asarray(rows.obs)[spread_rows(len(rows.obs))]
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
@@ -90,7 +93,6 @@ def write_policies(
     return digests
 
 
-def parity_observations(rows: Transition, count: int = 64) -> np.ndarray:
-    """Observations spread over the log, to prove parity on; the log repeats if it is shorter."""
-    positions = np.linspace(0, len(rows.obs) - 1, count).round().astype(np.int64)
-    return np.asarray(rows.obs)[positions]
+def spread_rows(n_rows: int) -> np.ndarray:
+    """Numbers of rows spread over a log, to prove parity on; a shorter log repeats."""
+    return np.linspace(0, n_rows - 1, PARITY_ROWS).round().astype(np.int64)

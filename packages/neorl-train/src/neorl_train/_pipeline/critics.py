@@ -10,12 +10,13 @@ from neorl_core import InputError
 from neorl_core.boundary import head, write_json
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
+from neorl_train._pipeline.artefacts import spread_rows
 from neorl_train.configuration._configure import configure
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.critics import CriticOptions, Critics, fit_critics
+from neorl_train.experience._hindrances import still_actions
 from neorl_train.experience._log_cache import log_file
 from neorl_train.experience._split import both_parts, check_split, sample_of
-from neorl_train.experience._still_actions import still_actions
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITICS, critic_file
 
@@ -84,5 +85,5 @@ def _parity_rows(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     obs, action = np.asarray(rows.obs), np.asarray(rows.action)
     finite = np.isfinite(obs).all(axis=1) & np.isfinite(action).all(axis=1)
     used = np.flatnonzero(finite & np.asarray(rows.mask, bool))
-    chosen = used[np.linspace(0, len(used) - 1, 64).round().astype(int)]
+    chosen = used[spread_rows(len(used))]
     return obs[chosen], action[chosen]

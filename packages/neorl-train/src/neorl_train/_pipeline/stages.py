@@ -36,9 +36,9 @@ from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import Config, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
+from neorl_train.experience._hindrances import hindrances
 from neorl_train.experience._log_cache import collected_log, complete_log, log_file
 from neorl_train.experience._source import is_environment, is_streamed, read_log, simulator
-from neorl_train.experience._still_actions import hindrances
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.results._fine_tuning import Collected, write_fine_tuning
 from neorl_train.results._results import Evaluation

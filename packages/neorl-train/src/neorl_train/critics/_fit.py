@@ -28,7 +28,7 @@ from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
-from neorl_train.experience._still_actions import still_actions
+from neorl_train.experience._hindrances import still_actions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,7 @@ def critics_text(report: dict[str, Any]) -> str:
             value, low, high = found[name]
             lines.append(f"    {name.replace('_', ' '):<18} {value:.3f} [{low:.3f}, {high:.3f}]")
     lines += _monitor(safety["monitor"])
-    if safety["quantity"] == "violation" and safety["monitor"]["threshold"] >= 1:
+    if safety["monitor"]["threshold"] >= 1:
         lines.append(
             "    it can never alarm: episodes that keep their limits reach a risk of 1 too; admit "
             "more false alarms, look less far ahead, or state the limit per step"

@@ -49,7 +49,6 @@ def evaluate_offline(
     candidate: str | None = None,
     cost_limits: Mapping[str, float] | None = None,
     controllers: Mapping[str, Policy] | None = None,
-    reason: str = NO_SIMULATOR,
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
@@ -65,7 +64,6 @@ def evaluate_offline(
         cost_limits: Limits of costs by name, in the unit of each; others keep the log's.
         controllers: Classical controllers that were fitted on the log, by name; their actions stand
             beside the imitators'.
-        reason: Why there is no simulation; part of the verdict.
         level: Confidence level of all intervals.
         episode_margin: What the rule would demand of single episodes, were there a simulator.
 
@@ -87,7 +85,7 @@ def evaluate_offline(
     rows = policy_rows([log], spec, reference="", level=level)
     tables = ResultTables(
         environment="",
-        reason=reason,
+        reason=NO_SIMULATOR,
         spec=spec,
         reward_unit="reward",
         level=level,

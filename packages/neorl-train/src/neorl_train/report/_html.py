@@ -109,9 +109,9 @@ def _row(columns: Sequence[Column], row: Sequence[Content] | Group) -> Html:
     return tag("tr", *cells)
 
 
-def figure(picture: Html, caption: Content, *, class_: str = "") -> Html:
+def figure(picture: Html, caption: Content) -> Html:
     """A picture with its caption."""
-    return tag("figure", picture, tag("figcaption", caption), class_=class_ or "picture")
+    return tag("figure", picture, tag("figcaption", caption), class_="picture")
 
 
 def folded(title: str, *content: Content) -> Html:

@@ -1,12 +1,12 @@
 """The page: one file without a single outside reference."""
 
-import importlib.resources
 import os
 from pathlib import Path
 
 from neorl_core.boundary import write_text
+from neorl_train.report._document import Section, document
 from neorl_train.report._glossary import glossary
-from neorl_train.report._html import Html, joined, paragraph, section, tag, text
+from neorl_train.report._html import Html, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs, read_inputs
 from neorl_train.report.figures import _style
 from neorl_train.report.sections import _about as about
@@ -14,9 +14,6 @@ from neorl_train.report.sections import _pictures as pictures
 from neorl_train.report.sections import _results as results
 from neorl_train.report.sections._verdict import clause_table, headline, tiles
 from neorl_train.runs._names import REPORT
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The browser itself refuses whatever is not in the page."""
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:
@@ -48,39 +45,13 @@ def page(inputs: Inputs) -> str:
     """
     tables = inputs.evaluation.tables
     name = tables.environment or inputs.evaluation.source.name
-    sections = _sections(inputs)
-    contents = tag(
-        "nav",
-        tag("ul", *(tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in sections)),
-        aria_label="Contents",
-    )
-    head = joined(
-        [
-            Html('<meta charset="utf-8">'),
-            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Html('<meta name="color-scheme" content="light dark">'),
-            Html('<link rel="icon" href="data:,">'),
-            tag("title", f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"),
-            Html(f"<style>{stylesheet()}</style>"),
-        ]
-    )
-    body = joined(
-        [
-            tag(
-                "header",
-                tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
-                tag("h1", _question(inputs, name)),
-                headline(inputs),
-                contents,
-            ),
-            tag("main", *(section(key, title, content) for key, title, content in sections)),
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n'
-        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
-    )
+    header = [
+        tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
+        tag("h1", _question(inputs, name)),
+        headline(inputs),
+    ]
+    title = f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"
+    return document(title, header, _sections(inputs))
 
 
 def _question(inputs: Inputs, name: str) -> str:
@@ -91,12 +62,7 @@ def _question(inputs: Inputs, name: str) -> str:
     return f"May {candidate} run the plant that {name} was recorded on?"
 
 
-def stylesheet() -> str:
-    """The style of every page."""
-    return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
-
-
-def _sections(inputs: Inputs) -> list[tuple[str, str, Html]]:
+def _sections(inputs: Inputs) -> list[Section]:
     """Identifier, heading and content, in the order of reading."""
     parts = [
         ("why", "Why", _why(inputs)),
@@ -129,7 +95,7 @@ def _why(inputs: Inputs) -> Html:
     return joined(parts)
 
 
-def _simulated(inputs: Inputs) -> list[tuple[str, str, Html]]:
+def _simulated(inputs: Inputs) -> list[Section]:
     return [
         ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
         ("starts", "On every start", pictures.start_picture(inputs)),
@@ -139,7 +105,7 @@ def _simulated(inputs: Inputs) -> list[tuple[str, str, Html]]:
     ]
 
 
-def _logged(inputs: Inputs) -> list[tuple[str, str, Html]]:
+def _logged(inputs: Inputs) -> list[Section]:
     return [("imitation", "Distance to the log", results.imitation_table(inputs))]
 
 

@@ -14,10 +14,10 @@ def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
     return _digits(widths[len(widths) // 2], 2, most) if widths else 0
 
 
-def finest(estimates: Iterable[Estimate | None], *, most: int = 2) -> int:
+def finest(estimates: Iterable[Estimate | None]) -> int:
     """Digits that a column of very different estimates needs: one digit of the least width."""
     widths = _widths(estimates)
-    return _digits(widths[0], 1, most) if widths else 0
+    return _digits(widths[0], 1, 2) if widths else 0
 
 
 def _widths(estimates: Iterable[Estimate | None]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from neorl_train.report._document import Section, document
 from neorl_train.report._html import (
     Column,
     Content,
@@ -10,12 +11,9 @@ from neorl_train.report._html import (
     bullets,
     joined,
     paragraph,
-    section,
     table,
     tag,
-    text,
 )
-from neorl_train.report._page import POLICY, stylesheet
 from neorl_train.report.figures import _style
 from neorl_train.report.sections._pictures import missing, picture
 from neorl_train.results._tables import Estimate
@@ -49,50 +47,24 @@ TIERS = {
 
 def page(found: Assessment) -> str:
     """The report as one HTML document without script and without outside reference."""
-    sections = [part for part in _sections(found) if part[2].text]
     kind, mark = ("no", "\N{MULTIPLICATION X}") if found.broken else ("yes", "\N{CHECK MARK}")
-    head = joined(
-        [
-            Html('<meta charset="utf-8">'),
-            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Html('<meta name="color-scheme" content="light dark">'),
-            Html('<link rel="icon" href="data:,">'),
-            tag("title", f"Safety of {found.policy} on {found.where}"),
-            Html(f"<style>{stylesheet()}</style>"),
-        ]
-    )
-    contents = tag("ul", *(tag("li", tag("a", t, href=f"#{k}")) for k, t, _ in sections))
-    body = joined(
-        [
-            tag(
-                "header",
-                tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),
-                tag("h1", f"Does {found.policy} keep its limits on {found.where}?"),
-                tag(
-                    "div",
-                    tag("span", mark, class_="mark", aria_hidden="true"),
-                    tag(
-                        "div",
-                        tag("p", answer(found), class_="answer"),
-                        tag("p", headline(found)),
-                    ),
-                    class_=f"verdict {kind}",
-                    id="verdict",
-                    role="status",
-                ),
-                tag("nav", contents, aria_label="Contents"),
-            ),
-            tag("main", *(section(*part) for part in sections)),
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n'
-        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
-    )
+    header = [
+        tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),
+        tag("h1", f"Does {found.policy} keep its limits on {found.where}?"),
+        tag(
+            "div",
+            tag("span", mark, class_="mark", aria_hidden="true"),
+            tag("div", tag("p", answer(found), class_="answer"), tag("p", headline(found))),
+            class_=f"verdict {kind}",
+            id="verdict",
+            role="status",
+        ),
+    ]
+    sections = [part for part in _sections(found) if part[2].text]
+    return document(f"Safety of {found.policy} on {found.where}", header, sections)
 
 
-def _sections(found: Assessment) -> list[tuple[str, str, Html]]:
+def _sections(found: Assessment) -> list[Section]:
     return [
         ("scope", "What was looked at", bullets(list(scope(found)))),
         ("violations", "Violations, constraint by constraint", _violations(found)),

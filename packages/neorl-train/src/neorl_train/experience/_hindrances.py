@@ -1,8 +1,10 @@
 """What a log cannot teach: actions that never move or leave their range, a constant reward."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from neorl_core import DataStatistics, Spec
+from neorl_core import Channel, DataStatistics, Spec
 
 STILL = 1e-6
 """A channel that moves by no more than this part of its range stands still: rounding, say."""
@@ -18,17 +20,13 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
     Returns:
         One sentence for each, with its tag and value; none where all of them move.
     """
-    low, high = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
-    sentences = []
-    for channel, least, most in zip(spec.action, low, high, strict=True):
-        if most - least <= STILL * (channel.high - channel.low):
-            unit = "" if channel.unit in ("", "1") else f" {channel.unit}"
-            sentences.append(
-                f"{channel.name} never moves: it is {least:g}{unit} in every row that is trained "
-                "on, so what another value does is a guess, of every learner and critic; leave it "
-                "out of the actions, or record it moving"
-            )
-    return sentences
+    return [
+        f"{channel.name} never moves: it is {least:g}{_unit(channel)} in every row that is trained "
+        "on, so what another value does is a guess, of every learner and critic; leave it "
+        "out of the actions, or record it moving"
+        for channel, least, most in _extremes(statistics, spec)
+        if most - least <= STILL * (channel.high - channel.low)
+    ]
 
 
 def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
@@ -43,15 +41,13 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
         range, which learners see clipped to it, and for a reward that is always the same.
     """
     sentences = still_actions(statistics, spec)
-    ends = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
-    for channel, least, most in zip(spec.action, *ends, strict=True):
+    for channel, least, most in _extremes(statistics, spec):
         slack = STILL * (channel.high - channel.low)
         if least < channel.low - slack or most > channel.high + slack:
-            unit = "" if channel.unit in ("", "1") else f" {channel.unit}"
             sentences.append(
-                f"{channel.name} was logged from {least:g} to {most:g}{unit}, beyond its range "
-                f"{channel.low:g} to {channel.high:g}, to which learners see it clipped; correct "
-                "the range, or mask those rows"
+                f"{channel.name} was logged from {least:g} to {most:g}{_unit(channel)}, beyond its "
+                f"range {channel.low:g} to {channel.high:g}, to which learners see it clipped; "
+                "correct the range, or mask those rows"
             )
     least, most = float(statistics.reward.min), float(statistics.reward.max)
     if most - least <= STILL * max(abs(least), abs(most)):
@@ -60,3 +56,13 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
             "policy is better than another and values teach nothing; check the reward's expression"
         )
     return sentences
+
+
+def _extremes(statistics: DataStatistics, spec: Spec) -> Iterator[tuple[Channel, float, float]]:
+    """Every action with its least and its largest value."""
+    low, high = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
+    return zip(spec.action, low, high, strict=True)
+
+
+def _unit(channel: Channel) -> str:
+    return "" if channel.unit in ("", "1") else f" {channel.unit}"

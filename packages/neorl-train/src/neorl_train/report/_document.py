@@ -1,0 +1,52 @@
+"""The frame of every page: one file without script and without a single outside reference."""
+
+import importlib.resources
+from collections.abc import Sequence
+
+from neorl_train.report._html import Html, joined, section, tag, text
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The browser itself refuses whatever is not in the page."""
+
+Section = tuple[str, str, Html]
+"""Identifier, heading and content."""
+
+
+def document(title: str, header: Sequence[Html], sections: Sequence[Section]) -> str:
+    """A page as one HTML document; readable in light, dark and on paper.
+
+    Args:
+        title: Title of the window.
+        header: What stands above the contents.
+        sections: In the order of reading; the contents link to them.
+
+    Returns:
+        The document.
+    """
+    head = joined(
+        [
+            Html('<meta charset="utf-8">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html('<meta name="color-scheme" content="light dark">'),
+            Html('<link rel="icon" href="data:,">'),
+            tag("title", title),
+            Html(f"<style>{_stylesheet()}</style>"),
+        ]
+    )
+    links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
+    contents = tag("nav", tag("ul", *links), aria_label="Contents")
+    body = joined(
+        [
+            tag("header", *header, contents),
+            tag("main", *(section(*one) for one in sections)),
+        ]
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n'
+        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
+    )
+
+
+def _stylesheet() -> str:
+    return (importlib.resources.files("neorl_train.report") / "style.css").read_text("utf-8")
