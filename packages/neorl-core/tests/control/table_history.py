@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.control import delay_line, delay_step, history_step, history_window
-from neorl_core.replay import (
-    episode_first_rows,
-)
+from neorl_core.replay import episode_first_rows, window_rows
 from neorl_core.testing import (
     LENGTHS,
+    Edge,
+    Refusal,
     Row,
     assert_close,
     endings,
@@ -59,6 +59,26 @@ def what_was_before_the_episode_is_not_seen(values, terminated, truncated, *, le
         strict=True,
     ):
         np.testing.assert_array_equal(np.asarray(got)[last], np.asarray(want)[last])
+
+
+def gathered(values, terminated, truncated, *, length):
+    """The same windows, gathered from the log."""
+    first = episode_first_rows(terminated, truncated)
+    number = jnp.arange(len(values), dtype=jnp.int32)
+    rows, mask = jax.vmap(lambda row, start: window_rows(row, start, length=length))(number, first)
+    return jnp.where(mask[..., None], values[rows], 0), mask
+
+
+def gathering_is_stepping(values, terminated, truncated, *, length):
+    sample = (values, terminated, truncated)
+    assert_close(mapped(gathered, *sample, length=length), mapped(windows, *sample, length=length))
+
+
+def starts_do_not_depend_on_the_kind_of_end(terminated, truncated):
+    assert_close(
+        mapped(episode_first_rows, truncated, terminated),
+        mapped(episode_first_rows, terminated, truncated),
+    )
 
 
 def delayed(values, terminated, truncated, *, delay):
@@ -115,4 +135,17 @@ ROWS = [
         length=3,
     ),
     log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),
+    log_row(gathered, "window_rows", windows_by_slicing, [gathering_is_stepping], length=3),
+    Row(
+        episode_first_rows,
+        sample=PATTERNS,
+        oracle=starts_by_walking,
+        laws=[starts_do_not_depend_on_the_kind_of_end],
+        edges=[Edge((np.zeros(0, bool), np.zeros(0, bool)))],
+        refuses=[
+            Refusal("one shape", (jnp.zeros(2, bool), jnp.zeros(3, bool))),
+            Refusal("(time)", (jnp.zeros((2, 2), bool), jnp.zeros((2, 2), bool))),
+        ],
+        differentiable=False,
+    ),
 ]

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.control import history_step, history_window
 from neorl_core.replay import (
     PrioritySample,
     RingBuffer,
-    episode_first_rows,
     priority_tree,
     priority_weights,
     ring_buffer,
@@ -18,22 +16,19 @@ from neorl_core.replay import (
     ring_sample,
     sample_priorities,
     set_priorities,
-    window_rows,
 )
+from neorl_core.testing import ROWS as DRAWS
 from neorl_core.testing import (
-    LENGTHS,
     Edge,
     Refusal,
     Row,
     assert_close,
-    endings,
     integers,
     keys,
     mapped,
     reals,
     rows,
 )
-from neorl_core.testing import ROWS as DRAWS
 
 CAPACITY = 4
 RANDOM = {"oracle": "a random draw: the laws fix its distribution"}
@@ -119,54 +114,6 @@ def draws_come_from_what_is_held(first, second, key):
             assert_close(value, held["x"][row][at])
 
 
-def windows(values, terminated, truncated, *, length):
-    """A window for every row of a log, by the steps that a policy would take."""
-    first = episode_first_rows(terminated, truncated) == jnp.arange(len(values), dtype=jnp.int32)
-    window, out = history_window(values[0], length=length), []
-    for value, starts in zip(values, first, strict=True):
-        window, seen = history_step(window, value, first=starts)
-        out.append(seen)
-    return jax.tree.map(lambda *steps: jnp.stack(steps), *out)
-
-
-def windows_by_slicing(values, terminated, truncated, *, length):
-    taken, masks = np.zeros((len(values), length, *values.shape[1:])), []
-    for row, start in enumerate(starts_by_walking(terminated, truncated)):
-        recent = values[max(start, row + 1 - length) : row + 1]
-        taken[row, length - len(recent) :] = recent
-        masks.append(np.arange(length) >= length - len(recent))
-    return taken, np.asarray(masks)
-
-
-def starts_by_walking(terminated, truncated):
-    starts, start = [], 0
-    for row in range(len(terminated)):
-        if row and (terminated[row - 1] or truncated[row - 1]):
-            start = row
-        starts.append(start)
-    return np.asarray(starts, np.int32)
-
-
-def gathered(values, terminated, truncated, *, length):
-    """The same windows, gathered from the log."""
-    first = episode_first_rows(terminated, truncated)
-    number = jnp.arange(len(values), dtype=jnp.int32)
-    rows, mask = jax.vmap(lambda row, start: window_rows(row, start, length=length))(number, first)
-    return jnp.where(mask[..., None], values[rows], 0), mask
-
-
-def gathering_is_stepping(values, terminated, truncated, *, length):
-    sample = (values, terminated, truncated)
-    assert_close(mapped(gathered, *sample, length=length), mapped(windows, *sample, length=length))
-
-
-def starts_do_not_depend_on_the_kind_of_end(terminated, truncated):
-    assert_close(
-        mapped(episode_first_rows, truncated, terminated),
-        mapped(episode_first_rows, terminated, truncated),
-    )
-
-
 def tree_after(items, priorities):
     tree = set_priorities(priority_tree(5), jnp.arange(5), jnp.ones(5))
     return set_priorities(tree, items, priorities).sums
@@ -227,25 +174,7 @@ def the_rarest_weighs_one(probabilities, *, size, exponent):
 PUSHES = st.sampled_from([(1, 2), (3, 6)]).flatmap(
     lambda lengths: st.tuples(rows(lengths[0], 2), rows(lengths[1], 2))
 )
-LENGTH = LENGTHS[-1]
-PATTERNS = st.lists(endings(LENGTH), min_size=DRAWS, max_size=DRAWS).map(
-    lambda ends: tuple(np.stack(column) for column in zip(*ends, strict=True))
-)
-LOGS = st.tuples(rows(LENGTH, 2), PATTERNS).map(lambda log: (log[0], *log[1]))
 PRIORITIES = rows(6, elements=st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0, 64.0]))
-
-
-def log_row(function, name, oracle, laws, **options):
-    return Row(
-        function,
-        name=name,
-        sample=LOGS,
-        options=options,
-        oracle=oracle,
-        laws=laws,
-        differentiable=False,
-        exempt={"integers": "what it is given comes back as it is"},
-    )
 
 
 ROWS = [
@@ -274,19 +203,6 @@ ROWS = [
         oracle=None,
         laws=[draws_come_from_what_is_held],
         exempt=RANDOM | {"integers": "what it is given comes back as it is"},
-        differentiable=False,
-    ),
-    log_row(gathered, "window_rows", windows_by_slicing, [gathering_is_stepping], length=3),
-    Row(
-        episode_first_rows,
-        sample=PATTERNS,
-        oracle=starts_by_walking,
-        laws=[starts_do_not_depend_on_the_kind_of_end],
-        edges=[Edge((np.zeros(0, bool), np.zeros(0, bool)))],
-        refuses=[
-            Refusal("one shape", (jnp.zeros(2, bool), jnp.zeros(3, bool))),
-            Refusal("(time)", (jnp.zeros((2, 2), bool), jnp.zeros((2, 2), bool))),
-        ],
         differentiable=False,
     ),
     Row(
