@@ -3,9 +3,10 @@
 The layout is published in ``docs/pages/reference/dataset-file.md``.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,43 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
     check_episodes(str(path), dataset.transitions, dataset.episode_starts)
     check_optional(str(path), dataset)
     texts = header(str(path), dataset.spec, dataset.attributes, dataset.content_hash)
+    with replacing_dataset(path) as temporary, new_file(temporary, texts) as file:
+        for name, column in dataset.columns():
+            file.create_dataset(name, data=as_stored(column))
+    return path
+
+
+@contextlib.contextmanager
+def replacing_dataset(path: Path) -> Iterator[Path]:
+    """A new place beside a file's own, which it takes at the end of the block, or never.
+
+    Raises:
+        OSError: If the disk refuses; nothing is left behind.
+    """
     try:
         with replacing(path) as temporary:
-            _write(temporary, texts, dataset)
+            yield temporary
     except OSError as error:
         raise OSError(
             f"{path}: cannot write the dataset ({error}); nothing was written: "
             "check space and permission"
         ) from error
-    return path
+
+
+@contextlib.contextmanager
+def new_file(path: Path, texts: Mapping[str, Any]) -> Iterator[h5py.File]:
+    """A dataset file with its head, to be filled with columns; durable at the end of the block."""
+    # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
+    aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
+    with DeferredErrorFile(path) as target:
+        with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
+            for name, value in texts.items():
+                if isinstance(value, str):
+                    set_text(file, name, value)
+                else:
+                    file.attrs[name] = value
+            yield file
+        target.finish()
 
 
 def header(
@@ -98,21 +127,6 @@ def header(
         "attributes": text,
         "content_hash": content_hash,
     }
-
-
-def _write(path: Path, texts: Mapping[str, Any], dataset: Dataset) -> None:
-    # Version bounds: the format of HDF5 1.8 allows attributes beyond 64 KiB (many channels).
-    aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
-    with DeferredErrorFile(path) as target:
-        with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
-            for name, value in texts.items():
-                if isinstance(value, str):
-                    set_text(file, name, value)
-                else:
-                    file.attrs[name] = value
-            for name, column in dataset.columns():
-                file.create_dataset(name, data=as_stored(column))
-        target.finish()
 
 
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:

@@ -8,7 +8,7 @@ checksum, where one flipped bit can make the HDF5 library run for ever.
 import contextlib
 import math
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,17 @@ def opened(path: Path) -> Iterator[h5py.File]:
             raise
         except REFUSALS as error:
             raise DatasetError(f"{path}: cannot read it: {_reason(error)}; {DAMAGED}") from error
+
+
+def is_hdf5(path: Path, first_bytes: bytes, holds: Callable[[h5py.File], bool]) -> bool:
+    """Whether a file is HDF5 and holds what is asked for; false for what h5py cannot open."""
+    if not first_bytes.startswith(HDF5_MAGIC):
+        return False
+    try:
+        with h5py.File(path, "r") as file:
+            return holds(file)
+    except REFUSALS:
+        return False
 
 
 def _reason(error: BaseException) -> str:

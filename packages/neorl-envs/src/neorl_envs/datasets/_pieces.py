@@ -8,11 +8,16 @@ import h5py
 import numpy as np
 
 from neorl_core import Spec
-from neorl_core.boundary import replacing
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import content_digest
-from neorl_envs.datasets._deferred_errors import DeferredErrorFile
-from neorl_envs.datasets._file import ALIGNMENT, DTYPES, OPTIONAL_DTYPES, header, map_unchecked
+from neorl_envs.datasets._file import (
+    DTYPES,
+    OPTIONAL_DTYPES,
+    header,
+    map_unchecked,
+    new_file,
+    replacing_dataset,
+)
 from neorl_envs.datasets._hdf5 import set_text
 from neorl_envs.datasets._specification import check_spec
 
@@ -47,20 +52,14 @@ def write_pieces(
     """
     check_spec(spec, source)
     texts = header(source, spec, attributes, NO_HASH)
-    try:
-        with replacing(path) as temporary:
-            _write(temporary, texts, dict(flags), pieces)
-            try:
-                digest = content_digest(map_unchecked(temporary))
-            except DatasetError as error:
-                raise DatasetError(str(error).replace(str(temporary), source)) from error
-            with h5py.File(temporary, "r+", libver=("v108", "v110")) as file:
-                set_text(file, "content_hash", digest)
-    except OSError as error:
-        raise OSError(
-            f"{path}: cannot write the dataset ({error}); nothing was written: "
-            "check space and permission"
-        ) from error
+    with replacing_dataset(path) as temporary:
+        _write(temporary, texts, dict(flags), pieces)
+        try:
+            digest = content_digest(map_unchecked(temporary))
+        except DatasetError as error:
+            raise DatasetError(str(error).replace(str(temporary), source)) from error
+        with h5py.File(temporary, "r+", libver=("v108", "v110")) as file:
+            set_text(file, "content_hash", digest)
     return path
 
 
@@ -75,18 +74,10 @@ def _write(
     flags["truncated"][-1] |= not flags["terminated"][-1]
     ended = flags["terminated"] | flags["truncated"]
     starts = np.append(0, np.flatnonzero(ended)[:-1] + 1).astype("<i8")
-    aligned: dict[str, Any] = {"alignment_threshold": ALIGNMENT, "alignment_interval": ALIGNMENT}
-    with DeferredErrorFile(path) as target:
-        with h5py.File(target, "w", libver=("v108", "v110"), **aligned) as file:
-            for name, value in texts.items():
-                if isinstance(value, str):
-                    set_text(file, name, value)
-                else:
-                    file.attrs[name] = value
-            for name, column in (*flags.items(), ("episode_starts", starts)):
-                file.create_dataset(name, data=column.astype(DTYPES[name]))
-            _fill(file, n_rows, ended, pieces)
-        target.finish()
+    with new_file(path, texts) as file:
+        for name, column in (*flags.items(), ("episode_starts", starts)):
+            file.create_dataset(name, data=column.astype(DTYPES[name]))
+        _fill(file, n_rows, ended, pieces)
 
 
 def _fill(

@@ -12,9 +12,8 @@ from neorl_core.boundary import replacing
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._hdf5 import (
-    HDF5_MAGIC,
-    REFUSALS,
     attribute,
+    is_hdf5,
     opened,
     require_sizes,
     set_text,
@@ -44,13 +43,7 @@ class D4RLReader:
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
         """Whether it is HDF5 with the keys of D4RL."""
-        if not first_bytes.startswith(HDF5_MAGIC):
-            return False
-        try:
-            with h5py.File(path, "r") as file:
-                return all(key in file for key in KEYS)
-        except REFUSALS:
-            return False
+        return is_hdf5(path, first_bytes, lambda file: all(key in file for key in KEYS))
 
     def read(self, path: Path) -> Dataset:
         """The dataset of a file.

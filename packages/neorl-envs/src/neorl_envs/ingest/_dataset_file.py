@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import h5py
-
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import FORMAT, read_neorl_hdf5
-from neorl_envs.datasets._hdf5 import HDF5_MAGIC, REFUSALS, attribute, opened
+from neorl_envs.datasets._hdf5 import attribute, is_hdf5, opened
 
 
 class DatasetFileReader:
@@ -16,13 +14,7 @@ class DatasetFileReader:
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
         """Whether it is HDF5 that says so."""
-        if not first_bytes.startswith(HDF5_MAGIC):
-            return False
-        try:
-            with h5py.File(path, "r") as file:
-                return attribute(file, "format") == FORMAT
-        except REFUSALS:
-            return False
+        return is_hdf5(path, first_bytes, lambda file: attribute(file, "format") == FORMAT)
 
     def read(self, path: Path) -> Dataset:
         """The dataset, with its columns in memory and its content hash checked.

@@ -13,13 +13,7 @@ import numpy as np
 from neorl_core.boundary import replacing, write_json
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._hdf5 import (
-    HDF5_MAGIC,
-    REFUSALS,
-    opened,
-    require_sizes,
-    stored_column,
-)
+from neorl_envs.datasets._hdf5 import is_hdf5, opened, require_sizes, stored_column
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._extras import DESCRIPTION, description_of, extras_of
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag
@@ -45,14 +39,7 @@ class MinariReader:
 
     def recognises(self, path: Path, first_bytes: bytes) -> bool:
         """Whether it is HDF5 with nothing but episodes."""
-        if not first_bytes.startswith(HDF5_MAGIC):
-            return False
-        try:
-            with h5py.File(path, "r") as file:
-                names = list(file)
-            return bool(names) and all(EPISODE.fullmatch(str(name)) for name in names)
-        except REFUSALS:
-            return False
+        return is_hdf5(path, first_bytes, _has_episodes_alone)
 
     def read(self, path: Path) -> Dataset:
         """The dataset of a file.
@@ -63,11 +50,11 @@ class MinariReader:
         source = str(path)
         metadata = _metadata(path.with_name(METADATA))
         with opened(path) as file:
-            names = sorted(map(str, file), key=lambda name: int(name.removeprefix("episode_")))
-            if not names or not all(EPISODE.fullmatch(name) for name in names):
+            if not _has_episodes_alone(file):
                 raise DatasetError(
                     f"{source}: expected groups episode_0, episode_1, ..., got others"
                 )
+            names = sorted(map(str, file), key=lambda name: int(name.removeprefix("episode_")))
             episodes = [_episode(file, name, source) for name in names]
         rollouts = [rollout for rollout, _, _ in episodes]
         channel_names = episodes[0][2]
@@ -133,6 +120,11 @@ def _action_range(metadata: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | N
         return np.asarray(space["low"], np.float64), np.asarray(space["high"], np.float64)
     except (ValueError, KeyError, TypeError, RecursionError):  # none, or a nested one
         return None
+
+
+def _has_episodes_alone(file: h5py.File) -> bool:
+    names = list(map(str, file))
+    return bool(names) and all(map(EPISODE.fullmatch, names))
 
 
 def _episode(
