@@ -191,8 +191,8 @@ def test_a_step_of_the_hold_is_the_solution_of_the_differential_equation():
     assert np.isnan(zero_order_hold(1e7 * np.eye(1), np.eye(1), dt=1.0)[0]).all()
 
 
-def simulated(delays, noise=0.0, seed=1):
-    rng = np.random.default_rng(seed)
+def simulated(delays, noise=0.0):
+    rng = np.random.default_rng(1)
     forces = rng.normal(size=(300, 2))
     ends = np.zeros(300, bool)
     ends[[99, 180, 299]] = True

@@ -90,11 +90,6 @@ def promised(samples, threshold, size, level):
     return cut.mean() - spread - 7 * threshold * term / (3 * (size - 1))
 
 
-def threshold_by_trying(samples, *, size, level):
-    tried = [c for c in samples if c > 0]
-    return max(tried, key=lambda c: promised(samples, c, size, level), default=0.0)
-
-
 def no_held_out_value_promises_more(samples, *, size, level):
     chosen = np.asarray(mapped(hcope_threshold, samples, size=size, level=level))
     for row, c in zip(samples.astype(np.float64), chosen, strict=True):

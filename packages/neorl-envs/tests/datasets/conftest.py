@@ -8,7 +8,7 @@ from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 
 
-def random_log(spec: Spec, n: int, seed: int, masked: float = 0.3) -> Dataset:
+def drawn_log(spec: Spec, n: int, seed: int) -> Dataset:
     rng = np.random.default_rng(seed)
     return dataset_from_columns(
         spec,
@@ -19,11 +19,11 @@ def random_log(spec: Spec, n: int, seed: int, masked: float = 0.3) -> Dataset:
         next_obs=rng.normal(size=(n, 2)),
         terminated=rng.random(n) < 0.1,
         truncated=rng.random(n) < 0.1,
-        mask=rng.random(n) >= masked,
+        mask=rng.random(n) >= 0.3,
     )
 
 
-@pytest.fixture(name="random_log")
-def random_log_fixture() -> Any:
+@pytest.fixture
+def random_log() -> Any:
     """``random_log(spec, rows, seed)``: episodes of random lengths, some rows masked."""
-    return random_log
+    return drawn_log

@@ -1,6 +1,7 @@
 """Scores of policies on a plant: one compiled program a kind of policy."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -79,6 +80,40 @@ def totals() -> Any:
     def run(env: Any, policy: Any, episodes: int, key: int = 0, spread: float = 0.15) -> Totals:
         keys = jax.random.split(jax.random.key(key), episodes)
         return _judged(env, _totals(env, policy, keys, spread))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kept_at() -> Any:
+    """``kept_at(env, demands, steps, seen)``: one world a demand, which is held for all steps.
+
+    Constants with a spread of 0.3, and on beyond trips and horizon. Asserts that all readings stay
+    in their ranges and reward and costs finite; returns what ``seen(state, answer)`` gives, of
+    shape ``(demand, step, ...)``.
+    """
+
+    def run(env: Any, demands: Any, steps: int, seen: Callable[[Any, Any], Any]) -> Any:
+        low, high = (jnp.asarray(ends(env.spec.obs)) for ends in (lows, highs))
+
+        @jax.jit
+        @jax.vmap
+        def world(demand: Array, key: Array) -> Any:
+            params = env.sample_params(key, spread=0.3)
+
+            def step(state: Any, key: Array) -> Any:
+                state, answer = env.step(params, state, demand, key)
+                fine = jnp.all((answer.obs >= low) & (answer.obs <= high))
+                fine = fine & jnp.isfinite(answer.reward) & jnp.all(jnp.isfinite(answer.cost))
+                return state, (fine, seen(state, answer))
+
+            start, _ = env.reset(params, key)
+            return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+
+        demands = jnp.asarray(np.asarray(demands), jnp.float32)
+        fine, found = world(demands, jax.random.split(jax.random.key(2), len(demands)))
+        assert np.asarray(fine).all()
+        return jax.tree.map(np.asarray, found)
 
     return run
 

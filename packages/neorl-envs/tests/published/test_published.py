@@ -23,6 +23,7 @@ from neorl_envs.published import (
     settings_digest,
 )
 from neorl_envs.published._environment import _instructions
+from neorl_envs.published._records import SIZES
 from neorl_envs.recording import quality
 
 SMALL = log_size("", "small")
@@ -58,19 +59,11 @@ def test_settings_of_every_published_log_are_current() -> None:
     assert small - known == set()
 
 
-PROMISED = {  # steps of a full log
-    "ChemicalReactor-v0": 1_000_000,
-    "RobotAssembly-v0": 2_000_000,
-    "HVACControl-v0": 1_500_000,
-    "WaterTreatment-v0": 800_000,
-    "SteelAnnealing-v0": 1_200_000,
-    "PowerGrid-v0": 3_000_000,
-    "SupplyChain-v0": 2_500_000,
-}
-
-
 def test_a_full_log_has_the_promised_size() -> None:
-    assert {name: log_size(name, "full") for name in PROMISED} == PROMISED
+    full = [record for record in published_logs() if record.steps != SMALL]
+    assert {record.plant for record in full} == set(SIZES)
+    for record in full:
+        assert record.steps == log_size(record.plant, "full") <= record.rows
 
 
 def test_settings_tell_what_decides_a_log() -> None:

@@ -23,14 +23,14 @@ class Sample(NamedTuple):
     episode: np.ndarray
 
 
-def episodes_sample(dataset: Dataset, most: int = MOST_ROWS) -> Sample:
-    """Every n-th episode, so that about ``most`` rows come together; one long one is cut."""
+def episodes_sample(dataset: Dataset) -> Sample:
+    """Every n-th episode, so that about ``MOST_ROWS`` rows come together; one long one is cut."""
     rows: Any = dataset.transitions
-    every = max(1, -(-dataset.n_rows // most))
+    every = max(1, -(-dataset.n_rows // MOST_ROWS))
     chosen = range(0, dataset.n_episodes, every)
     parts = [np.arange(dataset.episode_starts[i], dataset.episode_ends[i]) for i in chosen]
-    index = np.concatenate(parts)[: 2 * most]
-    episode = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[: 2 * most]
+    index = np.concatenate(parts)[: 2 * MOST_ROWS]
+    episode = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[: 2 * MOST_ROWS]
     used = np.asarray(rows.mask)[index][:, None]
     obs, action = (
         np.where(used, np.asarray(column[index], np.float64), np.nan)

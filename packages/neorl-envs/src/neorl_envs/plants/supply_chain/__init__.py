@@ -36,7 +36,7 @@ an episode but the clock, after 60 days.
 **Controllers.** ``base stock`` orders up to fixed levels. ``base stock with forecast`` (the
 reference) adds periods of yesterday's demand to the levels and lets factories see the stocks
 downstream; levels, shares and weights were tuned for the score by a cross-entropy search over
-15 generations of 150 candidates. The same search over constant orders ends two points below.
+15 generations of 150 candidates. The same search over constant orders ends below.
 :func:`bad_policy` orders raw materials at full rate and nothing else; it breaks both costs.
 
 Source: Perez, Hubbs, Li, Grossmann, Processes 9:102, 2021; or-gym 0.5.0.
