@@ -22,7 +22,6 @@ from _rounds import RESULTS, machine, write
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
-RANGES = {"DMSD-v0": (30.60, 849.51), "Pipeline-v0": (-296.0, 751.0)}
 PUBLISHED = {"DMSD-v0": ("EDAC", 78.7), "Pipeline-v0": ("TD3+BC", 82.0)}
 
 
@@ -125,9 +124,14 @@ def _log_score(name: str, log: Any) -> float:
     reward = np.asarray(log.reward, np.float64)
     counts = np.ones(len(reward), bool) if log.mask is None else np.asarray(log.mask)
     ends = np.asarray(log.terminated) | np.asarray(log.truncated)
-    low, high = RANGES[name]
-    mean = float(reward[counts].sum() / ends[counts].sum())
-    return 100 * (mean - low) / (high - low)
+    return float(_normalised(name, reward[counts].sum() / ends[counts].sum()))
+
+
+def _normalised(name: str, returns: Any) -> Any:
+    from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
+
+    low, high = NEORL2_RETURNS[name.partition("-")[0]]
+    return 100 * (returns - low) / (high - low)
 
 
 def _scored(
@@ -138,7 +142,6 @@ def _scored(
 
     from neorl_train.evaluation import rollouts
 
-    low, high = RANGES[plant.name]
     policies = dict.fromkeys(controllers) | {plant.reference: plant.tunings()[plant.reference]}
     table: dict[str, Any] = {}
     for name in policies:
@@ -150,7 +153,7 @@ def _scored(
         starts = jnp.arange(episodes)
         rows = rollouts(plant, policy, jax.random.key(11), starts)
         returns = np.asarray(jnp.sum(jnp.where(rows.mask, rows.reward, 0), axis=1), np.float64)
-        scores = 100 * (returns - low) / (high - low)
+        scores = _normalised(plant.name, returns)
         mean, error = float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(episodes))
         kind = "fitted" if report else "plant's own"
         print(f"{plant.name} {name:<16} {mean:6.1f} +- {error:.1f} ({kind}, {fitted:.1f} s)")

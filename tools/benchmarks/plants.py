@@ -147,18 +147,9 @@ def _batch(env: Any, size: int, length: int) -> Ours:
         state, step = env.step(None, state, action, for_step)
         return state, (step.reward, step.cost.sum(), step.obs.sum())
 
-    def row(carry: Any, _: None) -> Any:
-        states, key = carry
-        key, now = jax.random.split(key)
-        states, seen = jax.vmap(one)(states, jax.random.split(now, size))
-        return (states, key), jax.tree.map(jnp.mean, seen)
-
-    def run(states: Any, key: Any) -> Any:
-        return jax.lax.scan(row, (states, key), None, length)
-
-    keys = jax.random.split(jax.random.key(0), size)
-    held = [jax.jit(jax.vmap(lambda key: env.reset(None, key)[0]))(keys), jax.random.key(1)]
-    lowered = jax.jit(run).lower(*held)
+    scan, states = batch_scan(one, lambda key: env.reset(None, key)[0], size, length)
+    held = [states, jax.random.key(1)]
+    lowered = jax.jit(scan).lower(*held)
     start = time.process_time()
     program = lowered.compile()
     seconds = time.process_time() - start
@@ -169,6 +160,32 @@ def _batch(env: Any, size: int, length: int) -> Ours:
 
     work()
     return Ours(work, size * length, seconds)
+
+
+def batch_scan(
+    one: Callable[[Any, Any], Any], start: Callable[[Any], Any], size: int, length: int
+) -> tuple[Callable[[Any, Any], Any], Any]:
+    """``length`` steps of a batch and the means of what is seen, to be compiled; and its starts.
+
+    Args:
+        one: A step, from a state and a key to a state and a tree of scalars.
+        start: A state from a key.
+        size: Number of states of the batch.
+        length: Number of steps.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def row(carry: Any, _: None) -> Any:
+        states, key = carry
+        key, now = jax.random.split(key)
+        states, seen = jax.vmap(one)(states, jax.random.split(now, size))
+        return (states, key), jax.tree.map(jnp.mean, seen)
+
+    def scan(states: Any, key: Any) -> Any:
+        return jax.lax.scan(row, (states, key), None, length)
+
+    return scan, jax.jit(jax.vmap(start))(jax.random.split(jax.random.key(0), size))
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, float]:

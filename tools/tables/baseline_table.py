@@ -74,20 +74,20 @@ def measured(
     env: Any = make(name)
     keys = jax.random.split(jax.random.key(SEED), episodes)
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
-    rows = [_row("random", env, score_episodes(env, UniformPolicy(low, high), keys))]
+    rows = [row_of("random", env, score_episodes(env, UniformPolicy(low, high), keys))]
     constant = constant or best_constant(env, *search_size)
     best = ConstantPolicy(jnp.asarray(constant["action"], jnp.float32))
-    rows.append(_row("best constant", env, score_episodes(env, best, keys)) | constant)
+    rows.append(row_of("best constant", env, score_episodes(env, best, keys)) | constant)
     bad = bad_policy(env)
     if bad is not None:
-        rows.append(_row("bad policy", env, score_episodes(env, bad, keys)))
+        rows.append(row_of("bad policy", env, score_episodes(env, bad, keys)))
     for tuning, policy in env.tunings().items():
-        rows.append(_row(tuning, env, score_episodes(env, policy, keys, spread=SPREAD)))
+        rows.append(row_of(tuning, env, score_episodes(env, policy, keys, spread=SPREAD)))
     reference = env.tunings()[env.reference]
     wide = score_episodes(env, reference, keys, spread=SHIFTED)
-    rows.append(_row(f"{env.reference}, shifted", env, wide))
+    rows.append(row_of(f"{env.reference}, shifted", env, wide))
     test = shifted(env, test_mode(name))
-    rows.append(_row(f"{env.reference}, test mode", env, score_episodes(test, reference, keys)))
+    rows.append(row_of(f"{env.reference}, test mode", env, score_episodes(test, reference, keys)))
     return {
         "plant": name,
         "unit": env.reward_unit,
@@ -199,7 +199,7 @@ def _scorer(env: Any, keys: Any) -> Any:
     return mean
 
 
-def _row(policy: str, env: Any, found: EpisodeScores) -> dict[str, Any]:
+def row_of(policy: str, env: Any, found: EpisodeScores) -> dict[str, Any]:
     names = [channel.name for channel in env.spec.cost]
     found = jax.tree.map(np.asarray, found)
     score, kept_share = scores(env, found), kept(env, found).mean(axis=0)

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from baseline_table import SEED, _row
+from baseline_table import SEED, row_of
 from neorl_agents.classical import LQG, MPC, Loop, Task
 from neorl_core import InputError
 from neorl_envs import collect_log, environment_names, make
@@ -109,7 +109,7 @@ def measured(name: str, episodes: int) -> dict[str, Any]:
         except InputError as error:
             rows.append({"policy": kind, "reason": str(error)})
             continue
-        row = _row(kind, env, score_episodes(env, policy, keys))
+        row = row_of(kind, env, score_episodes(env, policy, keys))
         kept = {name: report[name] for name in ("order", "delay", "residual") if name in report}
         rows.append({**row, "identified": kept, "seconds": round(time.monotonic() - begun)})
     return {

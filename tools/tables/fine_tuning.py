@@ -32,18 +32,18 @@ from fine_tuning_critics import knowledge
 from neorl_agents import ALGORITHMS, IQL
 from neorl_core import Policy
 from neorl_core.boundary import keep_compiled_programs
-from neorl_core.costs import penalised_reward
 from neorl_envs import collect_log, make
 from neorl_envs.command_line import cache_directory
 from neorl_envs.recording import quality
-from neorl_envs.scoring import EpisodeScores, score_episodes
+from neorl_envs.scoring import score_episodes, scores
 from neorl_safety.guards import guard
 from neorl_train import fine_tune, train
 from neorl_train.configuration import FineTuningConfig
 from neorl_train.evaluation import crossed_estimate, mean_estimates
 from neorl_train.evaluation._simulated import plant_constraints
-from neorl_train.experience import TrainingData, training_data
+from neorl_train.experience import TrainingData
 from neorl_train.training import Plan, Trained, Watcher, online_counts
+from penalties import penalised_data, prices
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/fine_tuning"
@@ -117,7 +117,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
     reference = env.tunings()[env.reference]
     counts = online_counts(online)[0]
     states = {"before": offline.states()[0], "after": online.states()[0].learner}
-    price = prices(env)
+    price = prices(env, env.spec.cost)
     result = {
         "plant": plant,
         "learner": name,
@@ -177,17 +177,7 @@ def medium_log(env: Any) -> TrainingData:
     """A log of medium quality, with the plant's declared penalties taken off the reward."""
     who = quality(env, "medium")
     log = collect_log(env, who.controllers, plan=who.plan, n_steps=STEPS, key=jax.random.key(0))
-    rows = log.transitions
-    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), prices(env))
-    return training_data(
-        dataclasses.replace(log, transitions=rows._replace(reward=np.asarray(reward)))
-    )
-
-
-def prices(env: Any) -> jax.Array:
-    """Reward that one unit of each cost takes off."""
-    weights = env.penalty_weights()
-    return jnp.asarray([weights.get(c.name, 0.0) for c in env.spec.cost], jnp.float32)
+    return penalised_data(env, log)
 
 
 def scored(env: Any, policy: Policy, episodes: int, *, seed: int) -> np.ndarray:
@@ -195,9 +185,7 @@ def scored(env: Any, policy: Policy, episodes: int, *, seed: int) -> np.ndarray:
     reference = env.tunings()[env.reference]
     behind = guard(policy, plant_constraints(env), reference, env.spec)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    found: EpisodeScores = jax.device_get(score_episodes(env, behind, keys))
-    price = np.asarray(prices(env), np.float64)
-    return np.asarray(found.total, np.float64) - np.asarray(found.cost, np.float64) @ price
+    return scores(env, jax.device_get(score_episodes(env, behind, keys)))
 
 
 def table() -> str:

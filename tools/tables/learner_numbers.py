@@ -15,7 +15,8 @@ from learning_page import (
     RESULTS,
     ROOT,
     WITHOUT_PLANT,
-    difference_to_cloning,
+    between,
+    over_cloning,
     read_cells,
 )
 
@@ -75,16 +76,13 @@ def _row(folder: Path, name: str) -> str:
         return ""
     runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"} & set(cells)}
     means = [float(np.mean(run)) for run in runs[name]]
-    spread = f" ± {np.std(means, ddof=1):.3g}" if len(means) > 1 else ""
-    over = ""
-    if name != "bc" and min(len(means), len(runs.get("bc", []))) > 1:
-        difference, low, high = difference_to_cloning(runs, name)
-        over = f"{difference:+.4g} [{low:.4g}, {high:.4g}]"
+    spread = f" ± {between(runs[name])}" if len(means) > 1 else ""
     log = "NeoRL-2 DMSD, official" if folder.name == OFFICIAL else folder.name.replace("-v0-", ", ")
     controllers = json.loads((folder / "controllers.json").read_text())
     best = max(controllers, key=lambda key: float(np.mean(controllers[key])))
-    cells_of_row = [f"`{name}`", log, str(len(means)), f"{np.mean(means):.4g}{spread}", over]
-    return f"| {' | '.join(cells_of_row)} | {best} {np.mean(controllers[best]):.4g} |"
+    row = [f"`{name}`", log, str(len(means)), f"{np.mean(means):.4g}{spread}"]
+    row += [over_cloning(name, runs), f"{best} {np.mean(controllers[best]):.4g}"]
+    return f"| {' | '.join(row)} |"
 
 
 TEXT = """Return less the plant's penalties on 200 episodes, without a guard, last networks; 10,000

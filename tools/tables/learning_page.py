@@ -76,8 +76,8 @@ def table(folder: Path, published: dict[str, str] | None = None) -> str:
         heads.append("published best / median / worst")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, scores in sorted(runs.items(), key=lambda item: -np.mean(np.concatenate(item[1]))):
-        row = [name, str(len(scores)), f"{np.mean(scores):.4g}", _between(scores)]
-        row += [_iqm_text(scores), _over_cloning(name, runs), _in_test(cells.get(name, []))]
+        row = [name, str(len(scores)), f"{np.mean(scores):.4g}", between(scores)]
+        row += [_iqm_text(scores), over_cloning(name, runs), _in_test(cells.get(name, []))]
         if published:
             row.append(published.get(name, ""))
         lines.append("| " + " | ".join(row) + " |")
@@ -114,7 +114,8 @@ def difference_to_cloning(runs: dict[str, list[list[float]]], name: str) -> tupl
     return float(found.estimate), float(found.low), float(found.high)
 
 
-def _over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
+def over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
+    """The difference to ``bc`` with its interval; nothing where either has a single seed."""
     if name == "bc" or name not in ALGORITHMS or min(len(runs.get("bc", [])), len(runs[name])) < 2:
         return ""
     mean, low, high = difference_to_cloning(runs, name)
@@ -141,7 +142,8 @@ def _wins(folders: Sequence[Path]) -> str:
     return "\n".join(lines)
 
 
-def _between(runs: list[list[float]]) -> str:
+def between(runs: list[list[float]]) -> str:
+    """The standard deviation of the seeds' means; nothing of a single one."""
     return f"{np.std([np.mean(run) for run in runs], ddof=1):.3g}" if len(runs) > 1 else ""
 
 

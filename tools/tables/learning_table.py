@@ -31,11 +31,9 @@ from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
 from neorl_core.boundary import keep_compiled_programs
-from neorl_core.costs import penalised_reward
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.command_line import cache_directory
-from neorl_envs.datasets import data_statistics
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
@@ -44,6 +42,7 @@ from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
 from neorl_train.experience import TrainingData
 from neorl_train.results import training_signs
 from neorl_train.training import Plan, Watcher
+from penalties import penalised_data
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 AT_BOUND = 0.99  # of half the range, as the saturated share of Simglucose is counted
@@ -107,16 +106,7 @@ def _training_data(args: argparse.Namespace, env: Any) -> TrainingData:
     else:
         who, plan = quality(env, args.quality)
         dataset = collect_log(env, who, n_steps=args.steps, key=jax.random.key(0), plan=plan)
-    weights = env.penalty_weights() if env is not None else {}
-    price = jnp.asarray([weights.get(c.name, 0.0) for c in dataset.spec.cost], jnp.float32)
-    rows = dataset.transitions
-    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), price)
-    dataset = dataclasses.replace(dataset, transitions=rows._replace(reward=np.asarray(reward)))
-    mask = np.asarray(rows.mask)
-    rows = jax.tree.map(
-        lambda column: np.asarray(column)[mask], dataset.transitions._replace(mask=None)
-    )
-    return TrainingData(rows, data_statistics(dataset), dataset.spec)
+    return penalised_data(env, dataset)
 
 
 def in_units_of(env: Any, dataset: Dataset) -> Dataset:

@@ -27,12 +27,18 @@ from _rounds import (  # pyright: ignore[reportMissingImports]
     on_one_core,
     write,
 )
+from plants import (  # pyright: ignore[reportMissingImports]
+    REFERENCE,
+    SLOW,
+    STARTS,
+    STEPS,
+    batch_scan,
+)
 
 MISSED = (
     *("CSTR-v0", "IndustrialBenchmark-v0", "SupplyChain-v0", "HVACControl-v0"),
     *("SteelAnnealing-v0", "WaterTreatment-v0", "RobotAssembly-v0", "PowerGrid-v0"),
 )
-BATCH = 1024
 VARIANTS = {
     "whole": "automatic resets",
     "no resets": "parameters of its own in every plant",
@@ -48,17 +54,15 @@ def main() -> int:
     """Profiles the plants and writes what was found."""
     arguments = _arguments()
     on_one_core(arguments.core)
-    from plants import SLOW, STEPS  # pyright: ignore[reportMissingImports]
-
     from neorl_envs import make
 
     rows = []
     for name in [arguments.only] if arguments.only else MISSED:
-        env, length = make(name), max(STEPS[BATCH] // SLOW.get(name, 1), 2)
+        env, length = make(name), max(STEPS[REFERENCE] // SLOW.get(name, 1), 2)
         made = {variant: _program(env, variant, length) for variant in VARIANTS}
         times = interleaved(
             {variant: work for variant, (work, _) in made.items()},
-            BATCH * length,
+            REFERENCE * length,
             arguments.rounds,
         )
         middle = {variant: statistics.median(rounds) for variant, rounds in times.items()}
@@ -92,7 +96,7 @@ def _program(env: Any, variant: str, length: int) -> tuple[Callable[[], Any], di
     from neorl_envs.wrappers import autoreset, randomised
 
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
-    own = {"whole": autoreset(randomised(env), cached=8), "no resets": randomised(env)}
+    own = {"whole": autoreset(randomised(env), cached=STARTS), "no resets": randomised(env)}
     plant: Any = own.get(variant, env)
     params: Any = None if variant in own else env.default_params()
 
@@ -113,15 +117,7 @@ def _program(env: Any, variant: str, length: int) -> tuple[Callable[[], Any], di
             state, step = plant.step(params, state, action, key)
         return state, (step.reward, step.cost.sum(), step.obs.sum())
 
-    def row(carry: Any, _: None) -> Any:
-        states, key = carry
-        key, now = jax.random.split(key)
-        states, seen = jax.vmap(one)(states, jax.random.split(now, BATCH))
-        return (states, key), jax.tree.map(jnp.mean, seen)
-
-    keys = jax.random.split(jax.random.key(0), BATCH)
-    states = jax.jit(jax.vmap(lambda key: plant.reset(params, key)[0]))(keys)
-    return _compiled(lambda s, k: jax.lax.scan(row, (s, k), None, length), states)
+    return _compiled(*batch_scan(one, lambda key: plant.reset(params, key)[0], REFERENCE, length))
 
 
 def _compiled(scan: Callable[..., Any], states: Any) -> tuple[Callable[[], Any], dict[str, float]]:
