@@ -21,6 +21,7 @@ import numpy as np
 
 from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
+from neorl_envs._command.describe import penalty
 from neorl_envs.blocks._constants import named_constants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,11 +101,9 @@ def _dead_times(devices: Any, dt: float) -> list[str]:
 def _costs(env: Any) -> list[str]:
     if not env.spec.cost:
         return []
-    weights = env.penalty_weights()
     lines = ["| Cost | Unit | Limit | Penalty |", "|---|---|---|---|"]
     for c in env.spec.cost:
-        price = f"{weights.get(c.name, 0):g} x {env.reward_unit} per {c.unit}"
-        lines.append(f"| {c.name} | {c.unit} | {c.limit:g} per {c.per} | {price} |")
+        lines.append(f"| {c.name} | {c.unit} | {c.limit:g} per {c.per} | {penalty(env, c)} |")
     return [*lines, ""]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from neorl_core import Spec, spec_to_dict
+from neorl_core import CostChannel, Spec, spec_to_dict
 from neorl_core.boundary import head
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.blocks import Limit
@@ -92,15 +92,8 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
         for limit in _limits(env)
     ]
     lines += ["", "limits of true quantities:", *(_columns(limits) or ["  none"])]
-    weights = env.penalty_weights()
     costs = [
-        (
-            c.name,
-            _shown(c.unit),
-            f"at most {c.limit:g} per {c.per}",
-            f"penalty {_worth(weights.get(c.name, 0), env.reward_unit)} per "
-            f"{c.unit if c.unit != '1' else 'unit'}",
-        )
+        (c.name, _shown(c.unit), f"at most {c.limit:g} per {c.per}", f"penalty {penalty(env, c)}")
         for c in spec.cost
     ]
     lines += ["", "costs:", *(_columns(costs) or ["  none"])]
@@ -145,9 +138,11 @@ def _shown(unit: str) -> str:
     return unit if unit not in ("", "1") else "-"
 
 
-def _worth(weight: float, unit: str) -> str:
-    """An amount of reward, where the unit may begin with a number, as 100 $ do."""
-    return f"{weight:g} x {unit}" if unit[:1].isdigit() else f"{weight:g} {unit}"
+def penalty(env: Any, cost: CostChannel) -> str:
+    """What one unit of a cost takes off the reward, such as ``0.75 points per K min``."""
+    weight, unit = env.penalty_weights().get(cost.name, 0), env.reward_unit
+    times = " x" if unit[:1].isdigit() else ""  # a unit may begin with a number, as 100 $ do
+    return f"{weight:g}{times} {unit} per {cost.unit if cost.unit != '1' else 'unit'}"
 
 
 def _rate(rate: float) -> str:
