@@ -54,9 +54,9 @@ def matrix_of(tree):
 
 
 @st.composite
-def updates_with_faults(draw):
+def updates_with_faults(draw, elements=WHOLE):
     """Seven clients, in each row up to one of them with something that is not finite."""
-    matrix = draw(rows(CLIENTS, 3, elements=WHOLE))
+    matrix = draw(rows(CLIENTS, 3, elements=elements))
     for row in range(DRAWS):
         client = draw(st.integers(0, 2 * CLIENTS))
         if client < CLIENTS:
