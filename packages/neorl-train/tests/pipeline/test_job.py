@@ -355,30 +355,6 @@ def test_what_teaches_nothing_is_named_before_training(here, capsys, monkeypatch
     assert "log.h5: the reward less the penalties is 2 in every row that is trained on" in said[1]
 
 
-def test_a_file_may_configure_learners_that_are_not_trained_and_is_told(
-    here, capsys, monkeypatch, make_log
-):
-    def stopped(*_, **__):
-        raise InterruptedRunError(2, "")
-
-    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", stopped)
-    write_dataset(here / "log.h5", make_log())
-    few = [word for word in QUICK if word != "--quiet"]
-    file = here / "my.toml"
-    file.write_text("[algorithms.sac_n]\nn_critics = 4\n[algorithms.cql]\nn_samples = 10\n")
-    assert main(["run", str(file), *few, "--data.source", "log.h5"]) == 130
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if "algorithms." in line]
-    assert told == (
-        "algorithms.sac_n has n_critics, but this run does not train sac_n, so that nothing comes "
-        "of it; add sac_n to training.algorithms to train it too"
-    )
-    file.write_text("[algorithms.sac_n]\nn_critics = 0\n")
-    assert main(["run", str(file), *few, "--data.source", "log.h5"]) == 2
-    refused = capsys.readouterr().err
-    assert "algorithms.sac_n.n_critics must be a whole number of at least 2, got 0" in refused
-    assert refused.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     "error",
     [
