@@ -13,6 +13,7 @@ from neorl_deploy.bundle._files import checksums
 from neorl_deploy.bundle._signature import read_public_key
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.export import ExportOptions, export_run
+from neorl_deploy.runtime import load_bundle
 
 
 def write_key(path, key=None):
@@ -85,8 +86,10 @@ def test_a_forger_without_the_key_gets_nowhere(signed, key):
         read_bundle(signed)
     (signed / "signature.json").unlink()
     assert read_bundle(signed).signed_by is None
-    with pytest.raises(BundleError, match="is not signed"):
-        read_bundle(signed, trusted_key=read_public_key(key.with_suffix(".pub.pem")))
+    trusted = read_public_key(key.with_suffix(".pub.pem"))
+    for read in (read_bundle, load_bundle):
+        with pytest.raises(BundleError, match="is not signed"):
+            read(signed, trusted_key=trusted)
 
 
 def test_every_byte_of_the_signature_file_counts(signed):

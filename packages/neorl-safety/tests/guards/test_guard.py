@@ -11,7 +11,7 @@ import pytest
 from neorl_core import InputError, Policy
 from neorl_core.control import PID, ConstantPolicy, UniformPolicy
 from neorl_core.testing import no_recompile
-from neorl_safety.constraints import action_constraints
+from neorl_safety.constraints import action_constraints, declared_constraints
 from neorl_safety.filters import Flag, flag_names
 from neorl_safety.guards import GuardedPolicy, guard, supervision
 
@@ -279,6 +279,22 @@ def test_an_observation_beyond_its_measuring_range_hands_over(guarded):
         after, _ = guarded(carry, jnp.array(wrong))
         assert {"monitor_alarm", "fallback_used"} <= set(flag_names(int(after.report.flags)))
         assert after.scores[0] > 0.05
+
+
+def lowest(admissible, target, scale):
+    """A poor candidate: a point of the set, and not near."""
+    return admissible.low
+
+
+def test_a_guard_takes_another_candidate_for_its_rows(spec, pid):
+    total = {"valve": {"value": 1.0, "per": "%"}}
+    rows = [{"kind": "linear", "sum": total, "at_most": 40.0, "plus": {}}]
+    wild, limits = ConstantPolicy(jnp.array([90.0, 310.0])), declared_constraints(spec, rows)
+    for settings, expected in (({}, [40.0, 310.0]), ({"candidate": lowest}, LOW)):
+        safe = guard(wild, limits, pid, spec, **settings)
+        carry, action = safe(safe.initial_carry(), jnp.array([1.0, 330.0]))
+        np.testing.assert_allclose(action, expected, rtol=1e-5)
+        assert int(carry.report.flags) & Flag.ROWS_ACTIVE
 
 
 def test_another_instance_uses_the_same_program(spec, network, pid):

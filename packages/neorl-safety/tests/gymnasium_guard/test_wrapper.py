@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from neorl_core import InputError
 from neorl_safety.constraints import action_constraints
+from neorl_safety.guards import supervision
 from neorl_safety.gymnasium_guard import GuardedEnv
 
 
@@ -52,6 +53,18 @@ def test_no_request_gets_past_the_limits(spec, pid, normalised):
     received = np.array(plant.received)
     physical = low + (received + 1) / 2 * span if normalised else received
     np.testing.assert_allclose(physical, applied, atol=1e-3)
+
+
+def test_the_supervision_is_that_of_the_guard(spec, pid):
+    """A request that is lost once: after it the fallback stays for the stated clean steps."""
+    limits, lost = action_constraints(spec), np.full(2, np.nan, np.float32)
+    for steps in (1, 3):
+        settings = supervision(reset_after=steps, dwell=0, settle=0.0)
+        env = GuardedEnv(Tank(spec, normalised=True), limits, pid, spec, supervision=settings)
+        env.reset(seed=0)
+        requests = [np.zeros(2, np.float32), lost, *[np.zeros(2, np.float32)] * 5]
+        flags = [env.step(one)[-1]["guard"]["flags"] for one in requests]
+        assert sum("fallback_used" in one for one in flags) == steps
 
 
 def test_the_wrapped_environment_passes_the_checker(spec, pid):

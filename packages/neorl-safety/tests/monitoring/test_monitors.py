@@ -76,14 +76,21 @@ def test_the_neighbour_is_the_fifth_nearest_of_rows_that_cover_the_log():
     assert cover < 0.5 * chance
 
 
-def test_the_drift_is_the_weighted_mean_of_numpy():
+@pytest.mark.parametrize("weight", [0.05, 0.5])
+def test_the_drift_is_the_weighted_mean_of_numpy(weight):
     rows = LOG[:50]
     z, expected = np.zeros(2), []
     for row in (rows - LOG.mean(axis=0)) / LOG.std(axis=0):
-        z = z + 0.05 * (row - z)
-        expected.append(np.abs(z).max() / np.sqrt(0.05 / 1.95))
-    values = [value for value, _ in run(FITTED["drift"], rows)]
+        z = z + weight * (row - z)
+        expected.append(np.abs(z).max() / np.sqrt(weight / (2 - weight)))
+    values = [value for value, _ in run(drift_monitor(LOG, weight=weight), rows)]
     np.testing.assert_allclose(values, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.5, np.nan])
+def test_a_weight_that_is_no_share_is_refused(weight):
+    with pytest.raises(InputError, match=r"weight must lie in \(0, 1\], got"):
+        drift_monitor(LOG, weight=weight)
 
 
 def test_learned_scores_are_those_of_their_functions():
