@@ -12,6 +12,12 @@ ensemble's disagreement: the outer tenth of the log by Mahalanobis distance, wit
 fitted on the inner nine tenths; one channel that reads three deviations too much; and, of plants,
 the states that uniform random actions lead to.
 
+One key decides the log, one the split and one the fits of every plant, so that plants with as many
+episodes hold out episodes of the same numbers, whose controllers were excited alike: their rows of
+one run are not independent evidence, and ``alarm_rates.py`` counts over many splits. A key for
+every plant would be better; it makes another log and another split, so it asks for measuring all
+plants again, of both scripts.
+
 Stored in ``tools/benchmarks/results/critics/NAME.json``, one file a plant.
 """
 

@@ -230,7 +230,7 @@ WITHOUT_TEXT = """There is no simulator of this task here, so nothing can be sco
 below is comparable with the published ones (BC 75.1, TD3+BC 74.2, CQL 11.0, EDAC 8.1 at best). What
 can be said without it: how far the policies' actions are from those of the task's validation log,
 which was not trained on (root mean square in half ranges), and how many of their actions lie within
-a hundredth of half the range of a bound, as 83 % of the logged ones do."""
+a hundredth of half the range of a bound, beside those of the log itself."""
 
 OWN_TEXT = """100,000 rows of the qualities `mixed` and `medium`, collected with seed 0; nothing is
 tuned to a plant. First, on how many logs the interval of the difference to behaviour cloning
