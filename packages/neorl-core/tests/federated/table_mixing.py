@@ -124,6 +124,12 @@ def refused(words, links):
     return Refusal(words, (np.zeros((CLIENTS, 2)),), {"links": links})
 
 
+NOBODY = Refusal(
+    "clients must be 1 or more, got 0; leave mixing out where there is none",
+    (np.zeros((1, 1)),),
+    {"count": 0},
+)
+
 ROWS = [
     Row(
         on_links,
@@ -142,13 +148,7 @@ ROWS = [
         oracle=by_neighbours,
         laws=[it_does_not_matter_who_is_first],
         edges=[Edge(edge.args, {"count": count}) for edge in EDGES for count in (1, CLIENTS)],
-        refuses=[
-            Refusal(
-                "clients must be 1 or more, got 0; leave mixing out where there is none",
-                (np.zeros((1, 1)),),
-                {"count": 0},
-            )
-        ],
+        refuses=[NOBODY],
     ),
     Row(
         on_a_star,
@@ -158,13 +158,7 @@ ROWS = [
         oracle=by_the_centre,
         laws=[the_centre_hears_all],
         edges=[Edge(edge.args, {"count": count}) for edge in EDGES for count in (1, CLIENTS)],
-        refuses=[
-            Refusal(
-                "clients must be 1 or more, got 0; leave mixing out where there is none",
-                (np.zeros((1, 1)),),
-                {"count": 0},
-            )
-        ],
+        refuses=[NOBODY],
     ),
     Row(
         level_by_level,
