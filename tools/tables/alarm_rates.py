@@ -26,7 +26,8 @@ from neorl_core.statistics import conformal_quantile
 from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
 from neorl_train.critics import CriticOptions
-from neorl_train.critics._fit import broken, padded
+from neorl_train.critics._fit import broken
+from neorl_train.experience._padded import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
 
@@ -64,7 +65,7 @@ def quiet_scores(name: str, arguments: argparse.Namespace) -> np.ndarray:
     fitted = fit_ensemble(training.transitions, training.spec, key, settings=settings)
     endless = CriticMonitor(fitted.ensemble, jnp.asarray(jnp.inf, jnp.float32), disagreement)
     quiet = held_out.select_episodes(~broken(held_out))
-    return np.asarray(episode_scores(endless, *padded(quiet)), np.float64)
+    return np.asarray(episode_scores(endless, *padded_episodes(quiet)), np.float64)
 
 
 def counted(score: np.ndarray, splits: int, false_alarms: float) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
@@ -31,6 +29,7 @@ from neorl_train.configuration._monitors import (
 )
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
+from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._split import sample_of, training_episodes
 
 
@@ -109,7 +108,7 @@ def monitor_records(watches: Sequence[Watch], held_out: Dataset) -> list[dict[st
     Returns:
         One entry a monitor.
     """
-    obs, action, mask = padded(held_out)
+    obs, action, mask = padded_episodes(held_out)
     found = []
     for watch in watches:
         alarmed = np.asarray(episode_alarms(watch.monitor, obs, action, mask))
@@ -125,17 +124,6 @@ def monitor_records(watches: Sequence[Watch], held_out: Dataset) -> list[dict[st
     return found
 
 
-def padded(dataset: Dataset) -> tuple[Array, Array, Array]:
-    """Observations, actions and mask of all episodes, one a row; lost readings are masked."""
-    columns: Any = dataset.transitions
-    time = np.arange(int(dataset.episode_lengths.max()))
-    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
-    mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
-    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
-    counted = mask & np.isfinite(obs).all(axis=2)
-    return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(counted)
-
-
 def _rows(config: Config, dataset: Dataset) -> np.ndarray:
     """Observations that training sees, as many as memory has room for, without lost readings."""
     part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
@@ -145,7 +133,7 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
 
 
 def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset) -> Watch:
-    obs, action, mask = padded(held_out)
+    obs, action, mask = padded_episodes(held_out)
     try:
         set_ = calibrated(raw, obs, action, mask, false_alarms=monitors.share)
     except InputError as error:

@@ -13,13 +13,14 @@ from neorl_core import InputError
 from neorl_core.boundary import replacing
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import Plant
+from neorl_train._pipeline.checkpoints import run_checkpoints
 from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
 from neorl_train.configuration._toml import load_toml
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._log_cache import log_file
 from neorl_train.experience._source import is_environment
-from neorl_train.runs._checkpoints import Checkpoints, complete_steps
+from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.training._queues import devices_for
@@ -177,18 +178,8 @@ def offline_states(
     algorithm = for_run(hyperparameters(before, name), before.training.updates)
     seeds = before.training.seeds
     queues = ParallelSeeds(algorithm, experience.training, seeds, devices_for(seeds))
-    checkpoints = Checkpoints(
-        run.checkpoints(name),
-        identity={
-            "run": run.record()["id"],
-            "config_hash": config_hash(before),
-            "dataset_hash": experience.dataset.content_hash,
-            "algorithm": name,
-        },
-        interval=before.checkpoints.interval,
-        keep=before.checkpoints.keep,
-        say=say,
-    )
+    content = experience.dataset.content_hash
+    checkpoints = run_checkpoints(run, before, name, content, say)
     try:
         restored = checkpoints.restore(queues.snapshot())
     finally:

@@ -23,12 +23,13 @@ from neorl_agents.critics import (
     largest_risk,
 )
 from neorl_core import InputError
-from neorl_core.costs import limit_kind
 from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
+from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.experience._hindrances import still_actions
+from neorl_train.experience._padded import padded_episodes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,9 +190,10 @@ def _monitored(
     monitor: CriticMonitor, for_threshold: Dataset, fresh: Dataset, false_alarms: float
 ) -> tuple[CriticMonitor, dict[str, Any]]:
     quiet = ~broken(for_threshold)
-    obs, action, mask = padded(for_threshold.select_episodes(quiet))
+    obs, action, mask = padded_episodes(for_threshold.select_episodes(quiet))
     monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
-    alarmed = np.asarray(episode_scores(monitor, *padded(fresh))) > float(monitor.threshold)
+    scores = np.asarray(episode_scores(monitor, *padded_episodes(fresh)))
+    alarmed = scores > float(monitor.threshold)
     violated, n = broken(fresh), int(quiet.sum())
     # Episodes above the threshold by design; the rate of the next ones is then a Beta variate.
     above = int(false_alarms * (n + 1) + 1e-9)
@@ -207,28 +209,8 @@ def _monitored(
 
 
 def broken(dataset: Dataset) -> np.ndarray:
-    """Whether each episode breaks a limit, by its own kind: a step above it, or their sum."""
-    columns = dataset.transitions
-    mask = np.asarray(columns.mask, bool)[:, None]
-    cost = np.where(mask, np.asarray(columns.cost, np.float64), 0.0)
-    total = np.add.reduceat(cost, dataset.episode_starts, axis=0)
-    worst = np.maximum.reduceat(cost, dataset.episode_starts, axis=0)
-    found = np.zeros(dataset.n_episodes, bool)
-    for k, channel in enumerate(dataset.spec.cost):
-        kind = limit_kind(channel)
-        quantity = kind.of_episode(total[:, k], worst[:, k])
-        found |= np.asarray(kind.exceeded(quantity, channel.limit))
-    return found
-
-
-def padded(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Observations, actions and mask of all episodes, one a row."""
-    columns: Any = dataset.transitions
-    time = np.arange(int(dataset.episode_lengths.max()))
-    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
-    mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
-    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
-    return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(mask)
+    """Whether each episode breaks a limit."""
+    return recorded_episodes(dataset).violated.any(axis=1)
 
 
 def _share(found: np.ndarray, of: np.ndarray) -> list[float] | None:

@@ -1,22 +1,19 @@
 """From a source to what is trained on: the log, the declared penalties, the split."""
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.command_line import one_line
-from neorl_envs.datasets import data_statistics
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import is_streamed
 from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
 from neorl_train.experience._streamed import StreamedData, streamed_data
-from neorl_train.experience._training_data import TrainingData, cut_at_gaps, penalised, unmasked
+from neorl_train.experience._training_data import TrainingData, penalised, training_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +68,6 @@ def training_experience(
 
 
 def _in_memory(part: Dataset, weights: tuple[float, ...]) -> TrainingData:
-    columns, mask = part.transitions, np.asarray(part.transitions.mask)
+    columns = part.transitions
     reward = penalised(np.asarray(columns.reward), np.asarray(columns.cost), weights)
-    part = dataclasses.replace(part, transitions=columns._replace(reward=reward))
-    rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(part.transitions))
-    return TrainingData(rows, data_statistics(part), part.spec)
+    return training_data(dataclasses.replace(part, transitions=columns._replace(reward=reward)))

@@ -1,0 +1,28 @@
+"""The episodes of a log side by side, as monitors are run over them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_envs import Dataset
+
+
+def padded_episodes(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Observations, actions and mask of all episodes, one an episode, padded at its end.
+
+    Args:
+        dataset: Any episodes.
+
+    Returns:
+        Shapes ``(episode, time, obs)``, ``(episode, time, act)`` and ``(episode, time)``; the mask
+        is false for padding, for masked rows and where a reading is lost.
+    """
+    columns: Any = dataset.transitions
+    time = np.arange(int(dataset.episode_lengths.max()))
+    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
+    mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
+    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
+    counted = mask & np.isfinite(obs).all(axis=2)
+    return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(counted)
