@@ -147,6 +147,20 @@ def test_a_runtime_that_answers_otherwise_is_refused(bundle):
     load_bundle(bundle, self_test=False)
 
 
+@pytest.mark.parametrize("rounding", [1e-3, 1e6, np.inf, np.nan])
+def test_no_rounding_that_a_bundle_states_hides_a_wrong_action(bundle, rounding):
+    arrays = dict(np.load(bundle / "test_vectors.npz"))
+    arrays["single_action"][3, 0] += 0.1
+    arrays["single_rounding"][:] = rounding
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    reseal(bundle, test_vectors__npz=buffer.getvalue())
+    with pytest.raises(
+        BundleError, match=r"otherwise: largest difference (9.0e-04|9.9e-04|1.0e-03)"
+    ):
+        load_bundle(bundle)
+
+
 def test_a_program_that_lost_its_nan_test_is_refused(bundle):
     """As fast math would have it: the finding about a NaN is gone."""
     arrays = dict(np.load(bundle / "test_vectors.npz"))

@@ -30,6 +30,10 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
         f"  parity     {parity['worst']:.1e} of a channel's size on the test vectors, in a fresh "
         f"process without {', '.join(parity['kept_out'])}"
     )
+    yield (
+        f"             beyond rounding, which leaves actions open by "
+        f"{parity['rounding']:.1e} at most"
+    )
     provenance = document["provenance"]
     policy, fallback = provenance["policy"], provenance["fallback"]
     yield f"  policy     {policy['file']} ({policy['kind']}), run {provenance['run']}"

@@ -12,6 +12,8 @@ from neorl_deploy.bundle._verdict import ANSWERS, contradiction
 
 KIND, VERSION = "bundle", 1
 PARITY_TOLERANCE = 1e-6
+MOST_ROUNDING = 1e-4
+"""Of a channel's size: what is stated as rounding hides no larger difference of an action."""
 FIELDS = frozenset(
     {
         "format",
@@ -225,9 +227,13 @@ def _check_claim(claim: Any) -> None:
 
 
 def _require_parity(parity: Any, source: str) -> None:
-    worst = parity.get("worst") if isinstance(parity, dict) else None
+    parity = parity if isinstance(parity, dict) else {}
+    worst, rounding = parity.get("worst"), parity.get("rounding")
     _require(
-        isinstance(worst, int | float) and 0 <= worst <= PARITY_TOLERANCE,
+        isinstance(worst, int | float)
+        and 0 <= worst <= PARITY_TOLERANCE
+        and isinstance(rounding, int | float)
+        and 0 <= rounding <= MOST_ROUNDING,
         source,
         f"parity with the training side within {PARITY_TOLERANCE} was not shown; export it again",
     )

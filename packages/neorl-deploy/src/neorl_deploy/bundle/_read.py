@@ -15,7 +15,7 @@ from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
 
-VECTOR_ARRAYS = ("obs", "last_sent", "action", "flags")
+VECTOR_ARRAYS = ("obs", "last_sent", "action", "rounding", "flags")
 SECTIONS = ("single", "sequence")
 
 
@@ -46,7 +46,8 @@ class Bundle:
         """Stored inputs and outputs: ``"single"`` (each from a fresh carry) or ``"sequence"``.
 
         Returns:
-            ``obs``, ``last_sent``, ``action`` and ``flags``, one row a vector.
+            ``obs``, ``last_sent``, ``action``, ``rounding`` (how far float32 leaves
+            the action open) and ``flags``, one row a vector.
         """
         arrays = _read_npz(
             self.files[bundle_files.TEST_VECTORS], f"{self.path / bundle_files.TEST_VECTORS}"
@@ -102,7 +103,7 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
     _require_same_guard(path, manifest, files)
     arrays = _read_npz(files[bundle_files.TEST_VECTORS], f"{path / bundle_files.TEST_VECTORS}")
     widths = {"obs": len(manifest.obs), "last_sent": len(manifest.action)}
-    widths["action"] = widths["last_sent"]
+    widths["action"] = widths["rounding"] = widths["last_sent"]
     for section in SECTIONS:
         lengths = {len(arrays[f"{section}_{name}"]) for name in VECTOR_ARRAYS}
         shapes_fit = all(

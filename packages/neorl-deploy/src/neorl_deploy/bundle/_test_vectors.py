@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neorl_deploy.bundle._manifest import ChannelEntry
+from neorl_deploy.bundle._manifest import MOST_ROUNDING, ChannelEntry
 
 SEED = 7
 N_RANDOM = 32
@@ -99,18 +99,50 @@ def vector_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
 
 
 def relative_difference(
-    action: Sequence[ChannelEntry], actual: np.ndarray, expected: np.ndarray
+    action: Sequence[ChannelEntry],
+    actual: np.ndarray,
+    expected: np.ndarray,
+    rounding: np.ndarray | float = 0.0,
 ) -> float:
     """Largest difference of two sets of actions, in units of the size of their channel.
 
     The size of a channel is the largest of its span and its limits' magnitudes: 1e-6 of it is
     about 8 units in the last place of a float32 number that large.
+
+    Args:
+        action: Manipulated channels.
+        actual: Actions, shape ``(vector, act)``.
+        expected: Actions to compare with, of the same shape.
+        rounding: How far float32 leaves each expected action open; as much of a difference is
+            not counted, up to 1e-4 of the channel's size.
+
+    Returns:
+        The difference beyond rounding; infinite where an action is NaN.
     """
-    low, high = _ends(action)
-    size = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
+    size = _sizes(action)
     difference = np.abs(np.asarray(actual, np.float64) - np.asarray(expected, np.float64)) / size
+    difference = np.maximum(difference - relative_rounding(action, rounding), 0.0)
     # A NaN would lose every comparison: it counts as infinitely far.
     return float("inf") if np.isnan(difference).any() else float(difference.max(initial=0.0))
+
+
+def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | float) -> np.ndarray:
+    """What counts as rounding of each action, in units of the size of its channel.
+
+    Args:
+        action: Manipulated channels.
+        rounding: As stored, in the units of the channels, shape ``(vector, act)``.
+
+    Returns:
+        Numbers between 0 and 1e-4; 0 where the stored one is NaN or negative.
+    """
+    stated = np.asarray(rounding, np.float64) / _sizes(action)
+    return np.clip(np.nan_to_num(stated, nan=0.0), 0.0, MOST_ROUNDING)
+
+
+def _sizes(channels: Sequence[ChannelEntry]) -> np.ndarray:
+    low, high = _ends(channels)
+    return np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
 
 
 def _ends(channels: Sequence[ChannelEntry]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,9 @@ from neorl_deploy.bundle._manifest import KIND, VERSION
 from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
 from neorl_deploy.export._read import Guarded, entries
-from neorl_deploy.export._stablehlo import OUTPUTS, Exported, Reference
+from neorl_deploy.export._reference import Reference
+from neorl_deploy.export._rounding import moved_observations
+from neorl_deploy.export._stablehlo import OUTPUTS, Exported
 from neorl_deploy.export._words import policy_words
 from neorl_deploy.training_run._run import Run
 from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
@@ -42,12 +44,27 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
     single_action, single_flags = reference.single(single_obs, single_sent)
+    moves = moved_observations(obs, single_obs)
+    moved = [reference.single(rows, single_sent, seed)[0] for seed, rows in moves]
+    single = {
+        "obs": single_obs,
+        "last_sent": single_sent,
+        "action": single_action,
+        "rounding": _largest_move(single_action, moved),
+        "flags": single_flags,
+    }
     walk, overrides = sequence_vectors(obs, action)
     sent, actions, flags = reference.sequence(walk, overrides)
-    return {
-        "single": _section(single_obs, single_sent, single_action, single_flags),
-        "sequence": _section(walk, sent, actions, flags),
+    moves = moved_observations(obs, walk)
+    moved = [reference.sequence(rows, overrides, seed)[1] for seed, rows in moves]
+    sequence = {
+        "obs": walk,
+        "last_sent": sent,
+        "action": actions,
+        "rounding": _largest_move(actions, moved),
+        "flags": flags,
     }
+    return {"single": single, "sequence": sequence}
 
 
 def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
@@ -130,10 +147,8 @@ def _guard_entry(run: Run, guarded: Guarded) -> dict[str, Any]:
     }
 
 
-def _section(
-    obs: np.ndarray, last_sent: np.ndarray, action: np.ndarray, flags: np.ndarray
-) -> dict[str, np.ndarray]:
-    return {"obs": obs, "last_sent": last_sent, "action": action, "flags": flags}
+def _largest_move(action: np.ndarray, moved: list[np.ndarray]) -> np.ndarray:
+    return np.fmax.reduce([np.abs(other - action) for other in moved])
 
 
 def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:

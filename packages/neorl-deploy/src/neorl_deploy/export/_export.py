@@ -11,7 +11,8 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.export._assemble import answered_vectors, assembled_files, assembled_manifest
 from neorl_deploy.export._read import guarded_policy
-from neorl_deploy.export._stablehlo import Reference, export_programs
+from neorl_deploy.export._reference import Reference
+from neorl_deploy.export._stablehlo import export_programs
 from neorl_deploy.export._write import require_place, write_proven
 from neorl_deploy.training_run._names import BUNDLE
 from neorl_deploy.training_run._run import read_run

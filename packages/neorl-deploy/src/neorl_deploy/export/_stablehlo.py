@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._manifest import ArrayEntry
@@ -128,62 +125,3 @@ def _without_source_locations() -> Iterator[None]:
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Reference:
-    """The guarded policy as the training side runs it: arrays as arguments, no export.
-
-    The exported program holds the arrays as constants and was lowered apart from this one, so
-    agreement of the two is a statement about the export.
-
-    Attributes:
-        policy: The guarded policy.
-    """
-
-    policy: GuardedPolicy
-
-    def single(self, obs: np.ndarray, last_sent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Action and flags for every row, each from a fresh carry."""
-        import jax
-
-        def run(policy: GuardedPolicy, rows: tuple[Any, Any]) -> tuple[Any, Any]:
-            def first_step(row: tuple[Any, Any]) -> tuple[Any, Any]:
-                carry = policy.sent(policy.initial_carry(), row[1])
-                carry, action = policy(carry, row[0], None)
-                return action, carry.report.flags
-
-            return jax.lax.map(first_step, rows)
-
-        action, flags = jax.jit(run)(self.policy, (obs, last_sent))
-        return np.asarray(action), np.asarray(flags)
-
-    def sequence(
-        self, obs: np.ndarray, overrides: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A run of consecutive steps.
-
-        Args:
-            obs: One observation a step, shape ``(step, obs)``.
-            overrides: Action that the plant received in place of the policy's, NaN where there
-                was none, shape ``(step, act)``.
-
-        Returns:
-            The ``last_sent`` input, the action and the flags of every step.
-        """
-        import jax
-        import jax.numpy as jnp
-
-        def run(policy: GuardedPolicy, rows: tuple[Any, Any]) -> Any:
-            def step(state: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
-                carry, last_sent = state
-                carry, action = policy(policy.sent(carry, last_sent), row[0], None)
-                received = jnp.where(jnp.isnan(row[1]), action, row[1])
-                return (carry, received), (last_sent, action, carry.report.flags)
-
-            unknown = jnp.full((rows[1].shape[1],), jnp.nan, rows[1].dtype)
-            return jax.lax.scan(step, (policy.initial_carry(), unknown), rows)[1]
-
-        outputs = jax.jit(run)(self.policy, (obs, overrides))
-        last_sent, action, flags = (np.asarray(output) for output in outputs)
-        return last_sent, action, flags

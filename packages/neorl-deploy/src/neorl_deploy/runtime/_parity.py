@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.bundle._test_vectors import relative_difference, relative_rounding
 
 KEPT_OUT = ("equinox", "neorl_agents", "neorl_core", "neorl_safety", "neorl_train", "optax")
 
@@ -25,23 +25,30 @@ class Refuses(MetaPathFinder):
 
 
 def parity(path: str) -> dict[str, Any]:
-    """The largest differences between the stored answers and those of the exported programs."""
+    """The largest differences between the stored answers and those of the exported programs.
+
+    Beyond rounding; ``rounding`` is the most that counted as that.
+    """
     from neorl_deploy.bundle._read import read_bundle
     from neorl_deploy.runtime._runtime import Runtime
 
     runtime = Runtime(read_bundle(path, proven=False))
-    differences, flags_equal = {}, True
+    differences, rounding, flags_equal = {}, 0.0, True
     for section in ("single", "sequence"):
         vectors = runtime.bundle.test_vectors(section)
         actions, flags = runtime.answers(section)
         action = runtime.manifest.action
-        differences[section] = relative_difference(action, actions, vectors["action"])
+        differences[section] = relative_difference(
+            action, actions, vectors["action"], vectors["rounding"]
+        )
+        rounding = max(rounding, float(relative_rounding(action, vectors["rounding"]).max()))
         findings = np.uint32(runtime.findings)
         same = (flags & findings) == (vectors["flags"] & findings)
         flags_equal = flags_equal and bool(same.all())
     return {
         **differences,
         "worst": max(differences.values()),
+        "rounding": rounding,
         "flags_equal": flags_equal,
         "kept_out": [name for name in KEPT_OUT if name not in sys.modules],
     }

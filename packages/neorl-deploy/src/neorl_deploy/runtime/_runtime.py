@@ -296,7 +296,9 @@ class Runtime:
         for section in ("single", "sequence"):
             vectors = self.bundle.test_vectors(section)
             actions, flags = self.answers(section)
-            difference = relative_difference(self.manifest.action, actions, vectors["action"])
+            difference = relative_difference(
+                self.manifest.action, actions, vectors["action"], vectors["rounding"]
+            )
             worst = max(worst, difference)
             same = np.array_equal(flags & findings, vectors["flags"] & findings)
             if not (difference <= tolerance and same):
