@@ -12,8 +12,10 @@ from scipy.stats import binomtest
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
+from neorl_safety.filters import Flag
 from neorl_train.safety import assess_on_log, assess_on_plant, write_safety_report
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT
+from neorl_train.safety._statistics import FLAG_WORDS
 from neorl_train.safety._words import answer, headline
 from neorl_train.safety._write import assessment_to_json
 
@@ -131,6 +133,10 @@ def test_beside_a_log_the_headline_speaks_of_actions_only(found):
     assert answer(broken) == "a hard constraint was broken"
     assert "broke hard constraints with the filter on: valve: range" in headline(broken)
     assert unseen in headline(broken)
+
+
+def test_every_decision_of_a_guard_has_words():
+    assert set(FLAG_WORDS) == set(Flag)
 
 
 def test_interventions_and_their_reasons_are_those_of_the_filter(found):

@@ -1,9 +1,12 @@
 """Paired episodes in the simulator, as one compiled program per kind of policy."""
 
+import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from neorl_core import Environment, Policy
@@ -98,6 +101,26 @@ def rollouts(
         compiled for each kind of policy and number of starts.
     """
     return _acted(environment, policy, common_starts(environment, key, indices))
+
+
+def rollouts_in_chunks(
+    environment: Environment,
+    policy: Policy,
+    key: PRNGKeyArray,
+    indices: Int[np.ndarray, " start"],
+    *,
+    at_once: int,
+) -> Iterator[Rollout]:
+    """The same, so many starts at a time, on the host.
+
+    Chunks of equal size, the last one padded, bound the memory and keep one program.
+    """
+    for begin in range(0, len(indices), at_once):
+        chunk = indices[begin : begin + at_once]
+        # Repeats the chunk's own starts up to the size: another one would be another program.
+        padded = jnp.asarray(np.resize(chunk, at_once))
+        rows = jax.device_get(rollouts(environment, policy, key, padded))
+        yield jax.tree.map(operator.itemgetter(slice(len(chunk))), rows)
 
 
 @jax.jit

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
 from neorl_envs import Dataset
@@ -20,11 +19,11 @@ from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
 from neorl_train.evaluation._one_program import switched
-from neorl_train.evaluation._rollout import Rollout, rollouts
+from neorl_train.evaluation._rollout import rollouts_in_chunks
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._traces import select_starts, trace_of
-from neorl_train.results._episodes import Episodes, Trace
+from neorl_train.results._episodes import Trace
 from neorl_train.results._results import LOG, Band, Evaluation, PolicyResult, group_of
 from neorl_train.results._tables import ResultTables, Role
 from neorl_train.runs._names import FALLBACK
@@ -170,35 +169,11 @@ def _result(
         indices = np.arange(turn, n_starts, turns)
         if not len(indices):
             break
-        parts.append(_episodes(environment, policy, key, indices, spec))
+        chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
+        parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
     episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
     return PolicyResult(one.name, group_of(one.name), one.role, one.guarded, episodes)
-
-
-def _episodes(
-    environment: Environment,
-    policy: Policy,
-    key: PRNGKeyArray,
-    indices: Int[np.ndarray, " start"],
-    spec: Spec,
-) -> Episodes:
-    """Chunks of equal size, the last one padded, bound the memory and keep one program."""
-    parts = []
-    for begin in range(0, len(indices), STARTS_AT_ONCE):
-        chunk = indices[begin : begin + STARTS_AT_ONCE]
-        rows = _chunk(environment, policy, key, chunk)
-        parts.append(episodes_of(rows, spec))
-    return joined(parts)
-
-
-def _chunk(
-    environment: Environment, policy: Policy, key: PRNGKeyArray, chunk: Int[np.ndarray, " start"]
-) -> Rollout:
-    # Repeats the chunk's own starts up to the fixed size: another size would be another program.
-    padded = np.resize(chunk, STARTS_AT_ONCE)
-    rows = jax.device_get(rollouts(environment, policy, key, jnp.asarray(padded)))
-    return jax.tree.map(lambda column: column[: len(chunk)], rows)
 
 
 def _tables(
@@ -254,7 +229,7 @@ def _traces(
     traces = []
     for name, guarded in shown:
         policy = by_name[name, guarded].policies[0]
-        rows = _chunk(environment, policy, key, chunk)
+        (rows,) = rollouts_in_chunks(environment, policy, key, chunk, at_once=STARTS_AT_ONCE)
         traces += [
             trace_of(rows, row, label=label, policy=name, guarded=guarded, start=start)
             for row, (label, start) in enumerate(starts.items())

@@ -1,6 +1,5 @@
 """A policy with and without its filter on a plant, from the same starts."""
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from neorl_safety.guards import GuardSettings, default_settings, describe_settin
 from neorl_safety.monitoring import Checked, checked_constraints, constraint_excess
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
-from neorl_train.evaluation._rollout import Rollout, rollouts
+from neorl_train.evaluation._rollout import Rollout, rollouts_in_chunks
 from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, plant_constraints
 from neorl_train.evaluation._traces import trace_of
 from neorl_train.results._episodes import Trace
@@ -97,7 +96,9 @@ def assess_on_plant(
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     judged = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
-        rows = _rows(environment, actor, key, n_starts, at_once)
+        starts = np.arange(n_starts)
+        parts = rollouts_in_chunks(environment, actor, key, starts, at_once=at_once)
+        rows = jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
         judged[label] = judged_rows(rows, judges, requirements, spec)
     checked = all_checks(judges, requirements, spec)
     return assembled(
@@ -175,19 +176,6 @@ def _excess(
         return jnp.concatenate([constraint_excess(constraints, x, v, u, dt), own])
 
     return jax.vmap(jax.vmap(one))(obs, previous, action)
-
-
-def _rows(
-    environment: Any, policy: Policy, key: PRNGKeyArray, n_starts: int, at_once: int
-) -> Rollout:
-    """All starts in chunks of one size, on the host."""
-    parts = []
-    for begin in range(0, n_starts, at_once):
-        chunk = np.arange(begin, min(begin + at_once, n_starts))
-        padded = jnp.asarray(np.resize(chunk, at_once))
-        rows = jax.device_get(rollouts(environment, policy, key, padded))
-        parts.append(jax.tree.map(operator.itemgetter(slice(len(chunk))), rows))
-    return jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
 
 
 def _cases(checked: Sequence[Checked], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:

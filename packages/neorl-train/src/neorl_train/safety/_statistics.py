@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from neorl_core import Spec
 from neorl_core.costs import limit_kind
-from neorl_safety.filters import Flag, Limit
+from neorl_safety.filters import Flag, Limit, flag_names
 from neorl_safety.guards import GuardSettings
 from neorl_safety.monitoring import (
     Checked,
@@ -34,8 +34,13 @@ FLAG_WORDS = {
     Flag.REQUEST_NONFINITE: "the policy asked for something that is no number",
     Flag.OBSERVATION_NONFINITE: "a measurement was lost",
     Flag.BAD_CONSTRAINT: "a constraint was malformed",
+    Flag.BAD_PERIOD: "the period was no positive number",
     Flag.PREVIOUS_UNKNOWN: "nobody had said what the plant received last",
     Flag.PREVIOUS_ASSUMED: "the last own action was assumed to have been received",
+    Flag.PREVIOUS_OUT_OF_RANGE: "the last action lay where the actuator cannot be",
+    Flag.PREVIOUS_OUTSIDE_BOX: "the last action lay outside of its range",
+    Flag.FALLBACK_NONFINITE: "the fallback asked for something that is no number",
+    Flag.FALLBACK_CLIPPED: "the fallback was clipped to the range of an action",
     Flag.FALLBACK_USED: "the fallback acted",
     Flag.BOX_ACTIVE: "the range of an action was kept",
     Flag.RATE_ACTIVE: "the rate of change was kept",
@@ -44,11 +49,14 @@ FLAG_WORDS = {
     Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
     Flag.ROWS_INFEASIBLE: "no action was found that keeps all rows",
     Flag.WEAR_ACTIVE: "a deadband or dwell held a channel",
+    Flag.REQUEST_SUBNORMAL: "a request too small to be told from zero counted as zero",
     Flag.MONITOR_ALARM: "a monitor alarmed",
     Flag.FALLBACK_HELD: "the fallback stayed in charge",
     Flag.LATCHED: "the fallback was latched",
     Flag.HAND_OVER: "a hand-over was under way",
+    Flag.EMERGENCY_STOP: "the emergency stop was pressed",
 }
+"""Every decision of a guard in words."""
 
 
 class Judged(NamedTuple):
@@ -204,9 +212,8 @@ def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
         happened = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
         if happened.any():
             share = float(happened[np.asarray(rows.mask)].mean())
-            name = (flag.name or "").lower()
-            words = FLAG_WORDS.get(flag, name.replace("_", " "))
-            found.append(Reason(name, words, share, int(happened.any(axis=1).sum())))
+            (name,), episodes = flag_names(int(flag)), int(happened.any(axis=1).sum())
+            found.append(Reason(name, FLAG_WORDS[flag], share, episodes))
     return tuple(sorted(found, key=lambda one: -one.steps))
 
 
