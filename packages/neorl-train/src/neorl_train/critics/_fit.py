@@ -210,7 +210,7 @@ def _monitored(
 
 def broken(dataset: Dataset) -> np.ndarray:
     """Whether each episode breaks a limit."""
-    return recorded_episodes(dataset).violated.any(axis=1)
+    return np.any(recorded_episodes(dataset).violated, axis=1)
 
 
 def _share(found: np.ndarray, of: np.ndarray) -> list[float] | None:
