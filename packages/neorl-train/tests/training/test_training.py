@@ -108,3 +108,22 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
             checkpoints=checkpoints,
         )
     assert checkpoints.steps() == []
+
+
+def test_a_learner_that_breaks_the_contract_is_named_before_it_trains(make_line, line_data):
+    """In place of the traceback of a scan."""
+    line = type(make_line())
+
+    class Forgetful(line):
+        def update(self, state, batch, key):
+            return super().update(state, batch, key)[0]
+
+    class Mute(line):
+        def policy(self, state):
+            return jnp.tanh
+
+    plan = Plan(4, 2, 4)
+    with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
+        train(Forgetful(), line_data, (0,), plan)
+    with pytest.raises(InputError, match=r"Mute\.policy must return a neorl_core\.Policy"):
+        train(Mute(), line_data, (0,), plan)

@@ -1,5 +1,7 @@
 """One learner a file, beside its paper; the protocol and the checks of hyperparameters."""
 
+from neorl_agents.algorithms._answers import require_answer as require_answer
+from neorl_agents.algorithms._answers import require_policy as require_policy
 from neorl_agents.algorithms._awac import AWACState as AWACState
 from neorl_agents.algorithms._bc import BCState as BCState
 from neorl_agents.algorithms._cql import CQLState as CQLState
@@ -47,6 +49,7 @@ __all__ = [
     "fields_read",
     "for_run",
     "linear",
+    "require_answer",
     "require_choice",
     "require_count",
     "require_critic_learner",
@@ -54,6 +57,7 @@ __all__ = [
     "require_flag",
     "require_number",
     "require_planned",
+    "require_policy",
     "require_widths",
     "steps_ahead",
     "unfinished_schedules",

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_agents.algorithms._answers import require_answer, require_policy
 from neorl_agents.algorithms._contract import check_algorithm
 from neorl_agents.algorithms._protocol import Algorithm
 from neorl_agents.artefact import policy_actions
@@ -20,7 +21,7 @@ from neorl_agents.testing._problem import (
     one_step_task,
     task_reward,
 )
-from neorl_core import Policy, Transition, as_arrays, highs, lows
+from neorl_core import Transition, as_arrays, highs, lows
 from neorl_core.testing import assert_close
 
 Law = Callable[[], None]
@@ -28,7 +29,7 @@ _traces = 0
 
 
 def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
-    """The laws of one learner by name; each raises an ``AssertionError`` where it is broken.
+    """The laws of one learner by name; each raises an error that says how it is broken.
 
     Args:
         make: Function that makes the learner, best with small networks and batches: ``lambda:
@@ -58,7 +59,7 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
 def _updated(algorithm: Algorithm, state: Any, batch: Any, key: Any) -> Any:
     global _traces
     _traces += 1
-    return algorithm.update(state, batch, key)
+    return require_answer(algorithm, state, algorithm.update(state, batch, key))
 
 
 @jax.jit
@@ -89,9 +90,10 @@ class _Subject:
 def _it_has_the_face_of_an_algorithm(subject: _Subject) -> None:
     plain, _, state = subject.started()
     check_algorithm("subject", type(plain))
-    assert isinstance(plain.policy(state), Policy)
-    assert isinstance(plain.batches_per_update, int)
-    assert hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
+    require_policy(plain, plain.policy(state))
+    assert isinstance(plain.batches_per_update, int), "batches_per_update must be a whole number"
+    same = hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
+    assert same, "two learners of the same values differ in their static fields"
 
 
 def _other_values_compile_nothing(subject: _Subject) -> None:
@@ -108,14 +110,15 @@ def _other_values_compile_nothing(subject: _Subject) -> None:
 def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: _Subject) -> None:
     plain, algorithm, state = subject.started()
     new, metrics = _updated(algorithm, state, subject.problem.batch(plain), jax.random.key(1))
-    for leaf in jax.tree.leaves((state, new, metrics, plain.policy(new))):
-        assert isinstance(leaf, jax.Array)
-        assert not leaf.weak_type
-        assert leaf.dtype in (jnp.float32, jnp.int32), leaf.dtype
+    parts = {"state": state, "new": new, "metrics": metrics, "policy": plain.policy(new)}
+    for path, leaf in jax.tree.leaves_with_path(parts):
+        where = jax.tree_util.keystr(path)
+        assert isinstance(leaf, jax.Array), f"{where} is a {type(leaf).__name__}, no array"
+        assert not leaf.weak_type, f"{where} has a weak type; make it with jnp.asarray(x, dtype)"
+        assert leaf.dtype in (jnp.float32, jnp.int32), f"{where} is {leaf.dtype}"
     chex.assert_trees_all_equal_shapes_and_dtypes(state, new)
     for name, metric in metrics.items():
-        assert metric.shape == (), name
-        assert np.isfinite(metric), name
+        assert np.isfinite(metric), f"metric {name} is {metric}"
 
 
 def _update_is_pure(subject: _Subject) -> None:
@@ -139,7 +142,8 @@ def _a_sweep_by_vmap_is_its_single_runs(subject: _Subject) -> None:
         single, _ = _updated(one, state, batch, keys[i])
         mine = jax.tree.map(lambda leaf, i=i: leaf[i], swept)
         assert_close(mine, single, rtol=1e-3, atol=1e-5, message="vmap differs from a single run")
-    assert not _equal(*(jax.tree.map(lambda leaf, i=i: leaf[i], swept) for i in range(2)))
+    both = (jax.tree.map(lambda leaf, i=i: leaf[i], swept) for i in range(2))
+    assert not _equal(*both), "ten times the learning rates change nothing: they are not read"
 
 
 def _masked_rows_are_inert(subject: _Subject) -> None:
@@ -160,11 +164,12 @@ def _masked_rows_are_inert(subject: _Subject) -> None:
     clean, _ = _updated(algorithm, state, _masked(batch, mask), key)
     spoilt, metrics = _updated(algorithm, state, _with_rows(batch, spoiled), key)
     chex.assert_trees_all_equal(clean, spoilt)
-    assert all(np.isfinite(metric) for metric in metrics.values())
+    for name, metric in metrics.items():
+        assert np.isfinite(metric), f"masked rows with NaN in them reach metric {name}"
     everything, _ = _updated(algorithm, state, _masked(batch, jnp.ones_like(mask)), key)
     unmasked, _ = _updated(algorithm, state, batch, key)
     assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
-    assert not _equal(clean, everything)
+    assert not _equal(clean, everything), "the mask changes nothing: it is not read"
 
 
 def _nothing_is_learned_where_every_row_is_masked(subject: _Subject) -> None:
@@ -199,7 +204,8 @@ def _hard_data_stay_finite(subject: _Subject) -> None:
         chex.assert_tree_all_finite((state, metrics))
     actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
     low = jnp.asarray(lows(problem.spec.action), jnp.float32)
-    assert np.all((low[None] <= actions) & (actions <= high[None]))
+    inside = np.all((low[None] <= actions) & (actions <= high[None]))
+    assert inside, f"actions from {actions.min(0)} to {actions.max(0)} leave the box"
 
 
 def _the_state_is_a_function_of_the_key(subject: _Subject) -> None:
@@ -207,7 +213,7 @@ def _the_state_is_a_function_of_the_key(subject: _Subject) -> None:
     problem = subject.problem
     chex.assert_trees_all_equal(state, subject.fresh(plain, problem))
     other = plain.init(problem.spec, problem.statistics, jax.random.key(1))
-    assert not _equal(state, other)
+    assert not _equal(state, other), "another key gives the same state"
 
 
 def _the_same_plant_in_other_units_gives_the_same_policy(subject: _Subject) -> None:
@@ -235,7 +241,8 @@ def _a_one_step_task_is_learned(subject: _Subject) -> None:
     actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs))
     low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
     earned = task_reward(2 * (actions - low) / (high - low) - 1).mean()
-    assert earned > float(np.mean(problem.log.reward)), earned
+    logged = float(np.mean(problem.log.reward))
+    assert earned > logged, f"the policy earns {earned:.3g}, the log's random actions {logged:.3g}"
 
 
 def _with_rates(algorithm: Any, factor: float) -> Any:

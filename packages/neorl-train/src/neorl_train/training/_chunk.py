@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents import Algorithm
+from neorl_agents.algorithms import require_answer
 from neorl_agents.sampling import sampler_of
 
 
@@ -45,14 +46,15 @@ def train_chunk(
     draw = partial(sampler_of(algorithm).draw, tables, key=batch_key, shape=shape)
     batches = jax.vmap(draw)(numbers)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(update_key, numbers)
-    state, metrics = jax.lax.scan(partial(_update, algorithm), state, (batches, keys))
+    state, metrics = jax.lax.scan(partial(update, algorithm), state, (batches, keys))
     return state, jax.tree.map(jnp.mean, metrics)
 
 
-def _update(
+def update(
     algorithm: Algorithm, state: Any, batch_and_key: tuple[Any, PRNGKeyArray]
 ) -> tuple[Any, dict[str, Float[Array, ""]]]:
-    return algorithm.update(state, *batch_and_key)
+    """One update, whose answer is refused by name where it breaks the contract."""
+    return require_answer(algorithm, state, algorithm.update(state, *batch_and_key))
 
 
 def run_keys(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:

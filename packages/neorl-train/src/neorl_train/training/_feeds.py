@@ -14,7 +14,7 @@ from neorl_agents.sampling import sampler_of
 from neorl_core import Transition
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.training._chunk import train_chunk
+from neorl_train.training._chunk import train_chunk, update
 
 
 class Feed(Protocol):
@@ -149,5 +149,5 @@ def train_batches(
     numbers = first + jnp.arange(n_updates, dtype=jnp.int32)
     _, update_key = jax.random.split(key)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(update_key, numbers)
-    state, metrics = jax.lax.scan(lambda s, xs: algorithm.update(s, *xs), state, (batches, keys))
+    state, metrics = jax.lax.scan(partial(update, algorithm), state, (batches, keys))
     return state, jax.tree.map(jnp.mean, metrics)

@@ -1,8 +1,12 @@
 """Offline training of all seeds of one algorithm, side by side."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import jax
 
 from neorl_agents import Algorithm
+from neorl_agents.algorithms import require_policy
 from neorl_core import as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
@@ -44,3 +48,10 @@ class ParallelSeeds(SeedQueues):
             seeds,
             devices,
         )
+        jax.eval_shape(lambda state: _judged(arrays, state), self._states[0])
+
+
+def _judged(algorithm: Algorithm, state: Any) -> tuple[()]:
+    """Refuses a policy that cannot act before anything is compiled."""
+    require_policy(algorithm, algorithm.policy(state))
+    return ()

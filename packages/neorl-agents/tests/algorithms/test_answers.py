@@ -1,0 +1,67 @@
+"""What a learner from outside gives back is refused by name while it is traced."""
+
+from collections import namedtuple
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from neorl_agents import BC
+from neorl_agents.algorithms import require_answer, require_policy
+from neorl_agents.testing import algorithm_laws
+from neorl_core import InputError
+
+Learner = type("Learner", (), {})
+Pair = namedtuple("Pair", "a b")
+Other = namedtuple("Other", "a b")
+STATE = Pair({"weight": jnp.ones((2, 3)), "count": jnp.int32(0)}, ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (STATE.a, r"Learner\.update must return a state and a dictionary of metrics, got a dict$"),
+        ((STATE, jnp.ones(())), "got a Pair and a "),
+        ((STATE._replace(a={"weight": jnp.ones((2, 3))}), {}), r"\.a\['count'\] is missing"),
+        ((STATE._replace(b=(jnp.ones(()),)), {}), r"\.b\[0\] was not there"),
+        (
+            (STATE._replace(a={**STATE.a, "weight": jnp.ones(3)}), {}),
+            r"\.a\['weight'\] was float32\[2,3\] and is float32\[3\]",
+        ),
+        ((STATE._replace(a={**STATE.a, "count": 1.5}), {}), r"was int32\[\] and is a float"),
+        ((Other(*STATE), {}), "of another class"),
+        ((STATE, {"loss": jnp.ones(4)}), r"single numbers: 'loss' is float32\[4\]"),
+        ((STATE, {"loss": "low"}), "'loss' is a str"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(answer, message):
+    with pytest.raises(InputError, match=message):
+        require_answer(Learner(), STATE, answer)
+
+
+def test_what_keeps_the_form_is_given_back_traced_too():
+    def update(state):
+        answer = jax.tree.map(lambda x: 2 * x, state), {"loss": state.a["weight"].sum(), "one": 1.0}
+        return require_answer(Learner(), state, answer)
+
+    after, metrics = jax.jit(update)(STATE)
+    assert float(metrics["loss"]) == 6.0
+    assert float(after.a["weight"].sum()) == 12.0
+
+
+def test_a_policy_that_cannot_act_is_refused_by_what_it_lacks():
+    with pytest.raises(InputError, match=r"Learner\.policy must .* has no initial_carry, sent$"):
+        require_policy(Learner(), lambda obs: obs)
+
+
+class Forgetful(BC):
+    """Behaviour cloning whose update forgets the metrics."""
+
+    def update(self, state, batch, key):
+        return super().update(state, batch, key)[0]
+
+
+def test_the_laws_say_so_too():
+    laws = algorithm_laws(lambda: Forgetful(hidden=(4,), batch_size=8))
+    with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
+        laws["update_is_pure"]()
