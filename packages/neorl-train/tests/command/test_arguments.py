@@ -223,3 +223,23 @@ def test_the_module_is_the_command():
     assert found.returncode == 2
     assert found.stderr.startswith("neorl-train: unknown command 'wrong'")
     assert found.stderr.count("\n") == 1
+
+
+def test_a_learner_that_cannot_be_imported_is_named_and_harms_no_list(
+    tmp_path, monkeypatch, capsys
+):
+    """Not a misspelt option: its section is missing because its module is broken."""
+    (tmp_path / "slipped.py").write_text("def learn(:\n")
+    info = tmp_path / "slipped-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slipped\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text("[neorl.algorithms]\nmy_bc = slipped:MyBC\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    why = r"'my_bc' of slipped 0\.3 cannot be imported from slipped:MyBC \(SyntaxError: .*line 1\)"
+    (tmp_path / "my.toml").write_text("[algorithms.my_bc]\nrate = 1.0\n")
+    for words in (["--algorithms.my-bc.rate", "1"], ["my.toml"]):
+        assert main(["run", "--training.algorithms", "my_bc", *words]) == 2
+        assert re.search(why, capsys.readouterr().err), words
+    assert main(["list"]) == 0
+    assert re.search(rf"\n  my_bc +the algorithm {why}.*\n", capsys.readouterr().out)

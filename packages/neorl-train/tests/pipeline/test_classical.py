@@ -1,6 +1,7 @@
 """Classical controllers fitted on a run's log stand in its tables and may be its fallback."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def names_of(make_log):
     return measured.name, spec.action[0].name, (measured.low + measured.high) / 2
 
 
-def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log):
+def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys):
     controlled, manipulated, setpoint = names_of(make_log)
     words = ("--classical.controllers", "pid_imitation", "--classical.manipulated", controlled)
     words += (manipulated, "--classical.setpoint", controlled, str(setpoint))
@@ -53,6 +54,29 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log):
     assert "pid_imitation" in (run / "evaluation.json").read_text()
     record = json.loads((run / "run.json").read_text())
     assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
+    (told,) = record["controllers"]
+    assert re.fullmatch(
+        rf"pid_imitation: {controlled} by {manipulated}: kp \S+, .*, share \S+, rows \d+", told
+    )
+    assert told in capsys.readouterr().err
+    assert main(["inspect", str(run)]) == 0
+    assert f"controllers {told}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("section", ["setpoint-channel", "measured"])
+def test_a_channel_that_is_not_there_is_refused_before_training(here, make_log, capsys, section):
+    """A training of hours must not end with a misspelt name."""
+    controlled, manipulated, setpoint = names_of(make_log)
+    words = ["--classical.controllers", "pid", "--classical.manipulated", controlled, manipulated]
+    if section == "measured":
+        words += ["--classical.setpoint", controlled, str(setpoint), "--classical.measured", "x"]
+    else:
+        words += ["--classical.setpoint-channel", controlled, "x"]
+    assert main(["run", *QUICK, *words]) == 2
+    said = capsys.readouterr().err
+    assert "classical controller pid: unknown observation channel 'x'" in said
+    assert "training" not in said
+    assert not [path for path in (here / "runs").iterdir() if path.name.isdigit()]
 
 
 SPEC = Spec(

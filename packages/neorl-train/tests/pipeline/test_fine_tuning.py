@@ -14,6 +14,7 @@ from neorl_train._command.main import main
 from neorl_train._command.options import read_fine_tuning_options
 from neorl_train.results import read_evaluation, read_fine_tuning
 from neorl_train.runs import read_records, tree_digest
+from neorl_train.runs._directory import create_run
 
 FEW = [
     "--training.seeds", "0", "1",
@@ -62,6 +63,13 @@ def test_what_is_no_finished_run_is_refused(refused, tmp_path):
     artefact = tmp_path / "iql-0.safetensors"
     artefact.write_bytes(b"actor")
     refused("holds the actor alone, and fine-tuning needs its critics", artefact)
+
+
+def test_a_fine_tuning_is_not_fine_tuned_again(refused, tmp_path):
+    """Its checkpoints hold the ring too; the message says where to go on from."""
+    settings = '[finetune]\nrun = "runs/0007"\n'
+    run = create_run(tmp_path / "runs", settings, {"status": "finished"}).path
+    refused("is itself a fine-tuning and cannot be fine-tuned again; go on from the run", run)
 
 
 @pytest.mark.nightly

@@ -13,7 +13,7 @@ from neorl_envs.command_line import parse_options
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
-from neorl_train.configuration._untrained import refuse_untrained
+from neorl_train.configuration._untrained import refuse_untrained, require_importable
 from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train run [CONFIG.toml] [--OPTION VALUE ...]
@@ -84,6 +84,7 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     """
     default = config_type(algorithms)()
     words = list(arguments)
+    require_importable(default, words)
     first = next((i for i, word in enumerate(words) if word not in FLAGS), None)
     if first is not None and not words[first].startswith("-"):
         default = load_toml(Path(words.pop(first)), default)
@@ -116,6 +117,7 @@ def read_fine_tuning_options(
     words = [word for word in arguments if word not in FLAGS]
     flags = Flags(**{field.name: flag in arguments for flag, field in FLAGS.items()})
     default = config_type(algorithms)()
+    require_importable(default, words)
     if not {"-h", "--help"} & set(words):
         if not words or words[0].startswith("-"):
             raise InputError(

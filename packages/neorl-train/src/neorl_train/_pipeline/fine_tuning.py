@@ -9,7 +9,6 @@ from neorl_core import InputError, Policy
 from neorl_safety.guards import fallback_chain
 from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.checkpoints import run_checkpoints
-from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.offline_run import offline_states
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import Config, hyperparameters
@@ -44,8 +43,7 @@ def fine_tune_one(
             "fine-tuning keeps the log in memory, and this one stays in its file; train and "
             "fine-tune with a larger data.memory"
         )
-    controllers = fitted_controllers(config, experience.dataset, environment)
-    acting = fallback_policies(config.fallback, environment, spec, controllers)
+    acting = fallback_policies(config.fallback, environment, spec, job.controllers)
     content = experience.dataset.content_hash
     checkpoints = run_checkpoints(run, config, name, content, job.reporter.say)
     seeds, training = config.training.seeds, config.training

@@ -34,8 +34,8 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
         path: Its directory.
 
     Raises:
-        InputError: If it is none, or was not finished; a policy artefact, which has no critics, is
-            told from a run.
+        InputError: If it is none, was not finished, or fine-tunes another; a policy artefact, which
+            has no critics, is told from a run.
     """
     if Path(path).suffix == ".toml":
         raise InputError(
@@ -52,6 +52,11 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
     if record["status"] != FINISHED:
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
     config = load_toml(run.config, config_type(ALGORITHMS)())
+    if config.finetune.run:
+        raise InputError(
+            f"{run.path} is itself a fine-tuning and cannot be fine-tuned again; go on from the "
+            f"run that it began with, {config.finetune.run}, with more training.updates"
+        )
     if record["config_hash"] != config_hash(config):
         raise InputError(
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "

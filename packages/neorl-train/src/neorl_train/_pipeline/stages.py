@@ -62,6 +62,7 @@ class Job:
         timings: Record of where the time goes.
         online: What happened on the plant while a learner was fine-tuned, by its name.
         before: Policies before their fine-tuning, by name.
+        controllers: Classical controllers fitted on the log, by name.
     """
 
     config: Config
@@ -72,6 +73,7 @@ class Job:
     timings: Timings
     online: dict[str, tuple[Collected, ...]] = dataclasses.field(default_factory=dict)
     before: dict[str, Policy] = dataclasses.field(default_factory=dict)
+    controllers: dict[str, Policy] = dataclasses.field(default_factory=dict)
 
 
 def all_stages(job: Job) -> None:
@@ -79,6 +81,7 @@ def all_stages(job: Job) -> None:
     experience = _experience(job)
     environment = simulator(job.config)
     watches = fitted_watches(job.config, experience)
+    _fit_controllers(job, experience, environment)  # loops may be refused, so before training
     tracker = _tracker(job)
     try:
         policies = _train_all(job, experience, environment, tracker)
@@ -128,6 +131,21 @@ def _experience(job: Job) -> Experience:
         job.reporter.say(streamed_sentence(path, config.data.memory, experience.training))
     job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return experience
+
+
+def _fit_controllers(job: Job, experience: Experience, environment: Any) -> None:
+    """Fits the classical controllers, and leaves what was identified in the record."""
+    names = job.config.classical.controllers
+    if not names:
+        return
+    job.reporter.stage(f"fitting {', '.join(names)} on the log")
+    with job.timings.stage("fit classical controllers"):
+        found = fitted_controllers(job.config, experience.dataset, environment)
+    job.controllers, words = found
+    job.run.update_record(controllers=words)
+    job.reporter.end()
+    for line in words:
+        job.reporter.say(line)
 
 
 def _read(job: Job, path: Path) -> Dataset:
@@ -244,9 +262,8 @@ def _judge(
     from neorl_train.evaluation._simulated import evaluate
 
     config, dataset = job.config, experience.dataset
-    with job.timings.stage("fit classical controllers"):
-        controllers = fitted_controllers(config, dataset, environment)
-    guarding = _leave_guard(job, experience, environment, controllers, watches)
+    controllers = job.controllers
+    guarding = _leave_guard(job, experience, environment, watches)
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
@@ -300,12 +317,11 @@ def _leave_guard(
     job: Job,
     experience: Experience,
     environment: Any,
-    controllers: dict[str, Policy],
     watches: list[Watch],
 ) -> dict[str, Any]:
     """Writes what the guard of a run is made of, and gives it as an evaluation takes it."""
     dataset, spec = experience.dataset, experience.training.spec
-    acting = fallback_policies(job.config.fallback, environment, spec, controllers)
+    acting = fallback_policies(job.config.fallback, environment, spec, job.controllers)
     constraints = hard_constraints(job.config.limits, spec)
     fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
     settings = guard_settings(job.config, spec, watches, list(fallbacks))

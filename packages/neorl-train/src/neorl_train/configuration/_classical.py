@@ -18,7 +18,8 @@ class ClassicalConfig:
             ``"lqg"`` and ``"mpc"``; none by default.
         manipulated: Action channel paired with each controlled variable, by name of the latter;
             empty takes the loops of the plant's reference PID.
-        setpoint: Set-point of each controlled variable, in its unit.
+        setpoint: Set-point of each controlled variable, in its unit; where an observation carries
+            it, name that in ``setpoint_channel`` in place of it.
         setpoint_channel: Observation channel that carries the set-point, where one does.
         measured: Further observation channels that tell the state, for models and observers.
         pid: Settings of the tuned PID, such as its closed-loop time (lambda).
@@ -101,7 +102,9 @@ def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
             raise InputError(
                 f"classical.controllers is {', '.join(classical.controllers)}, and no PID says "
                 "what they control; pair variables with `--classical.manipulated "
-                f"{spec.obs[0].name} {spec.action[0].name}` and give their set-points"
+                f"{spec.obs[0].name} {spec.action[0].name}` and give their set-points, as a number "
+                f"with `--classical.setpoint {spec.obs[0].name} NUMBER` or as the observation that "
+                f"carries it with `--classical.setpoint-channel {spec.obs[0].name} CHANNEL`"
             )
         loops = [
             Loop(spec.obs[measured].name, channel.name, float(setpoint))

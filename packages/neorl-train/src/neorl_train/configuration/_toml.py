@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 
@@ -69,6 +70,8 @@ def updated(default: T, data: Mapping[str, Any], *, where: str = "") -> T:
     values = {}
     for key, value in data.items():
         if key not in fields:
+            if where == "algorithms" and key in ALGORITHMS:
+                ALGORITHMS.find(key)  # raises with the reason why it has no section
             kind = f"section or key in [{where}]" if where else "section or key"
             raise unknown_name(kind, key, fields)
         name = f"{where}.{key}" if where else key

@@ -1,15 +1,34 @@
-"""Options of learners that a run does not train, of which nothing would come."""
+"""Options of learners that a run does not train, or that cannot be imported."""
 
 import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Any
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_train.configuration._sections import Config, hyperparameters
 
 OPTION = re.compile(r"--algorithms\.([^.=]+)\.[^=]+")
 """An option of a learner as it is typed."""
+
+
+def require_importable(config: Config, words: Iterable[str]) -> None:
+    """Says why a learner that options are typed for has no section: its distribution is broken.
+
+    Args:
+        config: Defaults, with a section for every learner that could be imported.
+        words: What was typed.
+
+    Raises:
+        InputError: With what keeps the learner from being imported or used.
+    """
+    sections = set(_names(config.algorithms))
+    for word in words:
+        option = OPTION.match(word)
+        name = option[1].replace("-", "_") if option else ""
+        if name in ALGORITHMS and name not in sections:
+            ALGORITHMS.find(name)
 
 
 def refuse_untrained(config: Config, words: Iterable[str]) -> None:

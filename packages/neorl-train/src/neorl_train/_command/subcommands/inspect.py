@@ -53,8 +53,8 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"fine-tunes  {record['fine_tunes']}"]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
-    said = record.get("supervision", [])
-    lines += [f"{'supervision' * (i == 0):<11} {s}" for i, s in enumerate(said)]
+    for name in ("controllers", "supervision"):
+        lines += [f"{name * (i == 0):<11} {s}" for i, s in enumerate(record.get(name, []))]
     lines += _progress(run, record)
     verdict = verdict_of(run)
     if verdict:

@@ -52,7 +52,7 @@ def describe_all(runs: Path) -> str:
         runs: Folder of the numbered runs; may be missing.
 
     Returns:
-        Text for people; a damaged run is named as such.
+        Text for people; a damaged run is named as such, and a learner that cannot be imported.
     """
     from neorl_agents import ALGORITHMS
     from neorl_envs import environment_names
@@ -60,7 +60,7 @@ def describe_all(runs: Path) -> str:
     lines = ["environments"]
     lines += [f"  {name}" for name in environment_names()]
     lines += ["algorithms"]
-    lines += [f"  {name:<10} {_first_line(kind)}" for name, kind in ALGORITHMS.items()]
+    lines += [f"  {name:<10} {_about(name)}" for name in ALGORITHMS]
     lines += [f"runs in {runs}"]
     rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
     return "\n".join(lines + (rows or ["  none yet; `neorl-train run` makes the first"]))
@@ -78,5 +78,12 @@ def _row(run: RunDirectory) -> str:
     return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{decided}"
 
 
-def _first_line(kind: type) -> str:
+def _about(name: str) -> str:
+    """The first line about a learner; where its distribution is broken, why."""
+    from neorl_agents import ALGORITHMS
+
+    try:
+        kind = ALGORITHMS.find(name)
+    except InputError as error:
+        return one_line(error)
     return (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
