@@ -1,9 +1,9 @@
 """One learner a file, beside its paper; the protocol and the checks of hyperparameters."""
 
-from neorl_agents.algorithms._answers import require_answer as require_answer
-from neorl_agents.algorithms._answers import require_policy as require_policy
 from neorl_agents.algorithms._awac import AWACState as AWACState
 from neorl_agents.algorithms._bc import BCState as BCState
+from neorl_agents.algorithms._contract import require_answer as require_answer
+from neorl_agents.algorithms._contract import require_policy as require_policy
 from neorl_agents.algorithms._cql import CQLState as CQLState
 from neorl_agents.algorithms._diagnostics import value_metrics as value_metrics
 from neorl_agents.algorithms._diagnostics import weight_metrics as weight_metrics

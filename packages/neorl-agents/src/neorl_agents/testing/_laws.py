@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.algorithms._answers import require_answer, require_policy
-from neorl_agents.algorithms._contract import check_algorithm
+from neorl_agents.algorithms._contract import check_algorithm, require_answer, require_policy
 from neorl_agents.algorithms._protocol import Algorithm
 from neorl_agents.artefact import policy_actions
 from neorl_agents.testing._problem import (
