@@ -61,10 +61,36 @@ def test_a_draft_that_nobody_completed_is_told(
     assert "warning: 16 lines of plant.toml are still marked TODO" in out
     assert f"note: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
     text = Path("plant.toml").read_text().replace('"0"', '"-abs(LI_1_PV - LC_1_SP)"')
-    Path("plant.toml").write_text(text.replace('"?"', '"m"').replace("# TODO", "#"))
+    text = text.replace('"?"', '"m"').replace("# TODO", "#")
+    Path("plant.toml").write_text(text.replace("# length = 500", "length = 50"))
     assert main(["convert", "plant.toml", "--out", "done.h5"]) == 0
     assert "warning" not in capsys.readouterr().out
     assert note not in dataset_report(read_dataset("done.h5"))["notes"]
+
+
+def test_what_of_a_log_cannot_be_used_is_told(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range in another unit, or too few episodes, costs a training; the conversion says so."""
+    monkeypatch.chdir(wide)
+    assert main(["init", "log.csv"]) == 0
+    text = Path("plant.toml").read_text()
+    high = next(line for line in text.splitlines() if line.startswith("high = "))
+    Path("plant.toml").write_text(text.replace(high, "high = 1.1", 1))
+    capsys.readouterr()
+    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
+    out = capsys.readouterr().out
+    dataset = read_dataset("log.h5")
+    outside = dataset.attributes["ingestion"]["tags"]["LI_1_PV"]["outside the range"]
+    assert outside > 20
+    assert f"warning: {outside} values of LI_1_PV lie outside its range, " in out
+    Path("plant.toml").write_text(text)
+    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
+    out = capsys.readouterr().out
+    n = read_dataset("whole.h5").n_episodes
+    assert n < 4
+    assert f"warning: {n} episodes: training holds out whole ones and needs 4 at least" in out
+    assert "lie outside" not in out
 
 
 def test_a_failed_conversion_leaves_nothing(
@@ -95,6 +121,11 @@ DRAFTS = {
             for tag in ("A", "B.OP")
         ),
         ['layout = "long"', 'quality_column = "quality"', 'tag = "B.OP"\nrole = "manipulated"'],
+    ),
+    "a dead instrument": (
+        "time,A,B_valve,TI9\n"
+        + "".join(f"2024-02-01 10:{m:02d}:00,{m},{m},NaN\n" for m in range(20)),
+        ['# "TI9" holds no numbers in the rows looked at', 'name = "A"', 'name = "B_valve"'],
     ),
     "text and gaps": (
         "time,A,note,B_valve,B_valve_q\n"

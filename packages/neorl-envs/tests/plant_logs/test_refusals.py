@@ -65,7 +65,13 @@ LOGS = {
     ),
     "a tag that is never there": (
         HEAD + "".join(row(minute, values=",1,50,AUTO") for minute in range(9)),
-        "no valid sample of 'level'",
+        r"no valid sample of 'level' \(9 missing\)$",
+    ),
+    "another unit": (
+        HEAD
+        + row(0, values="Bad,1,50,AUTO")
+        + "".join(row(minute, values=f"{100 + minute},1,50,AUTO") for minute in range(1, 9)),
+        r"of 'level' \(1 missing; 8 outside the range 0 to 2 m, from 101 to 108: check low and ",
     ),
     "all qualities bad": (
         HEAD + "".join(row(minute, values="Bad,1,50,AUTO") for minute in range(9)),

@@ -12,6 +12,11 @@ from neorl_envs.command_line import parse_options
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._reward import reward_is_constant
 
+OFTEN = 0.01
+"""Part of the values of a tag outside its range from which on its range is doubted."""
+FEWEST = 4
+"""Episodes that can be split: two to train on and two to hold out."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Convert:
@@ -56,7 +61,7 @@ def command(words: list[str]) -> None:
         f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
         f"{int(columns.terminated.sum())} terminated"
     )
-    for line in _unfinished(path, config, columns):
+    for line in [*_unfinished(path, config, columns), *_lost(path, config, dataset)]:
         print(f"warning: {line}")
     print(f"Next: neorl-envs inspect {out}")
 
@@ -77,6 +82,27 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     left = lines_to_complete(path.read_text(encoding="utf-8"))
     if left:
         found.append(f"{left} lines of {path} are still marked TODO; complete them")
+    return found
+
+
+def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
+    """What of the log cannot be used as it is configured."""
+    found = []
+    counted = dataset.attributes["ingestion"]
+    per_tag = counted["rows_read"] / (1 if config.log.layout == "wide" else len(config.tags))
+    for tag in config.tags:
+        outside = counted["tags"].get(tag.name, {}).get("outside the range", 0)
+        if outside > OFTEN * per_tag:
+            found.append(
+                f"{outside} values of {tag.name} lie outside its range, "
+                f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
+                f"high, or factor and offset, in {path}"
+            )
+    if dataset.n_episodes < FEWEST:
+        found.append(
+            f"{dataset.n_episodes} episodes: training holds out whole ones and needs {FEWEST} at "
+            f"least; end them after so many rows with length in [episodes] of {path}"
+        )
     return found
 
 

@@ -16,12 +16,12 @@ from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.datasets._pieces import write_pieces
-from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog
+from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog, Tag
 from neorl_envs.plant_logs._episodes import rules
 from neorl_envs.plant_logs._plain import plain
 from neorl_envs.plant_logs._rows import Rows
 from neorl_envs.plant_logs._samples import Samples
-from neorl_envs.plant_logs._tables import Tally, Words, blocks
+from neorl_envs.plant_logs._tables import OUTSIDE, Tally, Words, blocks
 from neorl_envs.plant_logs._timeline import Timeline
 
 
@@ -153,7 +153,7 @@ def _looked_at(
             config, rule, timeline, words, period=samples.period, at_once=piece, source=source
         )
         if not rows.n_rows:
-            why = _why(config, timeline.valid, rows.counts)
+            why = _why(config, timeline.valid, rows.counts, tally)
             raise DatasetError(f"{source}: the log gives no row: {why}")
         yield rows, _attributes(config, tally, rows.counts, samples)
 
@@ -175,12 +175,25 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
     return list(folder.glob(pattern))
 
 
-def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str]) -> str:
-    empty = [tag.name for tag, known in zip(config.tags, valid, strict=True) if not known]
+def _why(config: PlantLog, valid: np.ndarray, counts: Counter[str], tally: Tally) -> str:
+    empty = [tag for tag, known in zip(config.tags, valid, strict=True) if not known]
     if empty:
-        return f"no valid sample of {', '.join(map(repr, empty))}"
+        return f"no valid sample of {', '.join(_lost(tag, tally) for tag in empty)}"
     most = counts.most_common(1)
     return f"{most[0][1]} times '{most[0][0]}'" if most and most[0][1] else "it has no two samples"
+
+
+def _lost(tag: Tag, tally: Tally) -> str:
+    """A tag, and what became of all its values."""
+    counts = tally.tags.get(tag.name, Counter())
+    parts = [f"{number} {what}" for what, number in counts.items() if what != OUTSIDE]
+    if counts[OUTSIDE]:
+        least, most = tally.extent[tag.name]
+        parts.append(
+            f"{counts[OUTSIDE]} outside the range {tag.low:g} to {tag.high:g} {tag.unit}, from "
+            f"{least:g} to {most:g}: check low and high, or factor and offset"
+        )
+    return f"{tag.name!r}" + (f" ({'; '.join(parts)})" if parts else "")
 
 
 def spec_of(config: PlantLog, ended: np.ndarray, source: str) -> Spec:

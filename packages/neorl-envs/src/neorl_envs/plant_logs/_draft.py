@@ -137,6 +137,7 @@ def _rules(period: float) -> list[str]:
         "",
         "[episodes]",
         f"gap_s = {10 * period:g}  # a longer gap ends an episode",
+        "# length = 500  # so do so many rows: whole episodes are held out, so cut a long record",
         "",
         "[reward]",
         'expression = "0"  # TODO such as: -abs(level - level_setpoint)',
@@ -203,11 +204,13 @@ def _tags(
         else:
             number, words = values.cast(pl.Float64, strict=False).drop_nulls(), set()
         role = next((role for role, found in ROLES if found.search(column)), "observation")
-        numeric = number.is_not_null().sum() > 0.5 * max(len(number), 1)
+        found = number.is_not_null().sum() > 0.5 * max(len(number), 1)
+        numeric = found and bool(number.is_finite().any())  # and not NaN alone
         if role in ("mode", "batch") and numeric:
             role = "observation" if role == "mode" else role
         if not numeric and role not in ("mode", "batch"):
-            lines += ["", f"# {_quoted(column)} holds no numbers ({', '.join(sorted(words)[:4])})"]
+            told = f" ({', '.join(sorted(words)[:4])})" if words else " in the rows looked at"
+            lines += ["", f"# {_quoted(column)} holds no numbers{told}"]
             continue
         name = _name(column, names)
         names.add(name)

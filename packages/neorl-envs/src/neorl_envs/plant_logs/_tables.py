@@ -16,6 +16,9 @@ from neorl_envs.plant_logs._configuration import WORDS, Files, PlantLog, Tag
 from neorl_envs.plant_logs._files import ROW, tables
 from neorl_envs.plant_logs._stamps import Clock
 
+OUTSIDE = "outside the range"
+"""What became of a value that is not within ``low`` and ``high`` of its tag."""
+
 
 @dataclasses.dataclass
 class Tally:
@@ -30,6 +33,7 @@ class Tally:
             ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
         unknown: Of the long layout: tags that the configuration does not name.
         files: Name, bytes and SHA-256 of every file.
+        extent: For every tag the least and the largest value that was read, in its unit.
     """
 
     rows: int = 0
@@ -39,11 +43,19 @@ class Tally:
     tags: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
     unknown: set[str] = dataclasses.field(default_factory=set)
     files: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    extent: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     def count(self, tag: str, what: str, number: int) -> None:
         """Adds to what became of the values of a tag."""
         if number:
             self.tags.setdefault(tag, Counter())[what] += number
+
+    def saw(self, tag: str, values: pl.Series) -> None:
+        """Widens what was read of a tag by more of its values; nulls say nothing."""
+        low, high = values.min(), values.max()
+        if isinstance(low, float) and isinstance(high, float):
+            before = self.extent.get(tag, (low, high))
+            self.extent[tag] = min(low, before[0]), max(high, before[1])
 
 
 class Words:
@@ -180,8 +192,9 @@ def _values(
     number = raw.cast(pl.Float64, strict=False)
     _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, log)
     number = _in_unit(_where(usable & number.is_not_nan(), number), tag, table, source)
+    tally.saw(tag.name, number)
     outside = ((number < tag.low) | (number > tag.high)).fill_null(False)
-    tally.count(tag.name, "outside the range", int(outside.sum()))
+    tally.count(tag.name, OUTSIDE, int(outside.sum()))
     tally.count(tag.name, "missing", int((usable & number.is_null()).sum()))
     return _where(~outside, number)
 
