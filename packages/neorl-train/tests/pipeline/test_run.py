@@ -1,5 +1,6 @@
 """The Python face: a run as an object, its results readable, its mistakes answered in one line."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train import Run, configure, resume, start, train
-from neorl_train.report import plot_episode
+from neorl_train.report import plot_episode, print_summary
+from neorl_train.report._terminal import fit_lines
 from neorl_train.results import read_evaluation
 from neorl_train.runs import tree_digest
 from neorl_train.training import Plan
@@ -61,6 +63,18 @@ def test_results_are_readable_by_path_and_by_print(finished):
     assert [fit.split(",")[0] for fit in fits] == [
         f"{name} on held-out rows" for name in ("mean action", "linear feedback", "bc-0")
     ]
+
+
+def test_the_terminal_says_how_far_actions_are_from_those_of_a_log(finished, capsys):
+    """Without a simulator there is nothing else to compare the learners by."""
+    print_summary(finished.path)
+    said = capsys.readouterr().out.splitlines()
+    fits = repr(finished.evaluation).splitlines()[3:]
+    assert [line for line in said if "on held-out rows" in line] == fits
+    (fit,) = (fit for fit in finished.evaluation.imitation if fit.policy == "bc-0")
+    others = [dataclasses.replace(fit, policy=name) for name in ("bc-1", "pid", "iql-3", "iql-4")]
+    more = dataclasses.replace(finished.evaluation, imitation=(fit, *others))
+    assert [line.split()[0] for line in fit_lines(more)] == ["bc-0", "pid", "iql-3"]
 
 
 def test_simulated_results_and_their_verdict_are_aligned_text(noisy):

@@ -100,7 +100,8 @@ def _validate_counts(config: Config) -> None:
     for name, value in (("training.updates", training.updates), ("checkpoints.interval", interval)):
         _require(
             value >= 1 and value % training.chunk == 0,
-            f"{name} must be a positive multiple of training.chunk = {training.chunk}, got {value}",
+            f"{name} must be a positive multiple of training.chunk = {training.chunk}, got {value}"
+            "; take another number, or a --training.chunk that divides it",
         )
     _require(training.updates < 2**31, f"training.updates must be below 2^31: {training.updates}")
     _require(

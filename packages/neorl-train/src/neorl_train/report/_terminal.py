@@ -12,7 +12,7 @@ from neorl_train.report._glossary import glossary
 from neorl_train.report._inputs import read_object
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning
-from neorl_train.results._results import Evaluation
+from neorl_train.results._results import Evaluation, fit_line, group_of
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._training_signs import training_signs
 from neorl_train.results._wording import (
@@ -56,6 +56,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     wide = console.width >= WIDTH
     console.print(_title(evaluation, wide=wide), markup=False, soft_wrap=True)
     console.print(_table(evaluation, wide=wide))
+    for line in fit_lines(evaluation):
+        console.print(line, markup=False, soft_wrap=True)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
@@ -82,6 +84,13 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     console.print(last, markup=False, soft_wrap=True)
+
+
+def fit_lines(evaluation: Evaluation) -> list[str]:
+    """How far every policy's actions are from the log's, of each learner its first seed."""
+    fits = evaluation.imitation
+    first = {group_of(fit.policy): fit.policy for fit in reversed(fits)}
+    return [fit_line(fit) for fit in fits if first[group_of(fit.policy)] == fit.policy]
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:

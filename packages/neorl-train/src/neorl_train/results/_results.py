@@ -161,10 +161,11 @@ class Evaluation:
 
     def __repr__(self) -> str:
         """The tables as aligned text: every policy with its return, gain and costs."""
-        return "\n".join([table_text(self.tables), *map(_fit_line, self.imitation)])
+        return "\n".join([table_text(self.tables), *map(fit_line, self.imitation)])
 
 
-def _fit_line(fit: ActionFit) -> str:
+def fit_line(fit: ActionFit) -> str:
+    """One action of one policy beside the logged action, in words."""
     difference = with_interval(fit.difference, decimals([fit.difference]))
     return (
         f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
