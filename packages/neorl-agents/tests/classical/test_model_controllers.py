@@ -45,6 +45,17 @@ def test_order_and_each_delay_are_found_and_the_model_is_exact(coupled, coupled_
     assert np.all(model.residual < 1e-6)
 
 
+def test_the_gains_that_a_person_checks_are_those_of_the_plant(coupled, coupled_log):
+    """In closed form, in physical units; an integrating plant has none."""
+    settings = LQG(orders=2, longest_delay=4)
+    report = settings.fit(coupled_log, coupled.spec, coupled.task).report
+    expected = np.linalg.solve(np.eye(len(coupled.a)) - coupled.a, coupled.b)
+    np.testing.assert_allclose(report["gain"], expected, rtol=1e-4, atol=1e-6)
+    integrating = coupled._replace(a=np.array([[1.0, 0.0], [0.0, 0.8]]))
+    log = integrating.log(9, 80)
+    assert settings.fit(log, coupled.spec, coupled.task).report["gain"] is None
+
+
 def second_order() -> Plant:
     """Only the first of two states is measured, so that one lag does not do."""
     spec = Spec((Channel("y", "m", -5.0, 5.0),), (Channel("u", "%", -1.0, 1.0),), (), 1.0, 100)

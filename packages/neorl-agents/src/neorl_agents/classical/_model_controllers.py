@@ -26,6 +26,9 @@ from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_core import InputError, Spec, Transition, highs, lows
 
+NEVER_SETTLES = 1e10
+"""Condition of ``I - A`` above which a pole counts as 1: an integrator."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LQG:
@@ -199,13 +202,27 @@ def check_model_settings(settings: Any) -> None:
 
 
 def told(parts: Parts, gain: np.ndarray) -> dict[str, Any]:
-    """What was identified, for a report."""
+    """What was identified, for a report.
+
+    ``gain`` is that of the steady state, a row for every measured output (the controlled ones
+    first) and a column for every input, in their units; ``None`` where the plant integrates.
+    """
     model, plant = parts.model, parts.plant
     closed = np.linalg.eigvals(plant.a - plant.b @ gain)
     return {
         "order": model.order,
         "delay": list(model.delay),
+        "gain": _steady_gain(model),
         "residual": [float(x) for x in model.residual * model.outputs.scale],
         "plant_radius": float(np.max(np.abs(np.linalg.eigvals(model.a)))),
         "loop_radius": float(np.max(np.abs(closed))),
     }
+
+
+def _steady_gain(model: PlantModel) -> list[list[float]] | None:
+    """Change of the outputs per change of the inputs once everything has settled."""
+    unsettled = np.eye(len(model.a)) - model.a
+    if np.linalg.cond(unsettled) > NEVER_SETTLES:
+        return None
+    scaled = model.c @ np.linalg.solve(unsettled, model.b)
+    return (scaled * model.outputs.scale[:, None] / model.inputs.scale).tolist()
