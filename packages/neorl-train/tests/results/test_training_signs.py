@@ -26,7 +26,22 @@ def test_weights_on_few_rows_and_at_the_ceiling_are_named():
     assert "give up to 50" in second
 
 
+def test_actors_that_stand_at_a_bound_are_named():
+    records = [
+        line("rebrac", 0, 500, held_at_bound=0.4),
+        line("rebrac", 1, 500, held_at_bound=0.05),
+    ]
+    (sentence,) = training_signs(records)
+    assert sentence.startswith("rebrac: 1 of 2 seeds hold up to 40")
+    assert "no gradient passes there" in sentence
+
+
 def test_only_the_last_chunk_counts_and_a_sound_run_says_nothing():
-    sound = {"q_beyond_rewards": 0.0, "effective_sample": 0.6, "at_ceiling": 0.01}
+    sound = {
+        "q_beyond_rewards": 0.0,
+        "effective_sample": 0.6,
+        "at_ceiling": 0.01,
+        "held_at_bound": 0.0,
+    }
     records = [line("iql", 0, 500, effective_sample=0.01), line("iql", 0, 1000, **sound)]
     assert training_signs([*records, {**line("iql", 0, 1000), "kind": "validation"}]) == []

@@ -9,6 +9,10 @@ from neorl_core.losses import masked_mean
 
 SLACK = 0.05
 """Values may pass their bounds by this share of the width: a network is no exact solution."""
+HELD = 1e-3
+"""Nearer to a bound than this, at most 2e-3 of a gradient passes the tanh."""
+INSIDE = 0.01
+"""A logged action at least this far from its bounds, of half their distance, is not at one."""
 
 
 def weight_metrics(
@@ -36,6 +40,28 @@ def weight_metrics(
     share = jnp.where(square > 0, jnp.square(mean) / jnp.where(square > 0, square, 1), 0)
     ceiling = masked_mean((weights >= max_weight * (1 - 1e-6)).astype(weights.dtype), mask)
     return {"effective_sample": share, "at_ceiling": ceiling}
+
+
+def held_actions(
+    action: Float[Array, "batch act"],
+    logged: Float[Array, "batch act"],
+    mask: Bool[Array, " batch"] | None,
+) -> Float[Array, ""]:
+    """The share of actions that a tanh holds at a bound where the log's action is not.
+
+    Next to no gradient passes there, neither of the value nor of the distance to the log, so that
+    such an actor may stay as it is however long it is trained.
+
+    Args:
+        action: Output of the actor, in [-1, 1].
+        logged: Action of the log in the same rows.
+        mask: Rows that count.
+
+    Returns:
+        A share in [0, 1].
+    """
+    held = (jnp.abs(action) >= 1 - HELD) & (jnp.abs(logged) <= 1 - INSIDE)
+    return masked_mean(jnp.mean(held.astype(action.dtype), axis=-1), mask)
 
 
 def value_metrics(

@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms._batches import mean_of, merged, required, taken
-from neorl_agents.algorithms._diagnostics import value_metrics
+from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
     require_critic_learner,
@@ -234,7 +234,7 @@ class ReBRAC(eqx.Module):
 
     def actor_step(self, state: ReBRACState, rows: Transition) -> tuple[ReBRACState, Metrics]:
         """One gradient step of the actor, one step of both targets."""
-        actor, optimiser, loss, distance = minimise(
+        actor, optimiser, loss, more = minimise(
             self.optimiser,
             _actor_loss,
             state.actor,
@@ -252,7 +252,7 @@ class ReBRAC(eqx.Module):
             target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
             step=state.step + 1,
         )
-        return state, {"actor_loss": loss, "distance": distance}
+        return state, {"actor_loss": loss, **more}
 
     def remaining(self, state: ReBRACState) -> Float[Array, ""]:
         """The fraction of both weights that is left."""
@@ -305,11 +305,12 @@ def _init(
 
 def _actor_loss(
     actor: Network, critics: Network, rows: Transition, weight: Float[Array, ""]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, ""], Metrics]:
     action = actor(rows.obs)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)
     size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), rows.mask))
     sized = size > jnp.finfo(q.dtype).tiny
     value = jnp.where(sized, masked_mean(q, rows.mask) / jnp.where(sized, size, 1), 0)
     distance = masked_mean(jnp.sum(jnp.square(action - rows.action), axis=-1), rows.mask)
-    return weight * distance - value, distance
+    held = held_actions(action, rows.action, rows.mask)
+    return weight * distance - value, {"distance": distance, "held_at_bound": held}

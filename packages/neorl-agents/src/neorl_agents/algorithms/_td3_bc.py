@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._batches import mean_of, merged, required, rows_ahead, taken
-from neorl_agents.algorithms._diagnostics import value_metrics
+from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
 from neorl_agents.algorithms._hyperparameters import (
     require_count,
     require_critic_learner,
@@ -219,7 +219,7 @@ class TD3BC(eqx.Module):
 
     def actor_step(self, state: TD3BCState, rows: Transition) -> tuple[TD3BCState, Metrics]:
         """One gradient step of the actor, then one step of both targets."""
-        actor, optimiser, loss, distance = minimise(
+        actor, optimiser, loss, more = minimise(
             self.optimiser,
             _actor_loss,
             state.actor,
@@ -236,7 +236,7 @@ class TD3BC(eqx.Module):
             target_actor=polyak(state.target_actor, actor, tau=self.tau),
             target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
         )
-        return state, {"actor_loss": loss, "distance": distance}
+        return state, {"actor_loss": loss, **more}
 
     def policy(self, state: TD3BCState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
@@ -276,8 +276,10 @@ def _init(
 
 def _actor_loss(
     actor: Network, critics: Network, rows: Transition, alpha: Float[Array, ""]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, ""], Metrics]:
     action = actor(rows.obs)
     q = first_q_value(critics, rows.obs, action)
     distance = masked_mean(jnp.mean(jnp.square(action - rows.action), axis=-1), rows.mask)
-    return td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha), distance
+    held = held_actions(action, rows.action, rows.mask)
+    loss = td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha)
+    return loss, {"distance": distance, "held_at_bound": held}

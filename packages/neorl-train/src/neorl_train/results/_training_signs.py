@@ -8,6 +8,7 @@ from neorl_train.results._wording import percent
 MOST_BEYOND = 0.01
 LEAST_EFFECTIVE = 0.05
 MOST_AT_CEILING = 0.2
+MOST_HELD = 0.1
 
 
 def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -16,7 +17,8 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     A run is named where it values more than 1 % of the rows beyond anything that the log's rewards
     admit (``q_beyond_rewards``), where its weighted regression has an effective sample below 5 %
     of the rows (``effective_sample``), or gives more than 20 % of them the largest weight
-    (``at_ceiling``).
+    (``at_ceiling``), or where its actor holds more than 10 % of the actions at a bound where the
+    log is not (``held_at_bound``).
 
     Args:
         records: Lines of ``metrics.jsonl``.
@@ -39,6 +41,7 @@ def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
     beyond = [x for x in _of(runs, "q_beyond_rewards") if x > MOST_BEYOND]
     few = [x for x in _of(runs, "effective_sample") if x < LEAST_EFFECTIVE]
     ceiling = [x for x in _of(runs, "at_ceiling") if x > MOST_AT_CEILING]
+    held = [x for x in _of(runs, "held_at_bound") if x > MOST_HELD]
     said = []
     if beyond:
         said.append(
@@ -55,6 +58,12 @@ def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
         said.append(
             f"{_seeds(name, ceiling, runs, 'give')} up to {percent(max(ceiling))} of the rows the "
             "largest weight: lower the inverse temperature, or scale the advantage"
+        )
+    if held:
+        said.append(
+            f"{_seeds(name, held, runs, 'hold')} up to {percent(max(held))} of the actions at a "
+            "bound where the log is not, and next to no gradient passes there: more training may "
+            "not help; give the distance to the log more weight, or lower the actor's learning rate"
         )
     return said
 
