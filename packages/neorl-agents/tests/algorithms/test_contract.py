@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from neorl_agents import BC
+from neorl_agents import ALGORITHMS, BC
 from neorl_agents.algorithms import require_answer, require_policy
 from neorl_agents.testing import algorithm_laws
 from neorl_core import InputError
@@ -65,3 +65,11 @@ def test_the_laws_say_so_too():
     laws = algorithm_laws(lambda: Forgetful(hidden=(4,), batch_size=8))
     with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
         laws["update_is_pure"]()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_single_width_is_named_not_iterated(name):
+    learner = ALGORITHMS[name](hidden=32)
+    with pytest.raises(ValueError, match=r"hidden must be one or more .*\(64, 64\), got 32"):
+        learner.validate()
+    assert ALGORITHMS[name](hidden=[32, 16]).hidden == (32, 16)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
+from neorl_agents import BC
 from neorl_core import InputError
 from neorl_train import train
 from neorl_train.runs import Checkpoints, tree_digest
@@ -127,3 +128,15 @@ def test_a_learner_that_breaks_the_contract_is_named_before_it_trains(make_line,
         train(Forgetful(), line_data, (0,), plan)
     with pytest.raises(InputError, match=r"Mute\.policy must return a neorl_core\.Policy"):
         train(Mute(), line_data, (0,), plan)
+
+
+@pytest.mark.parametrize("learner", ["bc", BC, None])
+def test_what_is_no_learner_is_refused(line_data, learner):
+    with pytest.raises(InputError, match=r"expected a learner, such as neorl_agents\.IQL"):
+        train(learner, line_data, (0,), Plan(4, 2, 4))
+
+
+@pytest.mark.parametrize("seeds", [3, ()])
+def test_seeds_that_are_none_are_refused(make_line, line_data, seeds):
+    with pytest.raises(InputError, match=r"seeds must be one or more .* such as \(0, 1\), got"):
+        train(make_line(), line_data, seeds, Plan(4, 2, 4))

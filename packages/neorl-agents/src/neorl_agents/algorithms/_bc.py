@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._batches import only
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_choice,
     require_count,
     require_number,
@@ -84,7 +85,7 @@ class BC(eqx.Module):
     variant: Variant = eqx.field(static=True, default="deterministic")
     n_components: int = eqx.field(static=True, default=5)
     fraction: float = eqx.field(static=True, default=1.0)
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")

@@ -1,7 +1,7 @@
 """Checks of hyperparameters by name; values that are being traced pass."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -56,6 +56,11 @@ def require_count(owner: Any, *fields: str, least: int = 1) -> None:
         integer = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
         valid = bool(integer and np.all(np.asarray(value) >= least))
         require(owner, field, valid, f"a whole number of at least {least}")
+
+
+def as_widths(value: Any) -> Any:
+    """Widths of layers as a tuple; a single number stays, for :func:`require_widths` to name."""
+    return tuple(value) if isinstance(value, Iterable) else value
 
 
 def require_widths(owner: Any, field: str) -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_agents.algorithms._batches import only, required, rows_ahead
 from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_choice,
     require_count,
     require_critic_learner,
@@ -139,7 +140,7 @@ class IQL(eqx.Module):
     variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
     reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")

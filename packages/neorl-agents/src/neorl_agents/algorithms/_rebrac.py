@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_agents.algorithms._batches import mean_of, merged, required, taken
 from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_count,
     require_critic_learner,
     require_number,
@@ -126,7 +127,7 @@ class ReBRAC(eqx.Module):
     exploration_std: float = 0.1
     policy_delay: int = eqx.field(static=True, default=2)
     reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=1024)
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.algorithms._batches import only, required
 from neorl_agents.algorithms._diagnostics import value_metrics
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_count,
     require_critic_learner,
     require_number,
@@ -112,7 +113,7 @@ class SACN(eqx.Module):
     temperature_learning_rate: float = 3e-4
     n_critics: int = eqx.field(static=True, default=10)
     reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.algorithms._batches import mean_of, merged, required, rows_ahead, taken
 from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_count,
     require_critic_learner,
     require_number,
@@ -108,7 +109,7 @@ class TD3BC(eqx.Module):
     noise_clip: float = 0.5
     policy_delay: int = eqx.field(static=True, default=2)
     reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
     encoder: Encoder = eqx.field(static=True, default="none")

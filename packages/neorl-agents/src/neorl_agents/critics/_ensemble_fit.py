@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms import cosine
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require_choice,
     require_count,
     require_flag,
@@ -68,7 +69,7 @@ class EnsembleSettings(eqx.Module):
     target: Target = eqx.field(static=True, default="dynamics")
     calibrated: bool = eqx.field(static=True, default=True)
     members: int = eqx.field(static=True, default=10)
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
 

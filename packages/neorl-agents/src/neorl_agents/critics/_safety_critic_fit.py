@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.algorithms._hyperparameters import (
+    as_widths,
     require,
     require_choice,
     require_count,
@@ -69,7 +70,7 @@ class SafetyCriticSettings(eqx.Module):
     calibrated: bool = eqx.field(static=True, default=True)
     horizon: int = eqx.field(static=True, default=20)
     members: int = eqx.field(static=True, default=3)
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=tuple)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=as_widths)
     batch_size: int = eqx.field(static=True, default=256)
     optimiser: str = eqx.field(static=True, default="adam")
 

@@ -173,6 +173,8 @@ def train(
     """
     if isinstance(data, Dataset):
         data = training_data(data)
+    if isinstance(seeds, int) or len(seeds) == 0:
+        raise InputError(f"seeds must be one or more whole numbers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
     queues = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
@@ -212,11 +214,16 @@ def run_loop(
 
 
 def check_trainable(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) -> None:
-    """Refuses bad hyperparameters, a chunk of half an update, and fewer rows than a batch.
+    """Refuses what is no learner, bad hyperparameters, half an update, and too few rows.
 
     Raises:
         InputError: Naming the learner and the field.
     """
+    if isinstance(algorithm, type | str) or not isinstance(algorithm, Algorithm):
+        raise InputError(
+            f"expected a learner, such as neorl_agents.IQL(), got {algorithm!r}: a class is called "
+            "first, and a name found by neorl_agents.ALGORITHMS['iql']()"
+        )
     name, per_update = type(algorithm).__name__, algorithm.batches_per_update
     try:
         algorithm.validate()
