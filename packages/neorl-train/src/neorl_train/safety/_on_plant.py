@@ -96,8 +96,7 @@ def assess_on_plant(
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     judged = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
-        starts = np.arange(n_starts)
-        parts = rollouts_in_chunks(environment, actor, key, starts, at_once=at_once)
+        parts = rollouts_in_chunks(environment, actor, key, np.arange(n_starts), at_once=at_once)
         rows = jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
         judged[label] = judged_rows(rows, judges, requirements, spec)
     checked = all_checks(judges, requirements, spec)
