@@ -84,6 +84,9 @@ def validations():
             yield {**line, "time": 0.0, "metrics": metrics}
 
 
+IDENTIFIED = "pid: level by valve: gain 0.05, delay 4, share 0.93"
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, noisy, toy):
     """A finished run of the scalar plant."""
@@ -94,7 +97,15 @@ def run(tmp_path_factory, noisy, toy):
     (path / "constraints.json").write_text(json.dumps(limits))
     (path / "config.toml").write_text('[data]\nsource = "<Line>"\n')
     (path / "run.json").write_text(
-        json.dumps({**head("run", 1), "id": "abc", "seeds": [0, 1], "versions": {"jax": "0.10"}})
+        json.dumps(
+            {
+                **head("run", 1),
+                "id": "abc",
+                "seeds": [0, 1],
+                "versions": {"jax": "0.10"},
+                "controllers": [IDENTIFIED],
+            }
+        )
     )
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in validations()))
     return path
@@ -196,6 +207,10 @@ def test_what_others_wrote_is_escaped(run, page):
     )
     assert tag("p", Html("<b></b>")).text == "<p><b></b></p>"
     assert Group("x").title == "x"
+
+
+def test_what_a_controller_was_fitted_to_stands_beside_the_log(page):
+    assert IDENTIFIED in page.text
 
 
 def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):

@@ -60,7 +60,7 @@ def training_facts(inputs: Inputs) -> Html:
 
 
 def data_facts(inputs: Inputs) -> Html:
-    """The log: size, origin, excitation."""
+    """The log: size, origin, excitation, and what controllers were identified on it."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
     # A channel without a unit comes from a format that states neither units nor a period.
     assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
@@ -76,6 +76,10 @@ def data_facts(inputs: Inputs) -> Html:
         parts.append(paragraph(f"Third-party data: {source.attribution}.", class_="note"))
     if source.excitation:
         parts.append(_excitation(inputs))
+    identified = [str(sentence) for sentence in inputs.record.get("controllers", [])]
+    if identified:
+        parts.append(paragraph("What classical controllers were fitted to; look at the signs:"))
+        parts.append(bullets(identified))
     return joined(parts)
 
 
