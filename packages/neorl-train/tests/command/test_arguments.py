@@ -70,6 +70,8 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--training.updates", "1e5"], "--training.updates must be a whole number, got '1e5'"),
         (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
         (["--penalty", "a"], "--penalty takes pairs of a name and a number"),
+        (["--limits.rate-up", "a"], "takes pairs of a name and a number, such as --limits.rate-up"),
+        (["--classical.manipulated", "a"], "takes pairs of a name and a text, such as --classical"),
         (["--no-tracking"], "did you mean --output.no-tracking"),
         (["--quite"], "unknown option '--quite'; did you mean --quiet?"),
         (["--timing"], "unknown option '--timing'; did you mean --timings?"),

@@ -20,7 +20,7 @@ REWORDED = (
 )
 """What the parser says with the names of Python's functions, and what was expected."""
 
-PAIRS = r"\1 takes pairs of a name and a number, such as \1 NAME 0.75"
+PAIRS = re.compile(r"Error parsing (--\S+): Failed to parse key-value pairs!")
 
 
 def parse_options(
@@ -73,7 +73,7 @@ def parse_options(
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        message = _reworded(_first_message(messages.getvalue()))
+        message = _reworded(_first_message(messages.getvalue()), kind, default)
         raise InputError(f"{message}; see `{program} --help`") from None
     if unknown:
         raise _unknown(unknown[0], list(_names(kind, default)), program)
@@ -95,11 +95,26 @@ def _first_message(boxes: str) -> str:
     return " ".join(" ".join(chosen).split()) or "the options cannot be read"
 
 
-def _reworded(message: str) -> str:
+def _reworded(message: str, kind: type, default: Any) -> str:
     for pattern, expected in REWORDED:
         message = re.sub(pattern, rf"\1 must be {expected}, got \2", message)
-    message = re.sub(r"Error parsing (--\S+): Failed to parse key-value pairs!", PAIRS, message)
+    pairs = PAIRS.search(message)
+    if pairs:
+        option = pairs[1]
+        numbers = _holds_numbers(kind, default, option)
+        what, value = ("number", "0.75") if numbers else ("text", "TEXT")
+        message = f"{option} takes pairs of a name and a {what}, such as {option} NAME {value}"
     return message.removesuffix(".")
+
+
+def _holds_numbers(kind: type, default: Any, option: str) -> bool:
+    """Whether an option that takes pairs gives every name a number."""
+    *sections, last = option.removeprefix("--").replace("-", "_").split(".")
+    for section in sections:
+        default = getattr(kind() if default is None else default, section)
+        kind = type(default)
+    values = typing.get_args(typing.get_type_hints(kind)[last])[1:]
+    return values[:1] in ((float,), (int,))
 
 
 def _unknown(word: str, known: Sequence[str], program: str) -> InputError:
