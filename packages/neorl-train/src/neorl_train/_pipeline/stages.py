@@ -267,7 +267,7 @@ def _judge(
     candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
     with job.timings.stage("evaluate"):
         if environment is None:
-            job.reporter.stage(f"comparing {len(policies)} policies with the log")
+            job.reporter.stage(f"comparing with the log: {', '.join(policies)}")
             evaluation = evaluate_offline(
                 policies,
                 dataset=dataset,

@@ -21,7 +21,7 @@ def check_split(config: Config, dataset: Dataset) -> None:
     held_out = n - min(max(round((1 - config.data.held_out) * n), 1), n - 1)
     if n < 4:
         raise InputError(
-            f"{config.data.source}: {n} episodes are too few; two must be left to "
+            f"{config.data.source} has too few episodes ({n}); two must be left to "
             "train on and two to hold out; a long record is cut into episodes by length in "
             "[episodes] of its plant.toml, and `neorl-envs convert`"
         )
