@@ -8,6 +8,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from neorl_core import highs, lows
 from neorl_core.control import UniformPolicy
@@ -117,6 +118,19 @@ def test_no_circuit_trips_beside_a_step_of_the_load() -> None:
     assert not ((gap > -12) & (gap < 30)).any()
     assert (gap < 0).any()
     assert np.asarray(found.closing_time).max() < 300
+
+
+def test_an_outage_is_drawn_apart_from_the_loads() -> None:
+    c = constant_values(Constants(), dtype=jnp.float32)
+    keys = jax.random.split(jax.random.key(4), 5000)
+    found = jax.device_get(jax.vmap(lambda key: world_at_start(c, key))(keys))
+    tripped = found.outage_time < 300
+    assert abs(tripped.mean() - c.outage) < 4 * np.sqrt(0.2 * 0.8 / len(keys))
+    quantities = [*found.wander.T, *found.step_time.T, *found.step.sum(axis=2).T, found.outage]
+    for quantity in quantities:
+        assert scipy.stats.ks_2samp(quantity[tripped], quantity[~tripped]).pvalue > 1e-3
+    np.testing.assert_allclose(found.wander.mean(axis=0), 0, atol=4 * c.load_sd / np.sqrt(5000))
+    np.testing.assert_allclose(found.wander.std(axis=0), c.load_sd, rtol=4 / np.sqrt(2 * 5000))
 
 
 def test_the_reference_keeps_what_a_bad_policy_breaks(env: PowerGrid, totals: Any) -> None:

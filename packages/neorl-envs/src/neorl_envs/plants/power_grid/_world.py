@@ -40,21 +40,21 @@ class World(NamedTuple):
 
 def world_at_start(c: Constants, key: PRNGKeyArray) -> World:
     """The drawn events: a step in each half of the episode, up or down, and perhaps an outage."""
-    keys = jax.random.split(key, 2)
+    keys = jax.random.split(key, 3)
     u = jax.random.uniform(keys[0], (10,), c.step.dtype)
     earliest, latest = jnp.asarray(STEP_TIMES, c.step.dtype).T
     size = (c.step[0] + (c.step[1] - c.step[0]) * u[2:4]) * jnp.where(u[4:6] < 0.5, -1.0, 1.0)
     at_seven = (u[6:8] < 0.5).astype(u.dtype)
     when = OUTAGE_TIMES[0] + (OUTAGE_TIMES[1] - OUTAGE_TIMES[0]) * u[8]
-    drawn = jax.random.uniform(keys[1], (2,), c.step.dtype)
+    drawn = jax.random.uniform(keys[1], (), c.step.dtype)
     step_time = jnp.floor(earliest + (latest - earliest) * u[:2])
     before, after = APART
     for step in step_time:
         close = (when > step - before) & (when < step + after)
         when = jnp.where(close, step + after, when)
-    tripped = jnp.where(drawn[0] < c.outage, jnp.floor(when), NEVER)
+    tripped = jnp.where(drawn < c.outage, jnp.floor(when), NEVER)
     return World(
-        wander=c.load_sd * jax.random.normal(keys[1], (2,), c.step.dtype),
+        wander=c.load_sd * jax.random.normal(keys[2], (2,), c.step.dtype),
         step_time=step_time,
         step=size[:, None] * jnp.stack([at_seven, 1 - at_seven], axis=1),
         outage_time=tripped,
