@@ -148,5 +148,5 @@ def test_check_says_which_laws_are_broken(tank: Any, capsys: pytest.CaptureFixtu
     seen = capsys.readouterr()
     assert "FAILED  a wrong shape is refused: an action of shape (2,) is accepted" in seen.out
     assert "ok      finite under hostile actions" in seen.out
-    assert "breaks 1 of 17 laws" in seen.err
+    assert "breaks 1 of 18 laws" in seen.err
     assert len(seen.err.splitlines()) == 1

@@ -99,6 +99,12 @@ def deaf_reset(self: Any, params: Any, key: Any) -> Any:
     return Level.reset(self, params, jax.random.key(0))
 
 
+def twice(self: Any, params: Any, key: Any) -> Any:
+    (level, last, time), _ = Level.reset(self, params, key)
+    level = level + 0.1 * jax.random.normal(key, (1,))
+    return (level, last, time), level
+
+
 def any_preset(self: Any, preset: str = "plant") -> Any:
     return jnp.asarray(0.02)
 
@@ -123,6 +129,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
     "an_unknown_preset_is_refused": ("raise ValueError", {"default_params": any_preset}),
     "its_own_parameters_are_physical": ("positive, got -1 m3/s", {"check_params": refusing}),
     "the_state_keeps_its_form": (r"is int32\(\) after reset and float32", {"step": widening}),
+    "a_key_is_used_once": ("reset uses a key twice", {"reset": twice}),
     "compiled_equals_eager": ("reward of the first step", {"step": remembering}),
     "reward_and_endings_are_scalars": (
         r"reward of a step is float32\(1,\), expected one real number, shape \(\)",

@@ -14,6 +14,7 @@ LAWS: Mapping[str, Callable[[Evidence], str]] = {
         form.a_wrong_shape_is_refused,
         form.an_unknown_preset_is_refused,
         form.its_own_parameters_are_physical,
+        form.a_key_is_used_once,
         form.a_second_call_does_not_trace_again,
         form.a_batch_equals_single_steps,
         form.compiled_equals_eager,

@@ -60,8 +60,8 @@ def evidence(env: Any, seed: int) -> Evidence:
     traces = []
 
     def world(key: PRNGKeyArray, actions: jax.Array) -> Any:
-        params = env.sample_params(jax.random.fold_in(key, 1))
         for_reset, for_steps = jax.random.split(key)
+        params = env.sample_params(jax.random.fold_in(key, 2))  # 0 and 1 are those of the split
         start, first = env.reset(params, for_reset)
 
         def one(state: Any, row: Any) -> Any:

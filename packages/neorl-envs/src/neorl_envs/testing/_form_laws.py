@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from neorl_envs.plants._protocol import check_plant
 from neorl_envs.testing._evidence import Evidence, first_steps
@@ -89,6 +90,30 @@ def the_state_keeps_its_form(env: Any) -> str:
 def a_second_call_does_not_trace_again(found: Evidence) -> str:
     """Three calls with different keys and actions use one compiled program."""
     return "" if found.traces == 1 else f"three calls were traced {found.traces} times"
+
+
+def a_key_is_used_once(found: Evidence) -> str:
+    """No key decides two draws, which would then go together; checked while traced."""
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), found.params)
+    start = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), found.start)
+    action = jnp.zeros(found.spec.n_action)
+
+    def draw(key: PRNGKeyArray) -> Any:
+        return found.env.sample_params(key)
+
+    def reset(key: PRNGKeyArray) -> Any:
+        return found.env.reset(params, key)
+
+    def step(key: PRNGKeyArray) -> Any:
+        return found.env.step(params, start, action, key)
+
+    for name, call in {"sample_params": draw, "reset": reset, "step": step}.items():
+        try:
+            with jax.debug_key_reuse(True):
+                jax.jit(call).trace(found.key)
+        except jax.errors.KeyReuseError:
+            return f"{name} uses a key twice, so that draws go together; split it"
+    return ""
 
 
 def a_batch_equals_single_steps(found: Evidence) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -12,9 +13,12 @@ from neorl_core.projections import limit_rate, project_box
 def held_command(
     env: Any, params: Any, state: Any, like: Array, key: PRNGKeyArray
 ) -> Float[Array, " act"]:
-    """The command that the actuators hold now: what is applied where every channel is left."""
+    """The command that the actuators hold now: what is applied where every channel is left.
+
+    ``key`` may be one that was used before: nothing that is drawn from it is kept.
+    """
     leave = jnp.full((env.spec.n_action,), jnp.nan, like.dtype)
-    return env.step(params, state, leave, key)[1].applied
+    return env.step(params, state, leave, jax.random.clone(key))[1].applied
 
 
 def limited(env: Any, last: Float[Array, " act"], action: Float[Array, " act"]) -> Array:
