@@ -94,6 +94,9 @@ ELSEWHERE = {
         "test_a_test_of_nan_is_nan": "PairedTest",
         "test_what_is_left_out_is_as_documented": "DEFAULT_LEVEL",
     },
+    "statistics/test_conformal.py": {
+        "test_the_number_of_scores_is_that_of_exact_arithmetic": "conformal_sample_size",
+    },
     "vocabulary/test_channels.py": {
         "test_a_channel_with_a_bad_range_is_refused_by_name": "Channel",
         "test_a_cost_is_per_step_or_episode": "CostChannel",

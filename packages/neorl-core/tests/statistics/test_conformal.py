@@ -12,6 +12,7 @@ import pytest
 from neorl_core.statistics import (
     conditional_value_at_risk,
     conformal_quantile,
+    conformal_sample_size,
     hcope_threshold,
     weighted_conformal_quantile,
     weighted_quantile,
@@ -33,6 +34,18 @@ def test_the_number_of_scores_that_a_level_needs(miscoverage, least):
     quantile = jax.jit(conformal_quantile)
     assert np.isinf(quantile(np.zeros(least - 1, np.float32), miscoverage=miscoverage))
     assert np.isfinite(quantile(np.zeros(least, np.float32), miscoverage=miscoverage))
+    assert conformal_sample_size(miscoverage) == least
+
+
+def test_the_number_of_scores_is_that_of_exact_arithmetic():
+    for promised in range(1, 200):
+        wanted = fractions.Fraction(promised, 200)
+        least = math.ceil(1 / wanted - 1)
+        assert conformal_sample_size(promised / 200) == least
+        assert conformal_sample_size(1 - (200 - promised) / 200) == least, "as 1 less a coverage"
+    for wrong in (0.0, 1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match=r"miscoverage must be in \(0, 1\)"):
+            conformal_sample_size(wrong)
 
 
 @pytest.mark.parametrize(

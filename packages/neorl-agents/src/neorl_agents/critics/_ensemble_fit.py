@@ -38,7 +38,7 @@ from neorl_core import (
     unit_interval,
 )
 from neorl_core.replay import batch_indices
-from neorl_core.statistics import weighted_conformal_quantile
+from neorl_core.statistics import conformal_sample_size, weighted_conformal_quantile
 
 FINEST = 1e-6
 """Least scale of a predicted channel, as a part of its range: changes per step are small."""
@@ -280,7 +280,7 @@ def _loss(
 
 
 def _require_enough(episodes: int, coverage: float) -> None:
-    needed = int(np.ceil(1 / (1 - coverage) - 1 - 1e-9))
+    needed = conformal_sample_size(1 - coverage)
     if episodes < needed:
         raise InputError(
             f"{episodes} held-out episodes cannot promise a coverage of {coverage:g}: {needed} are "

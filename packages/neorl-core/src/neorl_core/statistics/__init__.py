@@ -15,6 +15,7 @@ from neorl_core.statistics._concentration import hcope_lower_bound as hcope_lowe
 from neorl_core.statistics._concentration import hcope_threshold as hcope_threshold
 from neorl_core.statistics._concentration import hoeffding_interval as hoeffding_interval
 from neorl_core.statistics._conformal import conformal_quantile as conformal_quantile
+from neorl_core.statistics._conformal import conformal_sample_size as conformal_sample_size
 from neorl_core.statistics._conformal import (
     weighted_conformal_quantile as weighted_conformal_quantile,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "clopper_pearson_interval",
     "conditional_value_at_risk",
     "conformal_quantile",
+    "conformal_sample_size",
     "crossed_interval",
     "empirical_bernstein_interval",
     "empty_moments",

@@ -1,5 +1,7 @@
 """Conformal quantiles: limits for one outcome to come, without a model of its distribution."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
@@ -55,6 +57,30 @@ def conformal_quantile(
     padded = jnp.append(sort_floats(scores), jnp.asarray(jnp.inf, scores.dtype))
     undefined = jnp.any(jnp.isnan(scores)) | jnp.isnan(above)
     return jnp.where(undefined, jnp.nan, padded[n - jnp.clip(left_above, 0, n)])
+
+
+def conformal_sample_size(miscoverage: float) -> int:
+    """The least number of scores whose conformal quantile is finite: ``ceil(1 / miscoverage - 1)``.
+
+    Args:
+        miscoverage: Chance of error, a known number in (0, 1).
+
+    Returns:
+        The number of scores to record before :func:`conformal_quantile` can promise so little.
+
+    Raises:
+        ValueError: If ``miscoverage`` is outside (0, 1).
+
+    Example:
+        >>> conformal_sample_size(0.05)
+        19
+
+    Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
+    """
+    if not 0 < miscoverage < 1:
+        raise ValueError(f"miscoverage must be in (0, 1), got {miscoverage}")
+    # A quotient that rounding puts just above a whole number stands for that number.
+    return math.ceil((1 - 1e-9) / miscoverage - 1)
 
 
 def weighted_conformal_quantile(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import InputError
-from neorl_core.statistics import conformal_quantile
+from neorl_core.statistics import conformal_quantile, conformal_sample_size
 from neorl_safety.monitoring._monitor import Monitor, Seen
 
 AnyMonitor = TypeVar("AnyMonitor", bound=Any)
@@ -87,7 +87,7 @@ def calibrated(
     if not bool(jnp.isfinite(threshold)):
         raise InputError(
             f"{len(scores)} episodes cannot promise {false_alarms} false alarms an episode: "
-            f"{int(jnp.ceil(1 / false_alarms - 1))} with finite scores are needed"
+            f"{conformal_sample_size(false_alarms)} with finite scores are needed"
         )
     old = monitor.threshold
     return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import InputError, Policy, Spec
+from neorl_core.statistics import conformal_sample_size
 from neorl_envs import Dataset
 from neorl_safety.guards import GuardSettings
 from neorl_safety.monitoring import (
@@ -145,7 +146,7 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
     """Before anything is trained: can the held-out episodes promise so few false alarms?"""
     if not monitors.calibrated:
         return
-    needed = int(np.ceil(1 / monitors.share - 1 - 1e-9))
+    needed = conformal_sample_size(monitors.share)
     if held_out.n_episodes < needed:
         raise InputError(
             f"monitors.false_alarms is {monitors.false_alarms:g} for "

@@ -23,7 +23,7 @@ from neorl_agents.critics import (
     largest_risk,
 )
 from neorl_core import InputError
-from neorl_core.statistics import clopper_pearson_interval
+from neorl_core.statistics import clopper_pearson_interval, conformal_sample_size
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
@@ -175,7 +175,7 @@ def _fit_safety(
 def _require_enough(for_threshold: Dataset, held_out: int, false_alarms: float) -> None:
     """Before anything is fitted: can a threshold promise so few false alarms?"""
     quiet = int((~broken(for_threshold)).sum())
-    needed = int(np.ceil(1 / false_alarms - 1 - 1e-9))
+    needed = conformal_sample_size(false_alarms)
     if quiet < needed:
         least = math.ceil(1000 / (quiet + 1)) / 1000
         admit = f"admit more, --false-alarms {least:g} or above, or " if least < 1 else ""
