@@ -78,7 +78,9 @@ def conformal_sample_size(miscoverage: float) -> int:
     Source: Vovk, Gammerman and Shafer, Algorithmic learning in a random world, 2005.
     """
     if not 0 < miscoverage < 1:
-        raise ValueError(f"miscoverage must be in (0, 1), got {miscoverage}")
+        raise ValueError(
+            f"miscoverage must be in (0, 1), got {miscoverage}; it is a chance, such as 0.1"
+        )
     # A quotient that rounding puts just above a whole number stands for that number.
     return math.ceil((1 - 1e-9) / miscoverage - 1)
 
