@@ -11,6 +11,7 @@ import pytest
 from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
 from neorl_envs.blocks._constants import named_constants
+from neorl_envs.scoring import test_mode
 from plant_pages import BEGIN, ROOT, current, page_of
 
 PLANTS = environment_names()
@@ -58,6 +59,8 @@ def test_the_anchors_are_those_of_the_baselines() -> None:
         ends = stored[result["plant"]]
         assert (ends["random"], ends["reference"]) == (rows["random"], rows[result["reference"]])
         assert result["episodes"] >= 100
+        assert result.get("test_mode") == test_mode(result["plant"])
+        assert f"{result['reference']}, test mode" in rows
         # What makes it a task: the reference beats random and every constant action, clearly.
         beaten = max(rows["random"], rows["best constant"])
         assert rows[result["reference"]] > beaten + 3 * ends["reference_error"]
