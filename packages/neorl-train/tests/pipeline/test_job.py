@@ -160,11 +160,11 @@ def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_lo
         "chunk",
         "validation",
     }
-    for learner, memory, message in (
-        ("cal_ql", "1kB", "CalQL draws more than single rows|cal_ql draws more than single rows"),
-        ("bc", "much", "data.memory must be an amount such as 2GB"),
+    for learners, memory, message in (
+        (["cal_ql"], "1kB", "CalQL draws more than single rows|cal_ql draws more than single rows"),
+        ([], "much", "data.memory must be an amount such as 2GB"),
     ):
-        more = ["--training.algorithms", learner, "--data.memory", memory]
+        more = ["--training.algorithms", "bc", "iql", *learners, "--data.memory", memory]
         assert main(["run", *words, *more]) == 2
         assert re.search(message, capsys.readouterr().err)
     assert len(list((here / "runs").glob("0*"))) == 1

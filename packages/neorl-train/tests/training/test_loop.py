@@ -123,6 +123,9 @@ def test_leaves_of_a_state_may_share_a_buffer(make_line, line_data):
             new, metrics = make_line.update(self, state[0], batch, key)
             return (new, state[1]), metrics
 
+        def policy(self, state):
+            return make_line.policy(self, state[0])
+
     parallel = ParallelSeeds(Delayed(), line_data, (0,), jax.local_devices())
     parallel.compile(2)
     jax.block_until_ready(parallel.advance())

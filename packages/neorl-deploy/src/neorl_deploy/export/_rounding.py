@@ -54,16 +54,16 @@ def moved_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     Returns:
         A policy of the same structure; zeros and numbers that are not finite stay.
     """
+    import equinox as eqx
     import jax
     import jax.numpy as jnp
+    from jax.flatten_util import ravel_pytree
 
-    leaves, structure = jax.tree.flatten((policy.policy, policy.fallback))
-    moved = []
-    for number, leaf in enumerate(leaves):
-        if jnp.issubdtype(leaf.dtype, jnp.floating):
-            up = jax.random.bernoulli(jax.random.fold_in(key, number), shape=leaf.shape)
-            neighbour = jnp.nextafter(leaf, jnp.where(up, jnp.inf, -jnp.inf).astype(leaf.dtype))
-            leaf = jnp.where(jnp.isfinite(leaf) & (leaf != 0), neighbour, leaf)
-        moved.append(leaf)
-    acting, fallback = jax.tree.unflatten(structure, moved)
+    acting = (policy.policy, policy.fallback)
+    floats, others = eqx.partition(acting, eqx.is_inexact_array)
+    flat, restored = ravel_pytree(floats)
+    up = jax.random.bernoulli(key, shape=flat.shape)
+    neighbour = jnp.nextafter(flat, jnp.where(up, jnp.inf, -jnp.inf).astype(flat.dtype))
+    moved = restored(jnp.where(jnp.isfinite(flat) & (flat != 0), neighbour, flat))
+    acting, fallback = eqx.combine(moved, others)
     return dataclasses.replace(policy, policy=acting, fallback=fallback)

@@ -137,6 +137,7 @@ def _first_record(complete: Resolved) -> dict[str, Any]:
         "replaced_limits": complete.replaced,
         "origins": complete.origins,
         "fallback": complete.fallback,
+        "controllers": [],
         "fine_tunes": config.finetune.run,
     }
 
