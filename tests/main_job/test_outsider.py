@@ -47,13 +47,14 @@ batch_size = 16
 """
 WORDS = "inflow at most 10 l/s while observation 0 is above 1.5"
 SCRIPT = """
-from neorl_agents import ALGORITHMS
 from neorl_deploy.export import export_run
 from neorl_envs import environment_names, make, read_dataset
+from neorl_train import configure, start
+
+from neorl_agents import ALGORITHMS
 from neorl_envs.ingest import register_reader
 from neorl_envs.plants import register_plant
 from neorl_safety.constraints import register_kind
-from neorl_train import configure, start
 from outsider.ceiling import CEILING
 from outsider.crr import CRR
 from outsider.table import READER
