@@ -54,16 +54,17 @@ def moved_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     Returns:
         A policy of the same structure; zeros and numbers that are not finite stay.
     """
-    import equinox as eqx
     import jax
     import jax.numpy as jnp
     from jax.flatten_util import ravel_pytree
 
-    acting = (policy.policy, policy.fallback)
-    floats, others = eqx.partition(acting, eqx.is_inexact_array)
-    flat, restored = ravel_pytree(floats)
+    leaves, structure = jax.tree.flatten((policy.policy, policy.fallback))
+    places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    flat, restored = ravel_pytree([leaves[i] for i in places])
     up = jax.random.bernoulli(key, shape=flat.shape)
     neighbour = jnp.nextafter(flat, jnp.where(up, jnp.inf, -jnp.inf).astype(flat.dtype))
     moved = restored(jnp.where(jnp.isfinite(flat) & (flat != 0), neighbour, flat))
-    acting, fallback = eqx.combine(moved, others)
+    for i, leaf in zip(places, moved, strict=True):
+        leaves[i] = leaf
+    acting, fallback = jax.tree.unflatten(structure, leaves)
     return dataclasses.replace(policy, policy=acting, fallback=fallback)
