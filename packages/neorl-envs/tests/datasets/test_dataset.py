@@ -98,7 +98,12 @@ def test_a_number_that_is_not_finite_is_named(
         dataset_from_columns(toy_spec, **{**toy_columns, "reward": reward}, source="log")
     obs = toy_columns["obs"].astype(np.float64)
     obs[6, 1] = value
-    with pytest.raises(DatasetError, match="'obs', row 6, channel 1"):
+    message = r"'obs', row 6, channel 1: .* \(so in 1 of 8 rows\)"
+    with pytest.raises(DatasetError, match=message):
+        dataset_from_columns(toy_spec, **{**toy_columns, "obs": obs})
+    obs[:, 1] = value
+    message = r"'obs', row 0, channel 1: .* \(so in 8 of 8 rows\)"
+    with pytest.raises(DatasetError, match=message):
         dataset_from_columns(toy_spec, **{**toy_columns, "obs": obs})
 
 

@@ -74,19 +74,29 @@ def check_finite(
         DatasetError: Naming row, channel and value.
     """
     for rows in blocks(len(column), column):
-        finite = np.isfinite(column[rows])
-        if missing is not None and not finite.all():
-            legal = missing[rows] if np.ndim(missing) else np.full(len(finite), missing)
-            finite |= np.isnan(column[rows]) & legal.reshape((-1,) + (1,) * (finite.ndim - 1))
+        finite = _sound(column, rows, missing)
         if not finite.all():
             row, *channel = (int(i) for i in np.argwhere(~finite)[0])
             value = column[rows][(row, *channel)]
             where = f", channel {channel[0]}" if channel else ""
+            bad = sum(
+                int((~_sound(column, part, missing)[(..., *channel)]).sum())
+                for part in blocks(len(column), column)
+            )
             raise DatasetError(
                 f"{source}: column '{name}', row {rows.start + row}{where}: expected a finite "
-                f"number, got {value}; repair the log, or set the mask of the row to false (NaN is "
-                "legal there, infinity is not)"
+                f"number, got {value} (so in {bad} of {len(column)} rows); repair the log, or set "
+                "the mask of the row to false (NaN is legal there, infinity is not)"
             )
+
+
+def _sound(column: np.ndarray, rows: slice, missing: np.ndarray | None) -> np.ndarray:
+    """Which numbers of some rows are finite, or NaN where that is legal."""
+    finite = np.isfinite(column[rows])
+    if missing is not None and not finite.all():
+        legal = missing[rows] if np.ndim(missing) else np.full(len(finite), missing)
+        finite |= np.isnan(column[rows]) & legal.reshape((-1,) + (1,) * (finite.ndim - 1))
+    return finite
 
 
 def check_episodes(source: str, transitions: Transition, episode_starts: np.ndarray) -> None:
