@@ -43,28 +43,17 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
     """
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
-    single_action, single_flags = reference.single(single_obs, single_sent)
+    action_alone, flags_alone = reference.single(single_obs, single_sent)
     moves = moved_observations(obs, single_obs)
-    moved = [reference.single(rows, single_sent, seed)[0] for seed, rows in moves]
-    single = {
-        "obs": single_obs,
-        "last_sent": single_sent,
-        "action": single_action,
-        "rounding": _largest_move(single_action, moved),
-        "flags": single_flags,
-    }
+    moved_alone = [reference.single(rows, single_sent, seed)[0] for seed, rows in moves]
     walk, overrides = sequence_vectors(obs, action)
     sent, actions, flags = reference.sequence(walk, overrides)
     moves = moved_observations(obs, walk)
     moved = [reference.sequence(rows, overrides, seed)[1] for seed, rows in moves]
-    sequence = {
-        "obs": walk,
-        "last_sent": sent,
-        "action": actions,
-        "rounding": _largest_move(actions, moved),
-        "flags": flags,
+    return {
+        "single": _section(single_obs, single_sent, action_alone, flags_alone, moved_alone),
+        "sequence": _section(walk, sent, actions, flags, moved),
     }
-    return {"single": single, "sequence": sequence}
 
 
 def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
@@ -147,8 +136,17 @@ def _guard_entry(run: Run, guarded: Guarded) -> dict[str, Any]:
     }
 
 
-def _largest_move(action: np.ndarray, moved: list[np.ndarray]) -> np.ndarray:
-    return np.fmax.reduce([np.abs(other - action) for other in moved])
+def _section(
+    obs: np.ndarray,
+    last_sent: np.ndarray,
+    action: np.ndarray,
+    flags: np.ndarray,
+    moved: list[np.ndarray],
+) -> dict[str, np.ndarray]:
+    """One section; ``rounding`` is how far the actions of moved inputs lie from the action."""
+    rounding = np.fmax.reduce([np.abs(other - action) for other in moved])
+    columns = {"obs": obs, "last_sent": last_sent, "action": action}
+    return {**columns, "rounding": rounding, "flags": flags}
 
 
 def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
