@@ -61,6 +61,68 @@ def test_help_has_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     assert "example: program act log.h5" in output
 
 
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """Learns with :class:`Training` and ``more``.
+
+    Attributes:
+        rate: How fast.
+        training: How long.
+    """
+
+    rate: float = 0.5
+    training: Training = Training(updates=77)
+
+
+@dataclasses.dataclass(frozen=True)
+class Many:
+    """Has many sections."""
+
+    learners: Learner = Learner()
+    low_rate: Training = Training(rate=0.25)
+    quiet: tyro.conf.FlagCreatePairsOff[bool] = False
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "absent"),
+    [
+        (
+            [],
+            ["Has many sections.", "--quiet", "learners  ", "Learns with Training and more."],
+            ["--learners", "--low-rate"],
+        ),
+        (["low-rate"], ["--low-rate.updates", "0.25"], ["--quiet", "--learners", "many"]),
+        (["low_rate"], ["--low-rate.rate"], ["--learners"]),
+        (["--learners.rate"], ["--learners.rate", "--learners.training.rate"], ["--low-rate"]),
+        (["training"], ["--learners.training.rate", "77"], ["--learners.rate", "--low-rate"]),
+        (["training", "low-rate"], ["--learners.training.rate", "--low-rate.rate"], ["--quiet"]),
+        (["all"], ["--quiet", "--learners.rate", "--low-rate.rate", "Has many"], []),
+    ],
+)
+def test_help_by_section(
+    words: list[str], there: list[str], absent: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse_options(Many, ["x", "--help", *words], program="program act", by_section=True)
+    assert stop.value.code == 0
+    output = capsys.readouterr().out
+    assert [word for word in there if word not in output] == []
+    assert [word for word in absent if word in output] == []
+    assert "usage: program act" in output
+
+
+def test_help_shows_the_values_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    default = Many(low_rate=Training(updates=321))
+    with pytest.raises(SystemExit):
+        parse_options(Many, ["-h", "low-rate"], program="p", default=default, by_section=True)
+    assert "321" in capsys.readouterr().out
+
+
+def test_an_unknown_section_is_named_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown section 'low-rat'; did you mean 'low-rate'"):
+        parse_options(Many, ["--help", "low-rat"], program="p", by_section=True)
+
+
 MISTAKES = {
     "a mistyped option": (["a", "--training.updats", "3"], "did you mean --training.updates?"),
     "with a value": (["a", "--training.updats=3"], "unknown option '--training.updats'; did"),

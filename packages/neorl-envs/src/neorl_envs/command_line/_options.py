@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from neorl_core import InputError
 from neorl_core.boundary import nearest_name
+from neorl_envs.command_line._sections import HELP, chosen_options, help_words
 
 Options = TypeVar("Options")
 
@@ -30,6 +31,7 @@ def parse_options(
     program: str,
     default: Options | None = None,
     description: str | None = None,
+    by_section: bool = False,
 ) -> Options:
     """The options of a command as an object.
 
@@ -40,6 +42,8 @@ def parse_options(
         program: The command as typed, for help and messages.
         default: Values of the options that are not given; those of the class by default.
         description: Text for ``--help``; the docstring of the class by default.
+        by_section: Whether ``--help`` lists the sections, which are the nested dataclasses, and
+            ``--help SECTION ...`` shows the options of some; ``--help all`` shows every one.
 
     Returns:
         The object; its values have the declared types and are otherwise unchecked.
@@ -59,11 +63,20 @@ def parse_options(
     import tyro
 
     given: dict[str, Any] = {} if default is None else {"default": default}
+    asked = help_words(words) if by_section else None
+    if asked is not None:
+        part, description = chosen_options(
+            kind() if default is None else default,
+            asked,
+            program=program,
+            description=description or kind.__doc__ or "",
+        )
+        given, words = {"default": part}, HELP[-1:]
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages):
             options, unknown = tyro.cli(
-                kind,
+                kind if asked is None else type(part),
                 args=list(words),
                 prog=program,
                 description=description,

@@ -90,7 +90,12 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
         default = load_toml(Path(words.pop(first)), default)
     kind = _with_flags(type(default))
     options = parse_options(
-        kind, words, program="neorl-train run", default=kind(**_fields(default)), description=USAGE
+        kind,
+        words,
+        program="neorl-train run",
+        default=kind(**_fields(default)),
+        description=USAGE,
+        by_section=True,
     )
     flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
     config = type(default)(**{name: getattr(options, name) for name in _fields(default)})
@@ -133,6 +138,7 @@ def read_fine_tuning_options(
         program="neorl-train finetune RUN",
         default=default,
         description=FINE_TUNING_USAGE,
+        by_section=True,
     )
     refuse_untrained(options, words)
     named = any(word.startswith("--training.chunk") for word in words)

@@ -1,0 +1,139 @@
+"""Help for options in many sections: a list of the sections, or those that are asked for."""
+
+import dataclasses
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from neorl_core.boundary import unknown_name
+
+HELP = ("-h", "--help")
+ALL = "all"
+WIDTH = 80
+MARKUP = re.compile(r"(?::\w+:)?`+~?([^`]*)`+")
+"""Names in docstrings: a role, and what stands between backticks."""
+
+
+def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
+    """What was typed after ``--help``; nothing where it was not asked for.
+
+    Args:
+        words: What was typed after a command.
+
+    Returns:
+        The words after the first ``-h`` or ``--help``; None without one.
+    """
+    first = next((i for i, word in enumerate(words) if word in HELP), None)
+    return None if first is None else tuple(words[first + 1 :])
+
+
+def chosen_options(
+    options: Any, asked: Sequence[str], *, program: str, description: str
+) -> tuple[Any, str]:
+    """The part of the options that a call for help is about, and the text above it.
+
+    Args:
+        options: A dataclass whose sections are dataclasses; its values are shown as defaults.
+        asked: Names of sections, the last word of one (``iql`` of ``algorithms.iql``), options
+            (their section is meant), or ``"all"``. Nothing asks for the list of the sections.
+        program: The command as typed.
+        description: What the command does; some sections alone are shown without it.
+
+    Returns:
+        A dataclass with the fields that were asked for and the same values; the text above them.
+
+    Raises:
+        InputError: If a word is neither; the nearest is named.
+    """
+    if ALL in asked:
+        return options, description
+    sections = {name: section for name, section in _sections(options) if name}
+    if not asked:
+        return _part(options, lambda name: not name), f"{description}\n{_listed(sections, program)}"
+    chosen = {_section_of(word, options, list(sections)) for word in asked}
+
+    def is_asked(name: str) -> bool:
+        return any(name == one or name.startswith(f"{one}.") for one in chosen)
+
+    return _part(options, is_asked), f"Options of `{program}`: {', '.join(sorted(chosen))}."
+
+
+def _section_of(word: str, options: Any, sections: list[str]) -> str:
+    """The section that a word names: by its name, by the end of it, or by one of its options."""
+    name = word.lstrip("-").replace("_", "-")
+    parents = {one.rpartition(".")[0] for one in sections} - {""}
+    for section in sorted({*sections, *parents}, key=len):
+        if name == section or section.endswith(f".{name}"):
+            return section
+    for section, value in _sections(options):
+        if name in {f"{section}.{field.name}".replace("_", "-") for field in _own(value)}:
+            return section
+    raise unknown_name("section", name, [*sections, ALL])
+
+
+def _listed(sections: dict[str, Any], program: str) -> str:
+    """One line a section: its name and what it is."""
+    width = max(len(name) for name in sections) + 2
+    lines = []
+    for name, section in sections.items():
+        summary = MARKUP.sub(r"\1", (type(section).__doc__ or name).split("\n\n")[0])
+        lines += textwrap.wrap(
+            " ".join(summary.split()),
+            WIDTH,
+            initial_indent=f"  {name:<{width}}",
+            subsequent_indent=" " * (width + 2),
+        )
+    return "\n".join(
+        [
+            "sections of options, each an option's first word (--training.updates):",
+            *lines,
+            "",
+            f"see them with `{program} --help {next(iter(sections))}`, several names, or `--help "
+            f"{ALL}`",
+        ]
+    )
+
+
+def _sections(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dataclass that has options of its own, by name as it is typed; itself is ``""``."""
+    if next(iter(_own(options)), None) is not None:
+        yield prefix, options
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if _is_section(value):
+            name = field.name.replace("_", "-")
+            yield from _sections(value, f"{prefix}.{name}" if prefix else name)
+
+
+def _own(options: Any) -> Iterator[dataclasses.Field[Any]]:
+    for field in dataclasses.fields(options):
+        if field.init and not _is_section(getattr(options, field.name)):
+            yield field
+
+
+def _is_section(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _part(options: Any, keep: Callable[[str], bool], prefix: str = "") -> Any:
+    """The options of the sections that are kept, with their values; None where there is none."""
+    hints = typing.get_type_hints(type(options), include_extras=True)
+    fields, values = [], {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if _is_section(value):
+            name = field.name.replace("_", "-")
+            value = _part(value, keep, f"{prefix}.{name}" if prefix else name)
+            if value is not None:
+                fields.append((field.name, type(value)))
+                values[field.name] = value
+        elif field.init and keep(prefix):
+            fields.append((field.name, hints[field.name]))
+            values[field.name] = value
+    if not fields:
+        return None
+    made = dataclasses.make_dataclass(type(options).__name__, fields, frozen=True)
+    made.__doc__ = type(options).__doc__
+    return made(**values)
