@@ -38,6 +38,17 @@ def test_sums_of_episodes_leave_masked_rows_out(toy_spec: Spec, toy_columns: dic
     np.testing.assert_allclose(dataset.episode_costs()[:, 0], [2 / 16, 3 / 16, 15 / 16])
 
 
+def test_episodes_side_by_side_repeat_their_own_last_row(toy_spec: Spec, toy_columns: dict) -> None:
+    mask = np.array([1, 0, 1, 1, 1, 1, 1, 0], np.bool_)
+    dataset = dataset_from_columns(toy_spec, **toy_columns, mask=mask)
+    rows, inside = dataset.padded_rows()
+    np.testing.assert_array_equal(rows, [[0, 1, 2, 2], [3, 3, 3, 3], [4, 5, 6, 7]])
+    np.testing.assert_array_equal(inside, [[1, 0, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0]])
+    rows, inside = dataset.padded_rows(slice(2))
+    np.testing.assert_array_equal(rows, [[0, 1, 2], [3, 3, 3]])
+    np.testing.assert_array_equal(inside, [[1, 0, 1], [1, 0, 0]])
+
+
 def test_selected_episodes_keep_their_rows_and_labels(toy: Dataset) -> None:
     chosen = toy.select_episodes(np.array([2, 0]))
     np.testing.assert_array_equal(chosen.transitions.reward, [3, 4, 5, 6, -1, 0, 1])

@@ -103,6 +103,24 @@ class Dataset:
         rows = slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
         return self._take(rows)
 
+    def padded_rows(
+        self, episodes: slice = slice(None)
+    ) -> tuple[Int[np.ndarray, "episode time"], Bool[np.ndarray, "episode time"]]:
+        """Episodes side by side, for what takes them in one batch: ``column[rows]`` of any column.
+
+        Args:
+            episodes: Which, without a step; all by default.
+
+        Returns:
+            The rows of each, as long as the longest of them; an episode that is shorter repeats its
+            last row. And a mask, false there and where ``transitions.mask`` is.
+        """
+        starts, ends = self.episode_starts[episodes, None], self.episode_ends[episodes, None]
+        rows = starts + np.arange((ends - starts).max())
+        rows, inside = np.minimum(rows, ends - 1), rows < ends
+        mask: Any = self.transitions.mask
+        return rows, inside & mask[rows]
+
     def select_episodes(
         self, chosen: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " episode"]
     ) -> "Dataset":

@@ -71,12 +71,9 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
 
 def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) -> Episodes:
     columns: Any = dataset.transitions
-    time = np.arange(int(dataset.episode_lengths.max()))
-    starts, lengths = dataset.episode_starts[some], dataset.episode_lengths[some]
-    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
-    mask = (time < lengths[:, None]) & columns.mask[rows]
+    rows, mask = dataset.padded_rows(some)
     cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
-    nothing = np.zeros(len(starts), np.int64)
+    nothing = np.zeros(len(rows), np.int64)
     return Episodes(
         returns=returns[some],
         length=mask.sum(axis=1),

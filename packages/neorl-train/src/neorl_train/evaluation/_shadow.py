@@ -69,12 +69,8 @@ def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, Array]:
 
 
 def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    count = min(dataset.n_episodes, EPISODES)
-    starts, lengths = dataset.episode_starts[:count], dataset.episode_lengths[:count]
-    time = np.arange(lengths.max())
-    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
+    rows, mask = dataset.padded_rows(slice(EPISODES))
     columns: Any = dataset.transitions
-    mask = (time < lengths[:, None]) & columns.mask[rows]
     return columns.obs[rows], columns.action[rows], mask
 
 

@@ -20,9 +20,7 @@ def padded_episodes(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
         is false for padding, for masked rows and where a reading is lost.
     """
     columns: Any = dataset.transitions
-    time = np.arange(int(dataset.episode_lengths.max()))
-    rows = np.minimum(dataset.episode_starts[:, None] + time, dataset.n_rows - 1)
-    mask = (time < dataset.episode_lengths[:, None]) & np.asarray(columns.mask)[rows]
+    rows, mask = dataset.padded_rows()
     obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
     counted = mask & np.isfinite(obs).all(axis=2)
     return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(counted)

@@ -100,16 +100,12 @@ def assess_on_log(
 
 def _logged(dataset: Dataset) -> Rollout:
     """The episodes of a log as rows of a rollout, one a row."""
-    count = min(dataset.n_episodes, MOST_EPISODES)
-    starts, lengths = dataset.episode_starts[:count], dataset.episode_lengths[:count]
-    time = np.arange(int(lengths.max()))
-    rows = np.minimum(starts[:, None] + time, dataset.n_rows - 1)
+    rows, mask = dataset.padded_rows(slice(MOST_EPISODES))
     c: Any = dataset.transitions
-    mask = (time < lengths[:, None]) & np.asarray(c.mask)[rows]
     action: Any = np.asarray(c.action)[rows]
     flags: Any = np.zeros(rows.shape, np.uint32)
     columns: dict[str, Any] = dict(
-        first_obs=np.asarray(c.obs)[starts],
+        first_obs=np.asarray(c.obs)[rows[:, 0]],
         obs=np.asarray(c.next_obs)[rows],
         action=action,
         applied=action,
