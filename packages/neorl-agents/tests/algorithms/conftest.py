@@ -88,8 +88,8 @@ def squashed(net: Any, obs: np.ndarray, noise: np.ndarray, low: float, high: flo
     log_std = np.clip(log_std, low, high)
     latent = mean + np.exp(log_std) * noise
     density = -(noise**2) / 2 - log_std - np.log(2 * np.pi) / 2
-    action = np.tanh(latent)
-    return action, (density - np.log1p(-(action**2))).sum(-1)
+    slope = 2 * (np.log(2) - np.logaddexp(latent, -latent))
+    return np.tanh(latent), (density - slope).sum(-1)
 
 
 def normal(key: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -120,9 +120,15 @@ def _sgd():
 
 @pytest.fixture(scope="session")
 def parity(problem):
-    """Functions of this file, and ``update(kind, **fields)``, which runs one update."""
+    """Functions of this file, and ``update(kind, **fields)``, which runs one update.
 
-    def update(kind: type, *, at_step: int = 0, **fields: Any) -> Update:
+    The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
+    actor's log-deviations, channel by channel, so that some rows reach where they are clipped.
+    """
+
+    def update(
+        kind: type, *, at_step: int = 0, masked: int = 0, log_std: tuple = (), **fields: Any
+    ) -> Update:
         with _sgd():
             plain = kind(**SMALL, **fields)
             rates = {
@@ -137,7 +143,13 @@ def parity(problem):
             before = replace(before, scaling=scaling)
             if at_step:
                 before = replace(before, step=np.asarray(at_step, np.int32))
+            if log_std:
+                before.actor.biases[-1][-len(log_std) :] += log_std
             batch = jax.tree.map(_wide, problem.batch(plain))
+            if masked:
+                shape = (plain.batches_per_update, plain.batch_size)
+                mask = np.broadcast_to(np.arange(shape[1]) < shape[1] - masked, shape)
+                batch = batch._replace(mask=mask)
             key = jax.random.key(7)
             with jax.enable_x64(True):
                 learner = jax.tree.map(_wide, plain)

@@ -35,7 +35,7 @@ def sampled(parity, actor, rows, key):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_one_update_is_that_of_the_equations(parity, name):
     kind, fields = VARIANTS[name]
-    done = parity.update(kind, n_samples=N, **fields)
+    done = parity.update(kind, n_samples=N, log_std=(2.0, -20.0), **fields)
     a, s = done.algorithm, done.before
     rows = jax.tree.map(lambda x: x[0], done.rows)
     obs, action, batch, act = rows.obs, rows.action, *rows.action.shape

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from neorl_agents import BC, IQL, TD3BC
+from neorl_agents import AWAC, BC, IQL, TD3BC, XQL
 from neorl_core import (
     Channel,
     DataStatistics,
@@ -357,9 +357,19 @@ def test_values_of_a_chain_are_exact(kind, ends):
     np.testing.assert_allclose(got, exact, rtol=0.02)
 
 
-@pytest.mark.parametrize(("variant", "low"), [("original", -5.0), ("corl", -20.0)])
-def test_the_log_deviation_of_iql_is_clipped_to_its_variant(problem, few, variant, low):
-    algorithm = IQL(variant=variant, **few)
+@pytest.mark.parametrize(
+    ("kind", "variant", "low"),
+    [
+        (IQL, {"variant": "original"}, -5.0),
+        (IQL, {"variant": "corl"}, -20.0),
+        (XQL, {}, -5.0),
+        (AWAC, {}, -20.0),
+    ],
+)
+def test_the_log_deviation_is_clipped_as_in_the_code_of_its_variant(
+    problem, few, kind, variant, low
+):
+    algorithm = kind(**variant, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     for log_std, expected in ((-30.0, low), (30.0, 2.0)):
         far = replace(state, actor=replace(state.actor, log_std=jnp.full(2, log_std)))

@@ -268,6 +268,17 @@ class TestIQL:
         np.testing.assert_allclose(weights(cooler, k), weights(learner, 1.0), rtol=1e-12)
 
 
+class TestXQL:
+    def test_a_masked_row_does_not_set_the_scale_of_the_loss(self):
+        """The largest exponent of a batch divides it, of the rows that count."""
+        value = MLP((jnp.zeros((1, 1)),), (jnp.zeros(1),))
+        rows, q = rows_of(np.zeros((3, 1)), np.zeros((3, 1))), jnp.asarray([1.0, -2.0, 9.0])
+        two = rows._replace(mask=jnp.asarray([True, True, False]))
+        loss, _ = method("value_loss")(XQL(), value, two, q)
+        z = np.array([0.5, -1.0])
+        np.testing.assert_allclose(loss, np.mean(np.exp(z) - z - 1) * np.exp(-0.5), rtol=1e-6)
+
+
 class TestTD3BC:
     def test_lambda_carries_no_gradient(self):
         """With one, the value's term would be constant where all values have one sign."""

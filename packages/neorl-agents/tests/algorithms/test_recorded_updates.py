@@ -24,7 +24,7 @@ from neorl_agents.sampling import BestEpisodes, Reference
 from neorl_core import Affine, Channel, DataStatistics, FieldStatistics, Spec, Transition
 
 FIXTURES = Path(__file__).parent / "fixtures"
-UPDATES, BATCH, ACT, N = 100, 32, 2, 10
+UPDATES, BATCH, MASKED, ACT, N = 100, 32, 8, 2, 10
 COLUMNS = (
     "obs", "action", "reward", "next_obs", "next_action", "terminated", "truncated",
 )  # fmt: skip
@@ -148,27 +148,35 @@ def wide(x: Any) -> np.ndarray:
 
 
 def batches(learner: Any) -> Any:
-    """The recorded batches, leading axes update, batch of an update, row."""
+    """The recorded batches and masked rows, leading axes update, batch of an update, row."""
     rows, per = log(), learner.batches_per_update
     chosen = rows["chosen"][: per * UPDATES].reshape(UPDATES, per, BATCH)
-    columns = {name: wide(rows[name])[chosen] for name in COLUMNS if name in learner.fields}
-    if "next_action" in columns:
-        # The recorded code knows no truncation and uses the next action there too.
-        columns["truncated"] = np.zeros_like(columns["truncated"])
-    drawn = Transition(**{"reward": None} | columns)
-    return Reference(drawn, wide(rows["mc_return"])[chosen]) if learner.fields[-1:] == (
-        "truncated",
-    ) else drawn  # fmt: skip
+
+    def column(name: str) -> np.ndarray:
+        values = wide(rows[name])[chosen]
+        if name == "truncated" and "next_action" in learner.fields:
+            # The recorded code knows no truncation and uses the next action there too.
+            values = np.zeros_like(values)
+        spare = values[:, :, -MASKED:]
+        return np.concatenate([values, ~spare if spare.dtype == bool else 3 * spare + 1], axis=2)
+
+    columns = {name: column(name) for name in COLUMNS if name in learner.fields}
+    mask = np.broadcast_to(np.arange(BATCH + MASKED) < BATCH, (UPDATES, per, BATCH + MASKED))
+    drawn = Transition(**{"reward": None} | columns, mask=mask)
+    calibrated = learner.fields[-1:] == ("truncated",)
+    return Reference(drawn, column("mc_return")) if calibrated else drawn
 
 
 def draws(learner: Any, order: tuple[Any, ...]) -> list[np.ndarray]:
-    """The recorded noise in the order in which our learner asks for it."""
+    """The recorded noise in the order in which our learner asks for it, masked rows behind it."""
     rows, per, made = log(), learner.batches_per_update, []
     for table, number, shape in order:
         values, size = rows[table].astype(np.float64), BATCH * int(np.prod(shape))
         starts = 1543 * np.arange(per * UPDATES) + 389 * number
         indices = (starts[:, None] + np.arange(size)) % len(values)
-        made.append(values[indices].reshape(UPDATES, per * BATCH, *shape))
+        noise = values[indices].reshape(UPDATES, per, BATCH, *shape)
+        noise = np.concatenate([noise, noise[:, :, :MASKED]], axis=2)
+        made.append(noise.reshape(UPDATES, per * (BATCH + MASKED), *shape))
     return made
 
 

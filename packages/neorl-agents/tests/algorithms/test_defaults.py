@@ -1,0 +1,67 @@
+"""Defaults and first weights beside those of the codes that results were published with."""
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import ALGORITHMS, CQL, SACN, ReBRAC
+
+ALL = {"discount": 0.99, "tau": 0.005}
+TWO = {"hidden": (256, 256), "batch_size": 256}
+THREE = {"hidden": (256, 256, 256), "batch_size": 256}
+RATES = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}
+SMOOTHING = {"noise_std": 0.2, "noise_clip": 0.5, "policy_delay": 2}
+WEIGHTS = {"inverse_temperature": 3.0, "max_weight": 100.0}
+SOFT = {"target_entropy": -1.0}
+# Of the codes that the classes name: CORL's, and its authors' for ReBRAC, IQL and XQL.
+PUBLISHED = {
+    "bc": {"learning_rate": 3e-4, **TWO},
+    "td3_bc": {"alpha": 2.5, **ALL, **TWO, **RATES, **SMOOTHING},
+    "iql": {"expectile": 0.7, "value_learning_rate": 3e-4, **WEIGHTS, **ALL, **TWO, **RATES},
+    "awac": {**WEIGHTS, **ALL, **THREE, **RATES},
+    "cql": {
+        "conservative_weight": 10.0, "actor_learning_rate": 3e-5, "critic_learning_rate": 3e-4,
+        "temperature_learning_rate": 3e-5, "multiplier_learning_rate": 3e-4, "gap": 5.0,
+        "n_samples": 10, "sample_temperature": 1.0, "density_correction": True, "lagrange": False,
+        "entropy_backup": False, **SOFT, **ALL, **THREE,
+    },
+    "rebrac": {
+        "actor_weight": 0.01, "critic_weight": 0.01, "actor_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3, "hidden": (256, 256, 256), "batch_size": 1024,
+        **SMOOTHING, **ALL,
+    },
+    "sac_n": {"n_critics": 10, "temperature_learning_rate": 3e-4, **SOFT, **ALL, **THREE, **RATES},
+    "xql": {"max_exponent": 7.0, "value_learning_rate": 3e-4, **ALL, **TWO, **RATES},
+}  # fmt: skip
+PUBLISHED["cal_ql"] = PUBLISHED["cql"]
+PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}
+
+
+def test_every_learner_is_here():
+    assert set(ALGORITHMS) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_defaults_are_the_published_ones(name):
+    learner = ALGORITHMS[name]()
+    assert {field: getattr(learner, field) for field in PUBLISHED[name]} == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("kind", [SACN, ReBRAC])
+def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(kind, problem):
+    """1e-3 in the actor and 3e-3 in the critics, drawn evenly to either side."""
+    state = kind(hidden=(64, 64)).init(problem.spec, problem.statistics, jax.random.key(0))
+    for network, bound in ((state.actor, 1e-3), (state.critics, 3e-3)):
+        for bias in network.biases[:-1]:
+            np.testing.assert_array_equal(bias, np.float32(0.1))
+        last = np.asarray(network.weights[-1])
+        assert 0.9 * bound < last.max() <= bound
+        assert -bound <= last.min() < -0.9 * bound
+        assert np.abs(network.biases[-1]).max() <= bound
+        assert np.abs(network.weights[0]).max() > 0.2, "only the last layer is small"
+
+
+def test_the_multiplier_of_cql_starts_at_e_and_the_temperature_at_one(problem):
+    state = CQL(hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
+    assert float(state.log_multiplier) == 1.0
+    assert float(state.log_temperature) == 0.0
