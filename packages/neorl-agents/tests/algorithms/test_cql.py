@@ -35,7 +35,7 @@ def sampled(parity, actor, rows, key):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_one_update_is_that_of_the_equations(parity, name):
     kind, fields = VARIANTS[name]
-    done = parity.update(kind, n_samples=N, log_std=(2.0, -20.0), **fields)
+    done = parity.update(kind, n_samples=N, log_std=(2.43, -20.17), **fields)
     a, s = done.algorithm, done.before
     rows = jax.tree.map(lambda x: x[0], done.rows)
     obs, action, batch, act = rows.obs, rows.action, *rows.action.shape
@@ -108,3 +108,7 @@ def test_a_truncated_episode_goes_on_and_a_terminated_one_does_not():
     np.testing.assert_allclose(returns_to_go(log, discount=0.5), expected, rtol=1e-6)
     undiscounted = returns_to_go(log, discount=1.0)
     np.testing.assert_allclose(undiscounted, [-6, -4, -6, -3])
+    # A log may break off in the midst of an episode, which goes on too.
+    broken_off = returns_to_go(log._replace(terminated=terminated & False), discount=0.5)
+    expected[2:] = [-3 + 0.5 * (-3 + 0.5 * beyond), -3 + 0.5 * beyond]
+    np.testing.assert_allclose(broken_off, expected, rtol=1e-6)

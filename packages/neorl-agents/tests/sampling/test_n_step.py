@@ -29,12 +29,14 @@ def ahead(log, row, steps):
 @given(data=st.data(), steps=st.integers(1, 6))
 def test_targets_are_those_of_a_loop(logs, data, steps):
     log = data.draw(logs)
+    log = log._replace(next_action=-log.next_obs)
     tables = NSteps(steps, DISCOUNT).tables(log)
     rows = tables.rows
     for row in np.flatnonzero(log.mask):
         total, last, factor = ahead(log, row, steps)
         assert rows.reward[row] == pytest.approx(total, abs=1e-5)
         assert rows.next_obs[row] == log.next_obs[last]
+        assert rows.next_action[row] == log.next_action[last]
         assert rows.terminated[row] == log.terminated[last]
         assert rows.truncated[row] == log.truncated[last]
         assert tables.discount[row] == pytest.approx(factor, rel=1e-6)

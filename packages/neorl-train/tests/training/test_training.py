@@ -1,5 +1,7 @@
 """Interrupted anywhere, training continues to the same bits, with the same records."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import pytest
 
@@ -99,7 +101,8 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
     make_line, make_notes, line_data, checkpoints_in, tmp_path
 ):
     checkpoints = checkpoints_in(tmp_path)
-    with pytest.raises(InputError, match=r"Line diverged: loss of seed 4 is (nan|inf) at upd"):
+    said = r"seed 4 is (nan|inf) \(and so weight\) at update \d+; no checkpoint was kept; lower"
+    with pytest.raises(InputError, match=said):
         train(
             make_line(learning_rate=1e6),
             line_data,
@@ -109,6 +112,25 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
             checkpoints=checkpoints,
         )
     assert checkpoints.steps() == []
+
+
+@pytest.mark.parametrize("late", [40, 60])
+def test_a_tensor_that_is_not_finite_is_named_with_the_last_good_checkpoint(
+    make_line, line_data, checkpoints_in, tmp_path, late
+):
+    """Also by the last update of all, whose loss was still finite."""
+
+    class Late(type(make_line())):
+        def update(self, state, batch, key):
+            new, metrics = super().update(state, batch, key)
+            weight = jnp.where(new.count == late // self.cycle, jnp.nan, new.weight)
+            return dataclasses.replace(new, weight=weight), metrics
+
+    checkpoints, before = checkpoints_in(tmp_path), late - 20
+    said = rf"weight of seed 1 is not finite at update {late}; the last good .* {before}; lower"
+    with pytest.raises(InputError, match=said):
+        train(Late(), line_data, (1,), PLAN, checkpoints=checkpoints)
+    assert checkpoints.steps()[-1] == before
 
 
 def test_a_learner_that_breaks_the_contract_is_named_before_it_trains(make_line, line_data):

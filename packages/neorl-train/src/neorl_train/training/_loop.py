@@ -1,7 +1,6 @@
 """The training loop of one algorithm: chunks queued ahead, checkpoints, resume, stop."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
 from neorl_train.experience._streamed import StreamedData, require_single_rows
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._divergence import require_finite_metrics, require_finite_states
 from neorl_train.training._queues import SeedQueues, devices_for
 from neorl_train.training._seeds import ParallelSeeds
 
@@ -169,7 +169,8 @@ def train(
 
     Raises:
         InputError: If a hyperparameter is bad, the chunk is no multiple, or there are fewer rows
-            than a batch has; and if a metric is not finite, naming algorithm, seed and update.
+            than a batch has; and if a metric or a state is not finite, naming algorithm, seed,
+            update, the tensors and the last checkpoint.
     """
     if isinstance(data, Dataset):
         data = training_data(data)
@@ -288,6 +289,8 @@ class _Loop:
                 self.watcher.chunk(step, self._on_host(step, done))
             if snapshot is not None:
                 if step > begun:
+                    seeds = self.parallel.seeds
+                    require_finite_states(self.name, seeds, step, snapshot, self.checkpoints)
                     self._save(step, snapshot, force=last)
                 at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
                 if at_interval and not (self.validated and step == begun):
@@ -319,11 +322,6 @@ class _Loop:
     def _on_host(self, step: int, found: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
         """Waits for metrics; refuses those that are not finite."""
         metrics = [{name: float(x) for name, x in one.items()} for one in jax.device_get(found)]
-        for seed, one in zip(self.parallel.seeds, metrics, strict=True):
-            for name, value in one.items():
-                if not math.isfinite(value):
-                    raise InputError(
-                        f"{self.name} diverged: {name} of seed {seed} is {value} at update {step}; "
-                        "lower its learning rates, or scale the reward"
-                    )
+        seeds, snapshot = self.parallel.seeds, self.parallel.snapshot
+        require_finite_metrics(self.name, seeds, step, metrics, snapshot, self.checkpoints)
         return metrics

@@ -1,0 +1,89 @@
+"""What is said of a training that diverged: which tensors, since when, and what is left of it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import InputError
+from neorl_train.runs._checkpoints import Checkpoints
+
+NAMED = 3
+"""So many tensors are named, and the others counted."""
+
+
+def require_finite_metrics(
+    name: str,
+    seeds: Sequence[int],
+    step: int,
+    metrics: Sequence[dict[str, float]],
+    snapshot: Any,
+    checkpoints: Checkpoints | None,
+) -> None:
+    """Refuses a metric that is not finite.
+
+    Args:
+        name: Of the learner.
+        seeds: Seeds of the training runs.
+        step: Number of updates.
+        metrics: Of every seed.
+        snapshot: Function that gives all states, stacked by seed; called where it is needed.
+        checkpoints: Checkpoints of the training, if it has any.
+
+    Raises:
+        InputError: Naming the metric, the tensors that are not finite and the last checkpoint.
+    """
+    for i, (seed, one) in enumerate(zip(seeds, metrics, strict=True)):
+        for metric, value in one.items():
+            if not math.isfinite(value):
+                tensors = _said(_not_finite(snapshot(), i))
+                _refuse(name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints)
+
+
+def require_finite_states(
+    name: str, seeds: Sequence[int], step: int, snapshot: Any, checkpoints: Checkpoints | None
+) -> None:
+    """Refuses states that are not finite, though every metric up to them was.
+
+    Metrics are those before a step, so that the last step of all shows in none.
+
+    Raises:
+        InputError: As :func:`require_finite_metrics`.
+    """
+    for i, seed in enumerate(seeds):
+        if found := _not_finite(snapshot, i):
+            of, *others = found
+            _refuse(name, f"{of} of seed {seed}{_said(others)} is not finite", step, checkpoints)
+
+
+def _not_finite(snapshot: Any, i: int) -> list[str]:
+    """The tensors of a learner's state in which a number is not finite."""
+    state = snapshot["state"]
+    learner = getattr(state, "learner", state)
+    return [
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for path, leaf in jax.tree.leaves_with_path(learner)
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(leaf[i]).all()
+    ]
+
+
+def _said(tensors: list[str]) -> str:
+    if not tensors:
+        return ""
+    more = len(tensors) - NAMED
+    return f" (and so {', '.join(tensors[:NAMED])}{f' and {more} more' if more > 0 else ''})"
+
+
+def _refuse(name: str, what: str, step: int, checkpoints: Checkpoints | None) -> NoReturn:
+    left = "no checkpoint was kept"
+    if checkpoints is not None:
+        checkpoints.wait()
+        steps = checkpoints.steps()
+        left = f"the last good checkpoint is of update {steps[-1]}" if steps else left
+    raise InputError(
+        f"{name} diverged: {what} at update {step}; {left}; lower its learning rates, or scale the "
+        "reward"
+    )
