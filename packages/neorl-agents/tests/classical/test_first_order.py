@@ -131,6 +131,7 @@ def test_the_same_loop_in_other_units_gets_the_same_policy(lag, in_other_units, 
     [
         ({"loops": (Loop("levle", "valve", 1.0),)}, "levle.*level"),
         ({"loops": (Loop("level", "pump", 1.0),)}, "pump"),
+        ({"loops": (Loop("valve", "level", 1.0),)}, "controlled variable first: level valve"),
         ({"loops": (Loop("level", "valve", 99.0),)}, "in its range, -20 to 20 m"),
         ({"loops": (Loop("level", "valve", "level"),)}, "carries a set-point and is measured"),
     ],

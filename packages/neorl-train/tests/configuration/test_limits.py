@@ -88,6 +88,7 @@ def test_the_fallback_of_a_plant_is_its_reference_and_of_a_log_the_mean_action_i
 BAD_FALLBACKS = {
     "log without a controller": ("reference", {}, "a log has no controller"),
     "values without effect": ("default", {"valve": 1.0}, "no effect.*--fallback.kind constant"),
+    "nothing fitted": ("classical", {}, "no such controller is fitted; add `--classical.contr"),
     "unknown channel": ("constant", {"valv": 1.0}, "unknown action channel.*'valve'"),
     "unknown kind": ("constent", {"valve": 1.0}, "unknown fallback.kind 'constent'.*'constant'"),
     "missing channel": ("constant", {"valve": 1.0}, "lacks feed.*-5 to 5 kg/h"),

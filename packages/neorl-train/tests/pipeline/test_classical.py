@@ -54,9 +54,11 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     assert "pid_imitation" in (run / "evaluation.json").read_text()
     record = json.loads((run / "run.json").read_text())
     assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
-    (told,) = record["controllers"]
+    told = record["controllers"][0]
     assert re.fullmatch(
-        rf"pid_imitation: {controlled} by {manipulated}: kp \S+, .*, share \S+, rows \d+", told
+        rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the moves, "
+        r"from \d+ rows",
+        told,
     )
     assert told in capsys.readouterr().err
     assert main(["inspect", str(run)]) == 0
@@ -108,6 +110,10 @@ def test_loops_come_from_the_configuration_or_from_the_reference():
         ({"controllers": ("base_stock",)}, "orders items and controls no loop"),
         ({"manipulated": {"level": "valve"}}, "level, which needs one set-point"),
         ({"setpoint": {"level": 1.0}}, "pairs with no action"),
+        (
+            {"manipulated": {"level": "valve"}, "setpoint": {"level": 1.0}},
+            "no effect without classical.controllers",
+        ),
         ({"controllers": ("mpc",), "mpc": MPC(horizon=0)}, r"^classical\.mpc: MPC.horizon must be"),
         ({"controllers": ("lqg",), "lqg": LQG(effort=-1.0)}, r"^classical\.lqg: LQG.effort must"),
         (

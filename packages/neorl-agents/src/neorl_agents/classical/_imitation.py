@@ -9,6 +9,8 @@ from neorl_agents.classical._tuning import PIDGains
 from neorl_core import InputError
 
 LEAST_ROWS = 16
+STANDING_ROWS = 30
+"""An action that stands still for more rows than these was not a loop's."""
 
 
 class ImitatedLoop(NamedTuple):
@@ -18,7 +20,7 @@ class ImitatedLoop(NamedTuple):
         gains: Gains of least squares.
         bias: Mean action at zero error with an empty integral, in units of the action.
         share: Part of the variance of the action that they explain (R2), episode means aside.
-        rows: Rows that entered: those away from the ends of the action's range.
+        rows: Rows that entered: away from the ends of the action's range, and not held.
     """
 
     gains: PIDGains
@@ -40,9 +42,11 @@ def imitate_loop(
     """Fits ``u = bias + kp e + ki integral(e) - kd dy/dt`` to what was done.
 
     Least squares with one bias an episode, since the integral that a loop begins with is not in
-    the log. Rows at an end of the range are left out: there the actuator acted, not the loop. The
-    integral goes on through them, as that of a loop without saturation would, so a log that is
-    often saturated tells little of ``ki``; ``share`` then says so.
+    the log. Rows at an end of the range are left out: there the actuator acted, not the loop; and
+    so are stretches of more than 30 rows in which the action stands still, as in manual or at a
+    stop of the valve, behind which a bias of its own begins. In shorter ones the integral goes on,
+    as that of a loop without saturation would, so a log that is often saturated tells little of
+    ``ki``; ``share`` then says so.
 
     Args:
         log: The log, for its pieces.
@@ -67,13 +71,16 @@ def imitate_loop(
         columns.append(-(measurement - before) / dt)
     low, high = limits
     slack = 1e-4 * (high - low)
-    keep = (action > low + slack) & (action < high - slack)
+    standing = _standing(action, log, 1e-6 * (high - low))
+    keep = (action > low + slack) & (action < high - slack) & ~standing
     if keep.sum() < LEAST_ROWS:
         raise InputError(
-            f"only {int(keep.sum())} rows of the log have an action inside its range; a PID cannot "
-            "be imitated from saturated actions, tune it from a model instead"
+            f"only {int(keep.sum())} rows of the log have an action inside its range that moves; a "
+            "PID cannot be imitated from saturated or held actions, tune it from a model instead"
         )
-    piece = np.cumsum(log.age == 0)[keep] - 1
+    # Behind a stretch in which it did not act the loop goes on from an integral of its own.
+    again = np.append(False, standing[:-1] & ~standing[1:])
+    piece = np.cumsum((log.age == 0) | again)[keep] - 1
     design, target = np.stack(columns, axis=1)[keep], action[keep]
     within, u = _without_means(design, piece), _without_means(target[:, None], piece)[:, 0]
     size = np.sqrt(np.mean(within**2, axis=0))
@@ -91,6 +98,13 @@ def imitate_loop(
     gains = PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
     bias = float(np.mean(target - design @ weights))
     return ImitatedLoop(gains, bias, float(1 - left @ left / (u @ u)), int(keep.sum()))
+
+
+def _standing(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
+    """Whether the action of every row is one of a long run that are all the same."""
+    moved = np.abs(np.diff(action, prepend=action[0])) > slack
+    run = np.cumsum(moved | (log.age == 0))
+    return np.bincount(run)[run] > STANDING_ROWS
 
 
 def _sums_in_pieces(values: np.ndarray, log: Log) -> np.ndarray:

@@ -14,6 +14,7 @@ from neorl_agents.classical._design import (
     regulator,
     steady_target,
 )
+from neorl_agents.classical._doubts import delay_doubts
 from neorl_agents.classical._identification import Method, identify_plant
 from neorl_agents.classical._log import checked_log, leading
 from neorl_agents.classical._plan import Limits, plan_of
@@ -74,7 +75,7 @@ class LQG:
             rate=f32(parts.resolved.rate),
             dt=f32(np.asarray(spec.dt)),
         )
-        return Fitted(policy, told(parts, design.gain))
+        return Fitted(policy, told(parts, design.gain, spec, self.longest_delay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +140,9 @@ class MPC:
             dt=f32(np.asarray(spec.dt)),
             tolerance=f32(np.asarray(self.tolerance)),
         )
-        return Fitted(policy, {**told(parts, design.gain), "horizon": horizon})
+        return Fitted(
+            policy, {"horizon": horizon, **told(parts, design.gain, spec, self.longest_delay)}
+        )
 
 
 def _limits(parts: "Parts", spec: Spec, price: float) -> Limits:
@@ -201,7 +204,7 @@ def check_model_settings(settings: Any) -> None:
         )
 
 
-def told(parts: Parts, gain: np.ndarray) -> dict[str, Any]:
+def told(parts: Parts, gain: np.ndarray, spec: Spec, longest: int) -> dict[str, Any]:
     """What was identified, for a report.
 
     ``gain`` is that of the steady state, a row for every measured output (the controlled ones
@@ -216,6 +219,7 @@ def told(parts: Parts, gain: np.ndarray) -> dict[str, Any]:
         "residual": [float(x) for x in model.residual * model.outputs.scale],
         "plant_radius": float(np.max(np.abs(np.linalg.eigvals(model.a)))),
         "loop_radius": float(np.max(np.abs(closed))),
+        "doubts": delay_doubts(model.delay, [channel.name for channel in spec.action], longest),
     }
 
 

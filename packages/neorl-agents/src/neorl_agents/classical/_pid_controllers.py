@@ -1,12 +1,15 @@
 """PID loops fitted on a log: tuned from identified models, or imitated, or delay-compensated."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_agents.classical._doubts import imitation_doubts, tuned_doubts
 from neorl_agents.classical._first_order import FirstOrderModel, identify_first_order
+from neorl_agents.classical._gain_margin import gain_margin
 from neorl_agents.classical._imitation import imitate_loop
 from neorl_agents.classical._log import Log, checked_log, leading
 from neorl_agents.classical._protocol import Fitted
@@ -54,7 +57,8 @@ class TunedPID:
         gains = [self._gains(model) for model in models]
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
         policy = _bank(gains, bias, resolved, spec, action_order(resolved, spec, "a PID"))
-        return Fitted(policy, {"loops": [_told(m, g) for m, g in zip(models, gains, strict=True)]})
+        margins = _margins(self, loops, resolved, spec, gains, [None] * len(gains))
+        return Fitted(policy, _told(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         if self.rule == "lambda":
@@ -104,7 +108,8 @@ class SmithPID:
             delay=tuple(int(delay) for delay in each["delay"]),
             measured=tuple(resolved.controlled[i] for i in order),
         )
-        return Fitted(policy, {"loops": [_told(m, g) for m, g in zip(models, gains, strict=True)]})
+        margins = _margins(self, loops, resolved, spec, gains, models)
+        return Fitted(policy, _told(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         quick = model._replace(delay=0)
@@ -154,7 +159,13 @@ class ImitatedPID:
         bias = [loop.bias for loop in found]
         policy = _bank([loop.gains for loop in found], bias, resolved, spec, order)
         report = [
-            {**loop.gains._asdict(), "bias": loop.bias, "share": loop.share, "rows": loop.rows}
+            {
+                **loop.gains._asdict(),
+                "bias": loop.bias,
+                "share": loop.share,
+                "rows": loop.rows,
+                "doubts": imitation_doubts(loop.share),
+            }
             for loop in found
         ]
         return Fitted(policy, {"loops": report})
@@ -212,17 +223,48 @@ def _bank(
     return pid_policy(loops, tuple(resolved.source[i] for i in order))
 
 
-def _told(model: FirstOrderModel, gains: PIDGains) -> dict[str, Any]:
-    """Model and gains of one loop for a report."""
-    lag = model.time_constant
-    return {
-        "gain": model.gain,
-        "pole": model.pole,
-        "time_constant": None if np.isinf(lag) else lag,
-        "delay": model.delay,
-        "share": model.share,
-        **gains._asdict(),
-    }
+def _margins(
+    settings: Any,
+    log: Log,
+    resolved: Resolved,
+    spec: Spec,
+    gains: list[PIDGains],
+    predictors: Sequence[FirstOrderModel | None],
+) -> list[float | None]:
+    """The gain margin of every loop."""
+    pairs = zip(resolved.controlled, resolved.manipulated, gains, predictors, strict=True)
+    longest = settings.longest_delay
+    return [
+        gain_margin(log, y, u, one, dt=spec.dt, longest=longest, predictor=predictor)
+        for y, u, one, predictor in pairs
+    ]
+
+
+def _told(
+    models: list[FirstOrderModel],
+    gains: list[PIDGains],
+    margins: list[float | None],
+    longest: int,
+) -> dict[str, Any]:
+    """Models, gains and doubts of all loops for a report."""
+    loops = []
+    for model, one, margin in zip(models, gains, margins, strict=True):
+        settles = model.pole < 1
+        loops.append(
+            {
+                "gain": model.gain,
+                "pole": model.pole,
+                "static_gain": float(model.static_gain) if settles else None,
+                "slope": float(model.slope),
+                "time_constant": float(model.time_constant) if settles else None,
+                "delay": model.delay,
+                "share": model.share,
+                **one._asdict(),
+                "gain_margin": margin,
+                "doubts": tuned_doubts(model, margin, longest),
+            }
+        )
+    return {"loops": loops}
 
 
 def _f32(values: Any) -> jnp.ndarray:

@@ -12,6 +12,8 @@ class Fitted(NamedTuple):
     Attributes:
         policy: Ready to act, in physical units; batches are a ``vmap`` outside.
         report: What was identified and chosen, ready for JSON: gains, delays, shares of variance.
+            Under ``doubts`` sentences that speak against it; of loops each has its own, in
+            ``loops``.
     """
 
     policy: Policy

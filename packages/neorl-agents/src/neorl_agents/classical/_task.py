@@ -88,9 +88,10 @@ def resolve(task: Task, spec: Spec) -> Resolved:
     """The task in terms of the channels of ``spec``.
 
     Raises:
-        InputError: If a name is no channel, a fixed set-point lies outside the measuring range, or
-            a measured channel is one that carries a set-point.
+        InputError: If a name is no channel, a pair is the other way round, a fixed set-point lies
+            outside the measuring range, or a measured channel is one that carries a set-point.
     """
+    _require_pairs(task, spec)
     controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
     manipulated = tuple(_index("action", loop.manipulated, spec.action) for loop in task.loops)
     source, fixed = [], []
@@ -134,6 +135,17 @@ def action_order(resolved: Resolved, spec: Spec, kind: str) -> tuple[int, ...]:
             f"no loop moves {', '.join(missing)}; {kind} controls one variable with each action"
         )
     return tuple(resolved.manipulated.index(i) for i in range(spec.n_action))
+
+
+def _require_pairs(task: Task, spec: Spec) -> None:
+    """Refuses a loop that names its two channels the other way round."""
+    obs, actions = ({c.name for c in channels} for channels in (spec.obs, spec.action))
+    for loop in task.loops:
+        if loop.controlled in actions - obs and loop.manipulated in obs - actions:
+            raise InputError(
+                f"{loop.controlled} is an action channel and {loop.manipulated} an observation; a "
+                f"loop names the controlled variable first: {loop.manipulated} {loop.controlled}"
+            )
 
 
 def _index(kind: str, name: str, channels: Sequence[Channel]) -> int:

@@ -1,11 +1,10 @@
 """Classical controllers fitted on the episodes that training sees."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from neorl_agents.classical import Task
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
+from neorl_train._pipeline.identified import identified_words
 from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import sample_of, training_episodes
@@ -42,22 +41,5 @@ def fitted_controllers(
             policies[name], report = controller.fit(part.transitions, dataset.spec, task)
         except InputError as error:
             raise InputError(f"classical controller {name}: {error}") from error
-        words += _told(name, report, task)
+        words += identified_words(name, report, task, dataset.spec)
     return policies, words
-
-
-def _told(name: str, report: dict[str, Any], task: Task) -> Iterator[str]:
-    """What a fit reports, a line for each loop where it is of loops, else one."""
-    loops = report.get("loops")
-    pairs = zip(task.loops, loops or (), strict=False)
-    parts = [(f"{loop.controlled} by {loop.manipulated}: ", found) for loop, found in pairs]
-    for where, found in parts or [("", report)]:
-        yield f"{name}: {where}" + ", ".join(
-            f"{key} {_number(value)}" for key, value in found.items()
-        )
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(_number, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -60,12 +60,18 @@ def check_classical(classical: ClassicalConfig) -> None:
             getattr(settings_of(classical, name), "validate", lambda: None)()
         except InputError as error:
             raise InputError(f"classical.{name}: {error}") from error
+    _check_loops(classical)
+
+
+def _check_loops(classical: ClassicalConfig) -> None:
+    """Refuses loops without a set-point, set-points without a loop, and loops for nobody."""
     for controlled in classical.manipulated:
         ways = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
         if ways != 1:
             raise InputError(
-                f"classical.manipulated has {controlled}, which needs one set-point: give it in "
-                "classical.setpoint, or its channel in classical.setpoint_channel"
+                f"classical.manipulated has {controlled}, which needs one set-point: give it with "
+                f"`--classical.setpoint {controlled} NUMBER`, or the observation that carries it "
+                f"with `--classical.setpoint-channel {controlled} CHANNEL`"
             )
     for section in ("setpoint", "setpoint_channel"):
         for controlled in getattr(classical, section):
@@ -74,6 +80,11 @@ def check_classical(classical: ClassicalConfig) -> None:
                     f"classical.{section} has {controlled}, which classical.manipulated pairs with "
                     "no action"
                 )
+    if classical.manipulated and not classical.controllers:
+        raise InputError(
+            "classical.manipulated is of no effect without classical.controllers; add "
+            "`--classical.controllers pid`, or leave it out"
+        )
 
 
 def settings_of(classical: ClassicalConfig, name: str) -> Any:

@@ -104,6 +104,12 @@ def _default(
 
 def _check_controller(fallback: FallbackConfig, controllers: Sequence[str]) -> None:
     if "classical" in fallback.kinds:
+        if not controllers:
+            name = fallback.controller or "pid"
+            raise InputError(
+                "the fallback is classical, and no such controller is fitted; add "
+                f"`--classical.controllers {name}`"
+            )
         require_known("fallback.controller", [fallback.controller], controllers)
     elif fallback.controller:
         raise InputError(

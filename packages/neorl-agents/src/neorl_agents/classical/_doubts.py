@@ -1,0 +1,56 @@
+"""What speaks against a fitted loop, in words that say what to do."""
+
+from neorl_agents.classical._first_order import FirstOrderModel
+
+LEAST_MARGIN = 1.5
+"""Gain margin from which on a loop is not doubted; SIMC has about 3 on its own model."""
+LEAST_SHARE = 0.5
+"""Explained part of the variance from which on a fit is not doubted."""
+
+
+def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
+    """Of a loop that was tuned from ``model``."""
+    found = []
+    if margin is not None and margin < LEAST_MARGIN:
+        swings = (
+            "it swings" if margin < 1 else f"it swings with {margin:.2g} times the plant's gain"
+        )
+        found.append(
+            f"on a freer model of the same log {swings} (gain margin {margin:.2g}, "
+            f"{LEAST_MARGIN:g} or more is sound): the dead time that was identified, "
+            f"{model.delay * model.dt:g} s, is too short or the gain too small, as under feedback "
+            "and drifting loads; raise closed_loop, or fit lqg or a PID by the rule lambda"
+        )
+    if model.delay == longest and longest > 0:
+        found.append(
+            f"its dead time is the longest that was tried, {longest} periods: raise longest_delay, "
+            "or the input does not show in this output"
+        )
+    if model.share < LEAST_SHARE:
+        found.append(
+            f"its model explains {model.share:.0%} of the moves of the output: the log has too "
+            "little movement of the input, or loads that another channel tells"
+        )
+    return found
+
+
+def imitation_doubts(share: float) -> list[str]:
+    """Of a loop that was fitted to the logged actions."""
+    if share >= LEAST_SHARE:
+        return []
+    return [
+        f"it explains {share:.0%} of the moves of the action: no such loop made this log "
+        "(operators, limits, another set-point, feed-forward); do not take it for the logged "
+        "controller"
+    ]
+
+
+def delay_doubts(delay: tuple[int, ...], inputs: list[str], longest: int) -> list[str]:
+    """Of an identified plant."""
+    ends = [name for name, periods in zip(inputs, delay, strict=True) if periods == longest > 0]
+    if not ends:
+        return []
+    return [
+        f"the dead time of {', '.join(ends)} is the longest that was tried, {longest} periods: "
+        "raise longest_delay, or the input does not show in what is measured"
+    ]

@@ -1,0 +1,138 @@
+"""What a tuned loop bears, against polynomials, closed loops, and a log under feedback."""
+
+import numpy as np
+import pytest
+
+from neorl_agents.classical import ImitatedPID, Loop, PIDGains, SmithPID, Task, TunedPID
+from neorl_agents.classical._gain_margin import gain_margin
+from neorl_agents.classical._log import checked_log
+from neorl_core import Channel, InputError, Spec, Transition
+
+DT = 2.0
+SPEC = Spec(
+    (Channel("outlet", "degF", 32.0, 212.0), Channel("setpoint", "degF", 32.0, 212.0)),
+    (Channel("steam", "%", 0.0, 100.0),),
+    (),
+    dt=DT,
+    horizon=500,
+)
+TASK = Task((Loop("outlet", "steam", "setpoint"),))
+KP, KI = 0.35, 0.005
+
+
+def under_feedback(rows: int = 6000, *, stop: float = 100.0, manual: bool = False) -> Transition:
+    """A heat exchanger under PI: 1.2 degF per %, 60 s, dead time 14 s, and a drifting load."""
+    rng = np.random.default_rng(0)
+    pole, delay = np.exp(-DT / 60), 7
+    x, load, integral, target, u = 60.0, 0.0, 50.0, 140.0, 50.0
+    sent, seen = [50.0] * delay, []
+    for t in range(rows):
+        if rng.random() < DT / 1200:
+            target = rng.choice([125.0, 130.0, 140.0, 150.0, 160.0])
+        load += 0.25 * rng.normal() - load * DT / 900
+        y = 80 + x + load + 0.3 * rng.normal()
+        error = target - y
+        if not (manual and t % 1500 >= 1400):
+            wanted = integral + KP * error + KI * DT * error
+            u = min(max(wanted, 0.0), stop)
+            if u == wanted:
+                integral += KI * DT * error
+        sent.append(u)
+        seen.append((y, target, u))
+        x = pole * x + 1.2 * (1 - pole) * sent[-1 - delay]
+    columns = np.array(seen)
+    ends = np.arange(rows - 1) % 500 == 499
+    return Transition(
+        columns[:-1, :2],
+        columns[:-1, 2:],
+        np.zeros(rows - 1),
+        next_obs=columns[1:, :2],
+        terminated=np.zeros(rows - 1, bool),
+        truncated=ends,
+    )
+
+
+def true_radius(kp: float, ki: float) -> float:
+    """Of the exchanger under a PI loop, by the roots of its characteristic polynomial."""
+    pole = np.exp(-DT / 60)
+    plant = np.polymul([1, -pole] + [0] * 7, [1, -1])
+    loop = 1.2 * (1 - pole) * np.polyadd(kp * np.array([1, -1]), [DT * ki, 0])
+    return float(np.max(np.abs(np.roots(np.polyadd(plant, loop)))))
+
+
+@pytest.mark.parametrize("ki", [0.0, 0.01])
+def test_the_margin_is_that_of_the_characteristic_polynomial(lag, ki):
+    """``z^5 (z - 0.9) + 0.3 f z (kp + ki dt z / (z - 1))`` by its roots."""
+    log = checked_log(lag.log(4, 120), lag.spec)
+    margin = gain_margin(log, 0, 0, PIDGains(0.4, ki, 0.0, 0.0), dt=2.0, longest=8)
+
+    def radius(factor: float) -> float:
+        plant = np.polymul([1, -0.9, 0, 0, 0, 0], [1, -1])
+        loop = 0.3 * factor * np.polyadd(0.4 * np.array([1, -1]), [2.0 * ki, 0])
+        return float(np.max(np.abs(np.roots(np.polyadd(plant, loop)))))
+
+    assert margin is not None
+    np.testing.assert_allclose(radius(margin), 1, atol=1e-3)
+    assert radius(0.9 * margin) < 1
+
+
+def test_the_margin_of_a_smith_predictor_is_where_its_loop_swings(lag):
+    policy, report = SmithPID(longest_delay=8).fit(lag.log(4, 120), lag.spec, lag.task)
+    margin = report["loops"][0]["gain_margin"]
+    assert 1.5 < margin < 16
+    swing = {}
+    for factor in (0.95, 1.05):
+        heavier = lag._replace(b=factor * margin * lag.b)
+        swing[factor] = float(np.std(np.asarray(heavier.run(policy, 400)[0])[-50:, 0]))
+    assert swing[0.95] < 0.01 < 0.1 < swing[1.05]
+
+
+def test_a_short_log_has_no_margin(lag):
+    log = checked_log(lag.log(4, 30), lag.spec)
+    assert gain_margin(log, 0, 0, PIDGains(0.4, 0.0, 0.0, 0.0), dt=2.0, longest=8) is None
+
+
+def test_a_loop_that_feedback_and_loads_misled_is_doubted():
+    """The first-order model has lost the dead time, and on the true plant its loop swings."""
+    log = under_feedback()
+    tuned = TunedPID().fit(log, SPEC, TASK).report["loops"][0]
+    np.testing.assert_allclose(tuned["static_gain"], 1.2, rtol=0.25)
+    assert tuned["delay"] < 7
+    assert true_radius(tuned["kp"], tuned["ki"]) > 1
+    assert tuned["gain_margin"] < 1
+    (doubt,) = tuned["doubts"]
+    assert "it swings" in doubt
+    assert "raise closed_loop" in doubt
+    smooth = TunedPID(rule="lambda").fit(log, SPEC, TASK).report["loops"][0]
+    assert true_radius(3 * smooth["kp"], 3 * smooth["ki"]) < 1
+    assert smooth["gain_margin"] > 3
+    assert smooth["doubts"] == []
+
+
+def test_a_sound_fit_has_no_doubts(lag):
+    for controller in (TunedPID(longest_delay=8), SmithPID(longest_delay=8)):
+        assert (
+            controller.fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["doubts"] == []
+        )
+    short = TunedPID(longest_delay=4).fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]
+    assert "longest that was tried, 4 periods" in short["doubts"][0]
+
+
+def test_logged_gains_are_found_beside_manual_and_a_stop_of_the_valve():
+    """The valve stops at 60 % of a range of 100 %, and a fifteenth of the rows is in manual."""
+    log = under_feedback(stop=60.0, manual=True)
+    still = np.diff(log.action[:, 0], prepend=0.0) == 0
+    assert 0.05 < np.mean(still) < 0.5
+    loop = ImitatedPID().fit(log, SPEC, TASK).report["loops"][0]
+    # With the rows that stand still they come out as 0.43 and 0.0031.
+    np.testing.assert_allclose([loop["kp"], loop["ki"]], [KP, KI], rtol=0.15)
+    assert loop["share"] > 0.8
+    assert loop["doubts"] == []
+    held = log._replace(action=np.full_like(log.action, 40.0))
+    with pytest.raises(InputError, match="held actions, tune it from a model"):
+        ImitatedPID().fit(held, SPEC, TASK)
+
+
+def test_actions_that_no_such_loop_made_are_doubted(lag):
+    (doubt,) = ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task).report["loops"][0]["doubts"]
+    assert "do not take it for the logged controller" in doubt
