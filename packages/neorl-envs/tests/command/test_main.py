@@ -21,7 +21,10 @@ def test_collect_inspect_and_list(
     assert f"{dataset.n_rows} rows" in output
     assert dataset.content_hash in output
     assert main(["inspect", "log.h5"]) == 0
-    assert "106/1500" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "106/1500" in output
+    last = "Next: neorl-train run --data.source log.h5 --penalty temperature NUMBER pressure NUMBER"
+    assert output.endswith(f"{last}\n")
     assert main(["inspect", "log.h5", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["format"], document["version"]) == ("neorl-dataset-report", 2)

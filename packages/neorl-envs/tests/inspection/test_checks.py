@@ -64,6 +64,30 @@ def test_a_transport_delay_is_found(delayed: Dataset) -> None:
     assert "u0 shows in y0 after 70 s" in report_text(report)
 
 
+def test_feedback_by_a_noisy_measurement_is_no_answer_of_the_plant() -> None:
+    """A loop under PI answers noise at once; the plant answers what operators add after 8 steps."""
+    random = np.random.default_rng(3)
+    n, x, total = 9000, 0.0, 0.0
+    sent, rows, target, aside = [0.5] * 7, [], 1.0, 0.0
+    for t in range(n):
+        if t % 200 == 0:
+            target = random.uniform(0, 2)
+        if t % 40 == 0:
+            aside = random.uniform(-0.2, 0.2)
+        y = x + 0.05 * random.normal()
+        total += 0.01 * (target - y)
+        sent.append(0.5 + 0.3 * (target - y) + total + aside)
+        rows.append((y, sent[-1]))
+        x = 0.95 * x + 0.1 * sent[-8]
+    y, u = np.array(rows).T
+    raw = [np.corrcoef(np.diff(u)[:-lag], np.diff(y)[lag:])[0, 1] for lag in range(1, 20)]
+    assert np.argmax(np.abs(raw)) == 0  # what the plain changes say: one step
+    assert raw[0] > 0.2
+    report = dataset_report(logged(y[:, None], u[:, None], np.arange(n) % 1500 == 1499))
+    (found,) = report["delays"]
+    assert found["delay_s"] in (80.0, 90.0)
+
+
 def test_a_behaviour_that_the_observation_decides_is_found() -> None:
     random = np.random.default_rng(2)
     n = 3000

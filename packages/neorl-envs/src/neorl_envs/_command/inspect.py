@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 import tyro
@@ -44,7 +45,13 @@ def command(words: list[str]) -> None:
     if options.html is not None:
         write_text(options.html, report_html(report))
     document = {**head("dataset-report", VERSION), **report}
-    print(json.dumps(document, indent=2) if options.json else report_text(report))
+    if options.json:
+        print(json.dumps(document, indent=2))
+        return
+    print(report_text(report))
+    costs = [word for cost in report["costs"] for word in (cost["name"], "NUMBER")]
+    penalty = ["--penalty", *costs] if costs else []
+    print("Next:", shlex.join(["neorl-train", "run", "--data.source", str(options.file), *penalty]))
 
 
 def _opened(path: Path) -> Dataset:

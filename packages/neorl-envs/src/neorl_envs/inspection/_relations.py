@@ -11,6 +11,10 @@ LONGEST_DELAY = 60
 """Steps up to which a delay is looked for."""
 SIGNIFICANT = 5.0
 """A correlation counts beyond this many times 1 / sqrt(rows)."""
+BEGINS = 0.5
+"""Part of the largest correlation with which an answer counts as begun."""
+EXPLAINING_ROWS = 5
+"""Rows, the present one included, whose observations may explain a change of an action."""
 NEIGHBOURS = 1500
 
 
@@ -24,19 +28,27 @@ def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
 
 
 def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
-    """The lag at which changes of an action and of an observation correlate most.
+    """When changes of an action begin to show in an observation.
 
-    Changes from row to row stand for the signals, which takes slow trends out; a loop that is
-    closed moves the action after the observation too, which lags below zero would show, so only
-    the answer that follows the action is looked for. One row a pair that is significant.
+    Changes from row to row stand for the signals, which takes slow trends out. A closed loop moves
+    the action by the noise of a measurement, which leaves the next one: that would show as an
+    answer one row later. So of an action's changes only what those of the observations up to its
+    row and its own of before do not explain is looked for afterwards, in what the observations'
+    past does not explain of theirs. The answer begins at the first lag with half the largest
+    correlation, and that sign. One row a pair that is significant.
+
+    Source: Box, Jenkins and Reinsel, Time series analysis, 1994, section 11.2 (prewhitening).
     """
     found = []
     step_u, step_y = (_steps(column, sample.episode) for column in (sample.action, sample.obs))
+    known = [_later(step_y, lag) for lag in range(EXPLAINING_ROWS)]
+    own = [_later(step_u, lag) for lag in range(1, EXPLAINING_ROWS)]
+    step_u, step_y = _unexplained(step_u, [*known, *own]), _unexplained(step_y, known[1:])
     for i, action in enumerate(spec.action):
         for j, observed in enumerate(spec.obs):
-            best = _best_lag(step_u[:, i], step_y[:, j])
-            if best is not None:
-                lag, value, rows = best
+            answer = _first_lag(step_u[:, i], step_y[:, j])
+            if answer is not None:
+                lag, value, rows = answer
                 found.append(
                     {
                         "action": action.name,
@@ -56,9 +68,30 @@ def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
     return step
 
 
-def _best_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
-    """Lag, correlation and rows of the best lag from 1 on: an action shows in the next row."""
-    best: tuple[int, float, int] | None = None
+def _unexplained(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
+    """Changes less their regression on what was known; NaN where that is cut off."""
+    design = np.concatenate(known, axis=1)
+    used = np.isfinite(design).all(axis=1) & np.isfinite(step).all(axis=1)
+    if used.sum() <= 2 * design.shape[1]:
+        return step
+    size = design[used].std(axis=0)
+    scaled = design[used] / np.where(size > 0, size, 1)
+    left = np.full_like(step, np.nan)
+    moved = step[used]
+    left[used] = moved - scaled @ np.linalg.lstsq(scaled, moved, rcond=None)[0]
+    return left
+
+
+def _later(column: np.ndarray, rows: int) -> np.ndarray:
+    """A column moved down, so that each row holds an earlier value."""
+    moved = np.full_like(column, np.nan)
+    moved[rows:] = column[: len(column) - rows]
+    return moved
+
+
+def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
+    """Lag from 1 on with which an answer begins, and correlation and rows of its strongest lag."""
+    found: dict[int, tuple[float, int]] = {}
     # The steps hold NaN at the start of every episode, so no pair spans two unless an episode is
     # shorter than the lag; those pairs are noise and few.
     for lag in range(1, min(LONGEST_DELAY, len(action) - 2) + 1):
@@ -70,9 +103,13 @@ def _best_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int
         u, y = u[both] - u[both].mean(), y[both] - y[both].mean()
         scale = np.sqrt((u**2).sum() * (y**2).sum())
         value = float((u * y).sum() / scale) if scale > 0 else 0.0
-        if abs(value) > SIGNIFICANT / np.sqrt(rows) and (best is None or abs(value) > abs(best[1])):
-            best = (lag, value, rows)
-    return best
+        if abs(value) > SIGNIFICANT / np.sqrt(rows):
+            found[lag] = value, rows
+    if not found:
+        return None
+    strongest, rows = max(found.values(), key=lambda each: abs(each[0]))
+    begins = min(lag for lag, (value, _) in found.items() if value / strongest >= BEGINS)
+    return begins, strongest, rows
 
 
 def correlation(sample: Sample) -> np.ndarray:
