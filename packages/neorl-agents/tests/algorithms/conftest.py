@@ -123,11 +123,18 @@ def parity(problem):
     """Functions of this file, and ``update(kind, **fields)``, which runs one update.
 
     The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
-    actor's log-deviations, channel by channel, so that some rows reach where they are clipped.
+    actor's log-deviations, channel by channel, so that some rows reach where they are clipped,
+    ``returns`` to the log's returns.
     """
 
     def update(
-        kind: type, *, at_step: int = 0, masked: int = 0, log_std: tuple = (), **fields: Any
+        kind: type,
+        *,
+        at_step: int = 0,
+        masked: int = 0,
+        log_std: tuple = (),
+        returns: float = 0.0,
+        **fields: Any,
     ) -> Update:
         with _sgd():
             plain = kind(**SMALL, **fields)
@@ -146,6 +153,8 @@ def parity(problem):
             if log_std:
                 before.actor.biases[-1][-len(log_std) :] += log_std
             batch = jax.tree.map(_wide, problem.batch(plain))
+            if returns:
+                batch = batch._replace(mc_return=batch.mc_return + returns)
             if masked:
                 shape = (plain.batches_per_update, plain.batch_size)
                 mask = np.broadcast_to(np.arange(shape[1]) < shape[1] - masked, shape)

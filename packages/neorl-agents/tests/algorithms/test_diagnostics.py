@@ -1,5 +1,7 @@
 """What tells that training went wrong, on numbers made by hand."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,8 +9,9 @@ import numpy as np
 import pytest
 
 from neorl_agents.algorithms import _rebrac, _td3_bc
-from neorl_agents.algorithms._diagnostics import held_actions, weight_metrics
+from neorl_agents.algorithms._diagnostics import held_actions, value_metrics, weight_metrics
 from neorl_agents.networks import init_critics, init_mlp, tanh
+from neorl_agents.policies import init_scaling
 from neorl_core import Transition
 
 
@@ -18,6 +21,25 @@ def test_the_effective_sample_is_kishs_and_masked_rows_do_not_count():
     assert found["effective_sample"] == pytest.approx(6**2 / (3 * 18), rel=1e-6)
     assert found["at_ceiling"] == pytest.approx(1 / 3, rel=1e-6)
     assert weight_metrics(jnp.zeros(3), None, 4.0)["effective_sample"] == 0
+
+
+def test_values_beyond_what_the_rewards_of_the_log_admit_are_counted(problem):
+    """Rewards from -1 to 2 at discount 0.5: from -2 to 4, and a twentieth of the width more."""
+    scaling = init_scaling(problem.spec, problem.statistics)
+
+    def beyond(q, low=-1.0, high=2.0, **how):
+        within = replace(scaling, reward_range=jnp.array([low, high]))
+        found = value_metrics(jnp.array(q), within, None, discount=0.5, **how)
+        assert found["q"] == pytest.approx(np.mean(q), rel=1e-6)
+        return float(found["q_beyond_rewards"])
+
+    q = [-2.35, -2.25, 4.25, 4.35]
+    assert beyond(q) == 0.5
+    assert beyond(q, penalised=True) == 0.25
+    assert beyond(q, entropy=0.1) == 0.25
+    # Where all rewards are above zero, ending early earns nothing; likewise below.
+    assert beyond([-0.19, -0.21, 4.0], low=1.0) == pytest.approx(1 / 3)
+    assert beyond([0.09, 0.11, -2.0], high=-0.5) == pytest.approx(1 / 3)
 
 
 def test_an_action_is_held_where_its_tanh_is_flat_and_the_log_is_inside():

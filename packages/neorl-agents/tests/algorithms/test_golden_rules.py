@@ -166,6 +166,11 @@ class TestReBRAC:
         assert abs(third["actor_loss"] - first["actor_loss"]) > 1
         assert not np.allclose(heavy.actor.weights[0], one.actor.weights[0])
 
+    def test_it_explores_with_the_stated_deviation(self, case):
+        learner, state, _ = case
+        louder = replace(learner, exploration_std=np.array(0.25)).explore(state)
+        np.testing.assert_allclose(np.exp(louder.log_std), [0.25, 0.25])
+
     def test_distances_are_sums_over_channels_and_those_of_td3_bc_means(self, case):
         """The other way round a weight differs by the number of channels."""
         learner, state, rows = case

@@ -120,6 +120,10 @@ def test_what_came_before_matters_and_a_fresh_carry_forgets_it(trained, problem)
     # The first step of an episode has no action before it, even where one is told.
     told = policy.sent(policy.initial_carry(), action[0])
     np.testing.assert_array_equal(policy(told, obs[1], None)[1], anew[1])
+    # What was sent counts for one step: where nobody tells the next one, it is unknown.
+    carry = policy.sent(policy(told, obs[0], None)[0], action[0])
+    assert carry.sent[-1] == 1
+    assert policy(carry, obs[1], None)[0].sent[-1] == 0
 
 
 def test_exploring_carries_the_memory_of_the_mean(problem):

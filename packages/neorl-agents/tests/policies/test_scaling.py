@@ -65,10 +65,16 @@ class TestScaling:
             np.testing.assert_allclose(scaling.reward, unit, rtol=1e-6)
 
     @pytest.mark.parametrize("name", ["std", "return_range"])
-    def test_constant_reward_is_left_alone(self, problem, name):
-        flat = FieldStatistics(*(np.float32(x) for x in (10, 3, 0, 3, 3)))
+    @pytest.mark.parametrize("value", [0.0, 3.0, -3e6])
+    @pytest.mark.parametrize("rounding", [0.0, 1e-7])
+    def test_a_constant_reward_is_one_in_every_unit(self, problem, name, value, rounding):
+        """Also where its last digit differs, by which nothing may be divided."""
+        most = value + rounding * abs(value)
+        numbers = (10, value, rounding * abs(value) / 2, value, most)
+        flat = FieldStatistics(*(np.float32(x) for x in numbers))
         statistics = problem.statistics._replace(reward=flat, episode_return=flat)
-        assert init_scaling(problem.spec, statistics, name).reward == 1.0
+        expected = abs(value) or 1.0
+        assert init_scaling(problem.spec, statistics, name).reward == np.float32(expected)
 
     def test_next_action_is_clipped_as_the_action_is_and_zero_at_ends(self, problem):
         scaling = init_scaling(problem.spec, problem.statistics, "none")

@@ -25,6 +25,9 @@ from neorl_core import (
 RewardScale = Literal["none", "std", "return_range"]
 """What the reward is divided by; see :func:`init_scaling`."""
 
+ROUNDING = 2.5e-7
+"""Rewards that differ by no more than this part of their size are one reward, rounded."""
+
 MARGIN = 1e-5
 """Logged actions are clipped to ``1 - MARGIN`` of their range: a tanh cannot reach its bound."""
 
@@ -63,8 +66,9 @@ def init_scaling(
 
     The reward is divided by 1 for ``"none"``, by ``std(reward)`` for ``"std"`` and by
     ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as implicit
-    Q-learning was published with); by 1 where that is zero. A channel that hardly
-    moves in the data is scaled by a thousandth of its measuring range.
+    Q-learning was published with); where that is zero but for rounding, by the size of the mean
+    reward, and by 1 where that is zero too. A channel that hardly moves in the data is scaled by a
+    thousandth of its measuring range.
 
     Args:
         spec: Specification, which gives the measuring ranges and the action box.
@@ -79,13 +83,8 @@ def init_scaling(
     mean, std = (jnp.asarray(x, f32) for x in (statistics.obs.mean, statistics.obs.std))
     # In float64: a narrow range far from zero has a width of zero in float32.
     span = np.subtract(highs(spec.obs), lows(spec.obs))
-    returns = statistics.episode_return
     one = jnp.ones((), f32)
-    unit = {
-        "none": one,
-        "std": _usable(statistics.reward.std.astype(f32)),
-        "return_range": _usable((returns.max - returns.min).astype(f32) / 1000),
-    }[reward_scale]
+    unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
     rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
     return Scaling(
         obs=standardiser(mean, std, span=jnp.asarray(span, f32)),
@@ -176,8 +175,15 @@ def _next_action(scaling: Scaling, batch: Transition) -> Array | None:
     return action
 
 
-def _usable(x: Float[Array, ""]) -> Float[Array, ""]:
-    return jnp.where(jnp.isfinite(x) & (x > 0), x, 1)
+def _reward_unit(statistics: DataStatistics, reward_scale: RewardScale) -> Float[Array, ""]:
+    """What tells rewards apart; of a constant one its size, so that no unit plays a part."""
+    of = statistics.reward if reward_scale == "std" else statistics.episode_return
+    numbers = (statistics.reward.mean, of.std, of.min, of.max)
+    mean, std, low, high = (jnp.asarray(x, jnp.float32) for x in numbers)
+    spread, parts = (std, 1) if reward_scale == "std" else (high - low, 1000)
+    varies = spread > ROUNDING * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    size = jnp.where(jnp.isfinite(mean) & (mean != 0), jnp.abs(mean), 1)
+    return jnp.where(jnp.isfinite(spread) & varies, spread / parts, size)
 
 
 def _blank(batch: Transition) -> Transition:
