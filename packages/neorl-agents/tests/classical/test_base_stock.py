@@ -54,6 +54,25 @@ def test_the_level_is_the_newsvendor_quantile(log, service):
     np.testing.assert_allclose(order, [item["level"] - 40.0], rtol=1e-6)
 
 
+def test_no_window_of_demand_reaches_from_one_episode_into_the_next():
+    """Ten are wanted in two periods of every episode, and twenty across its ends."""
+    demand = np.tile([0.0, 10.0, 10.0, 0.0], 20)[:, None]
+    log = log_of(np.full((80, 2), 30.0), demand, np.full((80, 2), 30.0), 2)
+    item = dataclasses.replace(ITEM, on_hand="", lead_time=1)
+    report = BaseStockLevels(service=0.99).fit(log, SPEC, (item,)).report["items"][0]
+    assert report["level"] == 10.0
+
+
+def test_the_level_is_a_demand_that_was_seen():
+    """The least with which so large a share of the windows is served, not one in between."""
+    demand = np.tile([4.0, 4.0, 4.0, 9.0], 20)[:, None]
+    log = log_of(np.full((80, 2), 30.0), demand, np.full((80, 2), 30.0), 4)
+    item = dataclasses.replace(ITEM, on_hand="", lead_time=0)
+    for service, level in ((0.75, 4.0), (0.76, 9.0)):
+        report = BaseStockLevels(service=service).fit(log, SPEC, (item,)).report["items"][0]
+        assert report["level"] == level
+
+
 def test_the_level_follows_the_unit(log):
     level = BaseStockLevels(longest_lead=8).fit(log, SPEC, (ITEM,)).report["items"][0]["level"]
     kilo = dataclasses.replace(

@@ -17,8 +17,11 @@ from neorl_agents.classical import (
 )
 from neorl_agents.classical._first_order import identify_first_order
 from neorl_agents.classical._log import checked_log
-from neorl_core import InputError
+from neorl_agents.controllers import pid_policy
+from neorl_core import InputError, Transition
 from neorl_core.control import PID
+
+from .conftest import single
 
 
 def model_of(plant, log):
@@ -55,6 +58,13 @@ def test_noise_of_the_measurement_does_not_hide_the_lag(lag):
     np.testing.assert_allclose(model.static_gain, 3.0, rtol=0.1)
 
 
+def test_noise_makes_no_integrator_of_a_slow_lag():
+    slow = single(0.99, 0.03, 4)
+    model = model_of(slow, slow.log(20, 200, noise=0.1))
+    np.testing.assert_allclose(model.pole, 0.99, atol=0.005)
+    assert model_of(slow, slow.log(20, 200, noise=1.0)).pole < 1
+
+
 def test_simc_gives_the_numbers_of_its_table():
     # Skogestad 2003, table 1, for tc = theta: Kc = 0.5 T / (k theta) and ti = min(T, 8 theta).
     slow = FirstOrderModel(np.exp(-1 / 30), 2 * (1 - np.exp(-1 / 30)), 0.0, 2, 1.0, 9, 1.0)
@@ -63,8 +73,23 @@ def test_simc_gives_the_numbers_of_its_table():
     np.testing.assert_allclose(gains.kp / gains.ki, 8 * 2.5)
     quick = slow._replace(pole=np.exp(-1 / 5), gain=2 * (1 - np.exp(-1 / 5)))
     np.testing.assert_allclose(simc(quick).kp / simc(quick).ki, 5.0)
-    assert (gains.kd, simc(slow, derivative=True).tau > 0) == (0.0, True)
-    np.testing.assert_allclose(lambda_tuning(quick).kp, 5 / (2 * (5 + 2.5)))
+    # Grimholt and Skogestad 2018: the series form with td = theta / 3, here as the parallel one.
+    full, td = simc(slow, derivative=True), 2.5 / 3
+    expected = 3 * (1 + td / 20), 3 / 20, 3 * td, 0.1 * td
+    np.testing.assert_allclose(full, expected)
+    assert (gains.kd, gains.tau) == (0.0, 0.0)
+
+
+def test_lambda_tuning_gives_the_numbers_of_its_rules():
+    lag = FirstOrderModel(np.exp(-1 / 5), 2 * (1 - np.exp(-1 / 5)), 0.0, 2, 1.0, 9, 1.0)
+    gains = lambda_tuning(lag)
+    np.testing.assert_allclose((gains.kp, gains.kp / gains.ki), (5 / (2 * (5 + 2.5)), 5))
+    # Where the dead time is longer than the lag, it is what the loop follows by.
+    late = lambda_tuning(lag._replace(delay=12))
+    np.testing.assert_allclose((late.kp, late.kp / late.ki), (5 / (2 * (12.5 + 12.5)), 5))
+    # Integrating, Olsen and Bialkowski 2002, with lam = 3 theta = 10.5.
+    tank = lambda_tuning(FirstOrderModel(1.0, 0.5, 0.0, 3, 1.0, 9, 1.0))
+    np.testing.assert_allclose((tank.kp, tank.kp / tank.ki), (24.5 / (0.5 * 14**2), 24.5))
 
 
 @pytest.mark.parametrize(
@@ -95,10 +120,15 @@ def test_delay_compensation_is_quicker_than_simc(lag):
     assert areas[SmithPID] < 0.9 * areas[TunedPID]
 
 
-def test_logged_gains_are_found_by_imitation(lag):
+def loop_of(kp, ki, kd):
+    """A PID on level and valve that holds 1 m, with a bias of 0.1 %."""
     one = np.ones(1, np.float32)
-    acted = PID(0.4 * one, 0.03 * one, 0.2 * one, 0 * one, one, 0.1 * one, -2 * one, 2 * one,
-                np.float32(2.0), one[:0], one[:0], measured=(0,))  # fmt: skip
+    return PID(kp * one, ki * one, kd * one, 0 * one, one, 0.1 * one, -2 * one, 2 * one,
+               np.float32(2.0), one[:0], one[:0], measured=(0,))  # fmt: skip
+
+
+def test_logged_gains_are_found_by_imitation(lag):
+    acted = loop_of(0.4, 0.03, 0.2)
     states, actions, _ = lag.run(acted, 101, load=np.array([0.05]))
     states, actions = np.asarray(states, np.float64), np.asarray(actions, np.float64)
     ends = np.arange(100) == 99
@@ -112,6 +142,61 @@ def test_logged_gains_are_found_by_imitation(lag):
     assert loop["share"] > 0.9999
     random = ImitatedPID().fit(lag.log(4, 120), lag.spec, lag.task)
     assert random.report["loops"][0]["share"] < 0.2
+
+
+def test_imitation_needs_no_integral_of_the_log_and_leaves_saturated_rows_out(lag):
+    """Recordings begin in the midst of an episode, each with an integral of its own."""
+    parts = []
+    for load in (0.05, -0.1):
+        states, actions, _ = lag.run(loop_of(0.4, 0.03, 0.0), 101, load=np.array([load]))
+        parts.append((states[20:], actions[20:]))
+    # A proportional loop goes to its limits: there the valve acted, not the loop.
+    states, actions, _ = lag.run(loop_of(4.0, 0.0, 0.0), 101)
+    assert 0.2 < np.mean(np.abs(actions) > 1.99) < 0.8
+    for kp, ki, logged in ((0.4, 0.03, parts), (4.0, 0.0, [(states, actions)])):
+        columns = [[np.asarray(x, np.float64) for x in both] for both in logged]
+        x, u, y = (
+            np.concatenate(one)
+            for one in zip(*((s[:-1], a[:-1], s[1:]) for s, a in columns), strict=True)
+        )
+        ends = np.zeros(len(x), bool)
+        ends[np.cumsum([len(s) - 1 for s, _ in columns]) - 1] = True
+        log = Transition(x, u, u[:, 0], next_obs=y, terminated=ends & False, truncated=ends)
+        loop = ImitatedPID().fit(log, lag.spec, lag.task).report["loops"][0]
+        np.testing.assert_allclose([loop["kp"], loop["ki"]], [kp, ki], rtol=1e-3, atol=1e-3)
+
+
+def test_the_predictor_reckons_with_what_was_sent(lag):
+    """Not with what it proposed: an actuator or a filter may have sent another action."""
+    policy = SmithPID(longest_delay=8).fit(lag.log(4, 120), lag.spec, lag.task).policy
+    seen = np.array([0.2], np.float32)
+    carry, proposed = policy(policy.initial_carry(), seen)
+    for told in (policy.sent(carry, proposed - 0.5), policy.follow(carry, proposed - 0.5)):
+        later, _ = policy(told, seen)
+        moved = policy.gain * (proposed - 0.5 - policy.rest)
+        np.testing.assert_allclose(later.moved[-1], moved, rtol=1e-5)
+
+
+def test_the_predictor_of_an_integrating_loop_is_proportional(lag, integrator):
+    """The prediction has an offset under load there, on which an integral would only wind up."""
+    loops = [
+        SmithPID(longest_delay=8).fit(plant.log(4, 120), plant.spec, plant.task).report["loops"][0]
+        for plant in (integrator, lag)
+    ]
+    assert loops[0]["ki"] == 0
+    assert loops[1]["ki"] > 0
+
+
+def test_a_setpoint_that_is_an_observation_is_followed_and_its_loss_is_said():
+    loop = loop_of(0.4, 0.03, 0.0)
+    tracking = pid_policy(loop, (1,))
+    seen, lost = np.array([0.2, 1.0], np.float32), np.array([0.2, np.nan], np.float32)
+    carry, action = tracking(tracking.initial_carry(), seen)
+    expected, one = loop(loop.initial_carry(), seen)
+    np.testing.assert_array_equal(action, one)
+    after, nothing = tracking(carry, lost)
+    assert np.isnan(nothing).all()
+    np.testing.assert_array_equal(after.integral, expected.integral)
 
 
 @pytest.mark.parametrize("controller", [TunedPID(longest_delay=8), SmithPID(longest_delay=8)])

@@ -127,6 +127,18 @@ def test_an_integrating_loop_with_dead_time_and_load_has_no_offset(integrator):
     np.testing.assert_allclose(states[-1, 0], 1.0, atol=2e-3)
 
 
+def test_a_setpoint_out_of_reach_gives_way_to_the_nearest_that_can_be_held(lag):
+    """A valve of 2 % holds 6 m; the state to regulate to is that one, not the wanted 10 m."""
+    task = Task((Loop("level", "valve", 10.0),))
+    target = LQG(**SMALL).fit(lag.log(4, 120), lag.spec, task).policy.target
+    disturbance = jnp.zeros(target.state_disturbance.shape[1])
+    state, action, known = target(jnp.zeros(1), disturbance)
+    assert bool(known)
+    np.testing.assert_allclose(action, target.high, atol=1e-5)
+    scale, offset = target.controlled.scale, target.controlled.offset
+    np.testing.assert_allclose(state[0] * scale[0] + offset[0], 6.0, atol=0.01)
+
+
 def test_a_subspace_model_controls_without_offset(lag):
     settings = LQG(method="subspace", orders=2, longest_delay=4)
     fitted = settings.fit(lag.log(6, 80), lag.spec, lag.task)
