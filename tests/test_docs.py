@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+
+import neorl_envs
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -133,6 +137,30 @@ def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env=quick
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nightly
+def test_a_published_log_is_scored_and_swept(tmp_path: Path) -> None:
+    """Every block of the page in order; a log of the plant in the form of the file stands in."""
+    text = (ROOT / "docs/pages/how-to/published-log.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    plant = neorl_envs.make("DMSD-v0")
+    log = neorl_envs.collect_log(plant, n_steps=1000, key=jax.random.key(0))
+    rows = log.transitions
+    np.savez(
+        tmp_path / "DMSD-high-100000-train.npz",
+        obs=rows.obs,
+        action=rows.action / 30,
+        reward=rows.reward,
+        next_obs=rows.next_obs,
+        done=rows.terminated.astype(np.float32),
+        truncated=rows.truncated.astype(np.float32),
+    )
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0.5", "0.7", "0.9"]
 
 
 @pytest.mark.nightly
