@@ -17,6 +17,15 @@ from neorl_agents.critics import (
     fit_ensemble,
     predicted,
 )
+from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._ensemble_fit import (
+    _calibrated,
+    _tables,
+    _trained,
+    _weights,
+    _width,
+    members_say,
+)
 from neorl_agents.networks import q_values
 from neorl_core import Channel, InputError, Spec, Transition, as_arrays
 from neorl_core.statistics import area_under_roc
@@ -100,12 +109,31 @@ def test_the_stated_coverage_is_the_measured_one(fitted):
     np.testing.assert_allclose([low, high], share.mean() + 1.96 * deviation * np.array([-1, 1]),
         atol=0.5 * deviation)  # fmt: skip
     assert fitted.report["calibration_episodes"] == 100
+    # Loud episodes, cut to two steps, have one vote each as the others.
+    obs, action = (jnp.asarray(x, jnp.float32) for x in (fresh.obs, fresh.action))
+    said = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    change = fresh.next_obs - fresh.obs
+    inside = np.asarray((change >= said.low) & (change <= said.high))[:, 0].reshape(-1, 25)
+    loud, step = np.repeat(inside.mean(1) < 0.85, 25), np.arange(400 * 25) % 25
+    ends = step == np.where(loud, 1, 24)
+    short = jax.tree.map(lambda x: x[~loud | (step < 2)], fresh._replace(truncated=ends))
+    votes = np.where(loud[::25], inside[:, :2].mean(1), inside.mean(1)).mean()
+    assert abs(votes - np.concatenate([inside[loud[::25], :2].ravel(), inside[~loud[::25]].ravel()]
+        ).mean()) > 0.05  # fmt: skip
+    found = assess_ensemble(fitted.ensemble, short, SPEC, replicates=2)["level"][0]
+    np.testing.assert_allclose(found, votes, atol=1e-3)
 
 
 def test_the_deviation_is_the_residual_in_the_mean(fitted):
     log = plant_log(200, seed=8)
     obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
     said = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    level, load = log.obs.T
+    truth = 0.3 * np.tanh(load) + 2e-3 * log.action[:, 0] - 0.2 * level
+    off = np.sqrt(np.mean((truth - np.asarray(said.mean)[:, 0]) ** 2))
+    assert off < 0.1 * truth.std()
+    # On the log every member says so too, its prior included.
+    assert fitted.ensemble.typical[0] < 0.08
     residual = (log.next_obs - log.obs)[:, 0] - np.asarray(said.mean)[:, 0]
     ratio = np.mean(residual**2) / np.mean(np.asarray(said.deviation)[:, 0] ** 2)
     assert 0.85 < ratio < 1.15
@@ -126,6 +154,46 @@ def test_the_disagreement_is_that_of_numpy(fitted, in_numpy):
     found = disagreement(ensemble, *(jnp.asarray(one, jnp.float32) for one in (obs, action)))
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert np.isnan(disagreement(ensemble, jnp.array([jnp.nan, 0.0]), jnp.zeros(1)))
+
+
+def test_a_member_sees_every_episode_as_often_as_it_was_drawn(fitted):
+    """One that never saw any stays as it was."""
+    columns, settings = checked_columns(plant_log(300, seed=0), SPEC, cost=False), as_arrays(FEW)
+    weights, episode = _weights(FEW, columns, KEY)
+    assert weights.shape == (300, 5)
+    np.testing.assert_array_equal(episode, columns.episode)
+    np.testing.assert_allclose(np.bincount(np.asarray(weights, int).ravel())[:3] / 1500,
+        [np.exp(-1), np.exp(-1), np.exp(-1) / 2], atol=0.04)  # fmt: skip
+    fresh, last = fitted.ensemble, weights.at[:, 4].set(0)
+    short = replace(settings, updates=jnp.asarray(3, jnp.int32))
+    tables = _tables(fresh, columns)
+    members, _ = _trained(short, fresh.members, fresh.priors, *tables, last, episode, KEY)
+    moved = [np.abs(a - b).max((1, 2)) for a, b in zip(members.weights, fresh.members.weights)]  # noqa: B905
+    assert all(one[4] == 0 and (one[:4] > 0).all() for one in moved)
+
+
+def test_noise_and_spread_make_the_mean_variance_that_of_the_residuals(fitted):
+    """To the last digit on the episodes that they are worked out on, however few the data."""
+    columns = checked_columns(plant_log(40, seed=5), SPEC, cost=False)
+    members = fitted.ensemble.members
+    for apart in (0.0, 4.0):  # members that agree too much, and too little about the same mean
+        offset = apart * jnp.arange(-2.0, 3.0)[:, None]
+        wide = replace(members, biases=(*members.biases[:-1], members.biases[-1] + offset))
+        found = _calibrated(replace(fitted.ensemble, members=wide), columns, 0.9)
+        assert (found.spread[0] < 1) == (apart > 0)
+        mean, std = members_say(found, columns)
+        variance = np.asarray(found.noise) ** 2 + (np.asarray(found.spread) * std) ** 2
+        residual = columns.next_obs - columns.obs - mean
+        np.testing.assert_allclose(variance.mean(0)[0], (residual**2).mean(0)[0], rtol=1e-4)
+
+
+def test_an_episode_has_one_vote_in_the_width_however_long_it_is():
+    """Of eleven, with the unseen one, at infinity: nine of the ten seen are 82 %."""
+    score = np.concatenate([np.full(100, 10.0), np.arange(1.0, 10.0)])[:, None]
+    episode = np.concatenate([np.zeros(100, int), np.arange(1, 10)])
+    assert _width(score, episode, 0.8) == [9.0]
+    assert _width(score, episode, 0.85) == [10.0]
+    assert np.isinf(_width(score, episode, 0.95)).all()
 
 
 def test_units_change_nothing(fitted):

@@ -1,13 +1,16 @@
 """Targets, loss and draws against plain loops in float64."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from neorl_agents.critics import horizon_targets
-from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics import SafetyCriticSettings, horizon_targets
+from neorl_agents.critics._columns import checked_columns, split_columns
 from neorl_agents.critics._horizon_learning import Draws, Rows, draw_rows, head_loss
-from neorl_agents.critics._safety_critic_fit import _draws, counted_steps
+from neorl_agents.critics._next_actions import actions_along
+from neorl_agents.critics._safety_critic_fit import _draws, _fresh, _tables, counted_steps
 from neorl_agents.critics._windows import fully_seen, window_sums
 from neorl_agents.networks import ensemble, init_mlp
 
@@ -85,6 +88,59 @@ def test_weights_undo_the_draws():
     assert share[ahead].sum() > 0.5 > ahead.mean()
     none = Draws(*(jnp.zeros(0, jnp.int32),) * 3)
     assert int(draw_rows(none, 5, 100, jax.random.key(0), jnp.int32(0)).max()) == 4
+
+
+def test_rows_say_what_follows_them_and_where_it_is_known():
+    """Nothing behind a termination; behind a truncation the log's next action is not known.
+
+    Nor is it where the next row is masked.
+    """
+    log = chain.episodes(6, seed=3)
+    keep = ~np.isin(np.arange(len(log.reward)), (3, 17))
+    columns = checked_columns(log._replace(mask=keep), chain.SPEC, cost=True)
+    ends = (log.terminated | log.truncated) | np.isin(np.arange(len(keep)), (2, 16))
+    np.testing.assert_array_equal(columns.last, ends[keep])
+    settings = SafetyCriticSettings(horizon=3, members=2, hidden=(8,))
+    critic = _fresh(settings, chain.SPEC, columns, jax.random.key(0))
+    rows, _ = _tables(settings, chain.SPEC, columns, critic, None)
+    counted, last = counted_steps(columns, chain.SPEC), columns.last
+    assert (last & ~columns.terminated).any()
+    assert columns.terminated.any()
+    np.testing.assert_array_equal(rows.follows, ~columns.terminated)
+    known = ~last | columns.terminated
+    np.testing.assert_array_equal(rows.known, known[:, None] | counted)
+    following = np.append(columns.action[1:, 0], 0)
+    np.testing.assert_allclose(rows.next_inputs[~last, -1], 2 * following[~last] - 1, atol=1e-6)
+    np.testing.assert_array_equal(rows.next_inputs[:-1, :-1][~last[:-1]], rows.inputs[1:, :-1][
+        ~last[:-1]])  # fmt: skip
+
+
+class Counter(eqx.Module):
+    """Its action is how often it was asked before, and ten times what was sent last."""
+
+    def initial_carry(self):
+        return jnp.zeros(1), jnp.zeros(1)
+
+    def __call__(self, carry, obs, key=None):
+        return (carry[0] + 1, carry[1]), carry[0] + 10 * carry[1]
+
+    def sent(self, carry, action):
+        return carry[0], action
+
+
+def test_a_policy_with_memory_is_told_what_was_done_and_begins_anew_with_every_episode():
+    columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
+    found = actions_along(Counter(), columns)
+    np.testing.assert_allclose(found[:, 0], columns.age + 1 + 10 * columns.action[:, 0])
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_both_sides_of_a_split_have_whole_episodes(share):
+    columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
+    sides = split_columns(columns, share, jax.random.key(0), what="calibration")
+    parts = [side.episodes for side in sides]
+    assert [len(part) for part in parts] == {0.01: [5, 1], 0.5: [3, 3], 0.99: [1, 5]}[share]
+    assert sorted([*parts[0], *parts[1]]) == list(range(6))
 
 
 def test_windows_end_with_their_piece_and_are_kept_by_time_alone():

@@ -15,6 +15,8 @@ from neorl_agents.critics import (
     largest_risk,
     limit_risks,
 )
+from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._safety_critic_fit import _calibrated
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
 from neorl_core.control import ConstantPolicy
 
@@ -71,6 +73,17 @@ def test_it_is_calibrated_on_fresh_episodes(fitted):
     )["full"]
     error, low, high = found["calibration_error"]
     assert error <= 0.05
+    # Also one that says twice the odds, once its last heads are mapped to what was counted.
+    bold = replace(fitted.critic, shift=fitted.critic.shift + np.float32(np.log(2)))
+    held = checked_columns(chain.episodes(100, seed=8), chain.SPEC, cost=True)
+    errors = [
+        assess_safety_critic(one, chain.episodes(300, seed=9), chain.SPEC, replicates=2)["full"][
+            "calibration_error"
+        ][0]
+        for one in (bold, _calibrated(bold, held, chain.SPEC, FEW))
+    ]
+    assert errors[1] < 0.05 < 2 * errors[1] < errors[0]
+    assert fitted.critic.calibration.x.shape[1] > 1
     assert low <= high
     # The exact risks reach 0.83 here: more is not to be had.
     assert found["area_under_roc"][0] > 0.8
