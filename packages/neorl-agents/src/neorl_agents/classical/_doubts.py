@@ -5,7 +5,9 @@ from neorl_agents.classical._first_order import FirstOrderModel
 LEAST_MARGIN = 1.5
 """Gain margin from which on a loop is not doubted; SIMC has about 3 on its own model."""
 LEAST_SHARE = 0.5
-"""Explained part of the variance from which on a fit is not doubted."""
+"""Explained part of the variance from which on an imitated loop is not doubted."""
+MOST_ERROR = 0.2
+"""Standard error of a gain, as part of it, up to which it is not doubted."""
 
 
 def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
@@ -18,18 +20,23 @@ def tuned_doubts(model: FirstOrderModel, margin: float | None, longest: int) -> 
         found.append(
             f"on a freer model of the same log {swings} (gain margin {margin:.2g}, "
             f"{LEAST_MARGIN:g} or more is sound): the dead time that was identified, "
-            f"{model.delay * model.dt:g} s, is too short or the gain too small, as under feedback "
-            "and drifting loads; raise closed_loop, or fit lqg or a PID by the rule lambda"
+            f"{model.delay * model.dt:g} s, is too short or the gain too small, as where the plant "
+            "is not of first order; raise closed_loop, or fit lqg or a PID by the rule lambda"
         )
     if model.delay == longest and longest > 0:
         found.append(
             f"its dead time is the longest that was tried, {longest} periods: raise longest_delay, "
             "or the input does not show in this output"
         )
-    if model.share < LEAST_SHARE:
+    if model.gain_error > MOST_ERROR:
         found.append(
-            f"its model explains {model.share:.0%} of the moves of the output: the log has too "
-            "little movement of the input, or loads that another channel tells"
+            f"its gain is known to {model.gain_error:.0%} of itself: the log has too little "
+            "movement of the input beside noise and loads; move it, or take more rows"
+        )
+    if model.share <= 0:
+        found.append(
+            "it explains nothing of the moves of the output: loads moved it as much as the input "
+            "did, or feedback hides the input; compare gain and dead time with what a step showed"
         )
     return found
 

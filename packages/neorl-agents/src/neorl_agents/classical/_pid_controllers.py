@@ -1,7 +1,6 @@
 """PID loops fitted on a log: tuned from identified models, or imitated, or delay-compensated."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -57,7 +56,7 @@ class TunedPID:
         gains = [self._gains(model) for model in models]
         bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
         policy = _bank(gains, bias, resolved, spec, action_order(resolved, spec, "a PID"))
-        margins = _margins(self, loops, resolved, spec, gains, [None] * len(gains))
+        margins = _margins(self, loops, resolved, models, gains, compensated=False)
         return Fitted(policy, _told(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
@@ -108,7 +107,7 @@ class SmithPID:
             delay=tuple(int(delay) for delay in each["delay"]),
             measured=tuple(resolved.controlled[i] for i in order),
         )
-        margins = _margins(self, loops, resolved, spec, gains, models)
+        margins = _margins(self, loops, resolved, models, gains, compensated=True)
         return Fitted(policy, _told(models, gains, margins, self.longest_delay))
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
@@ -227,17 +226,20 @@ def _margins(
     settings: Any,
     log: Log,
     resolved: Resolved,
-    spec: Spec,
+    models: list[FirstOrderModel],
     gains: list[PIDGains],
-    predictors: Sequence[FirstOrderModel | None],
+    *,
+    compensated: bool,
 ) -> list[float | None]:
-    """The gain margin of every loop."""
-    pairs = zip(resolved.controlled, resolved.manipulated, gains, predictors, strict=True)
-    longest = settings.longest_delay
-    return [
-        gain_margin(log, y, u, one, dt=spec.dt, longest=longest, predictor=predictor)
-        for y, u, one, predictor in pairs
-    ]
+    """The gain margin of every loop; none where the dead time may be longer than was tried."""
+    found: list[float | None] = []
+    loops = zip(resolved.controlled, resolved.manipulated, gains, models, strict=True)
+    for y, u, one, model in loops:
+        longest = settings.longest_delay
+        told = model.delay < longest
+        margin = gain_margin(log, y, u, one, model, longest=longest, compensated=compensated)
+        found.append(margin if told else None)
+    return found
 
 
 def _told(
@@ -255,6 +257,7 @@ def _told(
                 "gain": model.gain,
                 "pole": model.pole,
                 "static_gain": float(model.static_gain) if settles else None,
+                "gain_error": model.gain_error,
                 "slope": float(model.slope),
                 "time_constant": float(model.time_constant) if settles else None,
                 "delay": model.delay,

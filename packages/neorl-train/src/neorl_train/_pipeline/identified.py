@@ -39,9 +39,10 @@ def _loop(found: dict[str, Any], y: str, u: str, dt: float) -> str:
     """One PID loop; ``y`` and ``u`` are the units of what it measures and moves."""
     ways: dict[str, Callable[[Any], str]] = {
         "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
+        "gain_error": lambda v: f"known to {v:.0%}",
         "time_constant": lambda v: f"time constant {v:.4g} s",
         "delay": lambda v: f"dead time {v * dt:g} s",
-        "share": lambda v: f"explains {v:.1%} of the moves",
+        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'nothing'} of the moves",
         "kp": lambda v: f"kp {v:.4g} {u} per {y}",
         "ki": lambda v: f"ki {v:.4g} {u} per {y} and s",
         "kd": lambda v: f"kd {v:.4g} {u} s per {y}" if v else "",

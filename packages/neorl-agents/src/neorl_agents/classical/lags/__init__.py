@@ -1,0 +1,8 @@
+"""What the lags of one output and one input tell of the loop between them."""
+
+from neorl_agents.classical.lags._regression import LagModel as LagModel
+from neorl_agents.classical.lags._regression import regress_on_lags as regress_on_lags
+from neorl_agents.classical.lags._search import LagSearch as LagSearch
+from neorl_agents.classical.lags._search import lag_search as lag_search
+
+__all__ = ["LagModel", "LagSearch", "lag_search", "regress_on_lags"]

@@ -1,0 +1,51 @@
+"""One period ahead by least squares on lags: rough, and it keeps under feedback and loads."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_agents.classical._log import Log
+
+
+class LagModel(NamedTuple):
+    """``y_{t+1} = sum_i a_i y_{t-i} + sum_j b_j u_{t-j} + constant``.
+
+    Attributes:
+        a: Coefficients of the output, the latest first.
+        b: Coefficients of the input, the latest first.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+
+
+def regress_on_lags(
+    log: Log, output: int, act: int, *, outputs: int, inputs: int, roughness: float = np.inf
+) -> LagModel:
+    """Fits a :class:`LagModel`, of least norm in units of the columns where it is not unique.
+
+    Args:
+        log: The log.
+        output: Index of the observation.
+        act: Index of the action.
+        outputs: Number of lags of the output.
+        inputs: Number of lags of the input.
+        roughness: Deviation of the second differences of ``b`` that is expected, in units of
+            output per unit of input; infinite where nothing is.
+
+    Source: Kitagawa and Gersch, A smoothness priors-state space modeling of time series with trend
+    and seasonality, JASA 79, 1984, for the prior.
+    """
+    rows = np.flatnonzero(log.age >= max(outputs, inputs) - 1)
+    y, u = log.obs[:, output], log.action[:, act]
+    columns = [y[rows - i] for i in range(outputs)] + [u[rows - j] for j in range(inputs)]
+    design, wanted = np.stack(columns, axis=1), log.next_obs[rows, output]
+    design, wanted = design - design.mean(axis=0), wanted - wanted.mean()
+    size = np.maximum(np.sqrt(np.mean(design**2, axis=0)), np.finfo(float).tiny)
+    found = np.linalg.lstsq(design / size, wanted, rcond=1e-9)[0] / size
+    if np.isfinite(roughness) and inputs > 2:
+        noise = float(np.std(wanted - design @ found))
+        bends = np.diff(np.eye(outputs + inputs)[outputs:], n=2, axis=0) * noise / roughness
+        more = np.concatenate([design, bends]) / size, np.append(wanted, np.zeros(len(bends)))
+        found = np.linalg.lstsq(*more, rcond=1e-9)[0] / size
+    return LagModel(found[:outputs], found[outputs:])

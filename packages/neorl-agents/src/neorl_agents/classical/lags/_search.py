@@ -1,0 +1,137 @@
+"""The first-order lag and the dead time that explain an output best, behind a whitening filter."""
+
+import dataclasses
+
+import numpy as np
+
+from neorl_agents.classical._log import Log
+from neorl_agents.classical.lags._regression import regress_on_lags
+
+POLES = np.unique(np.concatenate([np.linspace(0.0, 0.9, 19), 1 - np.logspace(-1, -4, 37), [1.0]]))
+REFINEMENTS = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class LagSearch:
+    """Errors of ``A(q) (y_t - gain sum_k pole^k u_{t-1-delay-k})`` for every pole and dead time.
+
+    ``A`` is the autoregression of a long ARX model, so that what is left is white whether it comes
+    from noise of the measurement or from a load that drifts. What the plant was at before a piece
+    began, and a constant load, are taken out of all rows.
+
+    Attributes:
+        output: Filtered output, shape ``(row,)``.
+        input: Filtered input of all rows of the log, zero where a filter reaches over a start.
+        age: Rows of its piece before each row of the log.
+        lags: Row of the log by dead time and row of ``output``.
+        since: Rows of its piece before each row of ``output``.
+        first: Rows of ``output`` with which a piece begins.
+    """
+
+    output: np.ndarray
+    input: np.ndarray
+    age: np.ndarray
+    lags: np.ndarray
+    since: np.ndarray
+    first: np.ndarray
+
+    def best(self) -> tuple[float, int, float, float]:
+        """Pole, dead time in periods, gain, and the standard error of the gain as part of it.
+
+        A pole that might as well be 1 is 1.
+        """
+        left = np.array([self.errors(pole)[0] for pole in POLES])
+        place, delay = np.unravel_index(int(np.argmin(left)), left.shape)
+        around = POLES[max(place - 1, 0)], POLES[min(place + 1, len(POLES) - 1)]
+        pole = _golden(lambda pole: self.errors(pole)[0][delay], *around)
+        # As likely, by the ratio of likelihoods, with one number less.
+        if self.errors(1.0)[0][delay] <= (1 + 1 / len(self.output)) * self.errors(pole)[0][delay]:
+            pole = 1.0
+        rest, gain, power = (float(one[delay]) for one in self.errors(pole))
+        deviation = np.sqrt(max(rest, 0.0) / len(self.output) / power) if power > 0 else np.inf
+        return pole, int(delay), gain, float(deviation / abs(gain)) if gain else np.inf
+
+    def errors(self, pole: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sum of squares, best gain, and power of the input, for every dead time."""
+        rest, ramp = self._rest_and_ramp(pole)
+        output = _without(self._within(self.output, rest), ramp)
+        moved = _without(self._within(self._moved(pole)[self.lags], rest), ramp)
+        power, shared = np.sum(moved * moved, axis=1), moved @ output
+        gain = np.divide(shared, power, out=np.zeros_like(power), where=power > 0)
+        return output @ output - gain * shared, gain, power
+
+    def _moved(self, pole: float) -> np.ndarray:
+        """``sum_k pole^k u_{t-k}`` within a piece, by doubling the number of terms."""
+        moved, terms, weight = self.input, 1, pole
+        while terms <= self.age.max():
+            earlier = np.append(np.zeros(terms), moved[:-terms])
+            moved = moved + np.where(self.age >= terms, weight * earlier, 0.0)
+            terms, weight = 2 * terms, weight * weight
+        return moved
+
+    def _rest_and_ramp(self, pole: float) -> tuple[np.ndarray, np.ndarray]:
+        """What a state before each piece and a constant load leave, as columns of length one."""
+        rest = pole**self.since
+        rest = rest / np.repeat(np.sqrt(np.add.reduceat(rest**2, self.first)), self._sizes())
+        ramp = self.since if pole >= 1 else (1 - pole**self.since) / (1 - pole)
+        ramp = self._within(ramp, rest)
+        length = float(np.sqrt(ramp @ ramp))
+        return rest, ramp / length if length > 1e-9 * np.sqrt(len(ramp)) else 0 * ramp
+
+    def _within(self, columns: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Columns without their part along ``rest`` in each piece."""
+        parts = np.add.reduceat(columns * rest, self.first, axis=-1)
+        return columns - rest * np.repeat(parts, self._sizes(), axis=-1)
+
+    def _sizes(self) -> np.ndarray:
+        return np.diff(np.append(self.first, len(self.since)))
+
+
+def lag_search(log: Log, output: int, act: int, *, order: int, longest: int) -> LagSearch:
+    """Whitens a loop's output and input.
+
+    Args:
+        log: The log.
+        output: Index of the controlled observation.
+        act: Index of the manipulated action.
+        order: Terms of the whitening filter.
+        longest: Longest dead time in periods; a piece counts from row ``order + longest`` on.
+
+    Returns:
+        The search over poles and dead times.
+    """
+    past = regress_on_lags(log, output, act, outputs=order, inputs=longest + 1).a
+    whitening = np.append(1.0, -past)
+    y, u, age = log.next_obs[:, output], log.action[:, act], log.age
+    rows = np.flatnonzero(age >= order + longest)
+    filtered = np.convolve(u - u.mean(), whitening)[: len(u)]
+    return LagSearch(
+        output=np.convolve(y - y.mean(), whitening)[: len(y)][rows],
+        input=np.where(age >= order, filtered, 0.0),
+        age=age,
+        lags=rows[None] - np.arange(longest + 1)[:, None],
+        since=(age[rows] - (order + longest)).astype(float),
+        first=np.flatnonzero(np.diff(log.start[rows], prepend=-1)),
+    )
+
+
+def _without(columns: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Columns without their part along one of length one."""
+    return columns - np.multiply.outer(columns @ along, along)
+
+
+def _golden(function, low: float, high: float) -> float:
+    """Where a function of one number is least in an interval."""
+    ratio = (np.sqrt(5) - 1) / 2
+    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
+    at_inner, at_outer = function(inner), function(outer)
+    for _ in range(REFINEMENTS):
+        if at_inner <= at_outer:
+            high, outer, at_outer = outer, inner, at_inner
+            inner = high - ratio * (high - low)
+            at_inner = function(inner)
+        else:
+            low, inner, at_inner = inner, outer, at_outer
+            outer = low + ratio * (high - low)
+            at_outer = function(outer)
+    return float((low + high) / 2)
