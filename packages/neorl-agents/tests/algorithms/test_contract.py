@@ -1,5 +1,6 @@
 """What a learner from outside gives back is refused by name while it is traced."""
 
+import dataclasses
 from collections import namedtuple
 
 import jax
@@ -65,6 +66,22 @@ def test_the_laws_say_so_too():
     laws = algorithm_laws(lambda: Forgetful(hidden=(4,), batch_size=8))
     with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
         laws["update_is_pure"]()
+
+
+class Unmasked(BC):
+    """Behaviour cloning that averages over masked rows too."""
+
+    def update(self, state, batch, key):
+        masked = batch.mask.astype(jnp.float32) if batch.mask is not None else jnp.ones(())
+        kept = jnp.mean(masked)
+        slower = dataclasses.replace(self, learning_rate=self.learning_rate * kept)
+        return BC.update(slower, state, batch, key)
+
+
+def test_masked_rows_that_weigh_in_a_mean_break_a_law():
+    law = algorithm_laws(lambda: Unmasked(hidden=(4,), batch_size=8))["masked_rows_are_inert"]
+    with pytest.raises(AssertionError, match="masked rows weigh in a mean"):
+        law()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -162,13 +162,37 @@ def _masked_rows_are_inert(subject: _Subject) -> None:
 
     clean, _ = _updated(algorithm, state, _masked(batch, mask), key)
     spoilt, metrics = _updated(algorithm, state, _with_rows(batch, spoiled), key)
-    chex.assert_trees_all_equal(clean, spoilt)
+    reached = "NaN in masked rows reach the state: use the rows that `scaled` gives"
+    chex.assert_trees_all_equal(clean, spoilt, custom_message=reached)
     for name, metric in metrics.items():
         assert np.isfinite(metric), f"masked rows with NaN in them reach metric {name}"
     everything, _ = _updated(algorithm, state, _masked(batch, jnp.ones_like(mask)), key)
     unmasked, _ = _updated(algorithm, state, batch, key)
     assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
     assert not _equal(clean, everything), "the mask changes nothing: it is not read"
+    _require_that_masked_rows_weigh_nothing(subject)
+
+
+def _require_that_masked_rows_weigh_nothing(subject: _Subject) -> None:
+    """Rows twice over give the means of rows once, the others masked, where nothing is drawn."""
+    plain, algorithm, state = subject.started()
+    algorithm = _with_rates(algorithm, 10.0)
+    shape, half = (plain.batches_per_update, plain.batch_size), plain.batch_size // 2
+    for i in range(3):  # a fresh network answers masked rows, which are zeros, with zeros
+        batch = subject.problem.batch(plain, seed=i)
+        state, _ = _updated(algorithm, state, batch, jax.random.key(i))
+    place = np.arange(plain.batch_size)
+    again = np.where(place < half, place, place - half)
+    twice = jax.tree.map(lambda x: x[:, again] if x.shape[:2] == shape else x, batch)
+    once, both = (
+        _masked(twice, jnp.broadcast_to(place < rows, shape)) for rows in (half, 2 * half)
+    )
+    means, _ = _updated(algorithm, state, both, jax.random.key(1))
+    drawn, _ = _updated(algorithm, state, both, jax.random.key(2))
+    if _equal(means, drawn):
+        same, _ = _updated(algorithm, state, once, jax.random.key(1))
+        message = "masked rows weigh in a mean: take masked_mean(loss, rows.mask)"
+        assert_close(same, means, rtol=1e-3, atol=1e-5, message=message)
 
 
 def _nothing_is_learned_where_every_row_is_masked(subject: _Subject) -> None:
@@ -226,7 +250,8 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: _Subject) -> N
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
-    np.testing.assert_allclose(units[1], units[0], atol=1e-4)
+    told = "other units change the policy: work on what `scaled` gives, rewards over a deviation"
+    np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=told)
 
 
 def _a_one_step_task_is_learned(subject: _Subject) -> None:

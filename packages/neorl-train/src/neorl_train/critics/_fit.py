@@ -130,7 +130,8 @@ def fit_critics(
     if held_out.n_episodes < 4:
         raise InputError(
             f"{held_out.n_episodes} held-out episodes are too few to set thresholds and to count "
-            "alarms; hold out a larger part, or record more"
+            "alarms, expected 4 or more; start a run with a larger data.held_out, or cut the log "
+            "into more episodes"
         )
     for_thresholds, fresh = split_episodes(held_out, 0.5, keys[2])
     _require_enough(for_thresholds, held_out.n_episodes, options.false_alarms)
