@@ -4,7 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS, CQL, SACN, ReBRAC
+from neorl_agents import ALGORITHMS, CQL, IQL, SACN, XQL, ReBRAC
+from neorl_agents.algorithms import for_run, unfinished_schedules
+from neorl_agents.online import for_fine_tuning
 
 ALL = {"discount": 0.99, "tau": 0.005}
 TWO = {"hidden": (256, 256), "batch_size": 256}
@@ -47,6 +49,25 @@ def test_defaults_are_the_published_ones(name):
     assert {field: getattr(learner, field) for field in PUBLISHED[name]} == PUBLISHED[name]
 
 
+def test_what_is_published_for_fine_tuning():
+    """ReBRAC's online code explores with 0.03 and lets the actor's weight fall to half."""
+    online = for_fine_tuning(ReBRAC())
+    assert (online.critic_weight, online.final_weight) == (0.0, 0.5)
+    assert (online.exploration_std, online.decay_updates) == (0.03, -1)
+
+
+@pytest.mark.parametrize("kind", [IQL, XQL, ReBRAC])
+def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
+    whole = kind(decay_updates=-1, hidden=(8,))
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\.decay_updates is -1, the length of"):
+        whole.init(problem.spec, problem.statistics, jax.random.key(0))
+    calls = 100 // whole.batches_per_update
+    assert for_run(whole, 100).decay_updates == calls
+    assert unfinished_schedules(for_run(whole, 100), 100) == []
+    assert unfinished_schedules(kind(decay_updates=calls - 1), 100) == ["decay_updates"]
+    assert unfinished_schedules(kind(), 100) == []
+
+
 @pytest.mark.parametrize("kind", [SACN, ReBRAC])
 def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(kind, problem):
     """1e-3 in the actor and 3e-3 in the critics, drawn evenly to either side."""
@@ -61,7 +82,9 @@ def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(ki
         assert np.abs(network.weights[0]).max() > 0.2, "only the last layer is small"
 
 
-def test_the_multiplier_of_cql_starts_at_e_and_the_temperature_at_one(problem):
-    state = CQL(hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
+def test_the_multiplier_of_cql_starts_at_e_the_temperature_at_one_and_draws_are_clipped(problem):
+    learner = CQL(hidden=(8,))
+    state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
+    assert learner.explore(state).log_std_range == (-20.0, 2.0)
     assert float(state.log_multiplier) == 1.0
     assert float(state.log_temperature) == 0.0

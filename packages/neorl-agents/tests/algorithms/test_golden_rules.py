@@ -310,6 +310,7 @@ def test_acting_is_the_mean_whatever_the_deviation(kind, problem):
     """And takes no key: an evaluation that draws measures another policy."""
     learner = kind(**SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
+    state = replace(state, actor=jax.tree.map(lambda leaf: leaf + 0.3, state.actor))
     obs = problem.log.obs[0]
     policy = learner.policy(state)
     acted = [policy((), obs, key)[1] for key in (None, jax.random.key(1), jax.random.key(2))]
@@ -325,8 +326,9 @@ def test_acting_is_the_mean_whatever_the_deviation(kind, problem):
     unit = np.tanh(
         centre(mean, np.asarray(state.scaling.obs.to_scaled(obs), float))[: len(acted[0])]
     )
+    assert np.abs(unit).max() > 0.3, "so large that a tanh is no straight line"
     low, high = np.asarray(state.scaling.low), np.asarray(state.scaling.high)
-    np.testing.assert_allclose(acted[0], low + (unit + 1) / 2 * (high - low), rtol=1e-4)
+    np.testing.assert_allclose(2 * (acted[0] - low) / (high - low) - 1, unit, atol=1e-5)
 
 
 def centre(network, x):

@@ -74,6 +74,12 @@ class TestMLP:
             np.testing.assert_allclose(gram, 2 * np.eye(min(rows, columns)), atol=1e-5)
         assert all(not np.any(bias) for bias in network.biases)
 
+    def test_orthogonal_draws_prefer_no_direction(self):
+        """A factorisation alone has columns of one sign: their mean would be far from zero."""
+        draw = partial(init_mlp, (3, 2), initialiser="orthogonal")
+        first = jax.vmap(lambda key: draw(key).weights[0])(jax.random.split(KEY, 400))
+        assert np.abs(first.mean(0)).max() < 4 * first.std() / 20
+
     def test_layers_and_members_are_independent(self):
         network = init_mlp((8, 8, 8), KEY)
         assert abs(np.corrcoef(network.weights[0].ravel(), network.weights[1].ravel())[0, 1]) < 0.5
