@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import chex
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from neorl_agents.algorithms._contract import check_algorithm, require_answer, require_policy
 from neorl_agents.algorithms._protocol import Algorithm
 from neorl_agents.artefact import policy_actions
+from neorl_agents.policies import Scaling
 from neorl_agents.testing._problem import (
     Problem,
     in_other_units,
@@ -44,6 +46,7 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
         _update_is_pure,
         _a_sweep_by_vmap_is_its_single_runs,
         _masked_rows_are_inert,
+        _masked_rows_are_in_no_loss,
         _nothing_is_learned_where_every_row_is_masked,
         _hard_data_stay_finite,
         _the_state_is_a_function_of_the_key,
@@ -193,6 +196,43 @@ def _require_that_masked_rows_weigh_nothing(subject: _Subject) -> None:
         same, _ = _updated(algorithm, state, once, jax.random.key(1))
         message = "masked rows weigh in a mean: take masked_mean(loss, rows.mask)"
         assert_close(same, means, rtol=1e-3, atol=1e-5, message=message)
+
+
+def _masked_rows_are_in_no_loss(subject: _Subject) -> None:
+    """Where observations have another zero, nothing but the blanks in masked rows looks different.
+
+    A loss that means over all rows, blanks included, keeps the law above.
+    """
+    plain, algorithm, state = subject.started()
+    scaling = getattr(state, "scaling", None)
+    if not isinstance(scaling, Scaling) or scaling.window:
+        return  # windows say of themselves what is blank
+    shape = (plain.batches_per_update, plain.batch_size)
+    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
+    batch, found = subject.problem.batch(plain), []
+    for steps in (0.0, 1.0):  # blanks at the mean of the log, and a deviation off
+        offset = steps * _coarse(scaling.obs.scale)
+        change = offset - _coarse(scaling.obs.offset)
+        moved = eqx.tree_at(lambda s: s.scaling.obs.offset, state, offset)
+        rows = _with_rows(batch, partial(_moved_by, change=change, mask=mask))
+        new, _ = _updated(algorithm, moved, rows, jax.random.key(1))
+        found.append(eqx.tree_at(lambda s: s.scaling.obs.offset, new, jnp.zeros_like(offset)))
+    others = dict(jax.tree.leaves_with_path(found[1]))
+    for path, leaf in jax.tree.leaves_with_path(found[0]):
+        where = jax.tree_util.keystr(path)
+        assert jnp.array_equal(leaf, others[path]), f"what moves {where} reads masked rows"
+
+
+def _moved_by(rows: Transition, change: Any, mask: Any) -> Transition:
+    def moved(obs: Any) -> Any:
+        return None if obs is None else _coarse(obs) + jnp.broadcast_to(change, obs.shape)
+
+    return rows._replace(obs=moved(rows.obs), next_obs=moved(rows.next_obs), mask=mask)
+
+
+def _coarse(x: Any) -> Any:
+    # So that sums of such numbers are exact in float32.
+    return jnp.round(jnp.asarray(x) * 64) / 64
 
 
 def _nothing_is_learned_where_every_row_is_masked(subject: _Subject) -> None:
