@@ -1,0 +1,47 @@
+"""What a log cannot teach, in words, before anything is trained."""
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_core import Channel, Spec
+from neorl_envs.datasets import data_statistics, dataset_from_columns
+from neorl_train.experience._hindrances import hindrances
+
+SPEC = Spec(
+    (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
+)
+
+
+def told(action, reward):
+    """The sentences on a log of 32 rows."""
+    rng, one = np.random.default_rng(0), np.ones(32)
+    obs, ends = rng.normal(size=(33, 1)), np.arange(32) % 8 == 7
+    log = dataset_from_columns(
+        SPEC, obs=obs[:-1], action=(action * one)[:, None], reward=reward * one, next_obs=obs[1:],
+        terminated=ends & False, truncated=ends,
+    )  # fmt: skip
+    return hindrances(jax.device_get(data_statistics(log)), log.spec)
+
+
+MOVING = np.linspace(0.0, 100.0, 32)
+
+
+def test_a_log_that_teaches_something_is_not_blamed():
+    assert told(MOVING, MOVING) == []
+
+
+@pytest.mark.parametrize("level", [0.0, -3.0, 1e6])
+@pytest.mark.parametrize("digit", [0.0, 1e-7])
+def test_a_reward_that_is_always_the_same_is_said(level, digit):
+    """Also where its last digit differs."""
+    (sentence,) = told(MOVING, level * (1 + digit * (np.arange(32) % 2)))
+    assert sentence.startswith("the reward less the penalties is ")
+    assert "values teach nothing" in sentence
+
+
+def test_actions_that_stand_still_or_leave_their_range_are_said():
+    (still,) = told(40.0, MOVING)
+    assert still.startswith("valve never moves: it is 40 % in every row")
+    (beyond,) = told(2 * MOVING, MOVING)
+    assert beyond.startswith("valve was logged from 0 to 200 %, beyond its range 0 to 100")
