@@ -139,6 +139,17 @@ def test_a_setpoint_out_of_reach_gives_way_to_the_nearest_that_can_be_held(lag):
     np.testing.assert_allclose(state[0] * scale[0] + offset[0], 6.0, atol=0.01)
 
 
+def test_effort_is_what_a_gain_that_the_log_does_not_show_is_borne_by(lag):
+    """Three times the plant's gain: no margin is promised (Doyle 1978), and effort buys one."""
+    heavier = lag._replace(b=3 * lag.b)
+    swing = {}
+    for effort in (0.01, 0.1):
+        settings = LQG(effort=effort, orders=1, longest_delay=4)
+        policy = settings.fit(lag.log(6, 80), lag.spec, lag.task).policy
+        swing[effort] = float(np.std(np.asarray(heavier.run(policy, 400)[0])[-50:, 0]))
+    assert swing[0.1] < 0.01 < 0.5 < swing[0.01]
+
+
 def test_a_subspace_model_controls_without_offset(lag):
     settings = LQG(method="subspace", orders=2, longest_delay=4)
     fitted = settings.fit(lag.log(6, 80), lag.spec, lag.task)

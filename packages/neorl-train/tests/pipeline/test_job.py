@@ -114,6 +114,7 @@ def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     listed = capsys.readouterr().out
     assert "ChemicalReactor-v0" in listed
     assert "td3_bc" in listed
+    assert "SACN with one more term" in listed
     assert listed.count("finished") == 2
     assert main(["inspect", "runs/0001"]) == 0
     assert "2 of 2 policies" in capsys.readouterr().out

@@ -296,8 +296,14 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
     states = before(IQL).states()
     hot = dataclasses.replace(log.spec, obs=(Channel("level", "cm", -10.0, 10.0),))
     in_cm = dataclasses.replace(log, spec=hot)
-    with pytest.raises(InputError, match=r"Line-v0 has the observed channel .*unit='m'"):
+    with pytest.raises(
+        InputError, match=r"Line-v0 has the observed channel .* m\), where .*simulator of"
+    ):
         fine_tune(IQL(**SMALL), states, in_cm, plant, (3,), PLAN, settings=SETTINGS)
+    nameless = dataclasses.replace(log.spec, obs=(Channel("obs_0", "?", -1.0, 1.0),))
+    other = dataclasses.replace(log, spec=nameless)
+    with pytest.raises(InputError, match=r"have obs_0 \(-1 to 1 \?\); the log's file states no"):
+        fine_tune(IQL(**SMALL), states, other, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="Line-v0 has 1 cost channels"):
         fine_tune(IQL(**SMALL), states, log, toy.Line(costs=1), (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="BC cannot be fine-tuned online: it has no explore"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from neorl_core import InputError, Spec
+from neorl_core import Channel, InputError, Spec
 
 
 def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -> None:
@@ -56,11 +56,25 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
         for mine, its in zip(ours, theirs, strict=True):
             if mine != its:
                 raise InputError(
-                    f"{environment} has the {kind} channel {mine}, where the log and its policies "
-                    f"have {its}; name the simulator of the plant that the log is of"
+                    f"{environment} has the {kind} channel {_told(mine)}, where the log and its "
+                    f"policies have {_told(its)}; {_remedy(its)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
             f"{environment} has a control period of {simulator.dt:g} s, the log one of "
             f"{log.dt:g} s; name the simulator of the plant that the log is of"
         )
+
+
+def _told(channel: Channel | tuple[str, str, str]) -> str:
+    """A channel with its range, or a cost with what it counts, for people."""
+    if isinstance(channel, Channel):
+        return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
+    name, unit, per = channel
+    return f"{name} ({unit} per {per})"
+
+
+def _remedy(logged: Channel | tuple[str, str, str]) -> str:
+    if isinstance(logged, Channel) and logged.unit == "?":
+        return "the log's file states no channels: write its rows with those of the plant first"
+    return "name the simulator of the plant that the log is of"

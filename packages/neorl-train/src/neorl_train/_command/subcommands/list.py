@@ -1,5 +1,6 @@
 """``neorl-train list [RUNS]``: environments, algorithms and runs."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -86,4 +87,5 @@ def _about(name: str) -> str:
         kind = ALGORITHMS.find(name)
     except InputError as error:
         return one_line(error)
-    return (kind.__doc__ or "").strip().split("\n")[0].replace("``", "")
+    first = (kind.__doc__ or "").strip().split("\n")[0]
+    return re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", first)
