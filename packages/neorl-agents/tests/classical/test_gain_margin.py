@@ -1,9 +1,13 @@
 """What is found in a log under feedback, and what a tuned loop bears, against polynomials."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents.classical import (
+    LQG,
+    MPC,
     FirstOrderModel,
     ImitatedPID,
     Loop,
@@ -64,6 +68,21 @@ def under_feedback(
         terminated=np.zeros(rows - 1, bool),
         truncated=ends,
     )
+
+
+def regulated(policy, rows: int = 200) -> float:
+    """Largest error of the exchanger in its last rows, without noise, after a set-point step."""
+    pole = np.float32(np.exp(-DT / 60))
+
+    def step(now, _):
+        carry, x, sent = now
+        carry, action = policy(carry, jnp.stack([80 + x, jnp.float32(150.0)]), None)
+        x = pole * x + 1.2 * (1 - pole) * sent[-1]
+        return (carry, x, jnp.concatenate([action, sent[:-1]])), 80 + x
+
+    start = (policy.initial_carry(), jnp.float32(60.0), jnp.full(7, 50.0, jnp.float32))
+    outlet = jax.jit(lambda: jax.lax.scan(step, start, None, length=rows)[1])()
+    return float(np.max(np.abs(np.asarray(outlet)[-50:] - 150)))
 
 
 def true_radius(kp: float, ki: float) -> float:
@@ -128,6 +147,18 @@ def test_a_plant_under_feedback_and_a_drifting_load_is_found(feedback):
     assert 0.02 < loop["gain_error"] < 0.1
     assert true_margin(PIDGains(loop["kp"], loop["ki"], 0.0, 0.0)) > 3
     assert loop["doubts"] == []
+
+
+@pytest.mark.parametrize("kind", [LQG, MPC])
+def test_a_regulator_of_such_a_log_has_the_dead_time_and_holds_the_plant(feedback, kind):
+    """An ARX model of this log has a dead time of one period, and its regulator swings."""
+    policy, report = kind(**({"steps": 8, "horizon": 15} if kind is MPC else {})).fit(
+        feedback, SPEC, TASK
+    )
+    assert report["delay"] == [7]
+    np.testing.assert_allclose(report["gain"], 1.2, rtol=0.15)
+    assert report["residual"][0] < 0.5
+    assert regulated(policy) < 0.3
 
 
 @pytest.mark.parametrize("manual", [False, True])

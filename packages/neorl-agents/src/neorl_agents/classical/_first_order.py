@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neorl_agents.classical._log import Log
-from neorl_agents.classical.lags import lag_search
+from neorl_agents.classical.lags import lag_search, whitening_filter
 from neorl_core import InputError
 
 LEAST_ROWS = 16
@@ -91,7 +91,7 @@ def identify_first_order(
     International Journal of Control 49, 1989.
     """
     room = int(log.age.max()) - longest - LEAST_ROWS
-    ahead, order = max(1, min(2 * longest + 10, room)), max(1, min(MOST_LAGS, room))
+    ahead, order = max(1, min(2 * longest + 10, room)), filter_order(log, longest)
     y, u = log.next_obs[:, output], log.action[:, act]
     rows = np.flatnonzero(log.age >= max(ahead, order) + longest)
     if len(rows) < LEAST_ROWS:
@@ -102,11 +102,16 @@ def identify_first_order(
     for name, column in (("output", y), ("input", u)):
         if np.ptp(column[rows]) <= 1e-12 * np.max(np.abs(column)):
             raise InputError(f"the {name} of the loop never moved in the log; excite it")
-    search = lag_search(log, output, act, order=order, longest=longest)
-    pole, delay, gain, error = search.best()
+    whitening = whitening_filter(log, output, act, order=order, longest=longest)
+    pole, delay, gain, error = lag_search(log, output, act, whitening, longest=longest).best()
     offset = float(np.mean(y[rows] - pole * y[rows - 1] - gain * u[rows - delay]))
     model = FirstOrderModel(pole, gain, offset, delay, 0.0, ahead, dt, error)
     return model._replace(share=_share(model, y, u, rows))
+
+
+def filter_order(log: Log, longest: int) -> int:
+    """Terms of the whitening filter for which the pieces of a log are long enough."""
+    return max(1, min(MOST_LAGS, int(log.age.max()) - longest - LEAST_ROWS))
 
 
 def _share(model: FirstOrderModel, y: np.ndarray, u: np.ndarray, rows: np.ndarray) -> float:

@@ -5,6 +5,8 @@ from typing import Literal
 
 import numpy as np
 
+from neorl_agents.classical._first_order import filter_order, identify_first_order
+from neorl_agents.classical._log import Log
 from neorl_agents.classical._observer import observer_gain, start_maps
 from neorl_agents.classical._plant_model import (
     PlantModel,
@@ -16,6 +18,7 @@ from neorl_agents.classical._plant_model import (
     fit_subspace,
     split,
 )
+from neorl_agents.classical.lags import lag_search, whitening_filter
 from neorl_core import InputError
 
 Method = Literal["arx", "subspace"]
@@ -39,7 +42,8 @@ def identify_plant(
 
     Two thirds of the log fit, one third chooses by the error one period ahead: for every order a
     dead time common to all inputs, then each input's own; then the smallest order whose error is
-    within one standard error of the least. The final model is fitted to all rows.
+    within one standard error of the least. The final model is fitted to all rows. Of a single loop
+    a first-order model is tried besides (``"arx"``), with a model of its noise.
 
     Args:
         rows: Scaled columns.
@@ -70,7 +74,53 @@ def identify_plant(
     model = fit_arx(rows, order, delay)
     found = arx_states(model)
     loads, none = found.c.T, np.zeros((len(found.c), len(found.c)))
-    return PlantModel(*found, loads, none, delay, residual, order, outputs, inputs)
+    plant = PlantModel(*found, loads, none, delay, residual, order, outputs, inputs)
+    return _first_order_if_as_good(plant, rows, train, held_out, longest_delay)
+
+
+def _first_order_if_as_good(
+    plant: PlantModel, rows: Rows, train: Rows, held_out: Rows, longest: int
+) -> PlantModel:
+    """The first-order model of a single loop, where it predicts one period ahead as well.
+
+    Its noise has a model of its own. An ARX model has none, and where a log is noisy, or under
+    feedback while loads drift, it is bent to predict them: its dead time comes out too short.
+    """
+    exact = float(plant.residual[0]) <= FLOOR
+    if rows.y.shape[1] != 1 or rows.u.shape[1] != 1 or exact:
+        return plant
+    early, late = _as_log(train), _as_log(held_out)
+    order = filter_order(early, longest)
+    if np.sum(late.age >= order + longest) < LEAST_ROWS:
+        return plant
+    try:
+        found = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
+        whole = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
+    except InputError:  # pieces too short for it, though not for an ARX model
+        return plant
+    whitening = whitening_filter(early, 0, 0, order=order, longest=longest)
+    error = lag_search(late, 0, 0, whitening, longest=longest).error(
+        found.pole, found.delay, found.gain
+    )
+    if error > (1 + 1 / np.sqrt(len(held_out.y))) * float(plant.residual[0]):
+        return plant
+    one = np.ones((1, 1))
+    return plant._replace(
+        a=whole.pole * one,
+        b=whole.gain * one,
+        c=one,
+        drift=np.array([whole.offset]),
+        bias=np.zeros(1),
+        disturbance=one,
+        shift=0 * one,
+        delay=(whole.delay,),
+        residual=np.array([error]),
+        order=1,
+    )
+
+
+def _as_log(rows: Rows) -> Log:
+    return Log(rows.y, rows.u, rows.next_y, rows.start, rows.last)
 
 
 def _upto(orders: int) -> range:

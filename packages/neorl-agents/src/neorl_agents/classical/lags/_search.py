@@ -51,6 +51,12 @@ class LagSearch:
         deviation = np.sqrt(max(rest, 0.0) / len(self.output) / power) if power > 0 else np.inf
         return pole, int(delay), gain, float(deviation / abs(gain)) if gain else np.inf
 
+    def error(self, pole: float, delay: int, gain: float) -> float:
+        """Root mean square of what a given model leaves: its error one period ahead."""
+        rest, best, power = (one[delay] for one in self.errors(pole))
+        squares = rest + (gain - best) ** 2 * power
+        return float(np.sqrt(max(squares, 0.0) / len(self.output)))
+
     def errors(self, pole: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sum of squares, best gain, and power of the input, for every dead time."""
         rest, ramp = self._rest_and_ramp(pole)
@@ -87,21 +93,37 @@ class LagSearch:
         return np.diff(np.append(self.first, len(self.since)))
 
 
-def lag_search(log: Log, output: int, act: int, *, order: int, longest: int) -> LagSearch:
-    """Whitens a loop's output and input.
+def whitening_filter(log: Log, output: int, act: int, *, order: int, longest: int) -> np.ndarray:
+    """Coefficients of ``A``, the newest first: the autoregression of a long ARX model.
 
     Args:
         log: The log.
         output: Index of the controlled observation.
         act: Index of the manipulated action.
-        order: Terms of the whitening filter.
-        longest: Longest dead time in periods; a piece counts from row ``order + longest`` on.
+        order: Number of past outputs.
+        longest: Longest dead time in periods; the model has every input up to it.
+    """
+    past = regress_on_lags(log, output, act, outputs=order, inputs=longest + 1).a
+    return np.append(1.0, -past)
+
+
+def lag_search(
+    log: Log, output: int, act: int, whitening: np.ndarray, *, longest: int
+) -> LagSearch:
+    """A loop's output and input behind a whitening filter.
+
+    Args:
+        log: The log.
+        output: Index of the controlled observation.
+        act: Index of the manipulated action.
+        whitening: From :func:`whitening_filter`.
+        longest: Longest dead time in periods; a piece counts from as many rows on as it and the
+            filter reach back.
 
     Returns:
         The search over poles and dead times.
     """
-    past = regress_on_lags(log, output, act, outputs=order, inputs=longest + 1).a
-    whitening = np.append(1.0, -past)
+    order = len(whitening) - 1
     y, u, age = log.next_obs[:, output], log.action[:, act], log.age
     rows = np.flatnonzero(age >= order + longest)
     filtered = np.convolve(u - u.mean(), whitening)[: len(u)]
