@@ -89,3 +89,25 @@ class TestScaling:
         reward = np.asarray(problem.log.reward, np.float64)
         expected = np.array([reward.min(), reward.max()]) / reward.std()
         np.testing.assert_allclose(scaling.reward_range, expected, rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("field", "cut", "got"),
+        [
+            ("obs", np.s_[:, :3], r"\(256, 3\), expected \(256, 4\)"),
+            ("next_obs", np.s_[:-1], r"\(255, 4\), expected \(256, 4\)"),
+            ("next_action", np.s_[:, :1], r"\(256, 1\), expected \(256, 2\)"),
+            ("reward", np.s_[:, None], r"\(256, 1\), expected \(256,\)"),
+            ("terminated", np.s_[:9], r"\(9,\), expected \(256,\)"),
+        ],
+    )
+    def test_a_batch_that_is_not_of_the_plant_is_refused_by_name(self, problem, field, cut, got):
+        scaling = init_scaling(problem.spec, problem.statistics)
+        batch = problem.log._replace(**{field: getattr(problem.log, field)[cut]})
+        with pytest.raises(ValueError, match=rf"disagree: {field} has the shape {got} .* 4 obs"):
+            scaled(scaling, batch)
+
+    def test_a_batch_of_a_plant_with_other_actions_is_refused(self, problem):
+        scaling = init_scaling(problem.spec, problem.statistics)
+        batch = problem.log._replace(action=problem.log.action[:, :1])
+        with pytest.raises(ValueError, match=r"disagree: action has the shape \(256, 1\)"):
+            scaled(scaling, batch)

@@ -114,9 +114,11 @@ def scaled(scaling: Scaling, batch: Transition) -> Transition:
 
     Raises:
         ValueError: If the observations are no windows of ``scaling.window`` steps, or windows where
-            networks see none.
+            networks see none; if a field has not the channels of the specification that the learner
+            was made for, or not one number or flag a row. The field is named.
     """
     _require_form(scaling, batch.obs)
+    _require_shapes(scaling, batch)
     batch = _blank(batch)
     next_obs = batch.next_obs
     return batch._replace(
@@ -158,6 +160,22 @@ def _require_form(scaling: Scaling, obs: Any) -> None:
         raise ValueError(
             f"the networks see {expected}, got {got}; draw batches with the learner's own sampler"
         )
+
+
+def _require_shapes(scaling: Scaling, batch: Transition) -> None:
+    rows = batch.action.shape[:-1]
+    n_obs, n_action = scaling.obs.offset.shape[-1:], scaling.low.shape[-1:]
+    expected = dict.fromkeys(("reward", "terminated", "truncated", "mask"), ())
+    expected |= {"obs": n_obs, "next_obs": n_obs, "action": n_action, "next_action": n_action}
+    for name, channels in expected.items():
+        column = getattr(batch, name)
+        column = column.obs[..., 0, :] if isinstance(column, Window) else column
+        if column is not None and column.shape != (*rows, *channels):
+            raise ValueError(
+                f"batch and specification disagree: {name} has the shape {column.shape}, expected "
+                f"{(*rows, *channels)} for a plant with {n_obs[0]} observations and {n_action[0]} "
+                "actions; give rows of the plant that the learner was made for"
+            )
 
 
 def _inside(scaling: Scaling, action: Array) -> Array:
