@@ -169,7 +169,7 @@ def fit_line(fit: ActionFit) -> str:
     difference = with_interval(fit.difference, decimals([fit.difference]))
     return (
         f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
-        f"action on average, fraction {fit.explained:.2f} of its variance explained"
+        f"action on average (R2 {fit.explained:.2f})"
     )
 
 

@@ -239,7 +239,9 @@ def imitation_table(inputs: Inputs) -> Html:
             ]
         )
     return table(
-        "Distance of each policy's action to the logged one, in shadow on held-out episodes.",
+        "Distance of each policy's action to the logged one, in shadow on held-out episodes: how "
+        "alike they act, not how well. The variance explained is below zero where the log's mean "
+        "action is nearer.",
         columns,
         rows,
     )
