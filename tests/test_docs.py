@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import neorl_envs
+from neorl_agents import ALGORITHMS
+from neorl_train._command.options import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -89,6 +92,18 @@ def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
     page = (ROOT / "docs/pages/tutorials/first-run.md").read_text()
     (shown,) = re.findall(r"```python\n(.+?)```", page, flags=re.DOTALL)
     assert shown in (ROOT / "packages/neorl-train/README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
+    """Its options are read as the command reads them; SAC-N's and Cal-QL's pages are shared."""
+    page = {"sac_n": "sac-n-edac", "edac": "sac-n-edac", "cal_ql": "cql"}.get(name)
+    text = (ROOT / f"docs/pages/learners/{page or name.replace('_', '-')}.md").read_text()
+    assert {"## Pitfalls", "## Expected numbers", "## Try it"} <= set(text.splitlines())
+    (shown,) = re.findall(r"```console\nneorl-train run (.+?)```", text, flags=re.DOTALL)
+    config, _ = read_run_options(shlex.split(shown.replace("\\\n", " ")), ALGORITHMS)
+    shared = {"sac_n": "edac", "cal_ql": "cql"}.get(name, name)
+    assert config.training.algorithms == (shared,)
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: str(page.relative_to(ROOT)))
