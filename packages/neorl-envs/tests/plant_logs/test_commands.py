@@ -91,6 +91,19 @@ def test_what_of_a_log_cannot_be_used_is_told(
     assert n < 4
     assert f"warning: {n} episodes: training holds out whole ones and needs 4 at least" in out
     assert "lie outside" not in out
+    assert "never moves" not in out
+    (wide / "held.csv").write_text(_with_column((wide / "log.csv").read_text(), "LC-1.OP", "50.0"))
+    assert main(["convert", "plant.toml", "held.csv", "--out", "held.h5"]) == 0
+    assert "warning: LC_1_OP never moves: it is 50 ? in every row" in capsys.readouterr().out
+
+
+def _with_column(text: str, name: str, value: str) -> str:
+    """A CSV whose column has one value."""
+    head, *rows = text.splitlines()
+    place = head.split(",").index(name)
+    cut = [row.split(",") for row in rows]
+    held = [",".join([*row[:place], value, *row[place + 1 :]]) for row in cut]
+    return "\n".join([head, *held]) + "\n"
 
 
 def test_a_failed_conversion_leaves_nothing(

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 
 from neorl_core import InputError
@@ -97,6 +98,15 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
                 f"{outside} values of {tag.name} lie outside its range, "
                 f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
                 f"high, or factor and offset, in {path}"
+            )
+    columns: Any = dataset.transitions
+    used = np.asarray(columns.mask, bool)
+    for i, channel in enumerate(dataset.spec.action):
+        moved = np.asarray(columns.action[:, i])[used]
+        if len(moved) and (moved == moved[0]).all():
+            found.append(
+                f"{channel.name} never moves: it is {moved[0]:g} {channel.unit} in every row, so "
+                f"what another value does is unknown; record it moving, or take it out of {path}"
             )
     if dataset.n_episodes < FEWEST:
         found.append(
