@@ -60,9 +60,10 @@ class ReBRACState(eqx.Module):
 
 
 class ReBRAC(eqx.Module):
-    """ReBRAC: ``policy_delay`` critic steps and one actor step are one update.
+    """ReBRAC: TD3 with the distance to the log in actor and critics, each with its weight.
 
-    Critics, with ``a' = clip(pi'(s') + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip,
+    One update is ``policy_delay`` critic steps and one actor step. Critics, with
+    ``a' = clip(pi'(s') + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip,
     noise_clip)`` and ``b'`` the log's next action:
 
     ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - critic_weight d)``,

@@ -57,9 +57,10 @@ class TD3BCState(eqx.Module):
 
 
 class TD3BC(eqx.Module):
-    """TD3+BC: ``policy_delay`` critic steps and one actor step are one update.
+    """TD3+BC: twin delayed policy gradient, tied to the log.
 
-    Critics, with ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``:
+    One update is ``policy_delay`` critic steps and one actor step. Critics, with
+    ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``:
 
     ``y = r + discount (1 - terminated) min_i Q'_i(s', clip(pi'(s') + e, -1, 1))``,
     ``loss = mean (Q_1 - y)^2 + mean (Q_2 - y)^2``.

@@ -9,6 +9,7 @@ from neorl_envs.command_line._process import command_prefix as command_prefix
 from neorl_envs.command_line._program import BAD_INPUT as BAD_INPUT
 from neorl_envs.command_line._program import DONE as DONE
 from neorl_envs.command_line._program import Program as Program
+from neorl_envs.command_line._sections import summary_of as summary_of
 
 __all__ = [
     "BAD_INPUT",
@@ -20,4 +21,5 @@ __all__ = [
     "is_out_of_memory",
     "one_line",
     "parse_options",
+    "summary_of",
 ]

@@ -16,6 +16,16 @@ MARKUP = re.compile(r"(?::\w+:)?`+~?([^`]*)`+")
 """Names in docstrings: a role, and what stands between backticks."""
 
 
+def summary_of(kind: type) -> str:
+    """The first paragraph of a docstring in one line, without its markup; the name without one.
+
+    Args:
+        kind: A class.
+    """
+    first = (kind.__doc__ or kind.__name__).strip().split("\n\n")[0]
+    return " ".join(MARKUP.sub(r"\1", first).split())
+
+
 def help_words(words: Sequence[str]) -> tuple[str, ...] | None:
     """What was typed after ``--help``; nothing where it was not asked for.
 
@@ -78,9 +88,8 @@ def _listed(sections: dict[str, Any], program: str) -> str:
     width = max(len(name) for name in sections) + 2
     lines = []
     for name, section in sections.items():
-        summary = MARKUP.sub(r"\1", (type(section).__doc__ or name).split("\n\n")[0])
         lines += textwrap.wrap(
-            " ".join(summary.split()),
+            summary_of(type(section)),
             WIDTH,
             initial_indent=f"  {name:<{width}}",
             subsequent_indent=" " * (width + 2),

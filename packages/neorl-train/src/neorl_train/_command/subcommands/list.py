@@ -1,11 +1,10 @@
 """``neorl-train list [RUNS]``: environments, algorithms and runs."""
 
-import re
 import shlex
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_envs.command_line import one_line
+from neorl_envs.command_line import one_line, summary_of
 from neorl_train._command.options import refuse_options
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._directory import RunDirectory, numbered
@@ -87,5 +86,4 @@ def _about(name: str) -> str:
         kind = ALGORITHMS.find(name)
     except InputError as error:
         return one_line(error)
-    first = (kind.__doc__ or "").strip().split("\n")[0]
-    return re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", first)
+    return summary_of(kind)
