@@ -149,12 +149,14 @@ def test_a_plant_under_feedback_and_a_drifting_load_is_found(feedback):
     assert loop["doubts"] == []
 
 
-@pytest.mark.parametrize("kind", [LQG, MPC])
-def test_a_regulator_of_such_a_log_has_the_dead_time_and_holds_the_plant(feedback, kind):
+@pytest.mark.parametrize(
+    "controller",
+    [LQG(orders=2, longest_delay=10), MPC(orders=2, longest_delay=10, steps=8, horizon=15)],
+    ids=["lqg", "mpc"],
+)
+def test_a_regulator_of_such_a_log_has_the_dead_time_and_holds_the_plant(feedback, controller):
     """An ARX model of this log has a dead time of one period, and its regulator swings."""
-    policy, report = kind(**({"steps": 8, "horizon": 15} if kind is MPC else {})).fit(
-        feedback, SPEC, TASK
-    )
+    policy, report = controller.fit(feedback, SPEC, TASK)
     assert report["delay"] == [7]
     np.testing.assert_allclose(report["gain"], 1.2, rtol=0.15)
     assert report["residual"][0] < 0.5
