@@ -72,7 +72,7 @@ def identify_first_order(
 
     A long ARX model of the log tells what of the output is noise and load: its autoregression is
     the inverse of their model. Output and input are filtered by it, and pole, dead time and gain
-    are those of least squares between the two, over a grid and a golden section of the pole. So a
+    are those of least squares between the two, over a grid and a refinement of the pole. So a
     noisy measurement does not look like a fast plant, nor the answer of a logged controller to a
     drifting load like a plant without dead time. Everything is a ratio of moves of the log, so
     units do not matter.

@@ -45,15 +45,16 @@ def gain_margin(
 
     Returns:
         From 0 to 16; below 1 the loop swings with the gain that the plant has. ``None`` where the
-        log has less than ten rows for each number of the model.
+        log has less than ten rows for each number of the model, or the model no gain.
 
     Source: Ljung, System identification: theory for the user, 1999, section 13.4 (the direct
     method, which needs a model of the noise under feedback).
     """
     inputs = longest + FURTHER_INPUT_LAGS
-    if np.sum(log.age >= max(inputs, OUTPUT_LAGS) - 1) < ROWS_PER_NUMBER * (OUTPUT_LAGS + inputs):
+    rows = np.sum(log.age >= max(inputs, OUTPUT_LAGS) - 1)
+    if rows < ROWS_PER_NUMBER * (OUTPUT_LAGS + inputs) or model.gain == 0:
         return None
-    roughness = ROUGHNESS * max(abs(model.gain), np.finfo(float).tiny)
+    roughness = ROUGHNESS * abs(model.gain)
     plant = regress_on_lags(
         log, output, act, outputs=OUTPUT_LAGS, inputs=inputs, roughness=roughness
     )

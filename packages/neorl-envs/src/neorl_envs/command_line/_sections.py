@@ -21,6 +21,15 @@ def summary_of(kind: type) -> str:
 
     Args:
         kind: A class.
+
+    Returns:
+        One line for people.
+
+    Example:
+        >>> class Cost:
+        ...     "A :class:`Cost` in ``GBP``."
+        >>> summary_of(Cost)
+        'A Cost in GBP.'
     """
     first = (kind.__doc__ or kind.__name__).strip().split("\n\n")[0]
     return " ".join(MARKUP.sub(r"\1", first).split())

@@ -24,6 +24,9 @@ def regress_on_lags(
 ) -> LagModel:
     """Fits a :class:`LagModel`, of least norm in units of the columns where it is not unique.
 
+    :func:`neorl_core.linear_systems.identify_arx` has many outputs, and neither the least norm,
+    which a log without noise needs at so many lags, nor the prior.
+
     Args:
         log: The log.
         output: Index of the observation.

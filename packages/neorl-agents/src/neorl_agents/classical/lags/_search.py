@@ -1,6 +1,8 @@
 """The first-order lag and the dead time that explain an output best, behind a whitening filter."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from neorl_agents.classical._log import Log
 from neorl_agents.classical.lags._regression import regress_on_lags
 
 POLES = np.unique(np.concatenate([np.linspace(0.0, 0.9, 19), 1 - np.logspace(-1, -4, 37), [1.0]]))
-REFINEMENTS = 24
+POLE_TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +45,7 @@ class LagSearch:
         left = np.array([self.errors(pole)[0] for pole in POLES])
         place, delay = np.unravel_index(int(np.argmin(left)), left.shape)
         around = POLES[max(place - 1, 0)], POLES[min(place + 1, len(POLES) - 1)]
-        pole = _golden(lambda pole: self.errors(pole)[0][delay], *around)
+        pole = _refined(lambda pole: self.errors(pole)[0][delay], *around)
         # As likely, by the ratio of likelihoods, with one number less.
         if self.errors(1.0)[0][delay] <= (1 + 1 / len(self.output)) * self.errors(pole)[0][delay]:
             pole = 1.0
@@ -142,18 +144,11 @@ def _without(columns: np.ndarray, along: np.ndarray) -> np.ndarray:
     return columns - np.multiply.outer(columns @ along, along)
 
 
-def _golden(function, low: float, high: float) -> float:
+def _refined(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a function of one number is least in an interval."""
-    ratio = (np.sqrt(5) - 1) / 2
-    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
-    at_inner, at_outer = function(inner), function(outer)
-    for _ in range(REFINEMENTS):
-        if at_inner <= at_outer:
-            high, outer, at_outer = outer, inner, at_inner
-            inner = high - ratio * (high - low)
-            at_inner = function(inner)
-        else:
-            low, inner, at_inner = inner, outer, at_outer
-            outer = low + ratio * (high - low)
-            at_outer = function(outer)
-    return float((low + high) / 2)
+    from scipy.optimize import minimize_scalar  # slow, and of fitting alone
+
+    found: Any = minimize_scalar(
+        function, bounds=(low, high), method="bounded", options={"xatol": POLE_TOLERANCE}
+    )
+    return float(found.x)
