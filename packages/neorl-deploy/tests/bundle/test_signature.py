@@ -135,3 +135,13 @@ def test_unusable_keys_are_refused(finished_run, tmp_path, key):
         read_public_key(text)
     with pytest.raises(DeployError, match="No such file"):
         read_public_key(tmp_path / "none.pem")
+
+
+def test_blanks_between_the_digits_of_a_signature_are_refused(signed, key):
+    """``bytes.fromhex`` passes over them, so the same signature would have many spellings."""
+    path = signed / "signature.json"
+    stored = json.loads(path.read_text())
+    stored["signature"] = " ".join(stored["signature"][i : i + 2] for i in range(0, 128, 2))
+    path.write_bytes(dump_canonical(stored))
+    with pytest.raises(BundleError, match="signature file was changed"):
+        read_bundle(signed, trusted_key=read_public_key(key.with_suffix(".pub.pem")))

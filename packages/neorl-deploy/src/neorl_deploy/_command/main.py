@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._signature import read_public_key
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.command(options)
     except DeployError as error:
-        print(f"neorl-deploy: {error}", file=sys.stderr)
+        print(f"neorl-deploy: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -228,7 +229,7 @@ def _inspect(options: argparse.Namespace) -> int:
 
     bundle = _read(options.bundle, options)
     if options.json:
-        print(json.dumps(bundle.manifest.document, indent=2, ensure_ascii=False))
+        print(json.dumps(bundle.manifest.document, indent=2))
     else:
         _print_lines(inspect_lines(bundle))
     return 0
@@ -261,4 +262,4 @@ def _prefix() -> str:
 
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line)
+        print(one_line(line))

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._read import Bundle
 
+LONGEST_LINE = 1_000
+
 
 def verdict_lines(bundle: Bundle) -> Iterator[str]:
     """The verdict, loud where it is not "deploy"."""
@@ -15,7 +17,7 @@ def verdict_lines(bundle: Bundle) -> Iterator[str]:
         yield f"  *** {verdict.upper()} *** This bundle is for shadow mode only."
     sentence = document.get("sentence") or document.get("reason")
     if isinstance(sentence, str) and sentence:
-        yield f"  {_one_line(sentence)}"
+        yield f"  {sentence}"
 
 
 def bundle_lines(bundle: Bundle) -> Iterator[str]:
@@ -83,18 +85,26 @@ def limit_lines(bundle: Bundle) -> Iterator[str]:
     document = bundle.manifest.document
     yield "Hard limits of the action"
     for sentence in document["constraint_words"]:
-        yield f"  {_one_line(sentence)}"
+        yield f"  {sentence}"
     fallback = document["provenance"]["fallback"]
-    words = f": {_one_line(fallback['words'])}" if fallback["words"] else ""
+    words = f": {fallback['words']}" if fallback["words"] else ""
     yield f"Fallback, where the policy cannot act ({fallback['kind']}){words}"
     yield "Supervision"
     for sentence in document["guard"]["words"]:
-        yield f"  {_one_line(sentence)}"
+        yield f"  {sentence}"
 
 
-def _one_line(text: str) -> str:
-    """Text of a bundle without line breaks and control characters."""
-    return "".join(c if c.isprintable() else " " for c in text)
+def one_line(text: str) -> str:
+    """One line to print: what a bundle says of itself can forge or hide no other line.
+
+    Line breaks, control characters and marks that turn the direction of writing are escaped, and
+    what is longer than 1,000 characters is cut.
+    """
+    shown = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text[:LONGEST_LINE]
+    )
+    return f"{shown} ..." if len(text) > LONGEST_LINE else shown
 
 
 def _channel_lines(title: str, channels: tuple[ChannelEntry, ...]) -> Iterator[str]:

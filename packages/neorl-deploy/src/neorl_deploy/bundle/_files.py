@@ -117,8 +117,11 @@ def _entries(data: bytes) -> dict[str, Any]:
 
 def _require_no_run(path: Path) -> None:
     """Whoever names a run means the bundle that lies in it."""
-    if not (path / "run.json").is_file() or (path / CHECKSUMS).exists():
-        return
+    try:
+        if not (path / "run.json").is_file() or (path / CHECKSUMS).exists():
+            return
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}") from error
     bundles = sorted(path.glob("*.bundle"))
     if bundles:
         raise BundleError(f"{path} is a run; name its bundle, {bundles[0]}")
@@ -146,11 +149,16 @@ def _names(path: Path) -> set[str]:
         raise BundleError(f"{path} is a file; a bundle is a directory") from error
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # a zero byte in the name
+        raise BundleError(f"cannot read {str(path)!r}: {error}") from error
 
 
 def _read_plain(path: Path, largest: int) -> bytes:
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        # Without O_NONBLOCK a pipe that was put in place after the listing would be waited for.
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        )
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
     with os.fdopen(handle, "rb") as file:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,7 +95,7 @@ class Manifest:
     @property
     def run(self) -> str:
         """Name of the run that the policy comes from."""
-        return str(self.document["provenance"].get("run", "?"))
+        return str(self.document["provenance"]["run"])
 
     def flag_names(self, bits: int) -> tuple[str, ...]:
         """Names of the set decision bits, lowest first."""
@@ -126,7 +127,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     _require(not odd, source, f"the fields {', '.join(odd)} are missing or unknown")
     try:
         manifest = _parsed(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BundleError(f"{source} is malformed: {error!r}; export the bundle again") from error
     against = contradiction(document["verdict"])
     advice = "the bundle was changed after the export, fetch it again"
@@ -145,6 +146,10 @@ def _parsed(document: dict[str, Any]) -> Manifest:
     for name in ("policy", "fallback"):
         if not all(isinstance(provenance[name][key], str) for key in ("file", "kind", "words")):
             raise TypeError(f"provenance does not say what the {name} is")
+    if not isinstance(provenance["run"], str):
+        raise TypeError("provenance names no run")
+    if not isinstance(provenance["data_hash"], str | None):
+        raise TypeError("data_hash of provenance is neither text nor null")
     words = document["constraint_words"]
     if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
         raise TypeError("constraint_words is no list of sentences")
@@ -179,8 +184,12 @@ def _guarded(
     for name in ("words", "fallbacks"):
         if not all(isinstance(text, str) for text in guard[name]):
             raise TypeError(f"{name} of guard is no list of texts")
-    if not all(set(one) == MONITOR_FIELDS for one in guard["monitors"]):
-        raise ValueError(f"every monitor of guard has {', '.join(sorted(MONITOR_FIELDS))}")
+    for one in guard["monitors"]:
+        if set(one) != MONITOR_FIELDS:
+            raise ValueError(f"every monitor of guard has {', '.join(sorted(MONITOR_FIELDS))}")
+        rate = one["false_alarms"]
+        if rate is not None and not (type(rate) is float and 0 < rate < 1):
+            raise ValueError(f"monitor {one['name']!r} promises false alarms of {rate!r}")
     monitors = tuple(str(monitor["name"]) for monitor in guard["monitors"])
     ages = {str(name): float(age) for name, age in guard["max_age"].items()}
     observed = {channel["name"] for channel in spec["obs"]}
@@ -222,18 +231,20 @@ def _check_claim(claim: Any) -> None:
         return
     if set(claim) != {"algorithm", "public_key"} or claim["algorithm"] != "ed25519":
         raise ValueError("the claimed signature is of an unknown kind")
-    if len(bytes.fromhex(claim["public_key"])) != 32:
+    if not re.fullmatch("[0-9a-f]{64}", claim["public_key"]):
         raise ValueError("the claimed public key is none")
 
 
 def _require_parity(parity: Any, source: str) -> None:
     parity = parity if isinstance(parity, dict) else {}
-    worst, rounding = parity.get("worst"), parity.get("rounding")
+    worst, rounding, kept_out = (parity.get(name) for name in ("worst", "rounding", "kept_out"))
     _require(
         isinstance(worst, int | float)
         and 0 <= worst <= PARITY_TOLERANCE
         and isinstance(rounding, int | float)
-        and 0 <= rounding <= MOST_ROUNDING,
+        and 0 <= rounding <= MOST_ROUNDING
+        and isinstance(kept_out, list)
+        and all(isinstance(name, str) for name in kept_out),
         source,
         f"parity with the training side within {PARITY_TOLERANCE} was not shown; export it again",
     )

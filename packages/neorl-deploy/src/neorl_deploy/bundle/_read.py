@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError
+from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
@@ -72,7 +72,19 @@ def read_bundle(
         BundleError: At the first thing that is not as it was exported; one line.
         DeployError: If it is signed and the extra ``sign`` is not installed.
     """
-    path = Path(path)
+    try:
+        return _read(Path(path), trusted_key, proven=proven)
+    except DeployError:
+        raise
+    except Exception as error:  # whatever a stranger's file provokes is one line
+        reason = " ".join(str(error).split()) or "no message"
+        raise BundleError(
+            f"{path} is no bundle that can be read ({type(error).__name__}: {reason:.200}); fetch "
+            "it again"
+        ) from error
+
+
+def _read(path: Path, trusted_key: str | None, *, proven: bool) -> Bundle:
     files = bundle_files.read_files(path)
     bundle_files.require_checksums(path, files)
     manifest = parse_manifest(
@@ -100,16 +112,24 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
         raise BundleError(f"{path}: manifest and {bundle_files.CONSTRAINTS} disagree")
     if verdict != manifest.document["verdict"]:
         raise BundleError(f"{path}: manifest and {bundle_files.VERDICT} disagree")
+    evaluation = parse_strict(files[bundle_files.EVALUATION], f"{path / bundle_files.EVALUATION}")
+    if not isinstance(evaluation, dict):
+        raise BundleError(f"{path / bundle_files.EVALUATION} holds no JSON object")
     _require_same_guard(path, manifest, files)
     arrays = _read_npz(files[bundle_files.TEST_VECTORS], f"{path / bundle_files.TEST_VECTORS}")
-    widths = {"obs": len(manifest.obs), "last_sent": len(manifest.action)}
-    widths["action"] = widths["rounding"] = widths["last_sent"]
+    n_obs, n_action = len(manifest.obs), len(manifest.action)
     for section in SECTIONS:
-        lengths = {len(arrays[f"{section}_{name}"]) for name in VECTOR_ARRAYS}
-        shapes_fit = all(
-            arrays[f"{section}_{name}"].shape[1:] == (width,) for name, width in widths.items()
+        stored = {name: arrays[f"{section}_{name}"] for name in VECTOR_ARRAYS}
+        count = len(stored["obs"]) if stored["obs"].ndim else 0
+        shapes = {name: (count, n_action) for name in VECTOR_ARRAYS}
+        shapes |= {"obs": (count, n_obs), "flags": (count,)}
+        fit = all(array.shape == shapes[name] for name, array in stored.items())
+        kinds = {name: "u" if name == "flags" else "f" for name in VECTOR_ARRAYS}
+        typed = all(
+            array.dtype.kind == kinds[name] and array.dtype.itemsize == 4
+            for name, array in stored.items()
         )
-        if len(lengths) != 1 or not shapes_fit:
+        if not (count and fit and typed):
             raise BundleError(f"{path}: the test vectors ({section}) do not fit the channels")
 
 
@@ -141,7 +161,8 @@ def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:
                     f"{source} holds {sorted(archive.files)}, expected {sorted(expected)}"
                 )
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, MemoryError) as error:
-        if isinstance(error, BundleError):
-            raise
-        raise BundleError(f"{source} is no archive of plain arrays: {error}") from error
+    except BundleError:
+        raise
+    except Exception as error:  # zipfile, zlib and the parser of array headers raise many kinds
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{source} is no archive of plain arrays: {reason:.200}") from error

@@ -1,5 +1,6 @@
 """An optional ed25519 signature over the checksum list (extra ``sign``)."""
 
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,11 @@ def require_signature(
         )
     stored = parse_strict(signature, f"{path}: the signature")
     value = stored.get("signature") if isinstance(stored, dict) else None
-    if not isinstance(value, str) or signature != _signature_file(claim, value.lower()):
+    # Exactly so many digits: `bytes.fromhex` would pass over blanks between them.
+    digits = isinstance(value, str) and re.fullmatch("[0-9a-f]{128}", value)
+    if not digits or signature != _signature_file(claim, str(value)):
         raise BundleError(f"{path}: the signature file was changed or damaged")
-    if not _is_valid(claim["public_key"], value, CONTEXT + checksums):
+    if not _is_valid(claim["public_key"], str(value), CONTEXT + checksums):
         raise BundleError(f"{path}: the signature does not fit the bundle")
 
 

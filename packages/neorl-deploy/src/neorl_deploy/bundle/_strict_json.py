@@ -1,6 +1,7 @@
 """JSON in and out with nothing left to guess."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,23 @@ def dump_compact(value: Any) -> bytes:
 def parse_strict(data: bytes, source: str) -> Any:
     """Parses JSON; refuses NaN, infinities, repeated keys and anything that is not UTF-8.
 
+    A number such as ``1e999``, which a float rounds to infinity, is refused as well, and so is a
+    surrogate that stands alone: no UTF-8 text can hold it.
+
     Raises:
         BundleError: One line that names ``source``.
     """
     try:
-        return json.loads(
-            data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeats
+        value = json.loads(
+            data.decode("utf-8"),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            object_pairs_hook=_no_repeats,
         )
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        if b"\\u" in data:  # only an escape can bring a lone surrogate past the decoding
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except (UnicodeError, ValueError, RecursionError) as error:
         raise BundleError(f"{source} is not valid JSON: {error}") from error
 
 
@@ -53,6 +63,13 @@ def read_json(path: Path) -> Any:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond every floating-point number")
+    return number
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
