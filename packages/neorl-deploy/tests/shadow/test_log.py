@@ -166,3 +166,18 @@ def test_third_party_logs_have_their_published_size(name, rows, episodes, widths
     assert log.obs.shape == (rows, widths[0])
     assert log.action.shape == (rows, widths[1])
     assert len(log.starts) == episodes
+
+
+def test_an_empty_log_says_so(tmp_path, write_log, log_columns):
+    columns = {
+        name: column if name == "episode_starts" else column[:0]
+        for name, column in log_columns().items()
+    }
+    with pytest.raises(DeployError, match="has no rows; a replay needs at least one"):
+        read_log(write_log(tmp_path / "log.h5", columns))
+    np.savez(
+        tmp_path / "empty.npz",
+        obs=np.zeros((0, 2)), action=np.zeros((0, 1)), done=np.zeros(0), truncated=np.zeros(0),
+    )  # fmt: skip
+    with pytest.raises(DeployError, match="has no rows; a replay needs at least one"):
+        read_log(tmp_path / "empty.npz")

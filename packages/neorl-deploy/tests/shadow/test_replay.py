@@ -50,6 +50,7 @@ def test_the_numbers_are_those_of_the_rows(replayed, log):
         "rows": 200,
         "episodes": 5,
         "rows_skipped": 0,
+        "other_ranges": [],
         "learned_from": False,
         "named_by_run": False,
     }
@@ -186,3 +187,17 @@ def test_a_trend_shows_both_curves():
 def test_a_typical_episode_is_the_median_one():
     chosen = typical_episode(np.array([0, 2, 4]), np.array([9.0, 9, 1, 1, 5, 5]), 6)
     assert (chosen.start, chosen.stop) == (4, 6)
+
+
+def test_a_log_of_another_period_is_refused_and_other_ranges_are_named(
+    exported, finished_run, capsys
+):
+    log = read_log(finished_run / "dataset.h5")
+    bundle = read_bundle(exported)
+    assert log.dt == 30.0
+    with pytest.raises(DeployError, match="has a row every 5 s, and the bundle acts every 30 s"):
+        replay(bundle, dataclasses.replace(log, dt=5.0))
+    wider = log.ranges + np.array([[-1.0, 0], [0, 0], [0, 0], [0, 0], [0, 7.0]])
+    report = replay(bundle, dataclasses.replace(log, ranges=wider)).report
+    assert report["log"]["other_ranges"] == ["level", "jacket"]
+    assert replay(bundle, log).report["log"]["other_ranges"] == []

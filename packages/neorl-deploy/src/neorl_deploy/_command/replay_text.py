@@ -45,6 +45,8 @@ def _log_lines(log: dict[str, Any]) -> Iterator[str]:
         open_ = "Whether the policy learned from this log is not known"
         yield f"  {named if log['named_by_run'] else open_}: an .npz has no content"
         yield "  hash by which to check it."
+    if log["other_ranges"]:
+        yield f"  Ranges differ from the bundle's: {', '.join(log['other_ranges'])}"
     if log["attribution"]:
         yield f"  {log['attribution']}"
 

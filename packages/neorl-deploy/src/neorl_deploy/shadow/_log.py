@@ -5,6 +5,7 @@ package that writes it is used. HDF5 needs the extra ``replay``.
 """
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ class Log:
         action_channels: Name and unit of each manipulated channel.
         content_hash: Identity of the data, checked; empty where the format has none.
         attribution: Citation of third-party data; empty where it is our own.
+        dt: Seconds between two rows; NaN where the format does not say.
+        ranges: Lower and upper end of each observed, then each manipulated channel, shape
+            ``(obs + act, 2)``; NaN where the format does not say.
     """
 
     source: str
@@ -44,6 +48,8 @@ class Log:
     action_channels: tuple[tuple[str, str], ...]
     content_hash: str
     attribution: str
+    dt: float
+    ranges: np.ndarray
 
 
 def read_log(path: str | os.PathLike[str]) -> Log:
@@ -90,6 +96,8 @@ def _read_hdf5(path: Path) -> Log:
         action_channels=_channels(path, spec, "action"),
         content_hash=stored.content_hash,
         attribution=str(stored.attributes.get("attribution", "")),
+        dt=_seconds(path, spec),
+        ranges=_ranges(path, spec),
     )
     return _checked(log)
 
@@ -98,7 +106,7 @@ def _read_neorl2(path: Path) -> Log:
     arrays = read_archive(path, NEORL2_KEYS)
     obs, action = (np.asarray(arrays[key], np.float32) for key in ("obs", "action"))
     ended = (arrays["done"] != 0) | (arrays["truncated"] != 0)
-    if obs.ndim != 2 or action.ndim != 2 or ended.shape != obs.shape[:1] or not len(obs):
+    if obs.ndim != 2 or action.ndim != 2 or ended.shape != obs.shape[:1]:
         raise DeployError(f"{path}: the arrays have shapes that do not fit one another")
     log = Log(
         source=str(path),
@@ -110,14 +118,18 @@ def _read_neorl2(path: Path) -> Log:
         action_channels=tuple((f"action_{i}", "?") for i in range(action.shape[1])),
         content_hash="",
         attribution="NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0",
+        dt=math.nan,
+        ranges=np.full((obs.shape[1] + action.shape[1], 2), np.nan),
     )
     return _checked(log)
 
 
 def _checked(log: Log) -> Log:
     rows = len(log.obs)
+    if rows == 0:
+        raise DeployError(f"{log.source} has no rows; a replay needs at least one")
     widths = (rows, len(log.obs_channels)), (rows, len(log.action_channels))
-    if (log.obs.shape, log.action.shape) != widths or log.mask.shape != (rows,) or rows == 0:
+    if (log.obs.shape, log.action.shape) != widths or log.mask.shape != (rows,):
         raise DeployError(
             f"{log.source}: obs {log.obs.shape}, action {log.action.shape} and mask "
             f"{log.mask.shape} do not fit {len(log.obs_channels)} and {len(log.action_channels)} "
@@ -138,3 +150,19 @@ def _channels(path: Path, spec: Any, kind: str) -> tuple[tuple[str, str], ...]:
         if not all(isinstance(word, str) for word in channel):
             raise DeployError(f"{path}: attribute 'spec' calls a channel of {kind} {channel}")
     return channels
+
+
+def _seconds(path: Path, spec: Any) -> float:
+    dt = spec.get("dt")
+    number = isinstance(dt, int | float) and not isinstance(dt, bool)
+    if not (number and 0 < dt < math.inf):
+        raise DeployError(f"{path}: attribute 'spec' has a period of {dt!r}, expected seconds")
+    return float(dt)
+
+
+def _ranges(path: Path, spec: Any) -> np.ndarray:
+    try:
+        ends = [[entry["low"], entry["high"]] for entry in [*spec["obs"], *spec["action"]]]
+        return np.array(ends, np.float64)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DeployError(f"{path}: attribute 'spec' has a channel without a range") from error

@@ -51,9 +51,10 @@ def replay(bundle: Bundle, log: Log) -> Replay:
         The numbers and the rows behind them.
 
     Raises:
-        DeployError: If the channels differ; each difference is named.
+        DeployError: If the channels or the control period differ; each difference is named.
     """
     require_channels(bundle, log)
+    require_period(bundle, log)
     starts = np.zeros(len(log.obs), bool)
     starts[log.starts] = True
     last_sent = np.full_like(log.action, np.nan)
@@ -90,6 +91,28 @@ def require_channels(bundle: Bundle, log: Log) -> None:
         raise DeployError(f"{log.source} is of another plant: {'; '.join(differences)}")
 
 
+def require_period(bundle: Bundle, log: Log) -> None:
+    """Raises where the log states another period: each of its rows is one step of the bundle.
+
+    Raises:
+        DeployError: With both periods.
+    """
+    dt = bundle.manifest.dt
+    if np.isfinite(log.dt) and not np.isclose(log.dt, dt, rtol=1e-6, atol=0):
+        raise DeployError(
+            f"{log.source} has a row every {log.dt:g} s, and the bundle acts every {dt:g} s; "
+            "convert the log to the period of the bundle"
+        )
+
+
+def _other_ranges(manifest: Manifest, log: Log) -> list[str]:
+    """Channels whose range in the log is another than that in the bundle."""
+    channels = [*manifest.obs, *manifest.action]
+    ours = np.array([[channel.low, channel.high] for channel in channels])
+    same = np.isnan(log.ranges) | np.isclose(log.ranges, ours, rtol=1e-6, atol=0)
+    return [channels[i].name for i in np.flatnonzero(~same.all(axis=1))]
+
+
 def _some(channels: list[str]) -> str:
     """The first few names; ``no other`` where there is none."""
     more = len(channels) - NAMED_AT_MOST
@@ -121,6 +144,7 @@ def _report(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
             "rows": len(log.obs),
             "episodes": len(log.starts),
             "rows_skipped": int((~counted).sum()),
+            "other_ranges": _other_ranges(manifest, log),
             **_origin(manifest, log),
         },
         "difference": {
