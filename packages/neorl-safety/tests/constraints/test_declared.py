@@ -53,7 +53,7 @@ unit = "%"
 width = 0.5
 
 [[constraint]]
-kind = "dwell"
+kind = "rest"
 channel = "jacket"
 seconds = 120.0
 """
@@ -68,7 +68,7 @@ def lowered(constraints, kind, obs=(1.0, 350.0), start=(50.0, 300.0), request=No
     start = jnp.array(start)
     request = start if request is None else jnp.array(request)
     situation = Situation(
-        jnp.array(obs), start, jnp.asarray(60.0), request, jnp.full((2,), held, jnp.float32)
+        jnp.array(obs), start, jnp.asarray(60.0), request, jnp.full((2,), held, jnp.float32), start
     )
     return KINDS[kind].lower(constraints.further[kind], situation)
 
@@ -81,7 +81,7 @@ def test_a_toml_document_is_worded_and_survives_json(spec):
         "valve between 0 and 10 % while temperature is above 380 K",
         "0.5 valve +1 jacket at most 340 -5 level",
         "valve moves by at least 0.5 % or holds",
-        "jacket holds for 120 s after every move",
+        "jacket rests for 120 s after every move",
     ]
     document = json.loads(json.dumps(constraints_to_dict(constraints), allow_nan=False))
     again = constraints_from_dict(document)
@@ -106,7 +106,7 @@ def test_each_kind_means_what_it_says(spec):
     )
     assert (near.low[0], near.high[0]) == (50.0, 50.0)
     assert np.isinf([far.low[0], far.high[0], near.high[1]]).all()
-    early, late = (lowered(constraints, "dwell", held=seconds) for seconds in (119.0, 120.0))
+    early, late = (lowered(constraints, "rest", held=seconds) for seconds in (119.0, 120.0))
     assert (early.low[1], early.high[1]) == (300.0, 300.0)
     assert np.isinf(late.high).all()
 
@@ -165,7 +165,7 @@ REFUSED = {
         one("linear", sum={"jacket": {"value": 1.0, "per": "K"}}, at_most=300.0, plus={}),
         row(0.4, -292.0, -1.0),
     ],
-    r"the box of valve \(0 to 100\) and the interlock 'valve between 120 and 130": [
+    r"the actuator of valve \(0 to 100\) and the interlock 'valve between 120 and 130": [
         lock(120.0, 130.0)
     ],
     "both interlocks 'valve between 0 and 10.*' and 'valve between 20": [
@@ -175,9 +175,9 @@ REFUSED = {
         one("deadband", channel="valve", unit="bar", width=1.0)
     ],
     "unknown action channel 'valv'; did you mean 'valve'": [
-        one("dwell", channel="valv", seconds=1.0)
+        one("rest", channel="valv", seconds=1.0)
     ],
-    "seconds must be positive, got -1": [one("dwell", channel="valve", seconds=-1.0)],
+    "seconds must be positive, got -1": [one("rest", channel="valve", seconds=-1.0)],
     "width is 1e-40, below the smallest": [
         one("deadband", channel="valve", unit="%", width=1e-40)
     ],

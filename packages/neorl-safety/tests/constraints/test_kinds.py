@@ -25,7 +25,7 @@ from neorl_safety.constraints import (
 
 def situation_of(obs, start) -> Situation:
     held = jnp.full_like(start, jnp.inf)
-    return Situation(obs, start, jnp.asarray(60.0), request=start, held=held)
+    return Situation(obs, start, jnp.asarray(60.0), request=start, held=held, position=start)
 
 
 def test_box_and_rate_are_the_first_entries():

@@ -8,7 +8,7 @@ import pytest
 from neorl_core import Channel, Spec
 from neorl_safety.constraints import Tier, declared_constraints
 from neorl_safety.filters import Context, Flag, filter_action
-from neorl_safety.monitoring import checked_constraints, constraint_excess
+from neorl_safety.monitoring import checked_constraints, constraint_excess, seconds_held
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),
@@ -103,3 +103,40 @@ def test_an_action_that_is_not_finite_breaks_everything_and_an_unknown_start_no_
     found = np.asarray(ONE(level, nan, jnp.array([[90.0, 0.0]])))[0]
     assert found[2] == -np.inf
     assert found[0] == 0
+
+
+def test_a_move_within_a_rest_is_seen_unless_the_fallback_makes_it():
+    limits = declared_constraints(SPEC, [{"kind": "rest", "channel": "a", "seconds": 30.0}])
+    name = [one.name for one in checked_constraints(limits)].index("a: rest")
+    applied = jnp.array([[50.0], [50.0], [90.0], [90.0], [60.0], [60.0], [60.0], [70.0]])
+    applied = jnp.concatenate([applied, 0 * applied], axis=1)
+    held = seconds_held(applied, 10.0)
+    assert held[:, 0].tolist() == [np.inf, np.inf, np.inf, 10.0, 20.0, 10.0, 20.0, 30.0]
+    judge = jax.vmap(
+        lambda v, u, since, acts: constraint_excess(
+            limits, jnp.ones(1), v, u, jnp.float32(10.0), since, acts
+        )
+    )
+    found = judge(applied[:-1], applied[1:], held[1:], jnp.ones(7, bool))[:, name]
+    # The fall by 30 % after 20 s is too soon; the moves after infinity and after 30 s are not.
+    assert found.tolist() == [-np.inf, -np.inf, 0.0, 30.0, 0.0, 0.0, -np.inf]
+    found = judge(applied[:-1], applied[1:], held[1:], jnp.zeros(7, bool))[:, name]
+    assert np.isneginf(found).all()
+
+
+def test_a_tripped_interlock_beside_the_box_is_judged_in_place_of_the_box():
+    records = [
+        {"kind": "box", "channel": "b", "unit": "%", "low": 40.0, "high": 90.0},
+        RECORDS[2] | {"high": 0.0},
+    ]
+    limits = declared_constraints(SPEC, records)
+    names = [one.name for one in checked_constraints(limits)]
+    unknown, dt = jnp.full(2, jnp.nan), jnp.float32(10.0)
+
+    def excess_of(level, b):
+        found = constraint_excess(limits, jnp.array([level]), unknown, jnp.array([0.0, b]), dt)
+        return float(found[names.index("b: range")]), float(found[names.index("b: interlock")])
+
+    assert excess_of(1.9, 0.0) == (-np.inf, 0.0)
+    assert excess_of(1.9, 50.0) == (-np.inf, 50.0)
+    assert excess_of(1.0, 0.0) == (40.0, -np.inf)

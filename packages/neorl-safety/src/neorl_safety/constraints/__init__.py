@@ -35,7 +35,7 @@ from neorl_safety.constraints._requirement import penalty as penalty
 from neorl_safety.constraints._requirement import requirement as requirement
 from neorl_safety.constraints._requirement import with_requirements as with_requirements
 from neorl_safety.constraints._wear import Deadband as Deadband
-from neorl_safety.constraints._wear import Dwell as Dwell
+from neorl_safety.constraints._wear import Rest as Rest
 
 __all__ = [
     "KINDS",
@@ -48,7 +48,6 @@ __all__ = [
     "ConstraintKind",
     "Constraints",
     "Deadband",
-    "Dwell",
     "Interlock",
     "Interval",
     "Linear",
@@ -56,6 +55,7 @@ __all__ = [
     "Rate",
     "Record",
     "Requirement",
+    "Rest",
     "Rows",
     "Situation",
     "Tier",

@@ -77,9 +77,9 @@ def constraints_from_toml(document: str, spec: Spec) -> Constraints:
         >>> from neorl_safety.constraints import constraints_from_toml, describe_constraints
         >>> valve = Channel("valve", "%", 0.0, 100.0)
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), (valve,), (), dt=60.0, horizon=100)
-        >>> document = '[[constraint]]\nkind = "dwell"\nchannel = "valve"\nseconds = 300.0'
+        >>> document = '[[constraint]]\nkind = "rest"\nchannel = "valve"\nseconds = 300.0'
         >>> describe_constraints(constraints_from_toml(document, spec))[-1]
-        'valve holds for 300 s after every move'
+        'valve rests for 300 s after every move'
     """
     try:
         read = tomllib.loads(document)

@@ -29,9 +29,9 @@ class _Row(NamedTuple):
 def require_feasible(constraints: Constraints) -> None:
     """Raises unless some action satisfies the declared constraints.
 
-    Boxes, each with any tripped interlock, and all linear rows together, the right sides at the
-    most generous observation of the measuring range. What barriers leave depends on the state; it
-    is found at run time, by a flag.
+    Actuators, each with any tripped interlock, and boxes with all linear rows together, the right
+    sides at the most generous observation of the measuring range. What barriers leave depends on
+    the state; it is found at run time, by a flag.
 
     Args:
         constraints: Constraints with concrete numbers.
@@ -100,9 +100,11 @@ def _require_interlocks(constraints: Constraints, low: np.ndarray, high: np.ndar
     ]
     for (act, lowest, highest), said in zip(ends, words, strict=True):
         name = constraints.names[act]
+        least = float(constraints.action.actuator_low[act])
+        most = float(constraints.action.actuator_high[act])
         require(
-            max(lowest, low[act]) <= min(highest, high[act]),
-            f"no action satisfies both the box of {name} ({low[act]:g} to {high[act]:g}) and the "
+            max(lowest, least) <= min(highest, most),
+            f"no action satisfies both the actuator of {name} ({least:g} to {most:g}) and the "
             f"interlock {said!r}",
         )
     for (i, one), (j, other) in itertools.combinations(enumerate(ends), 2):

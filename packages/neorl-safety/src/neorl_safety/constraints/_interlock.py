@@ -11,6 +11,7 @@ from neorl_safety.constraints._numbers import usable_ends
 from neorl_safety.constraints._protocol import (
     Channels,
     Interval,
+    Rank,
     Record,
     Situation,
     require,
@@ -54,6 +55,8 @@ class InterlockKind:
     With ``low`` and ``high``, the ends of the action while the interlock is tripped; ``below`` or
     ``above`` may be ``null`` (in TOML ``-inf`` and ``inf``).
     """
+
+    rank = Rank.INTERLOCK
 
     def to_records(self, channels: Channels, constraint: Interlock) -> list[dict[str, Any]]:
         """A record for every interlock."""

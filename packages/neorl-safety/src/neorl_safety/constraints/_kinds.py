@@ -9,7 +9,7 @@ from neorl_safety.constraints._function_kind import FunctionKind
 from neorl_safety.constraints._interlock import InterlockKind
 from neorl_safety.constraints._linear import LinearKind
 from neorl_safety.constraints._protocol import ConstraintKind, Rank
-from neorl_safety.constraints._wear import DeadbandKind, DwellKind
+from neorl_safety.constraints._wear import DeadbandKind, RestKind
 
 MEMBERS = ("to_records", "from_records", "describe", "lower")
 _OWN: dict[str, ConstraintKind] = {
@@ -19,7 +19,7 @@ _OWN: dict[str, ConstraintKind] = {
     "linear": LinearKind(),
     "barrier": BarrierKind(),
     "deadband": DeadbandKind(),
-    "dwell": DwellKind(),
+    "rest": RestKind(),
     "function": FunctionKind(),
 }
 

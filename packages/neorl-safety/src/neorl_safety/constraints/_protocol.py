@@ -48,8 +48,11 @@ class Situation(NamedTuple):
         dt: Seconds that one step lasts, scalar, finite and not negative; zero where the period is
             malformed, so that no channel with a rate limit may move.
         request: The action that is asked for, shape ``(act,)``, always finite; the start for
-            kinds of rank :attr:`Rank.LIMIT`, which do not depend on it.
-        held: Seconds since each channel moved last, shape ``(act,)``; infinite where not known.
+            all kinds but those of rank :attr:`Rank.WEAR`.
+        held: Seconds since each channel was last commanded to move, shape ``(act,)``; infinite
+            where not known.
+        position: The action that was commanded last, shape ``(act,)``; the start where that is
+            not known, or where somebody else has moved the channel since.
     """
 
     obs: Float[Array, " obs"]
@@ -57,6 +60,7 @@ class Situation(NamedTuple):
     dt: Float[Array, ""]
     request: Float[Array, " act"]
     held: Float[Array, " act"]
+    position: Float[Array, " act"]
 
 
 class Interval(NamedTuple):
@@ -65,7 +69,8 @@ class Interval(NamedTuple):
     Attributes:
         low: Lowest admissible action, shape ``(act,)``; ``-inf`` where there is none.
         high: Highest admissible action, shape ``(act,)``; ``inf`` where there is none.
-        bad: Flag of a malformed constraint, shape ``(act,)``; the fallback then acts.
+        bad: Flag of a malformed constraint, shape ``(act,)``; the fallback then acts. The ends
+            hold all the same: those of the constraints that are sound.
     """
 
     low: Float[Array, " act"]
@@ -90,10 +95,12 @@ class Rows(NamedTuple):
 class Rank(enum.IntEnum):
     """Which constraints give way where not all can hold; the actuator and the rate never do."""
 
-    LIMIT = 0
-    """What must hold."""
-    WEAR = 1
-    """What spares the actuator; gives way to every limit."""
+    INTERLOCK = 0
+    """An interval that takes the place of the box where it lies outside it."""
+    LIMIT = 1
+    """What must hold, inside the box."""
+    WEAR = 2
+    """What spares the actuator: shapes the policy's moves alone, gives way to every limit."""
 
 
 class Record(NamedTuple):

@@ -29,8 +29,8 @@ class Deadband(NamedTuple):
     width: Float[Array, " act"]
 
 
-class Dwell(NamedTuple):
-    """A channel that moved holds for so long.
+class Rest(NamedTuple):
+    """A channel that moved rests for so long.
 
     Attributes:
         seconds: Shape ``(act,)``; zero for none.
@@ -60,33 +60,33 @@ class DeadbandKind:
         ]
 
     def lower(self, constraint: Deadband, situation: Situation) -> Interval:
-        """The start alone, where the request is too near to it."""
-        small = jnp.abs(situation.request - situation.start) < flush(constraint.width)
+        """The position alone, where the request is too near to it."""
+        small = jnp.abs(situation.request - situation.position) < flush(constraint.width)
         return _held(situation, small, constraint.width)
 
 
-class DwellKind:
-    """``{"kind": "dwell", "channel", "seconds"}``; yields to every limit."""
+class RestKind:
+    """``{"kind": "rest", "channel", "seconds"}``; yields to every limit."""
 
     rank = Rank.WEAR
 
-    def to_records(self, channels: Channels, constraint: Dwell) -> list[dict[str, Any]]:
-        """A record for every channel that has a dwell."""
+    def to_records(self, channels: Channels, constraint: Rest) -> list[dict[str, Any]]:
+        """A record for every channel that has a rest."""
         return _written(channels, "seconds", constraint.seconds, with_unit=False)
 
-    def from_records(self, channels: Channels, records: Sequence[Record]) -> Dwell:
-        """The dwells; a channel without a record has none."""
-        return Dwell(_read(channels, records, "seconds", with_unit=False))
+    def from_records(self, channels: Channels, records: Sequence[Record]) -> Rest:
+        """The rests; a channel without a record has none."""
+        return Rest(_read(channels, records, "seconds", with_unit=False))
 
-    def describe(self, channels: Channels, constraint: Dwell) -> list[str]:
-        """Such as ``"pump holds for 300 s after every move"``."""
+    def describe(self, channels: Channels, constraint: Rest) -> list[str]:
+        """Such as ``"pump rests for 300 s after every move"``."""
         return [
-            f"{row['channel']} holds for {row['seconds']:g} s after every move"
+            f"{row['channel']} rests for {row['seconds']:g} s after every move"
             for row in self.to_records(channels, constraint)
         ]
 
-    def lower(self, constraint: Dwell, situation: Situation) -> Interval:
-        """The start alone, where the channel moved too recently."""
+    def lower(self, constraint: Rest, situation: Situation) -> Interval:
+        """The position alone, where the channel moved too recently."""
         return _held(situation, situation.held < flush(constraint.seconds), constraint.seconds)
 
 
@@ -94,8 +94,8 @@ def _held(situation: Situation, holds: Array, setting: Array) -> Interval:
     bad = ~(jnp.isfinite(setting) & (setting >= 0)) | subnormal(setting)
     holds = holds & ~bad
     return Interval(
-        jnp.where(holds, situation.start, -jnp.inf),
-        jnp.where(holds, situation.start, jnp.inf),
+        jnp.where(holds, situation.position, -jnp.inf),
+        jnp.where(holds, situation.position, jnp.inf),
         bad,
     )
 

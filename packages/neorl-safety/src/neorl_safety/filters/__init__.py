@@ -2,8 +2,6 @@
 
 from neorl_safety.filters._candidates import Candidate as Candidate
 from neorl_safety.filters._candidates import nearest as nearest
-from neorl_safety.filters._candidates import nearest_by_dual_ascent as nearest_by_dual_ascent
-from neorl_safety.filters._candidates import nearest_by_enumeration as nearest_by_enumeration
 from neorl_safety.filters._certify import Admissible as Admissible
 from neorl_safety.filters._certify import certify as certify
 from neorl_safety.filters._context import Context as Context
@@ -28,6 +26,4 @@ __all__ = [
     "filter_action",
     "flag_names",
     "nearest",
-    "nearest_by_dual_ascent",
-    "nearest_by_enumeration",
 ]

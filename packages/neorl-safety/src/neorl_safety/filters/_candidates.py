@@ -3,21 +3,20 @@
 A candidate owes nothing: one that is wrong costs distance, never safety.
 """
 
-import functools
-import itertools
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from neorl_safety.filters._certify import Admissible, tightened, weighted
+from neorl_safety.filters._certify import Admissible, rounding, weighted
 
-MOST_SETS = 3000
-SWEEPS = 200
-TOLERANCE = 4
-"""Roundings of a sum by which a corner may miss the other rows and still count."""
+FURTHEST = 100.0
+"""Spans beyond the ends from which a target is looked at; from further away nothing changes."""
+PARALLEL = 3e-5
+"""Length of what is left of a row of length one where the rows before it span it."""
+CHANGES = 8
+"""Changes of the set of active constraints, in units of their number, before it is given up."""
 
 
 class Candidate(Protocol):
@@ -30,144 +29,194 @@ class Candidate(Protocol):
         ...
 
 
+class Polytope(NamedTuple):
+    """The set in coordinates ``z = (u - centre) / scale`` in which every row has length one.
+
+    Attributes:
+        rows: Rows and both ends of every channel, ``rows @ z <= right``, shape ``(row, act)``.
+        right: Right sides, less twice the rounding error that the last step allows for.
+        slack: Excess of a row that still counts as none: a part of that error, shape ``(row,)``.
+        centre: The point of the ends that is nearest to the target, shape ``(act,)``.
+        target: The target, shape ``(act,)``, at most ``FURTHEST`` away.
+    """
+
+    rows: Float[Array, "row act"]
+    right: Float[Array, " row"]
+    slack: Float[Array, " row"]
+    centre: Float[Array, " act"]
+    target: Float[Array, " act"]
+
+
 def nearest(
     admissible: Admissible, target: Float[Array, " act"], scale: Float[Array, " act"]
 ) -> Float[Array, " act"]:
-    """The nearest point of the set.
+    """The point of a polytope that is nearest to a target.
 
-    By enumeration where there are few enough sets of active constraints, else by dual ascent.
-
-    Args:
-        admissible: The set.
-        target: A point between its ends.
-        scale: Size of each channel, positive.
-
-    Returns:
-        The proposal; NaN where none was found.
-    """
-    n_rows, n_action = admissible.rows.shape
-    if not n_rows:
-        return target
-    few = _count(n_rows, n_action) <= MOST_SETS
-    search = nearest_by_enumeration if few else nearest_by_dual_ascent
-    return search(admissible, target, scale)
-
-
-def nearest_by_enumeration(
-    admissible: Admissible, target: Float[Array, " act"], scale: Float[Array, " act"]
-) -> Float[Array, " act"]:
-    """The nearest point of a polytope, exactly: the best of all its faces' nearest points.
-
-    For every set of at most ``act`` constraints the point of their common face nearest to the
-    target is found by Gram-Schmidt; the nearest one that satisfies all others is the answer.
+    Minimises ``|z - g|^2 / 2`` over ``rows @ z <= right``, where ``z`` and ``g`` are the point and
+    the target in units of ``scale``. The dual active-set method: from the target itself, the row
+    that is exceeded most becomes active, and rows whose multiplier would turn negative are left
+    again, until none is exceeded. The point of every active set is computed anew by an
+    orthogonalisation of its rows, so that no rounding error builds up.
 
     Args:
         admissible: The set.
-        target: Any point.
+        target: Any finite point, inside the ends or outside.
         scale: Size of each channel, positive.
 
     Returns:
-        The nearest point; NaN where no face has one.
+        The nearest point; somewhere near the set where the set is empty.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_safety.filters import Admissible, nearest
+        >>> half = Admissible(-jnp.ones(2), jnp.ones(2), jnp.ones((1, 2)), jnp.array([1.0]))
+        >>> bool(jnp.allclose(nearest(half, jnp.array([3.0, 0.5]), jnp.ones(2)),
+        ...                   jnp.array([1.0, 0.0]), atol=1e-5))
+        True
+
+    Source: Goldfarb and Idnani, A numerically stable dual method for solving strictly convex
+    quadratic programs, Mathematical Programming 27, 1983.
     """
-    rows, right = scaled(admissible, target, scale)
-    n_action = target.shape[0]
-    points = [jnp.zeros((1, n_action), target.dtype)]
-    for chosen in _sets(admissible.rows.shape[0], n_action):
-        points.append(_on_faces(rows[chosen], right[chosen]))
-    z = jnp.concatenate(points)
-    products = rows[None] * z[:, None]
-    sizes = jnp.sum(jnp.abs(products), axis=-1) + jnp.abs(right)[None]
-    slack = TOLERANCE * jnp.finfo(target.dtype).eps * sizes
-    inside = jnp.all(jnp.sum(products, axis=-1) <= right[None] + slack, axis=1)
-    inside = inside & jnp.all(jnp.isfinite(z), axis=1)
-    distance = jnp.where(inside, jnp.sum(z * z, axis=1), jnp.inf)
-    best = jnp.argmin(distance)
-    return jnp.where(jnp.isfinite(distance[best]), target + scale * z[best], jnp.nan)
+    if not admissible.rows.shape[0]:
+        return jnp.clip(target, admissible.low, admissible.high)
+    polytope = in_spans(admissible, target, scale)
+    return polytope.centre + scale * _search(polytope)
 
 
-def nearest_by_dual_ascent(
-    admissible: Admissible, target: Float[Array, " act"], scale: Float[Array, " act"]
-) -> Float[Array, " act"]:
-    """The nearest point of a polytope, approached by one multiplier at a time.
-
-    Args:
-        admissible: The set.
-        target: Any point.
-        scale: Size of each channel, positive.
-
-    Returns:
-        A point near the nearest one; how near depends on the angles between the constraints.
-
-    Source: Hildreth, A quadratic programming procedure, 1957.
-    """
-    rows, right = scaled(admissible, target, scale)
-
-    def one(state: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], None]:
-        z, multipliers = state
-        wanted = multipliers[index] + jnp.sum(rows[index] * z) - right[index]
-        new = jnp.maximum(wanted, 0)
-        z = z - (new - multipliers[index]) * rows[index]
-        return (z, multipliers.at[index].set(new)), None
-
-    def sweep(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        return jax.lax.scan(one, state, jnp.arange(rows.shape[0]))[0]
-
-    start = jnp.zeros_like(target), jnp.zeros_like(right)
-    return target + scale * jax.lax.fori_loop(0, SWEEPS, sweep, start)[0]
-
-
-def scaled(admissible: Admissible, target: Array, scale: Array) -> tuple[Array, Array]:
-    """All constraints on ``z = (u - target) / scale``, every row of length one."""
+def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
+    """The set and the target in units of ``scale``, every row of length one."""
     a = admissible
-    right = tightened(a)[1] - weighted(a.rows, target)
+    centre = jnp.clip(target, a.low, a.high)
+    away = (target - centre) / scale
+    furthest = jnp.max(jnp.abs(away))
+    away = away * jnp.where(furthest > FURTHEST, FURTHEST / furthest, 1)
+    error = rounding(a)
     rows = a.rows * scale[None]
     length = jnp.sqrt(jnp.sum(rows * rows, axis=-1))
-    usable = length > 0
-    length = jnp.where(usable, length, 1)
-    ends = jnp.eye(target.shape[0], dtype=target.dtype)
-    return (
-        jnp.concatenate([rows / length[:, None], ends, -ends]),
-        jnp.concatenate([right / length, (a.high - target) / scale, (target - a.low) / scale]),
+    length = jnp.where(length > 0, length, 1)
+    right = a.bounds - 2 * error - weighted(a.rows, centre)
+    one = jnp.eye(target.shape[0], dtype=target.dtype)
+    ends = (a.high - centre) / scale, (centre - a.low) / scale
+    eps = jnp.finfo(target.dtype).eps
+    return Polytope(
+        rows=jnp.concatenate([rows / length[:, None], one, -one]),
+        right=jnp.concatenate([right / length, *ends]),
+        slack=jnp.concatenate([error / length / 2, *(eps * (1 + end) for end in ends)]),
+        centre=centre,
+        target=jnp.where(jnp.isfinite(away), away, 0),
     )
 
 
-def _on_faces(rows: Array, right: Array) -> Array:
-    """The point nearest to zero with ``rows z = right``, for many sets of rows at once."""
-    directions: list[Array] = []
-    offsets: list[Array] = []
-    for k in range(rows.shape[1]):
-        row, offset = rows[:, k], right[:, k]
-        for direction, before in zip(directions, offsets, strict=True):
-            part = jnp.sum(row * direction, axis=-1, keepdims=True)
-            row, offset = row - part * direction, offset - part[:, 0] * before
-        length = jnp.sqrt(jnp.sum(row * row, axis=-1))
-        directions.append(row / length[:, None])
-        offsets.append(offset / length)
-    return sum(
-        (
-            offset[:, None] * direction
-            for direction, offset in zip(directions, offsets, strict=True)
-        ),
-        start=jnp.zeros_like(rows[:, 0]),
+class _Active(NamedTuple):
+    """The active constraints, in slots, and the one that is on its way to join them.
+
+    Attributes:
+        members: Index of the constraint in each slot, shape ``(act,)``.
+        used: Whether a slot holds one, shape ``(act,)``.
+        joining: Index of the constraint that joins.
+        force: Its multiplier so far.
+        complete: Whether none is on its way: the next one is still to be chosen.
+        point: The point of the set at hand, shape ``(act,)``.
+        searching: Whether some row is still exceeded and may yet be kept.
+        changes: Changes of the set so far.
+    """
+
+    members: Int[Array, " act"]
+    used: Bool[Array, " act"]
+    joining: Int[Array, ""]
+    force: Float[Array, ""]
+    complete: Bool[Array, ""]
+    point: Float[Array, " act"]
+    searching: Bool[Array, ""]
+    changes: Int[Array, ""]
+
+
+def _search(p: Polytope) -> Float[Array, " act"]:
+    """The nearest point, in the coordinates of the polytope."""
+    n, yes = p.target.shape[0], jnp.ones((), jnp.bool_)
+    none, zero = jnp.zeros((), jnp.int32), jnp.zeros((), p.target.dtype)
+    slots = jnp.zeros((n,), jnp.int32), jnp.zeros((n,), jnp.bool_)
+    start = _Active(*slots, none, zero, yes, p.target, yes, none)
+    most = CHANGES * p.rows.shape[0]
+    done = jax.lax.while_loop(
+        lambda state: state.searching & (state.changes < most),
+        lambda state: _changed(p, state),
+        start,
+    )
+    return done.point
+
+
+def _changed(p: Polytope, state: _Active) -> _Active:
+    """One row joins the active set, or one leaves it to make way."""
+    members, used = state.members, state.used
+    basis, lower = _orthogonal(jnp.where(used[:, None], p.rows[members], 0), used)
+    pushed = p.target - state.force * p.rows[state.joining]
+    on_face = _solve(lower, jnp.where(used, p.right[members], 0))
+    point = _across(basis, pushed) + jnp.sum(basis * on_face[:, None], axis=0)
+    multipliers = _solve_transposed(lower, jnp.sum(basis * pushed[None], axis=1) - on_face)
+
+    excess = jnp.sum(p.rows * point[None], axis=-1) - p.right
+    # An active row holds to rounding by construction; chosen again it would go round in circles.
+    active = jnp.where(used, members, p.rows.shape[0])
+    counted = (excess - p.slack).at[active].set(-jnp.inf, mode="drop")
+    joining = jnp.where(state.complete, jnp.argmax(counted), state.joining)
+    nothing_left = state.complete & (counted[joining] <= 0)
+
+    row = p.rows[joining]
+    across = _across(basis, row)
+    size = jnp.sum(across * across)
+    along = _solve_transposed(lower, jnp.sum(basis * row[None], axis=1))
+    leaves = used & (along > 0)
+    room = jnp.where(leaves, jnp.maximum(multipliers, 0) / jnp.where(leaves, along, 1), jnp.inf)
+    slot = jnp.argmin(room)
+    reached = jnp.where(size > PARALLEL**2, jnp.maximum(excess[joining], 0) / size, jnp.inf)
+    joins = reached <= room[slot]
+    empty = ~jnp.isfinite(jnp.minimum(reached, room[slot]))
+    at = jnp.where(joins, jnp.argmin(used), slot)
+    return _Active(
+        members=members.at[at].set(jnp.where(joins, joining, members[at])),
+        used=used.at[at].set(joins),
+        joining=joining,
+        force=jnp.where(joins, 0, state.force + room[slot]),
+        complete=joins,
+        point=point,
+        searching=~(nothing_left | empty),
+        changes=state.changes + 1,
     )
 
 
-@functools.lru_cache(maxsize=64)
-def _sets(n_rows: int, n_action: int) -> tuple[np.ndarray, ...]:
-    """All sets of at most ``n_action`` constraints, without both ends of one channel."""
-    total = n_rows + 2 * n_action
-    sets = []
-    for size in range(1, n_action + 1):
-        chosen = [
-            one
-            for one in itertools.combinations(range(total), size)
-            if not any(i >= n_rows and i + n_action in one for i in one)
-        ]
-        sets.append(np.asarray(chosen, np.int32).reshape(-1, size))
-    return tuple(sets)
+def _orthogonal(
+    rows: Array, used: Array
+) -> tuple[Float[Array, "act act"], Float[Array, "act act"]]:
+    """``rows = lower @ basis`` with orthonormal rows in ``basis``, zero in slots not used."""
+    basis = jnp.zeros_like(rows)
+    for i in range(rows.shape[0]):
+        row = _across(basis, rows[i])
+        length = jnp.sqrt(jnp.sum(row * row))
+        basis = basis.at[i].set(jnp.where(used[i], row / jnp.where(used[i], length, 1), 0))
+    lower = jnp.sum(rows[:, None] * basis[None], axis=-1)
+    return basis, jnp.where(used[:, None], lower, jnp.eye(len(rows), dtype=rows.dtype))
 
 
-def _count(n_rows: int, n_action: int) -> int:
-    if n_action > 4:  # counting alone would take long
-        return MOST_SETS + 1
-    return 1 + sum(len(one) for one in _sets(n_rows, n_action))
+def _across(basis: Array, vector: Array) -> Float[Array, " act"]:
+    """What is left of a vector beside the basis; twice, since once leaves a rounding error."""
+    for _ in range(2):
+        parts = jnp.sum(basis * vector[None], axis=1)
+        vector = vector - jnp.sum(basis * parts[:, None], axis=0)
+    return vector
+
+
+def _solve(lower: Array, right: Array) -> Float[Array, " act"]:
+    """The solution of ``lower @ x = right``, forwards."""
+    x = jnp.zeros_like(right)
+    for i in range(len(right)):
+        x = x.at[i].set((right[i] - jnp.sum(lower[i] * x)) / lower[i, i])
+    return x
+
+
+def _solve_transposed(lower: Array, right: Array) -> Float[Array, " act"]:
+    """The solution of ``lower.T @ x = right``, backwards."""
+    x = jnp.zeros_like(right)
+    for i in reversed(range(len(right))):
+        x = x.at[i].set((right[i] - jnp.sum(lower[:, i] * x)) / lower[i, i])
+    return x

@@ -81,12 +81,17 @@ def passes(admissible: Admissible, action: Float[Array, " act"]) -> Bool[Array, 
 
 def tightened(admissible: Admissible) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
     """Right sides less the rounding error of the sums: once for the check, twice to aim at."""
+    error = rounding(admissible)
+    return admissible.bounds - error, admissible.bounds - 2 * error
+
+
+def rounding(admissible: Admissible) -> Float[Array, " row"]:
+    """A bound of the rounding error of ``rows @ u - bounds`` between the ends."""
     a = admissible
     eps = jnp.finfo(a.low.dtype).eps
     largest = jnp.maximum(jnp.abs(a.low), jnp.abs(a.high))
     size = jnp.sum(jnp.abs(a.rows) * largest[None], axis=-1) + jnp.abs(a.bounds)
-    error = (a.rows.shape[1] + 3) * eps * size
-    return a.bounds - error, a.bounds - 2 * error
+    return (a.rows.shape[1] + 3) * eps * size
 
 
 def weighted(rows: Float[Array, "row act"], action: Float[Array, " act"]) -> Float[Array, " row"]:

@@ -15,8 +15,10 @@ class Context(NamedTuple):
         dt: Seconds that one step lasts, scalar: the period of the Spec. A late call buys no
             larger step.
         fallback_action: What the declared fallback proposes now, shape ``(act,)``.
-        held: Seconds since each channel moved last, shape ``(act,)``; ``None`` where no
-            constraint asks for it, then infinite.
+        held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``
+            where no constraint asks for it, then infinite.
+        command: The action that was commanded last, shape ``(act,)``, from which a deadband and a
+            rest count; ``None`` for ``previous``. NaN where somebody else moved the channel.
     """
 
     obs: Float[Array, " obs"]
@@ -24,3 +26,4 @@ class Context(NamedTuple):
     dt: Float[Array, ""]
     fallback_action: Float[Array, " act"]
     held: Float[Array, " act"] | None = None
+    command: Float[Array, " act"] | None = None

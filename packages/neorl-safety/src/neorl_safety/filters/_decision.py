@@ -1,5 +1,7 @@
 """Who acts: the request, or the whole fallback action in its place."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
 
@@ -8,14 +10,29 @@ from neorl_safety.filters._lowering import Limits, clip
 from neorl_safety.filters._report import Flag
 
 
-def start_and_backup(
-    limits: Limits, previous: Float[Array, " act"], fallback: Float[Array, " act"]
-) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
-    """The action that the rate counts from, and the fallback action made admissible.
+class Substitute(NamedTuple):
+    """What a step may start from and what may take the place of the request; finite always.
 
-    Both are finite, whatever comes in. A fallback channel that is not finite holds the previous
-    action, or takes mid-range where that is not known either.
+    Attributes:
+        known: Whether the previous action is known, shape ``(act,)``.
+        reachable: The previous action clipped to the actuator range, shape ``(act,)``.
+        fallback: The fallback action, not clipped yet; a channel that is not finite holds the
+            previous action, or takes mid-range where that is not known either.
     """
+
+    known: Bool[Array, " act"]
+    reachable: Float[Array, " act"]
+    fallback: Float[Array, " act"]
+
+    def start(self, low: Float[Array, " act"], high: Float[Array, " act"]) -> Float[Array, " act"]:
+        """The action that the step starts from: the fallback between these ends where unknown."""
+        return jnp.where(self.known, self.reachable, clip(self.fallback, low, high))
+
+
+def substitute(
+    limits: Limits, previous: Float[Array, " act"], fallback: Float[Array, " act"]
+) -> Substitute:
+    """Finite numbers in place of a previous action and a fallback that may be anything."""
     known = jnp.isfinite(previous)
     reachable = clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
     largest = jnp.finfo(previous.dtype).max
@@ -23,8 +40,7 @@ def start_and_backup(
     middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
     last_resort = jnp.where(known, reachable, middle)
     proposed = jnp.where(jnp.isfinite(fallback), flush(finite_or_zero(fallback)), last_resort)
-    backup = clip(proposed, limits.low, limits.high)
-    return jnp.where(known, reachable, backup), backup
+    return Substitute(known, reachable, proposed)
 
 
 def decide(

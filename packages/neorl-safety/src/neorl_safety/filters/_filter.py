@@ -6,16 +6,17 @@ from jaxtyping import Array, Float, UInt32
 
 from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
 from neorl_safety.constraints._numbers import finite_or_zero, flush, subnormal
-from neorl_safety.constraints._protocol import Situation
+from neorl_safety.constraints._protocol import Interval, Situation
 from neorl_safety.filters._candidates import Candidate, nearest
 from neorl_safety.filters._certify import Admissible, certify, passes
 from neorl_safety.filters._context import Context
-from neorl_safety.filters._decision import decide, start_and_backup
+from neorl_safety.filters._decision import Substitute, decide, substitute
 from neorl_safety.filters._lowering import (
     Limits,
     Meet,
     clip,
     meet,
+    reach,
     spared,
     usable_limits,
     usable_period,
@@ -41,18 +42,21 @@ def filter_action(
     Guaranteed for every input, NaN, infinities, huge and subnormal numbers included, in every
     argument: the result is finite. Where the limits are well formed (every limit that
     :func:`action_constraints` made), it lies in the actuator range, differs from ``v`` by at most
-    ``rate dt``, and lies in the box whenever ``v`` does or is unknown; from a ``v`` outside the
-    box (take-over from manual) it moves towards the box at the allowed rate. Linear rows hold, or
-    the step is flagged and the fallback acts (:func:`certify`). A request that satisfies all this
-    passes unchanged, bit for bit.
+    ``rate dt``, and lies in the box whenever ``v`` does or is unknown and no interlock that lies
+    outside the box is tripped; from a ``v`` outside the box (take-over from manual) it moves
+    towards the box at the allowed rate. Linear rows hold, or the step is flagged and the fallback
+    acts (:func:`certify`). A request that satisfies all this passes unchanged, bit for bit. Where
+    a row binds, the nearest action is that in spans of the actuators, all channels together.
 
-    Ranks: actuator, rate, box, intervals of further kinds, rows, wear. Intervals that leave
-    nothing in the box are left out on that channel, flagged.
+    Ranks: actuator, rate, tripped interlock, box, intervals of further kinds, rows, wear.
+    Interlocks that exclude one another, and further intervals that leave nothing in the box, are
+    left out on that channel, flagged. Wear shapes the policy's moves, never the fallback's.
 
     Decisions, each with its :class:`Flag`: if request or observation is not finite, or a
     constraint is malformed, the whole fallback action takes the place of the request. A fallback
     channel that is not finite holds the previous action, or takes mid-range when that is unknown.
-    An unknown previous action is replaced by the clipped fallback action. A period that is not a
+    An unknown previous action is replaced by the fallback action, clipped to the box and to the
+    tripped interlocks. A period that is not a
     positive number allows no movement where there is a rate limit, and neither does a malformed
     rate; other malformed limits are left out, the rest of the channel hold. Subnormal numbers
     count as zero.
@@ -98,47 +102,62 @@ def filtered(
     """:func:`filter_action`, with reasons of somebody else to let the fallback act."""
     every = as_constraints(constraints)
     _check_arguments(every, context, action)
-    dtype = action.dtype
-    limits = usable_limits(every, dtype)
+    dtype, limits = action.dtype, usable_limits(every, action.dtype)
     period, bad_period = usable_period(context.dt.astype(dtype))
-    previous = context.previous.astype(dtype)
-    fallback = context.fallback_action.astype(dtype)
-    start, backup = start_and_backup(limits, previous, fallback)
-    held = jnp.full_like(start, jnp.inf) if context.held is None else context.held.astype(dtype)
-    situation = Situation(context.obs, start, period, request=start, held=held)
-    met = meet(every, limits, situation)
+    previous, fallback = context.previous.astype(dtype), context.fallback_action.astype(dtype)
+    stand_in = substitute(limits, previous, fallback)
+    situation, met = _met(every, limits, stand_in, context, period)
+    start, near = situation.start, reach(every, situation)
+    backup = clip(stand_in.fallback, met.low, met.high)
 
-    faults = decide(met.bad, context.obs, action) | refused
+    faults = decide(met.bad | jnp.any(near.bad), context.obs, action) | refused
     accepted = faults == 0
     request = jnp.where(accepted, flush(finite_or_zero(action)), backup)
-    wished = spared(every, situation._replace(request=request))
-    boxed = clip(wished, limits.low, limits.high)
-    inside = clip(boxed, met.inner_low, met.inner_high)
-    target = clip(inside, met.low, met.high)
+    # Wear spares the actuator from the policy; the fallback acts at once.
+    wished = jnp.where(accepted, spared(every, situation._replace(request=request)), request)
+    inside = clip(wished, met.low, met.high)
+    # The start lies in the actuator range, so what the rate leaves of these ends does too.
+    low, high = clip(met.low, near.low, near.high), clip(met.high, near.low, near.high)
+    target = clip(inside, low, high)
     applied, certified = target, jnp.ones((), jnp.bool_)
     if met.rows.shape[0]:
-        admissible = Admissible(met.low, met.high, met.rows, met.bounds)
+        admissible = Admissible(low, high, met.rows, met.bounds)
 
         def moved() -> tuple[Array, Array]:
-            proposal = candidate(admissible, target, _sizes(limits))
+            proposal = candidate(admissible, wished, _sizes(limits))
             return certify(admissible, proposal, (start, backup), backup)
 
         # What passes the check of the last step as it is needs no candidate and no last step.
         applied, certified = jax.lax.cond(
-            passes(admissible, target), lambda: (target, jnp.ones((), jnp.bool_)), moved
+            passes(admissible, target), lambda: (target, certified), moved
         )
     flags = (
         faults
         | bit(~accepted | ~certified, Flag.FALLBACK_USED)
         | bit(~certified, Flag.ROWS_INFEASIBLE)
         | bit(bad_period, Flag.BAD_PERIOD)
-        | bit(jnp.any(subnormal(action)), Flag.REQUEST_SUBNORMAL)
-        | _history_flags(limits, previous, start)
-        | _fallback_flags(limits, fallback)
+        | _history_flags(limits, met, previous, start)
+        | _proposal_flags(limits, fallback, action)
     )
-    active, changed = _active(every, met, limits, (request, wished, boxed, inside, target, applied))
+    stages = request, wished, inside, target, applied
+    active, changed = _active(every, met, limits, near, stages)
     report = SafetyReport(flags | changed, active, distance(applied, action), jnp.uint32(0))
     return applied, report
+
+
+def _met(
+    every: Constraints, limits: Limits, stand_in: Substitute, context: Context, period: Array
+) -> tuple[Situation, Meet]:
+    """What the limits leave, and the situation with the start that follows from it.
+
+    Interlocks answer first; an unknown last action is the fallback between what they leave.
+    """
+    start = stand_in.start(limits.low, limits.high)
+    held = jnp.full_like(start, jnp.inf) if context.held is None else context.held
+    situation = Situation(context.obs, start, period, start, held.astype(start.dtype), start)
+    met = meet(every, limits, situation)
+    start = stand_in.start(met.low, met.high)
+    return situation._replace(start=start, position=_position(context, start)), met
 
 
 def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Float[Array, " act"]:
@@ -151,6 +170,14 @@ def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Flo
 def bit(condition: Array, flag: Flag | Limit) -> UInt32[Array, "..."]:
     """The flag where a condition holds, else zero."""
     return jnp.where(condition, jnp.uint32(flag), jnp.uint32(0))
+
+
+def _position(context: Context, start: Array) -> Float[Array, " act"]:
+    """Where each channel stands for wear: as commanded last, the start where that is unknown."""
+    if context.command is None:
+        return start
+    command = context.command.astype(start.dtype)
+    return jnp.where(jnp.isfinite(command), command, start)
 
 
 def _check_arguments(constraints: Constraints, context: Context, action: Array) -> None:
@@ -168,14 +195,23 @@ def _check_arguments(constraints: Constraints, context: Context, action: Array) 
             )
     if context.obs.ndim != 1:
         raise ValueError(f"context.obs must be of rank one, got shape {context.obs.shape}")
+    observed = [channel.name for channel in constraints.obs]
+    if observed and context.obs.shape != (len(observed),):
+        raise ValueError(
+            f"context.obs has shape {context.obs.shape}; expected {(len(observed),)} for the "
+            f"observations {', '.join(observed)} of the constraints"
+        )
     if action.dtype not in (jnp.float32, jnp.float64):
         raise TypeError(f"an action is filtered in float32 or float64, got {action.dtype}")
 
 
-def _history_flags(limits: Limits, previous: Array, start: Array) -> UInt32[Array, ""]:
+def _history_flags(limits: Limits, met: Meet, previous: Array, start: Array) -> UInt32[Array, ""]:
     unknown = ~jnp.isfinite(previous)
     out_of_range = (previous < limits.actuator_low) | (previous > limits.actuator_high)
-    outside = (start < limits.low) | (start > limits.high)
+    # A tripped interlock beside the box asks for a place outside it.
+    outside = (start < jnp.minimum(limits.low, met.low)) | (
+        start > jnp.maximum(limits.high, met.high)
+    )
     return (
         bit(jnp.any(unknown), Flag.PREVIOUS_UNKNOWN)
         | bit(jnp.any(~unknown & out_of_range), Flag.PREVIOUS_OUT_OF_RANGE)
@@ -183,24 +219,27 @@ def _history_flags(limits: Limits, previous: Array, start: Array) -> UInt32[Arra
     )
 
 
-def _fallback_flags(limits: Limits, fallback: Array) -> UInt32[Array, ""]:
+def _proposal_flags(limits: Limits, fallback: Array, action: Array) -> UInt32[Array, ""]:
     finite = jnp.isfinite(fallback)
     outside = finite & ((fallback < limits.low) | (fallback > limits.high))
-    return bit(~jnp.all(finite), Flag.FALLBACK_NONFINITE) | bit(
-        jnp.any(outside), Flag.FALLBACK_CLIPPED
+    return (
+        bit(~jnp.all(finite), Flag.FALLBACK_NONFINITE)
+        | bit(jnp.any(outside), Flag.FALLBACK_CLIPPED)
+        | bit(jnp.any(subnormal(action)), Flag.REQUEST_SUBNORMAL)
     )
 
 
 def _active(
-    every: Constraints, met: Meet, limits: Limits, stages: tuple[Array, ...]
+    every: Constraints, met: Meet, limits: Limits, near: Interval, stages: tuple[Array, ...]
 ) -> tuple[UInt32[Array, " act"], UInt32[Array, ""]]:
     """Limits of every channel that moved it, and the flags that sum them up."""
-    request, wished, boxed, inside, target, applied = stages
+    request, wished, inside, target, applied = stages
+    boxed = jnp.where(met.outranked, wished, clip(wished, limits.low, limits.high))
     active = (
-        bit(wished < limits.low, Limit.LOW)
-        | bit(wished > limits.high, Limit.HIGH)
-        | bit(inside < met.reach.low, Limit.RATE_DOWN)
-        | bit(inside > met.reach.high, Limit.RATE_UP)
+        bit(boxed > wished, Limit.LOW)
+        | bit(boxed < wished, Limit.HIGH)
+        | bit(inside < near.low, Limit.RATE_DOWN)
+        | bit(inside > near.high, Limit.RATE_UP)
     )
     flags = bit(jnp.any((active & (Limit.LOW | Limit.HIGH)) != 0), Flag.BOX_ACTIVE)
     rates = Limit.RATE_DOWN | Limit.RATE_UP

@@ -26,22 +26,20 @@ class Meet(NamedTuple):
     """What all limits admit together.
 
     Attributes:
-        inner_low: Lower ends of the box narrowed by further kinds, shape ``(act,)``.
-        inner_high: Upper ends.
-        reach: What the rate admits.
-        low: Lower ends of what remains, shape ``(act,)``: finite, in the actuator range.
+        low: Lower ends of the box narrowed by further kinds, or of a tripped interlock that
+            leaves the box, shape ``(act,)``: finite, in the actuator range.
         high: Upper ends, never below ``low``.
+        outranked: Where a tripped interlock lies outside the box and takes its place, shape
+            ``(act,)``.
         rows: Linear inequalities, shape ``(row, act)``; a malformed one is left out.
         bounds: Their right sides, shape ``(row,)``.
         bad: Flag of a malformed constraint anywhere, scalar.
-        empty: Where further kinds left nothing in the box, shape ``(act,)``.
+        empty: Where intervals of further kinds had to be left out, shape ``(act,)``.
     """
 
-    inner_low: Float[Array, " act"]
-    inner_high: Float[Array, " act"]
-    reach: Interval
     low: Float[Array, " act"]
     high: Float[Array, " act"]
+    outranked: Bool[Array, " act"]
     rows: Float[Array, "row act"]
     bounds: Float[Array, " row"]
     bad: Bool[Array, ""]
@@ -75,11 +73,10 @@ def usable_period(dt: Array) -> tuple[Array, Array]:
 
 
 def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet:
-    """Lowers every limit and intersects: actuator before rate before box before further kinds.
+    """Lowers every limit but the rate and intersects: actuator, interlocks, box, further kinds.
 
     Whatever the kinds answer, ``low`` and ``high`` are finite, in order and in the actuator range.
-    The start lies in that range. So an end of the narrowed box that the rate cannot reach is
-    replaced by the reachable value between it and the start, which is in the range as well.
+    Interlocks that are tripped narrow the box; where they lie outside it they take its place.
 
     Args:
         constraints: All constraints.
@@ -87,15 +84,20 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
         situation: What the constraints depend on, with a finite start.
 
     Returns:
-        The meet. Wear is not part of it.
+        The meet. Neither the rate (:func:`reach`) nor wear is part of it.
     """
     dtype, n_action = limits.low.dtype, constraints.n_action
-    c = constraints.action
-    rate = Rate(c.rate_up.astype(dtype), c.rate_down.astype(dtype))
-    reach = RateKind().lower(rate, situation)
-    low, high = limits.low, limits.high
     empty = jnp.zeros((n_action,), jnp.bool_)
-    bad = jnp.any(limits.bad) | jnp.any(reach.bad)
+    bad = jnp.any(limits.bad)
+    low, high = limits.actuator_low, limits.actuator_high
+    for lowered in _lowered(constraints, situation, Rank.INTERLOCK):
+        if isinstance(lowered, Rows):
+            raise TypeError("a kind of rank INTERLOCK lowers to an interval, this one to rows")
+        low, high, apart, malformed = _narrowed(low, high, lowered)
+        empty, bad = empty | apart, bad | jnp.any(malformed)
+    outranked = (low > limits.high) | (high < limits.low)
+    low = jnp.where(outranked, low, jnp.maximum(low, limits.low))
+    high = jnp.where(outranked, high, jnp.minimum(high, limits.high))
     rows, bounds = [jnp.zeros((0, n_action), dtype)], [jnp.zeros((0,), dtype)]
     for lowered in _lowered(constraints, situation, Rank.LIMIT):
         if isinstance(lowered, Rows):
@@ -109,16 +111,21 @@ def meet(constraints: Constraints, limits: Limits, situation: Situation) -> Meet
     for lowered in _lowered(constraints, situation, Rank.WEAR):
         bad = bad | jnp.any(lowered.bad)
     return Meet(
-        inner_low=low,
-        inner_high=high,
-        reach=reach,
-        low=clip(low, reach.low, reach.high),
-        high=clip(high, reach.low, reach.high),
+        low=low,
+        high=high,
+        outranked=outranked,
         rows=jnp.concatenate(rows),
         bounds=jnp.concatenate(bounds),
         bad=bad,
         empty=empty,
     )
+
+
+def reach(constraints: Constraints, situation: Situation) -> Interval:
+    """What the rate admits from the start; the start lies between the ends."""
+    c, dtype = constraints.action, situation.start.dtype
+    rate = Rate(c.rate_up.astype(dtype), c.rate_down.astype(dtype))
+    return RateKind().lower(rate, situation)
 
 
 def spared(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
@@ -149,11 +156,12 @@ def _lowered(constraints: Constraints, situation: Situation, rank: Rank) -> list
 
 def _narrowed(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
     # An end that is NaN compares as no limit below, so it must be counted here.
-    malformed = interval.bad | jnp.isnan(interval.low) | jnp.isnan(interval.high)
+    no_number = jnp.isnan(interval.low), jnp.isnan(interval.high)
     ends = flush(interval.low.astype(low.dtype)), flush(interval.high.astype(low.dtype))
-    lowest = jnp.maximum(low, jnp.where(malformed, -jnp.inf, ends[0]))
-    highest = jnp.minimum(high, jnp.where(malformed, jnp.inf, ends[1]))
+    lowest = jnp.maximum(low, jnp.where(no_number[0], -jnp.inf, ends[0]))
+    highest = jnp.minimum(high, jnp.where(no_number[1], jnp.inf, ends[1]))
     apart = lowest > highest
+    malformed = interval.bad | no_number[0] | no_number[1]
     return jnp.where(apart, low, lowest), jnp.where(apart, high, highest), apart, malformed
 
 

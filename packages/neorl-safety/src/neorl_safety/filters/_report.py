@@ -39,13 +39,14 @@ class Flag(enum.IntFlag):
     FURTHER_ACTIVE = 1 << 13
     """Intervals of further kinds changed at least one channel."""
     FURTHER_EMPTY = 1 << 14
-    """Intervals of further kinds leave no action inside the box: left out on that channel."""
+    """Intervals of further kinds exclude one another, or an interval that is no interlock excludes
+    the box: left out on that channel."""
     ROWS_ACTIVE = 1 << 15
     """Linear or barrier rows changed at least one channel."""
     ROWS_INFEASIBLE = 1 << 16
     """No action was found that satisfies all rows: the fallback acts without them."""
     WEAR_ACTIVE = 1 << 17
-    """A deadband or a dwell changed at least one channel."""
+    """A deadband or a rest changed at least one channel."""
     REQUEST_SUBNORMAL = 1 << 18
     """A requested channel is subnormal and counts as zero."""
     MONITOR_ALARM = 1 << 19
@@ -78,7 +79,7 @@ class Limit(enum.IntFlag):
     ROWS = 1 << 6
     """Another value would have broken a linear or barrier row."""
     WEAR = 1 << 7
-    """A deadband or a dwell held the channel."""
+    """A deadband or a rest held the channel."""
 
 
 class SafetyReport(NamedTuple):

@@ -34,7 +34,10 @@ MOST_MONITORS = 32
 FOUND_BY_FILTER = Flag.BAD_CONSTRAINT | Flag.ROWS_INFEASIBLE
 """Faults that the filter finds after it was decided who acts: they count for the next step."""
 STILL = 1e-6
-"""Part of the actuator range by which a read-back may differ and still count as no movement."""
+"""Part of the actuator range below which a command counts as no movement."""
+READ_BACK = 0.01
+"""Part of the actuator range by which a read-back may differ from the command that it answers;
+one that differs by more says that somebody else moved the channel."""
 
 
 class GuardCarry(NamedTuple):
@@ -46,8 +49,10 @@ class GuardCarry(NamedTuple):
         previous: The action that the plant received last, shape ``(act,)``: as told by ``sent``,
             else the last own action; NaN before the first step.
         age: Steps since that was told, shape ``(act,)``; zero: known, else assumed.
-        before: What the plant had received before that, shape ``(act,)``; NaN where not known.
-        held: Seconds since each channel moved last, shape ``(act,)``; infinite where not known.
+        command: The last own action, shape ``(act,)``, from which a deadband and a rest count, so
+            that no noise of a read-back is taken for a move; NaN before the first step.
+        held: Seconds since a command moved each channel last, shape ``(act,)``; infinite where
+            not known.
         acted: Who acted last: 0 the policy, 1 the fallback, -1 somebody else or nobody yet.
         offset: What was added to the proposal of whoever acted, shape ``(act,)``.
         supervisor: State of who is in charge.
@@ -60,7 +65,7 @@ class GuardCarry(NamedTuple):
     fallback: Any
     previous: Float[Array, " act"]
     age: Int[Array, " act"]
-    before: Float[Array, " act"]
+    command: Float[Array, " act"]
     held: Float[Array, " act"]
     acted: Int[Array, ""]
     offset: Float[Array, " act"]
@@ -100,7 +105,7 @@ class GuardedPolicy(eqx.Module):
             fallback=self.fallback.initial_carry(),
             previous=unknown,
             age=jnp.zeros((n_action,), jnp.int32),
-            before=unknown,
+            command=unknown,
             held=jnp.full_like(unknown, jnp.inf),
             acted=jnp.asarray(NOBODY, jnp.int32),
             offset=jnp.zeros_like(unknown),
@@ -145,8 +150,9 @@ class GuardedPolicy(eqx.Module):
         refused |= bit(supervisor.tripped & finite & ~unknown & ~alarm, Flag.FALLBACK_HELD)
         ours, our_offset = self._from_the_last(carry, proposed, POLICY)
         theirs, their_offset = self._from_the_last(carry, substitute, FALLBACK)
-        held = self._held(carry)
-        context = Context(obs, carry.previous, self.dt, theirs, held)
+        position = self._position(carry)
+        held = carry.held + self.dt.astype(carry.held.dtype)
+        context = Context(obs, carry.previous, self.dt, theirs, held, position)
         applied, report = filtered(self.constraints, context, ours, refused, self.candidate)
         taken_over = (report.flags & Flag.FALLBACK_USED) != 0
         offset = jnp.where(taken_over, their_offset, our_offset)
@@ -158,8 +164,8 @@ class GuardedPolicy(eqx.Module):
             fallback=_keep_finite(fallback_carry, carry.fallback),
             previous=applied.astype(carry.previous.dtype),
             age=jnp.minimum(carry.age + 1, 2**30),
-            before=carry.previous,
-            held=held,
+            command=applied.astype(carry.command.dtype),
+            held=jnp.where(self._moved(position, applied), 0, held),
             acted=jnp.where(taken_over, FALLBACK, POLICY).astype(jnp.int32),
             offset=offset.astype(carry.offset.dtype),
             supervisor=supervisor,
@@ -204,11 +210,16 @@ class GuardedPolicy(eqx.Module):
             age=jnp.where(known, 0, carry.age),
         )
 
-    def _held(self, carry: GuardCarry) -> Float[Array, " act"]:
-        """Seconds since each channel moved last, as of now."""
-        limits = usable_limits(self.constraints, carry.held.dtype)
-        moved = jnp.abs(carry.previous - carry.before) > STILL * _span(limits)
-        return jnp.where(moved, 0, carry.held) + self.dt.astype(carry.held.dtype)
+    def _position(self, carry: GuardCarry) -> Float[Array, " act"]:
+        """Where each channel stands: as commanded, or where somebody else has moved it to."""
+        span = _span(usable_limits(self.constraints, carry.command.dtype))
+        ours = jnp.abs(carry.previous - carry.command) <= READ_BACK * span
+        return jnp.where(ours, carry.command, carry.previous)
+
+    def _moved(self, position: Array, applied: Array) -> Bool[Array, " act"]:
+        """Whether a command moves a channel; the first one does, for all that is known."""
+        span = _span(usable_limits(self.constraints, applied.dtype))
+        return ~(jnp.abs(applied - position) <= STILL * span)
 
     def _from_the_last(
         self, carry: GuardCarry, proposal: Array, who: int

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import qpax
 from jaxtyping import Array, Float
 
-from neorl_safety.filters._candidates import scaled
+from neorl_safety.filters._candidates import in_spans
 from neorl_safety.filters._certify import Admissible
 
 ITERATIONS = 30
@@ -16,10 +16,10 @@ def nearest_by_interior_point(
 ) -> Float[Array, " act"]:
     """The nearest point of a polytope by a primal-dual interior-point method.
 
-    Minimises ``|z|^2 / 2`` over ``z = (u - target) / scale`` with every row of length one. A guard
-    or filter takes it in place of enumeration and dual ascent: ``filter_action(..., candidate=
-    nearest_by_interior_point)``. It costs the same for rows at any angle to one another, where
-    dual ascent slows down; for few rows and at most four actions enumeration is exact and faster.
+    Minimises ``|z - g|^2 / 2`` in spans with every row of length one. A guard or filter takes it in
+    place of the active-set method: ``filter_action(..., candidate=nearest_by_interior_point)``. It
+    takes about the same number of iterations whatever the rows are, where the active-set method
+    takes one for every row that comes to bind.
     The guarantee does not rest on it: what it proposes passes
     :func:`neorl_safety.filters.certify` like any other proposal.
 
@@ -44,18 +44,18 @@ def nearest_by_interior_point(
     Source: Tracy and Manchester, On the Differentiability of the Primal-Dual Interior-Point Method,
     2024 (qpax).
     """
-    rows, right = scaled(admissible, target, scale)
+    polytope = in_spans(admissible, target, scale)
     n_action, dtype = target.shape[0], target.dtype
     with jax.numpy_dtype_promotion("standard"):  # the solver mixes types
         z, _, _, _, converged, _ = qpax.solve_qp(
             jnp.eye(n_action, dtype=dtype),
-            jnp.zeros(n_action, dtype),
+            -polytope.target,
             jnp.zeros((0, n_action), dtype),
             jnp.zeros(0, dtype),
-            rows,
-            right,
+            polytope.rows,
+            polytope.right,
             backend="i",  # the other one does not converge in float32
             max_iter=ITERATIONS,
         )
     found = (converged == 1) & jnp.all(jnp.isfinite(z))
-    return jnp.where(found, target + scale * z, jnp.nan)
+    return jnp.where(found, polytope.centre + scale * z, jnp.nan)

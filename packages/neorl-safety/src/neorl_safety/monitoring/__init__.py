@@ -12,6 +12,7 @@ from neorl_safety.monitoring._ensemble import policy_ensemble as policy_ensemble
 from neorl_safety.monitoring._excess import Checked as Checked
 from neorl_safety.monitoring._excess import checked_constraints as checked_constraints
 from neorl_safety.monitoring._excess import constraint_excess as constraint_excess
+from neorl_safety.monitoring._excess import seconds_held as seconds_held
 from neorl_safety.monitoring._formula_text import formula_text as formula_text
 from neorl_safety.monitoring._formula_text import read_formula as read_formula
 from neorl_safety.monitoring._learned import CriticMonitor as CriticMonitor
@@ -93,6 +94,7 @@ __all__ = [
     "range_monitor",
     "read_formula",
     "robustness",
+    "seconds_held",
     "until",
     "violation_depth",
     "violation_statistics",

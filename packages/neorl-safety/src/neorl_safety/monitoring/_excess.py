@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from neorl_safety.constraints import (
     KINDS,
@@ -67,7 +68,7 @@ def checked_constraints(constraints: AnyConstraints) -> list[Checked]:
         )
     ]
     for kind, constraint in every.further.items():
-        tier = Tier.HARD if rank_of(kind) == Rank.LIMIT else Tier.PREFERENCE
+        tier = Tier.PREFERENCE if rank_of(kind) == Rank.WEAR else Tier.HARD
         sentences = list(KINDS.find(kind).describe(channels, constraint))
         if _is_rows(every, kind):
             found += [Checked(f"{kind} {i + 1}", "", tier, s, 1.0) for i, s in enumerate(sentences)]
@@ -83,13 +84,15 @@ def constraint_excess(
     previous: Float[Array, " act"],
     action: Float[Array, " act"],
     dt: Float[Array, ""],
+    held: Float[Array, " act"] | None = None,
+    spares: Bool[Array, ""] | bool = True,
 ) -> Float[Array, " checked"]:
     """By how much an action breaks each constraint, in the order of :func:`checked_constraints`.
 
     Every kind says what it admits now, and the action is compared with that; nothing of the filter
     is used. What the rate cannot reach in this step counts from the step in which it can: the rate
-    ranks above box and further kinds. Rows are given the 1e-6 of their size that the guarantee
-    leaves to rounding.
+    ranks above box and further kinds. A tripped interlock outside the box takes its place. Rows
+    are given the 1e-6 of their size that the guarantee leaves to rounding.
 
     Args:
         constraints: Constraints in physical units.
@@ -97,6 +100,9 @@ def constraint_excess(
         previous: What the plant had received before; NaN where not known: then no rate binds.
         action: The action.
         dt: Seconds that a step lasts.
+        held: Seconds since each channel moved before this action (:func:`seconds_held`); ``None``
+            where that is not known: then no rest binds.
+        spares: Whether wear binds: it does not where the fallback acts.
 
     Returns:
         Positive where broken; minus infinity where nothing binds; infinite where the action is not
@@ -106,17 +112,26 @@ def constraint_excess(
     c = every.action
     known = jnp.isfinite(previous)
     start = jnp.where(known, previous, action)
-    situation = Situation(obs, start, dt, action, jnp.full_like(start, jnp.inf))
+    since = jnp.full_like(start, jnp.inf) if held is None else held.astype(start.dtype)
+    situation = Situation(obs, start, dt, action, since, start)
     reach = RateKind().lower(Rate(c.rate_up, c.rate_down), situation)
     low = jnp.where(known, reach.low, -jnp.inf)
     high = jnp.where(known, reach.high, jnp.inf)
-    parts = [_beyond(action, jnp.minimum(c.low, high), jnp.maximum(c.high, low))]
-    parts.append(_beyond(action, low, high))
-    for kind, constraint in every.further.items():
-        admitted = KINDS.find(kind).lower(constraint, situation)
+    lowered = {
+        kind: KINDS.find(kind).lower(constraint, situation)
+        for kind, constraint in every.further.items()
+    }
+    outside = jnp.zeros(start.shape, jnp.bool_)
+    for kind, admitted in lowered.items():
+        if rank_of(kind) == Rank.INTERLOCK and isinstance(admitted, Interval):
+            outside |= (admitted.low > c.high) | (admitted.high < c.low)
+    boxed = _beyond(action, jnp.minimum(c.low, high), jnp.maximum(c.high, low))
+    parts = [jnp.where(outside, -jnp.inf, boxed), _beyond(action, low, high)]
+    for kind, admitted in lowered.items():
         if isinstance(admitted, Interval):
             ends = jnp.minimum(admitted.low, high), jnp.maximum(admitted.high, low)
             free = jnp.isneginf(admitted.low) & jnp.isposinf(admitted.high)
+            free |= (rank_of(kind) == Rank.WEAR) & ~jnp.asarray(spares)
             parts.append(jnp.where(free, -jnp.inf, _beyond(action, *ends)))
         else:
             size = jnp.sum(jnp.abs(admitted.rows * action[None]), axis=1)
@@ -124,6 +139,25 @@ def constraint_excess(
             parts.append(jnp.sum(admitted.rows * action[None], axis=1) - room)
     found = jnp.concatenate(parts)
     return jnp.where(jnp.isnan(found) | ~jnp.all(jnp.isfinite(action)), jnp.inf, found)
+
+
+def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "time act"]:
+    """Seconds for which each channel had stood still before every step; infinite at first.
+
+    Args:
+        applied: What the plant received in every step.
+        dt: Seconds that a step lasts.
+
+    Returns:
+        ``held`` of :func:`constraint_excess`, one row a step.
+    """
+    moved = jnp.concatenate([jnp.zeros_like(applied[:1], bool), applied[1:] != applied[:-1]])
+
+    def step(held: Array, now: Array) -> tuple[Array, Array]:
+        return jnp.where(now, 0, held) + dt, held
+
+    start = jnp.full(applied.shape[1:], jnp.inf, applied.dtype)
+    return jax.lax.scan(step, start, moved)[1]
 
 
 def _beyond(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
@@ -136,7 +170,7 @@ def _is_rows(constraints: Constraints, kind: str) -> bool:
     n_obs, n = max(len(constraints.obs), 1), constraints.n_action
     middle = (constraints.action.low + constraints.action.high) / 2
     situation = Situation(
-        jnp.zeros((n_obs,)), middle, jnp.ones(()), middle, jnp.full((n,), jnp.inf)
+        jnp.zeros((n_obs,)), middle, jnp.ones(()), middle, jnp.full((n,), jnp.inf), middle
     )
     admitted = KINDS.find(kind).lower(constraints.further[kind], situation)
     return not isinstance(admitted, Interval)

@@ -16,8 +16,14 @@ from neorl_safety.constraints import (
     describe_constraints,
     excess,
 )
+from neorl_safety.filters import Flag
 from neorl_safety.guards import GuardSettings, default_settings, describe_settings, guard_with
-from neorl_safety.monitoring import Checked, checked_constraints, constraint_excess
+from neorl_safety.monitoring import (
+    Checked,
+    checked_constraints,
+    constraint_excess,
+    seconds_held,
+)
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._rollout import Rollout, rollouts_in_chunks
@@ -160,7 +166,11 @@ def judged_rows(
     before = np.concatenate([rows.first_obs[:, None], rows.obs[:, :-1]], axis=1)
     unknown = np.full_like(rows.applied[:, :1], np.nan)
     previous = np.concatenate([unknown, rows.applied[:, :-1]], axis=1)
-    found = _excess(constraints, tuple(requirements), before, previous, rows.action, spec.dt)
+    acts = (np.asarray(rows.flags) & np.uint32(Flag.FALLBACK_USED)) == 0
+    held = jax.vmap(seconds_held, (0, None))(jnp.asarray(rows.applied), spec.dt)
+    found = _excess(
+        constraints, tuple(requirements), before, previous, rows.action, held, acts, spec.dt
+    )
     costs = cost_excess(np.asarray(rows.cost), np.asarray(rows.mask), spec)
     both = np.concatenate([np.asarray(found, np.float64), costs], axis=2)
     return Judged(rows, np.where(rows.mask[..., None], both, -np.inf))
@@ -168,13 +178,21 @@ def judged_rows(
 
 @jax.jit
 def _excess(
-    constraints: Any, requirements: Any, obs: Any, previous: Any, action: Any, dt: Any
+    constraints: Any,
+    requirements: Any,
+    obs: Any,
+    previous: Any,
+    action: Any,
+    held: Any,
+    acts: Any,
+    dt: Any,
 ) -> Any:
-    def one(x: Any, v: Any, u: Any) -> Any:
+    def one(x: Any, v: Any, u: Any, since: Any, policy_acts: Any) -> Any:
         own = excess(requirements, x, u)
-        return jnp.concatenate([constraint_excess(constraints, x, v, u, dt), own])
+        kept = constraint_excess(constraints, x, v, u, dt, since, policy_acts)
+        return jnp.concatenate([kept, own])
 
-    return jax.vmap(jax.vmap(one))(obs, previous, action)
+    return jax.vmap(jax.vmap(one))(obs, previous, action, held, acts)
 
 
 def _cases(checked: Sequence[Checked], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:

@@ -48,7 +48,7 @@ FLAG_WORDS = {
     Flag.FURTHER_EMPTY: "an interlock left nothing of the range",
     Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
     Flag.ROWS_INFEASIBLE: "no action was found that keeps all rows",
-    Flag.WEAR_ACTIVE: "a deadband or dwell held a channel",
+    Flag.WEAR_ACTIVE: "a deadband or a rest held a channel",
     Flag.REQUEST_SUBNORMAL: "a request too small to be told from zero counted as zero",
     Flag.MONITOR_ALARM: "a monitor alarmed",
     Flag.FALLBACK_HELD: "the fallback stayed in charge",
