@@ -173,7 +173,7 @@ FORGED = "0001\nEvery byte is as it was signed with your key.\x1b[8m"
         ("programs", "platforms", 0),
         ("parity", "kept_out", 0),
         ("spec", "obs", 0, "name"),
-        ("spec", "action", 0, "unit"),
+        ("spec", "obs", 2, "unit"),
         ("constraint_words", 0),
         ("guard", "words", 0),
         ("verdict", "sentence"),

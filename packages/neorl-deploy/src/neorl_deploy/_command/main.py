@@ -208,8 +208,12 @@ def _verify(options: argparse.Namespace) -> int:
     bundle = _read(options.bundle, options)
     if options.self_test:
         _prepare_jax()
+        from neorl_deploy.runtime._programs import open_programs
         from neorl_deploy.runtime._runtime import Runtime
+        from neorl_deploy.runtime._trial import require_trial
 
+        open_programs(bundle)
+        require_trial(bundle)
         worst = Runtime(bundle).self_test()
         print(
             "Test vectors answered on this machine, largest difference "

@@ -11,6 +11,7 @@ import numpy as np
 
 from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle import _files as bundle_files
+from neorl_deploy.bundle._answers import require_kept_limits
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
@@ -131,6 +132,11 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
         )
         if not (count and fit and typed):
             raise BundleError(f"{path}: the test vectors ({section}) do not fit the channels")
+    sections = {
+        section: {name: arrays[f"{section}_{name}"] for name in VECTOR_ARRAYS}
+        for section in SECTIONS
+    }
+    require_kept_limits(str(path), manifest, sections)
 
 
 def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._document_heads import head
-from neorl_deploy.bundle._manifest import KIND, VERSION
+from neorl_deploy.bundle._manifest import KIND, VERSION, ArrayEntry
 from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
 from neorl_deploy.export._read import Guarded, entries
@@ -78,13 +78,13 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
     }
 
 
-def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[str, Any]:
-    """The manifest of a bundle; parity and signature are not known yet.
+def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]) -> dict[str, Any]:
+    """The manifest of a bundle; programs, parity and signature are not known yet.
 
     Args:
         run: Run that the policy comes from.
         guarded: The policy with its artefacts.
-        exported: The programs.
+        carry: The arrays between two steps.
 
     Returns:
         The document.
@@ -96,13 +96,8 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
     return {
         **head(KIND, VERSION),
         "spec": spec_to_dict(guarded.spec),
-        "programs": {
-            "platforms": list(exported.platforms),
-            "calling_convention": exported.calling_convention,
-            "inputs": ["*carry", "obs", "last_sent"],
-            "outputs": ["*carry", *OUTPUTS],
-        },
-        "carry": [dataclasses.asdict(entry) for entry in exported.carry],
+        "programs": None,
+        "carry": [dataclasses.asdict(entry) for entry in carry],
         "flags": {(flag.name or "").lower(): int(flag) for flag in Flag},
         "limits": {(limit.name or "").lower(): int(limit) for limit in Limit},
         "constraints": run.constraints,
@@ -120,6 +115,16 @@ def assembled_manifest(run: Run, guarded: Guarded, exported: Exported) -> dict[s
         "verdict": run.verdict,
         "parity": None,
         "signature": None,
+    }
+
+
+def programs_entry(exported: Exported) -> dict[str, Any]:
+    """What a manifest says of how the programs are called."""
+    return {
+        "platforms": list(exported.platforms),
+        "calling_convention": exported.calling_convention,
+        "inputs": ["*carry", "obs", "last_sent"],
+        "outputs": ["*carry", *OUTPUTS],
     }
 
 

@@ -8,11 +8,17 @@ from typing import Any
 
 from neorl_deploy._errors import NotDeployable, missing_extra
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.bundle._seal import program_names
 from neorl_deploy.bundle._signature import Signer
-from neorl_deploy.export._assemble import answered_vectors, assembled_files, assembled_manifest
+from neorl_deploy.export._assemble import (
+    answered_vectors,
+    assembled_files,
+    assembled_manifest,
+    programs_entry,
+)
 from neorl_deploy.export._read import guarded_policy
 from neorl_deploy.export._reference import Reference
-from neorl_deploy.export._stablehlo import export_programs
+from neorl_deploy.export._stablehlo import carry_entries, export_programs
 from neorl_deploy.export._write import require_place, write_proven
 from neorl_deploy.training_run._names import BUNDLE
 from neorl_deploy.training_run._run import read_run
@@ -65,10 +71,13 @@ def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOpti
     signer = None if options.sign_key is None else Signer(options.sign_key)
     with _on_cpu():
         guarded = guarded_policy(run)
-        exported = export_programs(guarded.policy, guarded.spec.n_obs, options.platforms)
+        manifest = assembled_manifest(run, guarded, carry_entries(guarded.policy))
+        exported = export_programs(
+            guarded.policy, guarded.spec.n_obs, options.platforms, program_names(manifest)
+        )
         vectors = answered_vectors(Reference(guarded.policy), guarded.candidate)
     files = assembled_files(run, exported, vectors)
-    manifest = assembled_manifest(run, guarded, exported)
+    manifest["programs"] = programs_entry(exported)
     if signer is not None:
         manifest["signature"] = signer.claim
     return write_proven(out, files, manifest, signer, overwrite=options.overwrite)

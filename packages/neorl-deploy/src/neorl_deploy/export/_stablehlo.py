@@ -60,13 +60,27 @@ def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
     return step
 
 
-def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str]) -> Exported:
+def carry_entries(policy: GuardedPolicy) -> tuple[ArrayEntry, ...]:
+    """Name, shape and dtype of every array of the carry, in the order of the programs."""
+    import jax
+
+    named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
+    return tuple(
+        ArrayEntry(jax.tree_util.keystr(path), tuple(leaf.shape), str(leaf.dtype))
+        for path, leaf in named
+    )
+
+
+def export_programs(
+    policy: GuardedPolicy, n_obs: int, platforms: Sequence[str], names: tuple[str, str]
+) -> Exported:
     """Lowers and serialises a guarded policy, its weights and limits as constants.
 
     Args:
         policy: The guarded policy.
         n_obs: Number of observed channels.
         platforms: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"tpu"``; one program serves them all.
+        names: Names of the step and of the program of the fresh carry, which hold the seal.
 
     Returns:
         The programs.
@@ -83,9 +97,8 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
             f"cannot export for {', '.join(platforms)}: choose from {', '.join(PLATFORMS)}; cpu "
             "must be among them, for parity is checked on it"
         )
-    named, _ = jax.tree_util.tree_flatten_with_path(policy.initial_carry())
-    leaves = [leaf for _, leaf in named]
-    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    carry = carry_entries(policy)
+    shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in carry]
     dtype = policy.constraints.dtype
     inputs = [
         *shapes,
@@ -96,16 +109,15 @@ def export_programs(policy: GuardedPolicy, n_obs: int, platforms: Sequence[str])
     def initial_carry() -> tuple[Any, ...]:
         return tuple(jax.tree.leaves(policy.initial_carry()))
 
+    one_step = flat_step(policy)
+    one_step.__name__, initial_carry.__name__ = names
     with _without_source_locations():
-        step = export.export(jax.jit(flat_step(policy)), platforms=tuple(platforms))(*inputs)
+        step = export.export(jax.jit(one_step), platforms=tuple(platforms))(*inputs)
         start = export.export(jax.jit(initial_carry), platforms=tuple(platforms))()
     return Exported(
         step=bytes(step.serialize()),
         initial_carry=bytes(start.serialize()),
-        carry=tuple(
-            ArrayEntry(jax.tree_util.keystr(path), tuple(leaf.shape), str(leaf.dtype))
-            for path, leaf in named
-        ),
+        carry=carry,
         platforms=tuple(step.platforms),
         calling_convention=int(step.calling_convention_version),
     )

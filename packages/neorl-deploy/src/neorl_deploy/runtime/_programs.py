@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from neorl_deploy._errors import BundleError, missing_extra
+from neorl_deploy._errors import BundleError, DeployError, missing_extra
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.bundle._seal import program_names
 
 STOPPED = ("tripped", "latched", "stopped")
 """Parts of the supervisor's carry that an emergency stop sets."""
@@ -27,7 +30,8 @@ def open_programs(bundle: Bundle) -> Programs:
     """Deserialises the programs of a verified bundle.
 
     Raises:
-        BundleError: If they were made for another calling convention or platform.
+        BundleError: If they cannot be read, were made for another calling convention or platform,
+            or are not those that the manifest describes.
         DeployError: If the extra ``jax`` is not installed.
     """
     jax = jax_module()
@@ -47,44 +51,81 @@ def open_programs(bundle: Bundle) -> Programs:
             f"{bundle.path} was exported for {', '.join(manifest.platforms)}; this machine runs "
             f"{jax.default_backend()}: export with --platforms"
         )
-    try:
-        return Programs(
-            export.deserialize(bytearray(bundle.files[bundle_files.STEP])),
-            export.deserialize(bytearray(bundle.files[bundle_files.INITIAL_CARRY])),
-        )
-    except ImportError as error:
-        raise missing_extra("running a bundle", "jax", error) from error
+    with one_line_of(bundle, "its programs cannot be read"):
+        try:
+            programs = Programs(
+                export.deserialize(bytearray(bundle.files[bundle_files.STEP])),
+                export.deserialize(bytearray(bundle.files[bundle_files.INITIAL_CARRY])),
+            )
+        except ImportError as error:
+            raise missing_extra("running a bundle", "jax", error) from error
+        _require_described(bundle, programs)
+    return programs
 
 
-def require_carry(bundle: Bundle, carry: tuple[Any, ...]) -> None:
-    """Raises unless the arrays have the shapes and dtypes that the manifest lists.
-
-    Raises:
-        BundleError: If programs and manifest disagree.
-    """
-    shapes = [(tuple(leaf.shape), str(leaf.dtype)) for leaf in carry]
-    names = {entry.name for entry in bundle.manifest.carry}
+def _require_described(bundle: Bundle, programs: Programs) -> None:
+    """Raises unless the programs are those that the manifest describes; nothing is executed."""
+    manifest = bundle.manifest
+    carry = [(entry.shape, entry.dtype) for entry in manifest.carry]
+    names = {entry.name for entry in manifest.carry}
     supervised = {f".supervisor.{part}" for part in (*STOPPED, "trips")} <= names
-    if not supervised or shapes != [_shape(entry) for entry in bundle.manifest.carry]:
+    inputs = [*carry, ((len(manifest.obs),), "float32"), ((len(manifest.action),), "float32")]
+    outputs = [*carry, *((entry.shape, entry.dtype) for entry in told_entries(bundle))]
+    step, fresh = programs
+    same_carry = (
+        _arrays(fresh.in_avals) == []
+        and _arrays(fresh.out_avals) == carry
+        and _arrays(step.in_avals) == inputs
+        and _arrays(step.out_avals) == outputs
+    )
+    if not (supervised and same_carry):
         raise BundleError(f"{bundle.path}: manifest and program disagree about the carry")
-
-
-def told_entries(bundle: Bundle, programs: Programs, n_carry: int) -> list[ArrayEntry]:
-    """Names, shapes and dtypes of what a step returns behind the carry."""
-    behind = programs.step.out_avals[n_carry:]
-    if len(behind) != len(TOLD):
+    for program in programs:
+        stated = manifest.calling_convention, manifest.platforms
+        if (program.calling_convention_version, tuple(program.platforms)) != stated:
+            raise BundleError(
+                f"{bundle.path}: manifest and program disagree about the calling convention or the "
+                "platforms"
+            )
+    if (step.fun_name, fresh.fun_name) != program_names(manifest.document):
         raise BundleError(
-            f"{bundle.path}: a step returns {len(behind)} arrays behind the carry; expected "
-            f"{', '.join(TOLD)}"
+            f"{bundle.path}: the programs were not sealed with this manifest; its limits, period, "
+            "channels, flags, guard or words were changed after the export: fetch the bundle again"
         )
+
+
+def told_entries(bundle: Bundle) -> list[ArrayEntry]:
+    """Names, shapes and dtypes of what a step returns behind the carry."""
+    n_action = len(bundle.manifest.action)
+    shapes = {"action": (n_action,), "limits": (n_action,), "intervention": (n_action,)}
+    real = ("action", "intervention")
     return [
-        ArrayEntry(name, tuple(aval.shape), str(aval.dtype))
-        for name, aval in zip(TOLD, behind, strict=True)
+        ArrayEntry(name, shapes.get(name, ()), "float32" if name in real else "uint32")
+        for name in TOLD
     ]
 
 
-def _shape(entry: ArrayEntry) -> tuple[tuple[int, ...], str]:
-    return entry.shape, entry.dtype
+@contextlib.contextmanager
+def one_line_of(bundle: Bundle, fault: str) -> Iterator[None]:
+    """Turns whatever a damaged program provokes into one line.
+
+    Raises:
+        BundleError: In place of any other exception.
+    """
+    try:
+        yield
+    except DeployError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no message"
+        kind = type(error).__name__
+        raise BundleError(
+            f"{bundle.path}: {fault} ({kind}: {reason:.200}); fetch the bundle again"
+        ) from error
+
+
+def _arrays(avals: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
+    return [(tuple(aval.shape), str(aval.dtype)) for aval in avals]
 
 
 def _backends(platforms: tuple[str, ...]) -> set[str]:

@@ -9,20 +9,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError
+from neorl_deploy._errors import BundleError, NotDeployable
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.runtime._events import FALLBACK, POLICY, RELEASE, RESET, STOP, Event, Events
+from neorl_deploy.bundle._verdict import DEPLOY
+from neorl_deploy.runtime._events import (
+    FALLBACK,
+    LOGGER,
+    POLICY,
+    RELEASE,
+    RESET,
+    STOP,
+    Event,
+    Events,
+)
 from neorl_deploy.runtime._packed import layout_of, packed, packed_step
 from neorl_deploy.runtime._programs import (
     STOPPED,
     TOLD,
     jax_module,
+    one_line_of,
     open_programs,
-    require_carry,
     told_entries,
 )
+from neorl_deploy.runtime._trial import TIME_LIMIT, require_trial
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
@@ -67,27 +78,45 @@ class Decision(NamedTuple):
 
 
 def load_bundle(
-    path: str | os.PathLike[str], *, trusted_key: str | None = None, self_test: bool = True
+    path: str | os.PathLike[str],
+    *,
+    trusted_key: str | None = None,
+    require_deploy: bool = False,
+    self_test: bool = True,
+    time_limit: float = TIME_LIMIT,
 ) -> Runtime:
     """Verifies a bundle, then loads its programs, then has them answer the test vectors.
 
-    The self-test runs the very programs that will act: among the vectors are NaN and infinities,
-    so a runtime that was compiled to ignore them is refused.
+    Before they run here, another process runs the programs for a limited time. The self-test then
+    runs the very programs that will act: among the vectors are NaN and infinities, so a runtime
+    that was compiled to ignore them is refused. A verdict other than "deploy" is logged as a
+    warning.
 
     Args:
         path: The directory.
         trusted_key: Hexadecimal public key that must have signed it.
+        require_deploy: Whether to refuse every verdict other than "deploy".
         self_test: Whether to compare with the test vectors.
+        time_limit: Seconds that the programs may take in the other process.
 
     Returns:
         A runtime at the start of an episode.
 
     Raises:
-        BundleError: If it is not intact, made for another platform or calling convention, or
-            answers the test vectors otherwise.
+        NotDeployable: If the verdict is not "deploy" and ``require_deploy`` asks for it.
+        BundleError: If it is not intact, made for another platform or calling convention, does not
+            end in time, or answers the test vectors otherwise.
         DeployError: If the extra ``jax`` is not installed.
     """
-    runtime = Runtime(read_bundle(path, trusted_key=trusted_key))
+    bundle = read_bundle(path, trusted_key=trusted_key)
+    verdict = bundle.manifest.verdict
+    if verdict != DEPLOY:
+        if require_deploy:
+            raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
+        LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
+    open_programs(bundle)  # what can be seen without running them is refused first
+    require_trial(bundle, time_limit)
+    runtime = Runtime(bundle)
     if self_test:
         runtime.self_test()
     return runtime
@@ -108,13 +137,11 @@ class Runtime:
         self.bundle = bundle
         self.manifest: Manifest = bundle.manifest
         programs = open_programs(bundle)
-        fresh = tuple(programs.initial_carry.call())
-        require_carry(bundle, fresh)
-        self._layout = layout_of(
-            [*self.manifest.carry, *told_entries(bundle, programs, len(fresh))]
-        )
-        self._step = packed_step(programs.step.call, self._layout, len(fresh))
-        self._initial = _on_device(packed(self._layout, fresh))
+        with one_line_of(bundle, "its programs do not run"):
+            fresh = tuple(programs.initial_carry.call())
+            self._layout = layout_of([*self.manifest.carry, *told_entries(bundle)])
+            self._step = packed_step(programs.step.call, self._layout, len(fresh))
+            self._initial = _on_device(packed(self._layout, fresh))
         self._carry = self._initial
         self._proposed = self._nothing_sent()
         self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
@@ -199,25 +226,28 @@ class Runtime:
                 to be the last decision for a few steps, then the fallback acts; the rate limit
                 holds in either case.
             ages: Seconds since each measurement was taken, shape ``(obs,)``; ``None`` where the
-                source does not say.
-            max_age: Seconds after which a measurement counts as lost; by default those that
-                the bundle has for each channel.
+                source does not say. A measurement from the future (a negative age, after a clock
+                was set back) counts as lost.
+            max_age: Seconds after which a measurement counts as lost; never longer than the bundle
+                has for the channel.
 
         Returns:
             The action to send and what the filter did. The action is finite, whatever comes in.
 
         Raises:
-            ValueError: If a shape does not fit the channels, ``max_age`` is not positive, or the
-                bundle has ages and none is told.
+            ValueError: If a shape does not fit the channels, ``max_age`` is not positive or comes
+                without ``ages``, or the bundle limits ages and none are given.
         """
         width = len(self.manifest.action)
         read = _vector("obs", obs, len(self.manifest.obs))
         if max_age is not None and not max_age > 0:
             raise ValueError(f"max_age must be a positive number of seconds, got {max_age}")
+        if max_age is not None and ages is None:
+            raise ValueError("max_age is given without the ages that it limits; give ages")
         if ages is not None:
             old = _vector("ages", ages, len(self.manifest.obs))
-            most = self._max_age if max_age is None else max_age
-            read = np.where(old <= most, read, np.float32(np.nan))
+            most = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
+            read = np.where((old >= 0) & (old <= most), read, np.float32(np.nan))
         elif self.manifest.max_age and not self._testing:
             aged = ", ".join(self.manifest.max_age)
             raise ValueError(f"this bundle refuses old measurements of {aged}; give ages")
@@ -225,7 +255,11 @@ class Runtime:
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = _vector("last_sent", last_sent, width)
-        self._carry = self._step(self._carry, read, sent)
+        if self._testing:
+            with one_line_of(self.bundle, "its programs do not run"):
+                self._carry = self._step(self._carry, read, sent)
+        else:
+            self._carry = self._step(self._carry, read, sent)
         words = np.asarray(self._carry)
         action, flags, limits, intervention, alarms = (
             self._layout.get(words, name) for name in TOLD

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._programs import open_programs, require_carry
+from neorl_deploy.runtime._programs import open_programs
+from neorl_deploy.runtime._trial import require_trial
 
 
 class Shadow(NamedTuple):
@@ -42,11 +43,11 @@ def shadow(
         What the bundle would have done, as host arrays.
     """
     programs = open_programs(bundle)
+    require_trial(bundle)
     import jax
     import jax.numpy as jnp
 
     fresh = tuple(programs.initial_carry.call())
-    require_carry(bundle, fresh)
 
     def row(carry: tuple[Any, ...], inputs: tuple[Any, Any, Any]) -> tuple[tuple[Any, ...], Any]:
         obs, sent, starts = inputs

@@ -1,0 +1,77 @@
+"""Runs the programs of a bundle in a process of its own first, for a limited time.
+
+A program that was sealed may loop for ever, take all memory or crash: none of that may happen in
+the process that controls a plant. Started as
+``python -m neorl_deploy.runtime._trial BUNDLE DIGEST``.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from neorl_deploy._errors import BundleError, DeployError
+from neorl_deploy.bundle._read import Bundle, read_bundle
+
+TIME_LIMIT = 120.0
+"""Seconds that the programs may take for their compilation, a fresh carry and all test vectors."""
+
+_passed: set[str] = set()
+"""Digests of bundles whose programs have ended in time since this process began."""
+
+
+def require_trial(bundle: Bundle, seconds: float = TIME_LIMIT) -> None:
+    """Raises unless another process runs the programs of a bundle to their end.
+
+    It makes a fresh carry and answers all test vectors; whether the answers are right is not asked
+    here. A bundle is tried once in the life of a process.
+
+    Args:
+        bundle: A verified bundle.
+        seconds: Time limit.
+
+    Raises:
+        BundleError: If the programs do not end in time, crash, or cannot be run.
+    """
+    if bundle.digest in _passed:
+        return
+    command = [sys.executable, "-m", "neorl_deploy.runtime._trial", str(bundle.path), bundle.digest]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, errors="replace"
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BundleError(
+            f"{bundle.path}: its programs did not answer the test vectors within {seconds:g} s in "
+            "a process of their own; do not run it"
+        ) from error
+    except OSError as error:
+        raise BundleError(f"{bundle.path}: its programs could not be tried: {error}") from error
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise BundleError(
+            reason
+            if done.returncode == 2
+            else f"{bundle.path}: its programs crash ({reason:.200}); fetch the bundle again"
+        )
+    _passed.add(bundle.digest)
+
+
+def _try(path: str, digest: str) -> None:
+    from neorl_deploy.runtime._runtime import Runtime
+
+    bundle = read_bundle(Path(path), proven=False)
+    if bundle.digest != digest:
+        raise BundleError(f"{path} was changed while it was loaded")
+    runtime = Runtime(bundle)
+    for section in ("single", "sequence"):
+        runtime.answers(section)
+
+
+if __name__ == "__main__":
+    try:
+        _try(*sys.argv[1:])
+    except DeployError as error:
+        print(error, file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(2)
