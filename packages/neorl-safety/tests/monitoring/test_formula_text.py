@@ -95,3 +95,31 @@ def test_what_cannot_be_read_is_refused_with_the_place(text, words):
         read_formula(text, SPEC)
     assert words in str(found.value)
     assert repr(text) in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(" * 300 + "T_R <= 5 K" + ")" * 300, "nested more than 50 deep"),
+        ("not " * 3000 + "T_R <= 5 K", "nested more than 50 deep"),
+        ("always[0 s, 30 s] " * 60 + "T_R <= 5 K", "nested more than 50 deep"),
+        ("T_R <= 5 K implies " * 3000 + "T_R <= 5 K", "nested at most 50 operators deep"),
+        ("T_R <= 5 K and " * 20_000 + "T_R <= 5 K", "at most 1000 comparisons and operators"),
+    ],
+)
+def test_a_formula_too_deep_or_too_long_is_one_line(text, words):
+    with pytest.raises(InputError, match=words) as found:
+        read_formula(text, SPEC)
+    assert len(str(found.value)) < 500
+
+
+def test_formulas_made_in_code_are_bounded_too():
+    deep, wide = HOT, HOT
+    for _ in range(49):
+        deep = negation(deep)
+    with pytest.raises(InputError, match="nested at most 50 operators deep"):
+        negation(deep)
+    for _ in range(8):
+        wide = conjunction(wide, wide)
+    with pytest.raises(InputError, match="at most 1000 comparisons and operators"):
+        conjunction(wide, wide)

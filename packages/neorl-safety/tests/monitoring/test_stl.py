@@ -110,8 +110,6 @@ def test_the_monitor_gives_online_what_the_trajectory_gives_afterwards(values):
 
         _, scores = jax.lax.scan(step, monitor.initial_carry(), SIGNAL)
         late = FORMULAS[name].horizon
-        assert np.isneginf(scores.value[:late]).all()
-        assert not scores.alarm[:late].any()
         expected = values[name].value[: 60 - late]
         np.testing.assert_allclose(-scores.value[late:], expected, atol=1e-6)
         np.testing.assert_array_equal(scores.alarm[late:], expected < 0)

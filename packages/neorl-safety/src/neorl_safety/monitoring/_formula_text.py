@@ -7,6 +7,7 @@ from typing import NamedTuple
 from neorl_core import Channel, InputError, Spec
 from neorl_core.boundary import unknown_name
 from neorl_safety.monitoring._stl import (
+    MOST_DEPTH,
     Formula,
     above,
     always,
@@ -22,6 +23,7 @@ TOKEN = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_][\w.]*)"
     r"|'(?P<quoted>[^']+)'|(?P<sign><=|>=|<|>|[()\[\],]))"
 )
+BLANKS, WORD = re.compile(r"\s*"), re.compile(r"\w")
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 TEMPORAL = {"always": always, "eventually": eventually}
 WORDS = {"and", "or", "not", "until", "implies", *TEMPORAL}
@@ -54,8 +56,9 @@ def read_formula(text: str, spec: Spec) -> Formula:
         The formula, windows in steps.
 
     Raises:
-        InputError: Where it cannot be read, with the place; where a channel is unknown, a unit is
-            another than the channel's, or a window is no multiple of the period.
+        InputError: Where it cannot be read or is nested too deep, with the place; where a channel
+            is unknown, a unit is another than the channel's, or a window is no multiple of the
+            period.
 
     Example:
         >>> from neorl_core import Channel, Spec
@@ -75,23 +78,28 @@ class _Reader:
     """Recursive descent over one text."""
 
     def __init__(self, text: str, spec: Spec) -> None:
-        self.text, self.spec, self.place = text, spec, 0
+        self.text, self.spec, self.place, self.depth = text, spec, 0, 0
 
     def fail(self, fault: str) -> InputError:
         """An error that shows where in the text it is."""
         return InputError(
-            f"formula {self.text!r}, at {self.text[self.place :].strip()[:30]!r}: {fault}; for "
-            f"example {EXAMPLE!r}"
+            f"formula {self.text!r:.300}, at {self.text[self.place :].strip()[:30]!r}: {fault}; "
+            f"for example {EXAMPLE!r}"
         )
 
     def peek(self) -> _Token:
         """The next token, without taking it."""
-        if not self.text[self.place :].strip():
+        if self._behind_blanks() == len(self.text):
             return _Token("end", "", len(self.text), len(self.text))
         found = TOKEN.match(self.text, self.place)
         if found is None or found.lastgroup is None:
             raise self.fail("this is no part of a formula")
         return _Token(found.lastgroup, found[found.lastgroup], found.start(), found.end())
+
+    def _behind_blanks(self) -> int:
+        """The place of the next character that is no blank."""
+        found = BLANKS.match(self.text, self.place)
+        return self.place if found is None else found.end()
 
     def take(self, *texts: str) -> bool:
         """Takes the next token where it is one of these."""
@@ -113,8 +121,13 @@ class _Reader:
 
     def implication(self) -> Formula:
         """``a implies b`` is ``not a or b``."""
-        first = self.either()
-        return disjunction(negation(first), self.implication()) if self.take("implies") else first
+        parts = [self.either()]
+        while self.take("implies"):
+            parts.append(self.either())
+        formula = parts.pop()
+        while parts:
+            formula = disjunction(negation(parts.pop()), formula)
+        return formula
 
     def either(self) -> Formula:
         """Formulas joined by ``or``."""
@@ -140,6 +153,14 @@ class _Reader:
 
     def single(self) -> Formula:
         """A negation, a temporal operator, a formula in parentheses or a comparison."""
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise self.fail(f"this is nested more than {MOST_DEPTH} deep")
+        found = self._single()
+        self.depth -= 1
+        return found
+
+    def _single(self) -> Formula:
         if self.take("not"):
             return negation(self.single())
         for word, operator in TEMPORAL.items():
@@ -184,8 +205,9 @@ class _Reader:
 
     def unit(self, channel: Channel) -> None:
         """The unit of a channel, which must follow; a pure number has none."""
-        left = self.text[self.place :].lstrip()
-        follows = left.startswith(channel.unit) and not re.match(r"\w", left[len(channel.unit) :])
+        begin = self._behind_blanks()
+        end = begin + len(channel.unit)
+        follows = self.text.startswith(channel.unit, begin) and not WORD.match(self.text, end)
         if channel.unit == "?" and not follows:
             raise self.fail(
                 f'the unit of {channel.name} is still "?"; complete its unit in plant.toml and '
@@ -194,7 +216,7 @@ class _Reader:
         if channel.unit not in ("", "1") and not follows:
             raise self.fail(f"{channel.name} is in {channel.unit!r}; write the unit, converted")
         if follows:
-            self.place = len(self.text) - len(left) + len(channel.unit)
+            self.place = end
 
     def window(self) -> tuple[int, int]:
         """``[first, last]`` in steps."""

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 
+MOST_DEPTH, MOST_PARTS = 50, 1000
+
 
 @dataclasses.dataclass(frozen=True)
 class Formula:
@@ -21,6 +23,12 @@ class Formula:
         channel: Channel of a comparison; empty otherwise.
         threshold: What a comparison compares with, in the unit of the channel.
         window: First and last step, counted from now, that a temporal operator looks at.
+        horizon: Steps ahead that decide the formula.
+        depth: Number of operators that enclose one another, itself included.
+        size: Number of comparisons and operators.
+
+    Raises:
+        InputError: If it is nested deeper than 50 operators, or has more than 1,000 of them.
     """
 
     operator: str
@@ -28,11 +36,23 @@ class Formula:
     channel: str = ""
     threshold: float = 0.0
     window: tuple[int, int] = (0, 0)
+    horizon: int = dataclasses.field(init=False, compare=False, repr=False)
+    depth: int = dataclasses.field(init=False, compare=False, repr=False)
+    size: int = dataclasses.field(init=False, compare=False, repr=False)
 
-    @property
-    def horizon(self) -> int:
-        """Steps ahead that decide the formula."""
-        return self.window[1] + max((part.horizon for part in self.parts), default=0)
+    def __post_init__(self) -> None:
+        depth = 1 + max((part.depth for part in self.parts), default=0)
+        size = 1 + sum(part.size for part in self.parts)
+        if depth > MOST_DEPTH:
+            raise InputError(f"a formula is nested at most {MOST_DEPTH} operators deep; split it")
+        if size > MOST_PARTS:
+            raise InputError(
+                f"a formula has at most {MOST_PARTS} comparisons and operators; split it into "
+                "several, each with a monitor of its own"
+            )
+        ahead = self.window[1] + max((part.horizon for part in self.parts), default=0)
+        for name, value in (("horizon", ahead), ("depth", depth), ("size", size)):
+            object.__setattr__(self, name, value)
 
 
 def above(channel: str, threshold: float) -> Formula:
@@ -138,29 +158,56 @@ def _value(formula: Formula, obs: Array, names: list[str], *, positive: bool) ->
     return OPERATORS[formula.operator](values, *formula.window)
 
 
-def _ahead(value: Array, first: int, last: int) -> Float[Array, "ahead time"]:
-    """Values of the steps of a window, the last step of the trajectory repeated beyond it."""
-    time = jnp.arange(value.shape[0])
-    index = time[None] + jnp.arange(first, last + 1)[:, None]
-    return value[jnp.minimum(index, value.shape[0] - 1)]
+def _ahead(value: Array, steps: int) -> Float[Array, " time"]:
+    """The values so many steps later, that of the last step repeated beyond the end."""
+    index = jnp.minimum(jnp.arange(value.shape[0]) + steps, value.shape[0] - 1)
+    return value[index]
+
+
+def _over(
+    values: tuple[Array, ...], first: int, last: int, join: Callable[..., tuple[Array, ...]]
+) -> tuple[Array, ...]:
+    """The join of the values of every window, by windows of twice the width again and again.
+
+    Two windows that overlap may be joined as well: what is joined twice counts once.
+    """
+    width, span = last - first + 1, 1
+    while 2 * span <= width:
+        values = join(values, tuple(_ahead(value, span) for value in values))
+        span *= 2
+    if span < width:
+        values = join(values, tuple(_ahead(value, width - span) for value in values))
+    return tuple(_ahead(value, first) for value in values)
+
+
+def _least(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (jnp.minimum(one[0], other[0]),)
+
+
+def _largest(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (jnp.maximum(one[0], other[0]),)
 
 
 def _until(values: list[Array], first: int, last: int) -> Array:
     part, goal = values
-    held = jnp.full_like(part, jnp.inf)
-    best = jnp.full_like(part, -jnp.inf)
-    for step in range(last + 1):
-        if step >= first:
-            best = jnp.maximum(best, jnp.minimum(_ahead(goal, step, step)[0], held))
-        held = jnp.minimum(held, _ahead(part, step, step)[0])
-    return best
+    reached, _ = _over((goal, part), first, last, _until_join)
+    if not first:
+        return reached
+    (held,) = _over((part,), 0, first - 1, _least)
+    return jnp.minimum(held, reached)
+
+
+def _until_join(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The best goal with the part held until it, and the part held all along, of two runs."""
+    (reached, held), (then_reached, then_held) = earlier, later
+    return jnp.maximum(reached, jnp.minimum(held, then_reached)), jnp.minimum(held, then_held)
 
 
 OPERATORS: dict[str, Callable[[list[Array], int, int], Array]] = {
     "and": lambda values, *_: jnp.min(jnp.stack(values), axis=0),
     "or": lambda values, *_: jnp.max(jnp.stack(values), axis=0),
-    "always": lambda values, *window: jnp.min(_ahead(values[0], *window), axis=0),
-    "eventually": lambda values, *window: jnp.max(_ahead(values[0], *window), axis=0),
+    "always": lambda values, first, last: _over((values[0],), first, last, _least)[0],
+    "eventually": lambda values, first, last: _over((values[0],), first, last, _largest)[0],
     "until": _until,
 }
 

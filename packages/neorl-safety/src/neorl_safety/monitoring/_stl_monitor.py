@@ -1,26 +1,28 @@
 """A formula watched while the plant runs."""
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
 
-from neorl_core import Spec
+from neorl_core import InputError, Spec
 from neorl_safety.monitoring._monitor import Score, Seen
-from neorl_safety.monitoring._stl import Formula, robustness
+from neorl_safety.monitoring._stl import Formula
+from neorl_safety.monitoring._stl_stream import LARGEST, Stream, worst
+
+MOST_HORIZON = 100_000
+"""Steps that a formula may look ahead, its windows together."""
 
 
 class FormulaCarry(NamedTuple):
     """What a :class:`FormulaMonitor` remembers.
 
     Attributes:
-        window: The last observations, the latest last, shape ``(horizon + 1, obs)``.
-        seen: Number of observations so far, at most as many as fit.
+        streams: State of the parts of the formula: at most two numbers for every step of a window.
     """
 
-    window: Float[Array, "step obs"]
-    seen: Int[Array, ""]
+    streams: Any
 
 
 class FormulaMonitor(eqx.Module):
@@ -36,25 +38,26 @@ class FormulaMonitor(eqx.Module):
 
     def initial_carry(self) -> FormulaCarry:
         """Nothing seen yet."""
-        shape = self.formula.horizon + 1, len(self.names)
-        return FormulaCarry(jnp.zeros(shape), jnp.zeros((), jnp.int32))
+        return FormulaCarry(_stream(self.formula, self.names).initial())
 
     def __call__(self, carry: FormulaCarry, seen: Seen) -> tuple[FormulaCarry, Score]:
-        """The robustness from the oldest step of the window on, with the sign turned.
+        """The least robustness from any step of the horizon on, with the sign turned.
 
-        While the window is not full nothing is decided: the value is minus infinity, without alarm.
+        What is not decided yet counts as satisfied; where nothing is decided the value is minus
+        infinity, without alarm.
         """
-        latest = seen.obs.astype(carry.window.dtype)[None]
-        window = jnp.concatenate([carry.window[1:], latest])
-        count = jnp.minimum(carry.seen + 1, len(window))
-        value = -robustness(self.formula, window, self.names).value[0]
-        full = count == len(window)
-        score = Score(jnp.where(full, value, -jnp.inf), full & (value > 0))
-        return FormulaCarry(window, count), score
+        streams, least = _stream(self.formula, self.names)(carry.streams, seen.obs)
+        value = jnp.where(jnp.abs(least) < LARGEST, -least, jnp.where(least > 0, -jnp.inf, jnp.inf))
+        return FormulaCarry(streams), Score(value, least < 0)
 
 
 def formula_monitor(formula: Formula, spec: Spec) -> FormulaMonitor:
-    """Watches a formula over the observed channels, decided as late as it looks ahead.
+    """Watches a formula over the observed channels, from every step on.
+
+    It alarms in the first step that decides that the formula is violated from some earlier step
+    on, and as long as that step lies within the formula's horizon. ``always`` is violated at once,
+    ``eventually`` when its time is over. A step costs the same on average, however long the
+    windows are.
 
     Args:
         formula: Its windows are counted in control periods.
@@ -64,8 +67,19 @@ def formula_monitor(formula: Formula, spec: Spec) -> FormulaMonitor:
         The monitor.
 
     Raises:
-        InputError: If the formula names a channel that is not observed.
+        InputError: If the formula names a channel that is not observed, or looks ahead further
+            than 100,000 steps.
     """
+    if formula.horizon > MOST_HORIZON:
+        raise InputError(
+            f"a formula looks at most {MOST_HORIZON} control periods ahead, this one "
+            f"{formula.horizon}; shorten its windows"
+        )
     names = tuple(channel.name for channel in spec.obs)
-    robustness(formula, jnp.zeros((1, len(names))), names)
+    _stream(formula, names)
     return FormulaMonitor(formula, names)
+
+
+@functools.lru_cache(maxsize=64)
+def _stream(formula: Formula, names: tuple[str, ...]) -> Stream:
+    return worst(formula, names, formula.horizon)

@@ -1,0 +1,381 @@
+"""Formulas evaluated as the readings come, at a constant amortised cost a step.
+
+A *stream* takes one observation a step and gives the robustness of one earlier step, ``late`` steps
+ago: the first for which all readings that decide it have come. Every stream is a frozen object;
+what it remembers is its state. Numbers stay finite, so that a guard, which keeps infinities out of
+what is remembered, does not change them.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_core.boundary import unknown_name
+from neorl_safety.monitoring._stl import Formula, negation
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Stands for infinity."""
+Join = Callable[[Any, Any], Any]
+
+
+class Stream(Protocol):
+    """The values of a formula, step by step."""
+
+    @property
+    def late(self) -> int:
+        """Steps after which the value of a step is given."""
+        ...
+
+    def initial(self) -> Any:
+        """The state before the first reading."""
+        ...
+
+    def __call__(self, state: Any, obs: Float[Array, " obs"]) -> tuple[Any, Float[Array, ""]]:
+        """The next state, and the value of ``late`` steps ago."""
+        ...
+
+
+class Window(NamedTuple):
+    """What is remembered of the last elements of a sequence, to join them in order.
+
+    Attributes:
+        buffer: Elements of the block at hand up to ``position``; behind it, for every place of the
+            block before, the join of its elements from there on; leading axis of the width.
+        prefix: Join of the elements of the block at hand.
+        position: Number of elements in the block at hand.
+    """
+
+    buffer: Any
+    prefix: Any
+    position: Int[Array, ""]
+
+
+def empty_window(neutral: Any, width: int) -> Window:
+    """A window over elements that change nothing."""
+    buffer = jax.tree.map(lambda leaf: jnp.full((width,), leaf, jnp.float32), neutral)
+    prefix = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), neutral)
+    return Window(buffer, prefix, jnp.zeros((), jnp.int32))
+
+
+def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Window, Any]:
+    """The window one element further, and the join of all its elements, the oldest first.
+
+    The elements come in blocks of the window's width. The window is the end of one block and the
+    beginning of the next; what belongs to the beginning is joined as it comes, what belongs to the
+    end is joined for all places at once when a block is full. So an element costs three joins on
+    average, whatever the width.
+
+    Args:
+        window: From :func:`empty_window` or the last step.
+        element: The next one, a PyTree of scalars.
+        join: Associative, of two elements, the earlier first.
+        neutral: What changes nothing.
+
+    Returns:
+        The window and the join.
+
+    Source: van Herk, A fast algorithm for local minimum and maximum filters on rectangular and
+    octagonal kernels, Pattern Recognition Letters 13, 1992.
+    """
+    width, at = len(jax.tree.leaves(window.buffer)[0]), window.position
+    prefix = join(window.prefix, element)
+    last = at + 1 == width
+    older = jax.tree.map(
+        lambda leaf, none: jnp.where(last, none, leaf[jnp.minimum(at + 1, width - 1)]),
+        window.buffer,
+        neutral,
+    )
+    joined = join(older, prefix)
+    buffer = jax.tree.map(lambda leaf, x: leaf.at[at].set(x), window.buffer, element)
+    # A scan in reverse hands over the later element first.
+    buffer = jax.lax.cond(
+        last,
+        lambda b: jax.lax.associative_scan(lambda x, y: join(y, x), b, reverse=True),
+        lambda b: b,
+        buffer,
+    )
+    prefix = jax.tree.map(lambda x, none: jnp.where(last, none, x), prefix, neutral)
+    return Window(buffer, prefix, jnp.where(last, 0, at + 1)), joined
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reading:
+    """``sign (x - threshold)``; ``lost`` where the reading is no number."""
+
+    index: int
+    threshold: float
+    sign: float
+    lost: float
+    late: int = 0
+
+    def initial(self) -> Any:
+        return ()
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        apart = self.sign * (obs[self.index].astype(jnp.float32) - jnp.float32(self.threshold))
+        apart = jnp.clip(apart, -LARGEST, LARGEST)
+        return state, jnp.where(jnp.isnan(apart), self.lost, apart)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Negated:
+    part: Stream
+
+    @property
+    def late(self) -> int:
+        return self.part.late
+
+    def initial(self) -> Any:
+        return self.part.initial()
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        state, value = self.part(state, obs)
+        return state, -value
+
+
+@dataclasses.dataclass(frozen=True)
+class _Delayed:
+    """The values of a stream so many steps later; the largest number before the first."""
+
+    part: Stream
+    steps: int
+
+    @property
+    def late(self) -> int:
+        return self.part.late + self.steps
+
+    def initial(self) -> Any:
+        waiting = jnp.full((self.steps,), LARGEST, jnp.float32)
+        return self.part.initial(), waiting, jnp.zeros((), jnp.int32)
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        inner, waiting, at = state
+        inner, value = self.part(inner, obs)
+        oldest = waiting[at]
+        following = jnp.where(at + 1 == self.steps, 0, at + 1)
+        return (inner, waiting.at[at].set(value), following), oldest
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+    """The least or the largest of some values that belong to the same step."""
+
+    parts: tuple[Stream, ...]
+    least: bool
+    late: int
+
+    def initial(self) -> Any:
+        return tuple(part.initial() for part in self.parts)
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        pairs = [part(own, obs) for part, own in zip(self.parts, state, strict=True)]
+        values = jnp.stack([value for _, value in pairs])
+        return tuple(own for own, _ in pairs), (jnp.min if self.least else jnp.max)(values)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Swept:
+    """The least or the largest of the last values of a stream."""
+
+    part: Stream
+    width: int
+    least: bool
+    late: int
+
+    def initial(self) -> Any:
+        return self.part.initial(), empty_window(self._neutral, self.width)
+
+    @property
+    def _neutral(self) -> float:
+        return LARGEST if self.least else -LARGEST
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        inner, window = state
+        inner, value = self.part(inner, obs)
+        join = jnp.minimum if self.least else jnp.maximum
+        window, joined = slide(window, value, join, self._neutral)
+        return (inner, window), joined
+
+
+@dataclasses.dataclass(frozen=True)
+class _Until:
+    """``part until[first, last] goal``, both of the same step.
+
+    A run of steps maps what follows it, ``z``, to ``max(reached, min(held, z))``: ``reached`` is
+    the best goal with the part held until then, ``held`` the part over all of the run. Such maps
+    join associatively.
+    """
+
+    part: Stream
+    goal: Stream
+    first: int
+    last: int
+
+    @property
+    def late(self) -> int:
+        return self.part.late + self.last
+
+    @property
+    def _width(self) -> int:
+        return self.last - self.first + 1
+
+    def initial(self) -> Any:
+        before: Any = ()
+        if self.first:
+            held_back = jnp.full((self._width,), LARGEST, jnp.float32)
+            before = (empty_window(LARGEST, self.first), held_back, jnp.zeros((), jnp.int32))
+        window = empty_window((-LARGEST, LARGEST), self._width)
+        return self.part.initial(), self.goal.initial(), window, before
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        part_state, goal_state, window, before = state
+        part_state, held = self.part(part_state, obs)
+        goal_state, reached = self.goal(goal_state, obs)
+        window, (value, _) = slide(window, (reached, held), _until_join, (-LARGEST, LARGEST))
+        if self.first:
+            swept, waiting, at = before
+            swept, least = slide(swept, waiting[at], jnp.minimum, LARGEST)
+            value = jnp.minimum(value, least)
+            following = jnp.where(at + 1 == self._width, 0, at + 1)
+            before = swept, waiting.at[at].set(held), following
+        return (part_state, goal_state, window, before), value
+
+
+def _until_join(earlier: tuple[Array, Array], later: tuple[Array, Array]) -> tuple[Array, Array]:
+    reached, held = earlier
+    return jnp.maximum(reached, jnp.minimum(held, later[0])), jnp.minimum(held, later[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class _FromTheStart:
+    """The values of a stream; the largest number for steps before the first that counts."""
+
+    part: Stream
+    begins: int
+
+    @property
+    def late(self) -> int:
+        return self.part.late
+
+    def initial(self) -> Any:
+        return self.part.initial(), jnp.zeros((), jnp.int32)
+
+    def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
+        inner, count = state
+        inner, value = self.part(inner, obs)
+        first = self.late + self.begins
+        value = jnp.where(count >= first, value, LARGEST)
+        return (inner, jnp.minimum(count + 1, first)), value
+
+
+def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> Stream:
+    """The robustness of a formula from every step on, as late as its horizon.
+
+    Args:
+        formula: The formula.
+        names: Names of the observed channels, in order.
+        positive: Whether a lost reading counts against the formula, else for it.
+
+    Returns:
+        The stream.
+
+    Raises:
+        InputError: If a channel is not known.
+    """
+    if formula.operator in ("above", "below"):
+        if formula.channel not in names:
+            raise unknown_name("channel", formula.channel, list(names))
+        sign = 1.0 if formula.operator == "above" else -1.0
+        lost = -LARGEST if positive else LARGEST
+        return _Reading(list(names).index(formula.channel), formula.threshold, sign, lost)
+    if formula.operator == "not":
+        return _Negated(exact(formula.parts[0], names, positive=not positive))
+    parts = [exact(part, names, positive=positive) for part in formula.parts]
+    first, last = formula.window
+    late = max(part.late for part in parts)
+    if formula.operator in ("always", "eventually"):
+        least = formula.operator == "always"
+        return _swept(parts[0], last - first + 1, least=least, late=late + last)
+    aligned = tuple(_delayed(part, late - part.late) for part in parts)
+    if formula.operator == "until":
+        part, goal = aligned
+        return _Until(part, goal, first, last)
+    return _Joined(aligned, formula.operator == "and", late)
+
+
+def worst(formula: Formula, names: Sequence[str], starts: int) -> Stream:
+    """The least robustness of a formula from any of the last steps on, as far as it is decided.
+
+    What is not decided yet counts as satisfied; steps before the first reading are none. A
+    violated ``always`` is decided by the reading that violates it.
+
+    Args:
+        formula: The formula.
+        names: Names of the observed channels, in order.
+        starts: Steps before now from which on it is asked for, at least the formula's horizon.
+
+    Returns:
+        The stream; it is not late.
+    """
+    return _worst(normal_form(formula), names, starts, 0)
+
+
+def _worst(formula: Formula, names: Sequence[str], starts: int, begins: int) -> Stream:
+    """:func:`worst` from the step ``begins`` on, counted from the first reading."""
+    first, last = formula.window
+    if formula.operator == "always":
+        return _worst(formula.parts[0], names, starts - first, begins + first)
+    if formula.operator == "and":
+        parts = tuple(_worst(part, names, starts, begins) for part in formula.parts)
+        return _Joined(parts, True, 0)
+    lasting = [part for part in formula.parts if part.operator == "always"]
+    if formula.operator == "or" and len(lasting) == 1 < len(formula.parts):
+        # `a or always[first, last] b` from every step t on says of every step s: `b`, or `a` at
+        # all steps from s - last to s - first. So it is decided as soon as `b` is.
+        (first, last), (goal,) = lasting[0].window, lasting[0].parts
+        others = tuple(part for part in formula.parts if part is not lasting[0])
+        other = exact(Formula("or", others), names)
+        all_of = _swept(
+            _FromTheStart(other, begins), last - first + 1, least=True, late=other.late - first
+        )
+        inner = exact(goal, names)
+        late = max(inner.late, all_of.late)
+        aligned = tuple(_delayed(one, late - one.late) for one in (inner, all_of))
+        either = _Joined(aligned, False, late)
+        return _swept(either, starts - first - late + 1, least=True, late=0)
+    whole = exact(formula, names)
+    return _swept(_FromTheStart(whole, begins), starts - whole.late + 1, least=True, late=0)
+
+
+def normal_form(formula: Formula, *, negated: bool = False) -> Formula:
+    """The same formula with negations of comparisons alone, and of ``until``."""
+    if formula.operator == "not":
+        return normal_form(formula.parts[0], negated=not negated)
+    if formula.operator == "until":
+        return negation(formula) if negated else formula
+    turned = TURNED[formula.operator] if negated else formula.operator
+    parts = tuple(normal_form(part, negated=negated) for part in formula.parts)
+    return dataclasses.replace(formula, operator=turned, parts=parts)
+
+
+TURNED = {
+    "above": "below",
+    "below": "above",
+    "and": "or",
+    "or": "and",
+    "always": "eventually",
+    "eventually": "always",
+}
+
+
+def _delayed(part: Stream, steps: int) -> Stream:
+    return _Delayed(part, steps) if steps else part
+
+
+def _swept(part: Stream, width: int, *, least: bool, late: int) -> Stream:
+    return _Swept(part, width, least, late)
