@@ -62,7 +62,7 @@ class Level(eqx.Module, PlantDefaults):
         step = Step(
             obs=level,
             final_obs=level,
-            reward=-level[0],
+            reward=-level[0] - jnp.where(trip, 20.0, 0.0),
             cost=jnp.maximum(level - 1.5, 0),
             applied=action,
             terminated=trip,
@@ -88,6 +88,13 @@ def forgetful(self: Any, params: Any, state: Any, action: Any, key: Any) -> Any:
 
 def tolerant(self: Any, params: Any, state: Any, action: Any, key: Any) -> Any:
     return Level.step(self, params, state, jnp.ravel(action)[:1], key)
+
+
+def thirsty(self: Any, params: Any, state: Any, action: Any, key: Any) -> Any:
+    """The level moves with the demand, the log has the limited one."""
+    (level, last, time), step = Level.step(self, params, state, action, key)
+    demand = jnp.clip(jnp.nan_to_num(action, nan=50.0), -1e3, 1e3)
+    return (jnp.clip(level + 0.01 * params * demand, 0, 2), last, time), step
 
 
 def widening(self: Any, params: Any, state: Any, action: Any, key: Any) -> Any:
@@ -155,6 +162,15 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
             )
         ),
     ),
+    "the_plant_receives_what_is_logged": ("which is what a log holds", {"step": thirsty}),
+    "the_last_observation_is_that_of_the_step": (
+        "final_obs differs from obs in step 0",
+        answer(lambda s, state, action: s._replace(final_obs=s.obs / 2)),
+    ),
+    "ending_early_does_not_pay": (
+        "tripping under the actions .* doing nothing in the same world",
+        answer(lambda s, state, action: s._replace(reward=-s.obs[0])),
+    ),
     "endings_exclude_each_other": (
         "is terminated and truncated",
         answer(lambda s, state, action: s._replace(truncated=s.truncated | s.terminated)),
@@ -193,6 +209,7 @@ def test_a_law_notices_who_breaks_it(law: str) -> None:
 
 
 def test_every_law_has_a_plant_that_breaks_it() -> None:
-    """Aside from the two that only a change of JAX itself could break."""
+    """Aside from two that only a change of JAX could break, and those of ``test_broken_plants``."""
     left = {"a_second_call_does_not_trace_again", "a_batch_equals_single_steps"}
+    left |= {name for name, law in LAWS.items() if law.__module__.endswith("_simulated_laws")}
     assert {*LAWS, "it_is_a_plant", "the_state_keeps_its_form", "it_can_be_run"} - left == {*BROKEN}

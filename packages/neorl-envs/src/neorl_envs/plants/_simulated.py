@@ -94,6 +94,17 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """*Required*: the physics one control period later."""
         raise NotImplementedError
 
+    def derivative(
+        self, c: Any, plant: Any, inputs: Float[Array, " act"], disturbance: Any, time: Array
+    ) -> Any:
+        """Rates of change of the plant state per second, in its structure; optional.
+
+        Where the plant is a system of differential equations, ``neorl-envs check`` integrates them
+        by SciPy over ``dt`` and compares with :meth:`evolve`: a wrong period is found by nothing
+        else. Plants that move in whole periods, such as an inventory, have none.
+        """
+        raise NotImplementedError
+
     def measure(self, c: Any, now: Moment) -> Float[Array, " obs"]:
         """*Required*: true values behind the instruments, in their order."""
         raise NotImplementedError

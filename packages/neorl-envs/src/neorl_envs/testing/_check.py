@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from neorl_envs.testing import _form_laws as form
+from neorl_envs.testing import _simulated_laws as simulated
 from neorl_envs.testing import _value_laws as value
-from neorl_envs.testing._evidence import Evidence, evidence
+from neorl_envs.testing._evidence import Evidence, Unchecked, evidence
 
-LAWS: Mapping[str, Callable[[Evidence], str]] = {
+LAWS: Mapping[str, Callable[[Evidence], str | Unchecked]] = {
     law.__name__: law
     for law in (
         form.a_wrong_shape_is_refused,
@@ -22,15 +23,26 @@ LAWS: Mapping[str, Callable[[Evidence], str]] = {
         value.finite_under_hostile_actions,
         value.observations_respect_the_spec,
         value.applied_is_inside_range_and_rate,
+        value.the_plant_receives_what_is_logged,
+        value.the_last_observation_is_that_of_the_step,
         value.endings_exclude_each_other,
         value.an_end_has_its_reason,
         value.the_clock_truncates,
+        value.ending_early_does_not_pay,
         value.costs_are_declared_and_not_negative,
         value.a_nan_action_keeps_the_last_command,
         value.equal_keys_give_equal_episodes,
+        simulated.another_key_gives_other_draws,
+        simulated.draws_do_not_go_together,
+        simulated.clean_has_no_chance,
+        simulated.instruments_only_show,
+        simulated.rewards_and_costs_follow_the_declarations,
+        simulated.a_trip_has_its_price,
+        simulated.a_period_takes_dt,
     )
 }
-"""Every law by its name: what it finds wrong in what an environment did, or an empty text."""
+"""Every law by its name: what it finds wrong in what an environment did, or an empty text; or why
+it cannot be checked on this one."""
 
 EAGER = "compiled_equals_eager"
 
@@ -41,10 +53,12 @@ class Finding(NamedTuple):
     Attributes:
         law: Name of the law.
         fault: What is wrong; empty where the law is kept.
+        unchecked: Why it was not checked, and what to do; empty where it was.
     """
 
     law: str
     fault: str
+    unchecked: str = ""
 
 
 def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[Finding, ...]:
@@ -60,8 +74,8 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
         eager: Whether to compare with calls without ``jit`` too, which takes longest.
 
     Returns:
-        One finding for every law; where the environment is no plant or cannot be run, one that
-        says so.
+        One finding for every law, also for those that this plant gives no means to check; where
+        the environment is no plant or cannot be run, one that says so.
 
     Example:
         >>> import neorl_envs
@@ -78,7 +92,14 @@ def check_environment(env: Any, *, seed: int = 0, eager: bool = True) -> tuple[F
     except Exception as error:  # whatever a plant of someone else raises is a finding
         return (_why_it_cannot_be_run(env, error),)
     laws = {name: law for name, law in LAWS.items() if eager or name != EAGER}
-    return (kept, *(Finding(name, law(found)) for name, law in laws.items()))
+    return (kept, *(_finding(name, law, found) for name, law in laws.items()))
+
+
+def _finding(name: str, law: Callable[[Evidence], str | Unchecked], found: Evidence) -> Finding:
+    answer = law(found)
+    return (
+        Finding(name, "", answer.reason) if isinstance(answer, Unchecked) else Finding(name, answer)
+    )
 
 
 def _why_it_cannot_be_run(env: Any, error: Exception) -> Finding:

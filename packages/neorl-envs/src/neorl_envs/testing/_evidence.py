@@ -1,7 +1,7 @@
 """What an environment did in a batch of worlds under hostile and harmless actions, run once."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,16 @@ WORLDS = (
     *("end to end", "NaN", "infinite", "far outside"),
 )
 """What is demanded in every world."""
+
+
+class Unchecked(NamedTuple):
+    """A law that this plant gives no means to check.
+
+    Attributes:
+        reason: What is missing, and what to do.
+    """
+
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +45,9 @@ class Evidence:
         other: First observations of a call with other keys.
         traces: How often the program was traced in all calls.
         alive: Where the episode had not ended before the step.
+        states: States before every step.
+        actions: What was demanded in every step.
+        held: The steps of the same worlds with every actuator left where it starts.
     """
 
     env: Any
@@ -50,10 +63,13 @@ class Evidence:
     other: tuple[np.ndarray, Step]
     traces: int
     alive: np.ndarray
+    states: Any
+    actions: np.ndarray
+    held: Step
 
 
 def evidence(env: Any, seed: int) -> Evidence:
-    """Runs the worlds: three calls of one compiled program."""
+    """Runs the worlds: four calls of one compiled program."""
     spec = env.spec
     key = jax.random.key(seed)
     actions = _actions(spec, seed)
@@ -65,11 +81,12 @@ def evidence(env: Any, seed: int) -> Evidence:
         start, first = env.reset(params, for_reset)
 
         def one(state: Any, row: Any) -> Any:
-            return env.step(params, state, *row)
+            after, answer = env.step(params, state, *row)
+            return after, (state, answer)
 
         rows = (actions, jax.random.split(for_steps, spec.horizon))
-        state, steps = jax.lax.scan(one, start, rows)
-        return first, params, start, state, steps
+        state, (states, steps) = jax.lax.scan(one, start, rows)
+        return first, params, start, state, states, steps
 
     def program(keys: PRNGKeyArray, actions: jax.Array) -> Any:
         traces.append(None)
@@ -77,18 +94,24 @@ def evidence(env: Any, seed: int) -> Evidence:
 
     run = jax.jit(program)
     keys = world_keys(key)
-    first, params, start, state, steps = jax.device_get(run(keys, actions))
+    first, params, start, state, states, steps = jax.device_get(run(keys, actions))
     again = jax.device_get(run(keys, actions))[-1]
     others = world_keys(jax.random.fold_in(key, 1))
     other = jax.device_get(run(others, actions[::-1]))
-    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
-    alive = np.cumsum(over, axis=1) - over == 0
+    held = jax.device_get(run(keys, np.full_like(actions, np.nan)))[-1]
     return Evidence(
         *(env, spec, seed, key, params, first, start, steps, state, again),
         (other[0], other[-1]),
         len(traces),
-        alive,
+        until_the_end(steps),
+        *(states, actions, held),
     )
+
+
+def until_the_end(steps: Step) -> np.ndarray:
+    """Where the episode had not ended before the step, shape ``(world, time)``."""
+    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
+    return np.cumsum(over, axis=1) - over == 0
 
 
 def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:

@@ -1,10 +1,13 @@
 """Laws about the numbers: each gives what is wrong, or nothing."""
 
+from typing import Any
+
 import jax
 import numpy as np
 
-from neorl_core import highs, lows
-from neorl_envs.testing._evidence import WORLDS, Evidence
+from neorl_core import Step, highs, lows
+from neorl_envs.testing._evidence import WORLDS, Evidence, Unchecked, until_the_end
+from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
 """Tolerance of numbers that went through another order of operations in float32."""
@@ -89,6 +92,58 @@ def endings_exclude_each_other(found: Evidence) -> str:
     return ""
 
 
+def the_last_observation_is_that_of_the_step(found: Evidence) -> str:
+    """``final_obs`` equals ``obs`` wherever no episode ends; after an end a reset may change it."""
+    steps = found.steps
+    over = np.asarray(steps.terminated) | np.asarray(steps.truncated)
+    differs = np.any(np.asarray(steps.obs) != np.asarray(steps.final_obs), axis=-1) & ~over
+    if differs.any():
+        world, t = np.argwhere(differs)[0]
+        return (
+            f"final_obs differs from obs in step {t} of the actions {WORLDS[world]!r}, in which "
+            "no episode ended"
+        )
+    return ""
+
+
+def the_plant_receives_what_is_logged(found: Evidence) -> str:
+    """A step with the action that was applied leads to the same state, reward and readings."""
+
+    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
+        demanded = found.env.step(params, state, action, key)
+        return demanded, found.env.step(params, state, demanded[1].applied, key)
+
+    demanded, logged = of_every_probe(both, probes(found))
+    path = first_difference(demanded, logged, RELATIVE)
+    if path:
+        return (
+            "the plant moves otherwise under the demand than under the applied action, which is "
+            f"what a log holds; they differ in (state, step){path}"
+        )
+    return ""
+
+
+def ending_early_does_not_pay(found: Evidence) -> str:
+    """No world that trips under hostile demands is worth more than with every actuator held.
+
+    The same parameters, start and noise; a score is the return less the declared penalties.
+    """
+    if not hasattr(found.steps.info, "trip"):
+        return ""
+    held = until_the_end(found.held)
+    trips = np.any(np.asarray(found.steps.info.trip) & found.alive, axis=1)
+    stays = ~np.any(np.asarray(found.held.info.trip) & held, axis=1)
+    tripped, quiet = _worth(found, found.steps, found.alive), _worth(found, found.held, held)
+    for world in np.flatnonzero(trips & stays):
+        if tripped[world] > quiet[world]:
+            return (
+                f"tripping under the actions {WORLDS[world]!r} scores {tripped[world]:.4g}, doing "
+                f"nothing in the same world {quiet[world]:.4g}: a trip must cost more than the "
+                "rest of the episode can"
+            )
+    return ""
+
+
 def an_end_has_its_reason(found: Evidence) -> str:
     """A step is terminated by a trip or a success that ``info`` names, and by nothing else.
 
@@ -123,8 +178,11 @@ def the_clock_truncates(found: Evidence) -> str:
     return ""
 
 
-def costs_are_declared_and_not_negative(found: Evidence) -> str:
-    """The cost vector has the declared names, is never negative, and is not always zero."""
+def costs_are_declared_and_not_negative(found: Evidence) -> str | Unchecked:
+    """The cost vector has the declared names, is never negative, and is not always zero.
+
+    Where hostile demands reach no limit of one cost among several, that is said.
+    """
     cost, names = found.steps.cost, [channel.name for channel in found.spec.cost]
     if cost.shape[2:] != (len(names),):
         return f"the cost has shape {cost.shape[2:]}, the spec names {names}"
@@ -133,7 +191,26 @@ def costs_are_declared_and_not_negative(found: Evidence) -> str:
     unknown = sorted(set(found.env.penalty_weights()) - set(names))
     if unknown:
         return f"penalty_weights names the cost {unknown[0]!r}, the spec {names}"
+    never = [name for i, name in enumerate(names) if not (cost[..., i] > 0).any()]
+    beyond = [name for name in never if _is_exceeded(found, name)]
+    if beyond or (never and len(never) == len(names)):
+        return (
+            f"the cost {(beyond or never)[0]!r} is zero in every step of {len(WORLDS)} worlds, "
+            f"{'though its limit is exceeded' if beyond else 'as is every other'}"
+        )
+    if never:
+        return Unchecked(
+            f"no demand that was tried exceeds the limit of {never[0]!r}; show a policy that does "
+            "in a test of your own"
+        )
     return ""
+
+
+def _is_exceeded(found: Evidence, cost: str) -> bool:
+    """Whether ``info`` has a negative margin of a limit that adds to the cost."""
+    limits = [limit for limit in getattr(found.env, "limits", ()) if limit.cost == cost]
+    margins = [getattr(found.steps.info, limit.label, np.zeros(1)) for limit in limits]
+    return any((np.asarray(margin) < 0).any() for margin in margins)
 
 
 def a_nan_action_keeps_the_last_command(found: Evidence) -> str:
@@ -153,6 +230,14 @@ def equal_keys_give_equal_episodes(found: Evidence) -> str:
     first, steps = found.other
     same = np.array_equal(found.first, first) and np.array_equal(found.steps.obs, steps.obs[::-1])
     return "another key gives the same episode" if same else ""
+
+
+def _worth(found: Evidence, steps: Step, alive: np.ndarray) -> np.ndarray:
+    """Return less the declared penalties of every world."""
+    weights = found.env.penalty_weights()
+    price = np.asarray([weights.get(channel.name, 0.0) for channel in found.spec.cost])
+    worth = np.reshape(steps.reward, alive.shape) - np.asarray(steps.cost) @ price
+    return np.sum(worth * alive, axis=1)
 
 
 def _close(actual: np.ndarray, expected: np.ndarray) -> bool:

@@ -131,6 +131,12 @@ class ChemicalReactor(SimulatedPlant):
             rates, plant, c, inputs, disturbance, width=HOURS, substeps=self.substeps
         )
 
+    def derivative(
+        self, c: Constants, plant: Balances, inputs: Array, disturbance: Supply, time: Array
+    ) -> Balances:
+        """Nine balances, per second."""
+        return jax.tree.map(lambda rate: rate / 3600, rates(plant, c, inputs, disturbance))
+
     def measure(self, c: Constants, now: Moment) -> Float[Array, "12"]:
         """The channels; the place of the soft sensor is filled from the readings."""
         x: Balances = now.plant

@@ -105,6 +105,13 @@ class CSTR(SimulatedPlant):
             rates, plant, c, inputs[0], disturbance, width=MINUTES, substeps=SUBSTEPS
         )
 
+    def derivative(
+        self, c: Constants, plant: Tank, inputs: Array, disturbance: Feed, time: Array
+    ) -> Tank:
+        """Both balances, per second."""
+        by_minute = rates(plant, c, inputs[0], disturbance)
+        return jax.tree.map(lambda rate: rate / 60, by_minute)
+
     def measure(self, c: Constants, now: Moment) -> Float[Array, "3"]:
         """Concentration, temperature, set point."""
         return jnp.stack([*now.plant, now.disturbance.setpoint])

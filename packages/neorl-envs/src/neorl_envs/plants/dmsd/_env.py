@@ -22,6 +22,7 @@ from neorl_envs.plants.dmsd._physics import (
     Constants,
     Masses,
     Targets,
+    acceleration,
     moved,
 )
 
@@ -97,6 +98,12 @@ class DMSD(SimulatedPlant):
     ) -> Masses:
         """One explicit step of 0.2 s."""
         return moved(c, plant, inputs)
+
+    def derivative(
+        self, c: Constants, plant: Masses, inputs: Array, disturbance: Targets, time: Array
+    ) -> Masses:
+        """Newton's law of both masses."""
+        return Masses(plant.velocity, acceleration(c, plant, inputs))
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
         """Positions, velocities and the targets in force."""

@@ -106,10 +106,30 @@ class HVACControl(SimulatedPlant):
         time: Array,
     ) -> physics.Building:
         """The temperatures one period later."""
+        held = self._held(c, inputs, disturbance, time)
+        return physics.evolved(c.derived, plant, held)
+
+    def derivative(
+        self,
+        c: Derived,
+        plant: physics.Building,
+        inputs: Float[Array, "5"],
+        disturbance: weather.World,
+        time: Array,
+    ) -> physics.Building:
+        """Heat balances of air and mass, K/s."""
+        a, b = physics.network(c.constants)
+        rate = a @ jnp.concatenate(plant) + b @ self._held(c, inputs, disturbance, time)
+        return physics.Building(rate[:5], rate[5:])
+
+    def _held(
+        self, c: Derived, heat: Float[Array, "5"], disturbance: weather.World, time: Array
+    ) -> Float[Array, "12"]:
+        """Temperatures and heats that are held over a period."""
         now = weather.conditions(c.constants, disturbance, time)
-        hour = weather.hour_of(time, inputs.dtype)
+        hour = weather.hour_of(time, heat.dtype)
         sun, use = physics.gains(c.constants, now.radiation, now.people, hour)
-        return physics.evolved(c.constants, c.derived, plant, inputs, now.temperature, sun, use)
+        return physics.held_inputs(c.constants, heat, now.temperature, sun, use)
 
     def measure(self, c: Derived, now: Moment) -> Float[Array, "18"]:
         """Temperatures, last heats, the conditions now and in an hour, time."""

@@ -178,19 +178,21 @@ def gains(
     return sun, use
 
 
-def evolved(
+def held_inputs(
     c: Constants,
-    step: Sampled,
-    building: Building,
     heat: Float[Array, "5"],
     outdoor: Array,
     sun: Float[Array, "5"],
     use: Float[Array, "5"],
-) -> Building:
-    """The building one period later; ``heat`` in kW, negative for cooling."""
+) -> Float[Array, "12"]:
+    """What is held over a period, in the order of :func:`network`; ``heat`` and gains in kW."""
     to_air, to_mass = heat + 0.5 * sun + 0.6 * use, 0.5 * sun + 0.4 * use
     weather = jnp.stack([outdoor, c.ground_temperature])
-    held = jnp.concatenate([weather, to_air, to_mass])
+    return jnp.concatenate([weather, to_air, to_mass])
+
+
+def evolved(step: Sampled, building: Building, held: Float[Array, "12"]) -> Building:
+    """The building one period later under what is held."""
     x = step.transition @ jnp.concatenate(building) + step.inputs @ held
     return Building(x[:5], x[5:])
 

@@ -175,6 +175,18 @@ class PowerGrid(SimulatedPlant):
 
         return runge_kutta(rates, plant, width=self.dt, substeps=SUBSTEPS)
 
+    def derivative(
+        self,
+        c: Derived,
+        plant: machines.Machines,
+        inputs: Float[Array, "8"],
+        disturbance: world.World,
+        time: Array,
+    ) -> machines.Machines:
+        """Machines, regulators and governors, per second."""
+        z = world.matrix_now(c.derived, disturbance, time)[:4]
+        return machines.rates(c.constants, c.derived, z, inputs, plant)
+
     def measure(self, c: Derived, now: Moment) -> Float[Array, "32"]:
         """All readings in their units."""
         seen = _seen(c, now)

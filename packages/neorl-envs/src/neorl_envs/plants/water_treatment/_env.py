@@ -92,6 +92,13 @@ class WaterTreatment(SimulatedPlant):
         raw, demand = world.raw_water(c, disturbance), world.demand(c, disturbance)
         return physics.advance(c, plant, objective.dosing(inputs), raw, demand)
 
+    def derivative(
+        self, c: Any, plant: physics.Works, inputs: Array, disturbance: Any, time: Array
+    ) -> physics.Works:
+        """Balances between backwashes and below the overflow, per second."""
+        raw, demand = world.raw_water(c, disturbance), world.demand(c, disturbance)
+        return physics.rates(plant, c, objective.dosing(inputs), raw, demand)
+
     def measure(self, c: Any, now: Moment) -> Array:
         """Raw water, then the works from the mixer to the clearwell."""
         works, dose = now.plant, objective.dosing(now.inputs)

@@ -1,0 +1,65 @@
+"""Single steps from states inside the episodes, of which the laws ask what one change does."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_envs.testing._evidence import Evidence
+
+
+class Probe(NamedTuple):
+    """States inside the episodes, side by side; every leaf has the axis of the probes first.
+
+    Attributes:
+        params: Parameters of the world.
+        state: Before a step.
+        action: Demanded in it.
+        key: One for each probe.
+    """
+
+    params: Any
+    state: Any
+    action: np.ndarray
+    key: PRNGKeyArray
+
+
+def probes(found: Evidence) -> Probe:
+    """Three states of every world, the last one that before its end."""
+    rows = []
+    for world, alive in enumerate(found.alive):
+        times = np.flatnonzero(alive)
+        rows += [(world, times[int(part * (len(times) - 1))]) for part in (0.1, 0.5, 1.0)]
+    world, time = np.asarray(rows).T
+    return Probe(
+        jax.tree.map(lambda leaf: np.asarray(leaf)[world], found.params),
+        jax.tree.map(lambda leaf: np.asarray(leaf)[world, time], found.states),
+        found.actions[world, time],
+        jax.random.split(jax.random.fold_in(found.key, 11), len(rows)),
+    )
+
+
+def of_every_probe(function: Callable[..., Any], probe: Probe) -> Any:
+    """What a function of params, state, action and key answers for every probe, on the host."""
+    return jax.device_get(jax.jit(jax.vmap(function))(*probe))
+
+
+def first_difference(one: Any, other: Any, relative: float) -> str:
+    """Path of the first leaf in which two trees differ by more than a part of its size, or ``""``.
+
+    Equal infinities and NaN in the same place are no difference.
+    """
+    pairs = zip(jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True)
+    for (path, a), b in pairs:
+        a, b = np.asarray(a), np.asarray(b)
+        if not np.issubdtype(a.dtype, np.number):
+            same = np.array_equal(a, b)
+        else:
+            size = np.max(np.abs(a[np.isfinite(a)], dtype=np.float64), initial=0.0)
+            tolerance = relative * max(size, 1e-30)
+            same = np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True)
+        if not same:
+            return jax.tree_util.keystr(path) or "the value"
+    return ""

@@ -1,0 +1,327 @@
+"""Laws about truth, chance and time, for plants whose parts are declared.
+
+They call the functions of a :class:`neorl_envs.plants.SimulatedPlant` with one thing changed: other
+noise of the instruments, another key, the action that was applied in place of the demanded one.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.stats import rankdata
+
+from neorl_envs.blocks import _instruments as ins
+from neorl_envs.blocks import _limits as lim
+from neorl_envs.blocks._constants import named_constants
+from neorl_envs.plants import Moment, SimulatedPlant
+from neorl_envs.plants._simulated import _physics
+from neorl_envs.testing._evidence import Evidence, Unchecked
+from neorl_envs.testing._probes import first_difference, of_every_probe, probes
+
+RELATIVE = 1e-4
+"""Tolerance of numbers that went through another order of operations in float32."""
+TOGETHER = 0.95
+"""Rank correlation from which two draws count as one."""
+DRAWS = 256
+OFF_IN_TIME = 0.1
+"""Part of its change by which a period may differ from the integral of the balances."""
+
+
+Law = Callable[[Evidence], str | Unchecked]
+
+
+def of_simulated_plants(law: Callable[[Evidence], str | Unchecked]) -> Law:
+    """The law, which asks nothing of a plant of another kind and says so."""
+
+    @functools.wraps(law)
+    def checked(found: Evidence) -> str | Unchecked:
+        if isinstance(found.env, SimulatedPlant):
+            return law(found)
+        return Unchecked("this needs the declarations of a SimulatedPlant; test it yourself")
+
+    return checked
+
+
+@of_simulated_plants
+def instruments_only_show(found: Evidence) -> str:
+    """Other noise of the instruments changes readings, and no reward, cost, ending or state.
+
+    What an episode is worth is a matter of the true state, never of its readings.
+    """
+    env = found.env
+
+    def two(params: Any, state: Any, action: Any, key: Any) -> Any:
+        noise = env.sample_noise(params, key)
+        answers = []
+        for one in jax.random.split(jax.random.fold_in(key, 1)):
+            shown = ins.sample_instrument_noise(params.instruments, one, faults=env.faults)
+            after, step = env.step_with_noise(
+                params, state, action, noise._replace(instruments=shown)
+            )
+            answers.append(
+                {
+                    "reward": step.reward,
+                    "cost": step.cost,
+                    "terminated": step.terminated,
+                    "truncated": step.truncated,
+                    "applied": step.applied,
+                    "state.plant": after.plant,
+                    "state.disturbance": after.disturbance,
+                }
+            )
+        return answers
+
+    first, second = of_every_probe(two, probes(found))
+    for name, value in first.items():
+        if first_difference(value, second[name], 0.0):
+            return (
+                f"{name} changes with the noise of the instruments; compute it from the true "
+                "state, not from readings"
+            )
+    return ""
+
+
+@of_simulated_plants
+def rewards_and_costs_follow_the_declarations(found: Evidence) -> str:
+    """A step's reward is :meth:`reward` of the true state, its costs and trips are the limits'."""
+    env = found.env
+
+    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
+        after, step = env.step(params, state, action, key)
+        c, before, now = _moments(params, state, after)
+        margin = lim.margins(env.limits, env.quantities(c, now))
+        trip = lim.tripped(env.limits, margin)
+        reward = env.reward(c, before, now, trip)
+        cost = lim.violation_costs(env.limits, env.costs, margin, reward)
+        return (step.reward, step.cost, step.info.trip), (reward, cost, trip)
+
+    answered, declared = of_every_probe(both, probes(found))
+    for name, a, b in zip(("reward", "cost", "info.trip"), answered, declared, strict=True):
+        if first_difference(a, b, RELATIVE):
+            return f"{name} of a step is not what the plant's reward and limits make of its state"
+    return ""
+
+
+@of_simulated_plants
+def a_trip_has_its_price(found: Evidence) -> str | Unchecked:
+    """Where a limit ends the episode, the reward of that step is lower for it."""
+    env = found.env
+    if not any(limit.trip for limit in env.limits):
+        return ""
+
+    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
+        after, _ = env.step(params, state, action, key)
+        moments = _moments(params, state, after)
+        return [env.reward(*moments, jnp.asarray(trip)) for trip in (False, True)]
+
+    without, tripped = of_every_probe(both, probes(found))
+    if (np.asarray(tripped) < np.asarray(without)).all():
+        return ""
+    return "a trip takes nothing off the reward, so that ending an episode early is free"
+
+
+@of_simulated_plants
+def another_key_gives_other_draws(found: Evidence) -> str:
+    """Noise, starts and uncertain constants differ between keys where they are declared."""
+    env = found.env
+    keys = jax.random.split(jax.random.fold_in(found.key, 12), 8)
+    params = env.default_params()
+    fault = _constants_that_stay(env, jax.device_get(jax.vmap(env.sample_params)(keys)))
+    if fault:
+        return fault
+    state, first = jax.device_get(jax.jit(jax.vmap(env.reset, (None, 0)))(params, keys))
+    noisy = np.asarray((params.instruments.sd > 0) | (params.instruments.relative > 0))
+    spread = any(np.any(np.asarray(leaf) > 0) for leaf in jax.tree.leaves(params.initial_spread))
+    if spread and all(_alike(leaf) for leaf in jax.tree.leaves(state.plant)):
+        return "reset starts the plant alike for every key, though initial_spread is declared"
+    if noisy.any() and _alike(first[:, noisy]):
+        return "reset shows the same readings for every key, though noise is declared"
+    middle = jnp.asarray(found.actions[0, 0])
+    start = jax.tree.map(lambda leaf: leaf[0], state)
+
+    def step(key: Any) -> Any:
+        noise = env.sample_noise(params, key)
+        split = env.step_with_noise(params, start, middle, noise)[1]
+        return env.step(params, start, middle, key)[1].obs, split.obs, noise
+
+    obs, split, noise = jax.device_get(jax.jit(jax.vmap(step))(keys))
+    if first_difference(obs, split, RELATIVE):
+        return "step is not step_with_noise of what sample_noise draws with its key"
+    for path, leaf in jax.tree_util.tree_leaves_with_path(noise):
+        if _alike(leaf):
+            return f"sample_noise draws the same noise{jax.tree_util.keystr(path)} for every key"
+    if noisy.any() and _alike(obs[:, noisy]):
+        return "step shows the same readings for every key, though noise is declared"
+    return ""
+
+
+@of_simulated_plants
+def draws_do_not_go_together(found: Evidence) -> str:
+    """No two numbers of :meth:`sample_noise` rise and fall together over many keys."""
+    params = found.env.default_params()
+    keys = jax.random.split(jax.random.fold_in(found.key, 13), DRAWS)
+    drawn = jax.device_get(jax.jit(jax.vmap(found.env.sample_noise, (None, 0)))(params, keys))
+    names, columns = [], []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
+        flat = np.asarray(leaf, np.float64).reshape(DRAWS, -1)
+        names += [f"noise{jax.tree_util.keystr(path)}"] * flat.shape[1]
+        columns.append(flat)
+    table = np.concatenate(columns, axis=1) if columns else np.zeros((DRAWS, 0))
+    moving = np.flatnonzero(table.std(axis=0) > 0)
+    if len(moving) < 2:
+        return ""
+    ranks = np.apply_along_axis(rankdata, 0, table[:, moving])
+    together = np.triu(np.abs(np.corrcoef(ranks, rowvar=False)), 1)
+    a, b = np.unravel_index(np.argmax(together), together.shape)
+    if together[a, b] < TOGETHER:
+        return ""
+    one, other = names[moving[a]], names[moving[b]]
+    return f"draws of {one} and {other} go together: they come from one draw or one key"
+
+
+@of_simulated_plants
+def clean_has_no_chance(found: Evidence) -> str:
+    """The preset ``"clean"`` has no noise, dead time, lag or random start, and its constants."""
+    env = found.env
+    params = env.default_params("clean")
+
+    def shown(_: Any, state: Any, action: Any, key: Any) -> Any:
+        noise = env.sample_noise(params, key)
+        rows = []
+        for one in jax.random.split(jax.random.fold_in(key, 1)):
+            other = ins.sample_instrument_noise(params.instruments, one, faults=env.faults)
+            rows.append(
+                env.step_with_noise(params, state, action, noise._replace(instruments=other))
+            )
+        return [step.obs for _, step in rows]
+
+    first, second = of_every_probe(shown, probes(found))
+    if first_difference(first, second, 0.0):
+        return "the readings of the preset 'clean' are noisy"
+    silent = {
+        "a dead time of an instrument": params.instruments.dead_time,
+        "a dead time of an actuator": params.actuators.dead_time,
+        "a lag of an actuator": params.actuators.lag,
+        "a random start": params.initial_spread,
+    }
+    for name, tree in silent.items():
+        if any(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(tree)):
+            return f"the preset 'clean' has {name}"
+    for name, leaf, value in named_constants(env.constants, params.constants):
+        if leaf.clean is not None and not np.allclose(value, leaf.clean, rtol=RELATIVE):
+            return f"constant {name!r} is {value} in the preset 'clean', declared as {leaf.clean}"
+    return ""
+
+
+@of_simulated_plants
+def a_period_takes_dt(found: Evidence) -> str | Unchecked:
+    """:meth:`evolve` moves the plant as its :meth:`derivative` does in ``dt`` seconds.
+
+    SciPy integrates the derivative from states inside the episodes; the middle one of the relative
+    differences counts, since events (a backwash, a new coil) fall into some periods.
+    """
+    env, probe = found.env, probes(found)
+    if type(env).derivative is SimulatedPlant.derivative:
+        return Unchecked(
+            "no derivative is declared, so nothing here knows how far the plant moves in dt; "
+            "define SimulatedPlant.derivative, or integrate one period yourself and compare"
+        )
+
+    def period(params: Any, state: Any, action: Any, key: Any) -> Any:
+        c = _physics(params)
+        after, _ = env.step(params, state, action, key)
+        position, world = after.actuators.position, after.disturbance
+        return position, world, env.evolve(c, state.plant, position, world, state.time)
+
+    positions, worlds, ends = of_every_probe(period, probe)
+    ratios = []
+    for i in range(len(found.alive) * 3):
+        row = jax.tree.map(
+            lambda leaf, i=i: np.asarray(leaf)[i],
+            (probe.params, probe.state.plant, positions, worlds, probe.state.time, ends),
+        )
+        ratios.append(_off_in_time(env, *row))
+    shares, differences = np.asarray(ratios).T
+    if np.median(differences) <= OFF_IN_TIME:
+        return ""
+    return (
+        f"evolve moves the plant {np.median(shares):.3g} times as far as its derivative does in "
+        f"dt = {env.dt:g} s"
+    )
+
+
+def _off_in_time(
+    env: Any, params: Any, start: Any, inputs: Any, world: Any, time: Any, end: Any
+) -> Any:
+    """How far the plant moved along what SciPy says, 1 where right, and how far it is off."""
+    with jax.enable_x64(True):
+        exact = jax.tree.map(_float64, (params, start, inputs, world))
+        params, start, inputs, world = exact
+        c = _physics(params)
+        leaves, structure = jax.tree.flatten(start)
+        sizes = [np.shape(leaf) for leaf in leaves]
+        cuts = np.cumsum([int(np.prod(size)) for size in sizes])[:-1]
+
+        def rates(_: float, flat: np.ndarray) -> np.ndarray:
+            pieces = np.split(flat, cuts)
+            state = structure.unflatten(
+                piece.reshape(size) for piece, size in zip(pieces, sizes, strict=True)
+            )
+            return np.asarray(_flat(_derivative(env, c, state, inputs, world, time)))
+
+        begin, moved = _flat(start), _flat(end)
+        found = solve_ivp(rates, (0.0, env.dt), begin, method="LSODA", rtol=1e-6, atol=1e-9)
+    right, taken = found.y[:, -1] - begin, moved - begin
+    size = np.maximum(np.abs(begin), 1e-3)
+    right, taken = right / size, taken / size
+    length = float(np.linalg.norm(right))
+    if length < 1e-4:  # at rest: float32 has no digits left to tell
+        return 1.0, 0.0
+    return float(right @ taken) / length**2, float(np.linalg.norm(taken - right)) / length
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _derivative(env: Any, c: Any, state: Any, inputs: Any, world: Any, time: Any) -> Any:
+    return env.derivative(c, state, inputs, world, time)
+
+
+def _float64(leaf: Any) -> Any:
+    kind = np.asarray(leaf).dtype
+    if np.issubdtype(kind, np.floating):
+        return jnp.asarray(leaf, jnp.float64)
+    if np.issubdtype(kind, np.complexfloating):
+        return jnp.asarray(leaf, jnp.complex128)
+    return jnp.asarray(leaf)
+
+
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate(
+        [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
+    )
+
+
+def _moments(params: Any, state: Any, after: Any) -> tuple[Any, Moment, Moment]:
+    """Constants and the two moments that a plant's reward sees."""
+    before = Moment(state.plant, state.actuators.position, state.disturbance, state.time)
+    now = Moment(after.plant, after.actuators.position, after.disturbance, after.time)
+    return _physics(params), before, now
+
+
+def _constants_that_stay(env: Any, drawn: Any) -> str:
+    """Constants with a spread that no key draws, or without one that are drawn."""
+    for name, leaf, values in named_constants(env.constants, drawn.constants):
+        if leaf.spread and _alike(values):
+            return f"sample_params draws the same {name!r} for every key, though spread is declared"
+        if not leaf.spread and not _alike(values):
+            return f"sample_params draws {name!r}, of which no spread is declared"
+    return ""
+
+
+def _alike(values: Any) -> bool:
+    """Whether all rows are the same."""
+    rows = np.asarray(values)
+    return bool(np.array_equal(rows, np.broadcast_to(rows[:1], rows.shape)))
