@@ -114,13 +114,13 @@ def table(result: dict[str, Any]) -> list[str]:
     """The rows as Markdown."""
     costs = result["costs"]
     head = ["", f"return [{result['unit']}]", "score", *costs, *(f"kept {c}" for c in costs)]
-    lines = [f"| {' | '.join([*head, 'steps'])} |", "|---" * (len(head) + 1) + "|"]
+    lines = [f"| {' | '.join([*head, 'trips', 'steps'])} |", "|---" * (len(head) + 2) + "|"]
     for row in result["rows"]:
         shares = [f"{100 * row['kept'][cost]:.4g} %" for cost in costs]
         sums = [f"{row['cost'][cost]:.3g}" for cost in costs]
         name = f"**{row['policy']}**" if row["policy"] == result["reference"] else row["policy"]
         pairs = [f"{_short(row[x])} ± {row[x + '_error']:.2g}" for x in ("return", "score")]
-        cells = [name, *pairs, *sums, *shares, f"{row['steps']:.0f}"]
+        cells = [name, *pairs, *sums, *shares, f"{100 * row['trips']:.3g} %", f"{row['steps']:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

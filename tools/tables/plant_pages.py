@@ -115,7 +115,8 @@ def _baselines(env: Any) -> list[str]:
     text = (
         f"Means and standard errors over {result['episodes']} episodes; the score is the return "
         f"less the declared penalties, *shifted* draws the constants with a spread of "
-        f"{result['shifted']:g} in place of {result['spread']:g}."
+        f"{result['shifted']:g} in place of {result['spread']:g}. *Kept* is the share of episodes "
+        "within the limit to the end; one that trips keeps none, and has no costs after its trip."
     )
     if "test_mode" in result:
         factors = ", ".join(f"{name} x {x:g}" for name, x in result["test_mode"].items())
@@ -148,6 +149,7 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
         + (f"effort {effort:g}." if effort else "other settings by default, nothing tuned.")
     )
     head = ["", f"return [{env.reward_unit}]", "score", *costs, *(f"kept {c}" for c in costs)]
+    head = [*head, "trips"]
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in result["rows"]:
         if "reason" in row:
@@ -155,7 +157,8 @@ def _identified(env: Any, costs: list[str]) -> list[str]:
             continue
         pairs = [f"{row[x]:.4g} ± {row[x + '_error']:.2g}" for x in ("return", "score")]
         shares = [f"{100 * row['kept'][c]:.3g} %" for c in costs]
-        cells = [row["policy"], *pairs, *(f"{row['cost'][c]:.3g}" for c in costs), *shares]
+        sums = [f"{row['cost'][c]:.3g}" for c in costs]
+        cells = [row["policy"], *pairs, *sums, *shares, f"{100 * row['trips']:.3g} %"]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 

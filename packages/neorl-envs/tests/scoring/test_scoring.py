@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import CostChannel, InputError, Spec
+from neorl_core import CostChannel, InputError, Spec, highs
 from neorl_core.control import ConstantPolicy
 from neorl_envs import environment_names, make
 from neorl_envs._command.main import main
-from neorl_envs.plants import register_plant
+from neorl_envs.plants import RobotAssembly, register_plant
 from neorl_envs.scoring import (
     TEST_MODES,
     Anchors,
@@ -76,11 +76,21 @@ def test_the_violation_of_the_last_step_counts(tank: Any) -> None:
 def test_limits_per_episode_and_per_step() -> None:
     costs = (CostChannel("a", "1", 1.0, "episode"), CostChannel("b", "1", 1.0, "step"))
     env = type("Env", (), {"spec": type("Spec", (), {"cost": costs})})
-    one = np.ones(2)
+    one, no = np.ones(2), np.zeros(2, np.bool_)
     sums = np.asarray([[1.0, 5.0], [1.5, 5.0]])
     worst = np.asarray([[1.5, 1.0], [0.5, 1.01]])
-    found: Any = EpisodeScores(one, sums, worst, one, one, one)
+    found: Any = EpisodeScores(one, sums, worst, one, no, no)
     np.testing.assert_array_equal(kept(env, found), [[True, True], [False, False]])
+
+
+def test_an_episode_that_trips_keeps_no_limit() -> None:
+    """Joint 1 at full speed to its end: no force and no collision, and still nothing kept."""
+    env = RobotAssembly(horizon=120)
+    drive = ConstantPolicy(jnp.asarray([float(highs(env.spec.action)[0])] + 6 * [0.0]))
+    found = score_episodes(env, drive, jax.random.split(jax.random.key(0), 2))
+    assert found.trip.all()
+    assert not np.asarray(found.cost).any()
+    assert not kept(env, found).any()
 
 
 def test_normalised_scores() -> None:

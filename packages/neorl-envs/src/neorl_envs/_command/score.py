@@ -125,6 +125,7 @@ def _lines(d: dict[str, Any]) -> list[str]:
         parts += [f"score {m['score']:.5g} ± {m['score_error']:.2g}"]
         parts += [f"normalised {m['normalised']:.1f}"] if "normalised" in m else []
         parts += [f"{name} kept {100 * share:.3g} %" for name, share in m["kept"].items()]
+        parts += [f"trips {100 * m['trips']:.3g} %"]
         lines.append(f"{mode:<6} {', '.join(parts)}")
     parts = [f"{d['loss']:.5g} ± {d['loss_error']:.2g} lost in test ({shift})"]
     parts += [f"{d['normalised_loss']:.1f} normalised"] if "normalised_loss" in d else []

@@ -16,7 +16,8 @@ class EpisodeScores(NamedTuple):
 
     Attributes:
         total: Return, shape ``(episode,)``.
-        cost: Sums of the costs, shape ``(episode, cost)``.
+        cost: Sums of the costs up to the end, shape ``(episode, cost)``. After a trip there are
+            none, so a small sum beside a trip says nothing of a limit.
         worst: Largest cost of one step, shape ``(episode, cost)``.
         length: Number of steps, shape ``(episode,)``.
         success: Whether the plant says that the aim was reached, shape ``(episode,)``.

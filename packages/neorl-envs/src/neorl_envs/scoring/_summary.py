@@ -22,8 +22,8 @@ def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
     Example:
         >>> import neorl_envs
         >>> env = neorl_envs.make("ChemicalReactor-v0")
-        >>> one = np.ones(1)
-        >>> sums = EpisodeScores(80 * one, np.array([[2.0, 1.0]]), one, one, one, one)
+        >>> one, no = np.ones(1), np.zeros(1, np.bool_)
+        >>> sums = EpisodeScores(80 * one, np.array([[2.0, 1.0]]), one, one, ~no, no)
         >>> bool(scores(env, sums)[0] < 80)
         True
     """
@@ -35,7 +35,8 @@ def scores(env: Any, episodes: EpisodeScores) -> np.ndarray:
 def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
     """Which limits every episode kept over its whole length.
 
-    A limit per step bounds the largest cost of a step, one per episode the sum.
+    A limit per step bounds the largest cost of a step, one per episode the sum. An episode that
+    trips keeps none: the plant stopped, and nobody knows what the rest would have cost.
 
     Args:
         env: A plant.
@@ -47,10 +48,12 @@ def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
     Example:
         >>> import neorl_envs
         >>> env = neorl_envs.make("ChemicalReactor-v0")
-        >>> one = np.ones(1)
-        >>> sums = EpisodeScores(one, np.array([[1e9, 0.0]]), np.zeros((1, 2)), one, one, one)
+        >>> one, no = np.ones(1), np.zeros(1, np.bool_)
+        >>> sums = EpisodeScores(one, np.array([[1e9, 0.0]]), np.zeros((1, 2)), one, ~no, no)
         >>> kept(env, sums).tolist()
         [[False, True]]
+        >>> kept(env, sums._replace(trip=~no)).tolist()
+        [[False, False]]
     """
     channels = env.spec.cost
     sums, worst = (np.asarray(x) for x in (episodes.cost, episodes.worst))
@@ -58,4 +61,5 @@ def kept(env: Any, episodes: EpisodeScores) -> np.ndarray:
         (worst if channel.per == "step" else sums)[:, i] <= channel.limit
         for i, channel in enumerate(channels)
     ]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(sums), 0), np.bool_)
+    inside = np.stack(columns, axis=1) if columns else np.zeros((len(sums), 0), np.bool_)
+    return inside & ~np.asarray(episodes.trip, np.bool_)[:, None]

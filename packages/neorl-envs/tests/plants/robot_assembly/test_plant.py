@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_core import highs
-from neorl_core.control import UniformPolicy
+from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_envs.plants import RobotAssembly
 from neorl_envs.plants.robot_assembly import bad_policy, bad_posture
 
@@ -37,6 +37,17 @@ def test_the_search_inserts_where_the_push_fails_and_a_fast_push_breaks_the_forc
     assert bad.kept_each[:, 0].mean() <= 0.3
     assert bad.score.mean() < push.score.mean() - 20
     assert push.score.mean() < search.score.mean() - 30
+
+
+def test_giving_up_costs_more_than_standing_still(env: RobotAssembly, totals: Any) -> None:
+    """Every joint driven to an end trips, and scores less than 300 steps without a move."""
+    full = np.diag(highs(env.spec.action)).astype(np.float32)
+    still = totals(env, ConstantPolicy(jnp.zeros(7)), 4)
+    assert not still.trip.any()
+    for row in (full[3], full[5], full[6]):
+        ended = totals(env, ConstantPolicy(jnp.asarray(row)), 4)
+        assert ended.trip.all()
+        assert ended.score.max() < still.score.min()
 
 
 @pytest.mark.nightly

@@ -31,7 +31,7 @@ LIMITS = (
     Limit("joint_range", low=0.0, trip=True, unit="rad"),
 )
 PENALTIES = {"force": 20.0, "collision": 20.0}
-TRIP_COST = 20.0
+TRIP_COST = 100.0  # more than 300 steps far from the hole, 75: to give up must not pay
 
 
 def free_distance(frames: arm.Frames) -> Array:
