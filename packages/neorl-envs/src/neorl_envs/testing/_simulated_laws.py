@@ -24,6 +24,8 @@ from neorl_envs.testing._probes import first_difference, of_every_probe, probes
 
 RELATIVE = 1e-4
 """Tolerance of numbers that went through another order of operations in float32."""
+ROUNDING = 1e-6
+"""Tolerance of the same operations twice in one program, which may be fused otherwise."""
 TOGETHER = 0.95
 """Rank correlation from which two draws count as one."""
 DRAWS = 256
@@ -77,7 +79,7 @@ def instruments_only_show(found: Evidence) -> str:
 
     first, second = of_every_probe(two, probes(found))
     for name, value in first.items():
-        if first_difference(value, second[name], 0.0):
+        if first_difference(value, second[name], ROUNDING):
             return (
                 f"{name} changes with the noise of the instruments; compute it from the true "
                 "state, not from readings"
@@ -200,7 +202,7 @@ def clean_has_no_chance(found: Evidence) -> str:
         return [step.obs for _, step in rows]
 
     first, second = of_every_probe(shown, probes(found))
-    if first_difference(first, second, 0.0):
+    if first_difference(first, second, ROUNDING):
         return "the readings of the preset 'clean' are noisy"
     silent = {
         "a dead time of an instrument": params.instruments.dead_time,
