@@ -7,6 +7,7 @@ from typing import Literal
 
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
+from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 
 Role = Literal[
     "observation", "disturbance", "setpoint", "manipulated", "mode", "batch", "auxiliary"
@@ -36,6 +37,8 @@ class Files:
         ambiguous: What becomes of the hour that the end of daylight saving repeats.
         separator: Between the columns of CSV.
         decimal: ``"."`` or ``","``.
+        thousands: Mark between groups of three digits: ``"."``, ``","``, ``" "`` or ``"'"``. A mark
+            that is not declared is refused.
         missing: Texts that stand for a missing value; every other text is refused.
         good: Values of a quality column that are good.
         tag_column: Of the long layout: the tag.
@@ -51,7 +54,8 @@ class Files:
     time_zone: str = "UTC"
     ambiguous: Ambiguous = "refuse"
     separator: str = ","
-    decimal: Literal[".", ","] = "."
+    decimal: Decimal = "."
+    thousands: Thousands = ""
     missing: tuple[str, ...] = ()
     good: tuple[str, ...] = ("Good", "192")
     tag_column: str = "tag"
@@ -78,6 +82,7 @@ class Tag:
         delay_s: Transport delay: expressions see at time t what was measured at t + delay.
         largest_gap_s: Overrides that of ``[sampling]``; ``inf`` for what is logged on change.
         quality: Of the wide layout: its column of qualities; empty where there is none.
+        decimal: Its own decimal mark; that of ``[log]`` where empty.
         automatic: Of a mode: the words for automatic.
         of: Of a mode: the manipulated variables it stands for; all where empty.
     """
@@ -95,6 +100,7 @@ class Tag:
     delay_s: float = 0.0
     largest_gap_s: float = math.nan
     quality: str = ""
+    decimal: Literal["", ".", ","] = ""
     automatic: tuple[str, ...] = ()
     of: tuple[str, ...] = ()
 
@@ -183,6 +189,11 @@ class PlantLog:
         """The tags of some roles, in the order of the file."""
         return tuple(tag for tag in self.tags if tag.role in roles)
 
+    def notation(self, tag: Tag) -> Notation:
+        """How the numbers of a tag are written; its own decimal mark separates no thousands."""
+        decimal: Decimal = tag.decimal or self.log.decimal
+        return Notation(decimal, "" if self.log.thousands == decimal else self.log.thousands)
+
     @property
     def numbers(self) -> tuple[Tag, ...]:
         """The tags that hold numbers."""
@@ -208,6 +219,11 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         raise InputError(
             f'{source}: log.ambiguous = "order" needs rows in order of time, which the long layout '
             'does not have; choose from "mask", "earliest" and "latest"'
+        )
+    if config.log.thousands == config.log.decimal:
+        raise InputError(
+            f"{source}: log.thousands and log.decimal are both {config.log.decimal!r}; one mark "
+            "cannot be both"
         )
     for tag in config.tags:
         where = f"{source}: tag {tag.name!r}"

@@ -12,8 +12,9 @@ import polars as pl
 
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
-from neorl_envs.plant_logs._configuration import WORDS, Files, PlantLog, Tag
+from neorl_envs.plant_logs._configuration import WORDS, PlantLog, Tag
 from neorl_envs.plant_logs._files import ROW, tables
+from neorl_envs.plant_logs._numbers import Notation, advice, is_grouped, is_long, parse, quoted
 from neorl_envs.plant_logs._stamps import Clock
 
 OUTSIDE = "outside the range"
@@ -34,6 +35,9 @@ class Tally:
         unknown: Of the long layout: tags that the configuration does not name.
         files: Name, bytes and SHA-256 of every file.
         extent: For every tag the least and the largest value that was read, in its unit.
+        grouped: For every tag the first number of the present file with a thousands mark, and its
+            row.
+        ungrouped: For every tag the first number of the present file that lacks one, and its row.
     """
 
     rows: int = 0
@@ -44,6 +48,8 @@ class Tally:
     unknown: set[str] = dataclasses.field(default_factory=set)
     files: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     extent: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    grouped: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    ungrouped: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
     def count(self, tag: str, what: str, number: int) -> None:
         """Adds to what became of the values of a tag."""
@@ -99,6 +105,7 @@ def blocks(
             {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
         )
         clock = Clock(config.log, str(path))
+        tally.grouped, tally.ungrouped = {}, {}
         try:
             for block in tables(path, config.log, memory=memory, wanted=_columns(config)):
                 yield from _tag_blocks(config, path, block, clock, tally, words)
@@ -129,7 +136,7 @@ def _tag_blocks(
     block = block.with_columns(at.alias("neorl at")).filter(pl.col("neorl at").is_not_null())
     by_tag = _wide if config.log.layout == "wide" else _long
     for index, tag, table in by_tag(config, block, tally):
-        values = _values(config.log, tag, table, str(path), tally, words)
+        values = _values(config, tag, table, str(path), tally, words)
         kept = pl.DataFrame({"at": table["neorl at"], "value": values}).drop_nulls()
         yield kept.select("at", pl.lit(index, pl.Int32).alias("tag"), "value")
 
@@ -168,30 +175,43 @@ def _long(
 
 
 def _values(
-    log: Files, tag: Tag, table: pl.DataFrame, source: str, tally: Tally, words: dict[str, Words]
+    config: PlantLog,
+    tag: Tag,
+    table: pl.DataFrame,
+    source: str,
+    tally: Tally,
+    words: dict[str, Words],
 ) -> pl.Series:
     """The values of one tag in its unit; null where they do not count."""
     raw = table["value"]
     if raw.dtype == pl.String:
         raw = raw.str.strip_chars()
-    absent = raw.is_null() | (raw.cast(pl.String).is_in(["", *log.missing]))
+    absent = raw.is_null() | (raw.cast(pl.String).is_in(["", *config.log.missing]))
     bad = pl.repeat(False, len(raw), eager=True)
     if "quality" in table.columns:
         quality = table["quality"].cast(pl.String).str.strip_chars()
-        bad = ~quality.is_in(list(log.good)).fill_null(False) & ~absent
+        bad = ~quality.is_in(list(config.log.good)).fill_null(False) & ~absent
     tally.count(tag.name, "missing", int(absent.sum()))
     tally.count(tag.name, "bad quality", int(bad.sum()))
     usable = ~absent & ~bad
     if tag.role in WORDS:
         text = raw.cast(pl.String)
         return words.setdefault(tag.name, Words()).codes(_where(usable, text))
-    if log.decimal == "," and raw.dtype == pl.String:
-        raw = raw.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     if not (raw.dtype.is_numeric() or raw.dtype in (pl.String, pl.Boolean)):
         raise DatasetError(f"{source}: tag {tag.name!r} holds {raw.dtype}, expected numbers")
-    number = raw.cast(pl.Float64, strict=False)
-    _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, log)
-    number = _in_unit(_where(usable & number.is_not_nan(), number), tag, table, source)
+    cell_unit = None
+    if raw.dtype == pl.String:
+        notation = config.notation(tag)
+        text = _where(usable, raw)
+        number, cell_unit = parse(text, notation)
+        _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, notation)
+        if notation.thousands:
+            _require_one_way(text, notation, table, tag, source, tally)
+    else:
+        number = raw.cast(pl.Float64, strict=False)
+        _require(usable & (number.is_null() | number.is_infinite()), table, tag, source, Notation())
+    number = _where(usable & number.is_not_nan(), number)
+    number = _in_unit(number, tag, table, cell_unit, source)
     tally.saw(tag.name, number)
     outside = ((number < tag.low) | (number > tag.high)).fill_null(False)
     tally.count(tag.name, OUTSIDE, int(outside.sum()))
@@ -204,27 +224,69 @@ def _where(condition: pl.Series, column: pl.Series) -> pl.Series:
     return frame.select(pl.when("keep").then("column")).to_series()
 
 
-def _require(wrong: pl.Series, table: pl.DataFrame, tag: Tag, source: str, log: Files) -> None:
+def _require(
+    wrong: pl.Series, table: pl.DataFrame, tag: Tag, source: str, notation: Notation
+) -> None:
     if wrong.any():
         first = int(wrong.arg_max() or 0)
+        value = table["value"][first]
         raise DatasetError(
             f"{source}: tag {tag.name!r}, row {table[ROW][first]}: expected a number, got "
-            f"{table['value'][first]!r}; add the text to log.missing if it stands for none"
+            f"{value!r}; {advice(str(value).strip(), notation)}"
         )
 
 
-def _in_unit(number: pl.Series, tag: Tag, table: pl.DataFrame, source: str) -> pl.Series:
-    """The numbers in the unit of the channel."""
-    if "unit" not in table.columns:
+def _require_one_way(
+    text: pl.Series,
+    notation: Notation,
+    table: pl.DataFrame,
+    tag: Tag,
+    source: str,
+    tally: Tally,
+) -> None:
+    """Raises where a column has numbers both with and without a thousands mark.
+
+    A program writes one or the other; where both occur, the mark is a decimal one.
+    """
+    seen = (tally.grouped, is_grouped(text, notation)), (tally.ungrouped, is_long(text))
+    for first, which in seen:
+        if tag.name not in first and which.any():
+            row = int(which.arg_max() or 0)
+            first[tag.name] = int(table[ROW][row]), str(text[row])
+    if tag.name in tally.grouped and tag.name in tally.ungrouped:
+        (row, value), (other_row, other) = tally.grouped[tag.name], tally.ungrouped[tag.name]
+        hint = f'set decimal = "{notation.thousands}" in its [[tag]] if it is its decimal mark'
+        raise DatasetError(
+            f"{source}: tag {tag.name!r}: row {row} has {value!r} with the thousands mark "
+            f"{quoted(notation.thousands)}, row {other_row} has {other!r} without; "
+            + (hint if notation.thousands in ".," else "correct the rows that differ")
+        )
+
+
+def _in_unit(
+    number: pl.Series, tag: Tag, table: pl.DataFrame, cell_unit: pl.Series | None, source: str
+) -> pl.Series:
+    """The numbers in the unit of the channel.
+
+    A unit that stands in a cell goes before that of the unit column; a cell without either is in
+    the logged unit of the tag.
+    """
+    if cell_unit is None and "unit" not in table.columns:
         return number * tag.factor + tag.offset
-    unit = table["unit"].cast(pl.String).str.strip_chars().fill_null("")
+    unit = pl.repeat(tag.unit, len(number), dtype=pl.String, eager=True)
+    if "unit" in table.columns:
+        unit = table["unit"].cast(pl.String).str.strip_chars().fill_null("")
+    if cell_unit is not None:
+        unit = pl.select(pl.coalesce(cell_unit, unit)).to_series()
     rules = {tag.unit: (tag.factor, tag.offset), **tag.conversions}
     unknown = ~unit.is_in(list(rules)) & number.is_not_null()
     if unknown.any():
         first = int(unknown.arg_max() or 0)
+        in_cell = cell_unit is not None and cell_unit[first] is not None
+        text = f"{table['value'][first]!r} is not a number alone: its " if in_cell else ""
         raise DatasetError(
-            f"{source}: tag {tag.name!r}, row {table[ROW][first]}: unit {unit[first]!r} is neither "
-            f"{tag.unit!r} nor one of its conversions; add it, as [factor, offset]"
+            f"{source}: tag {tag.name!r}, row {table[ROW][first]}: {text}unit {unit[first]!r} is "
+            f"neither {tag.unit!r} nor one of its conversions; add it, as [factor, offset]"
         )
     factor = unit.replace_strict({u: r[0] for u, r in rules.items()}, default=None)
     offset = unit.replace_strict({u: r[1] for u, r in rules.items()}, default=None)
