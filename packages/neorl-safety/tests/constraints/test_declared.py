@@ -185,7 +185,9 @@ REFUSED = {
     "sum names no action": [one("linear", sum={}, at_most=1.0, plus={})],
     "give a limit, below or above": [lock(0.0, 1.0, above=np.inf)],
     "low 5.0 is above high 1.0": [lock(5.0, 1.0)],
-    'expected {"value": number': [one("linear", sum={"valve": 1.0}, at_most=1.0, plus={})],
+    'a number or {"value": number': [
+        one("linear", sum={"valve": {"value": 1.0}}, at_most=1.0)
+    ],
 }  # fmt: skip
 
 

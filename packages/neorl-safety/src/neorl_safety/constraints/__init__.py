@@ -16,6 +16,8 @@ from neorl_safety.constraints._declared import spec_channels as spec_channels
 from neorl_safety.constraints._feasible import require_feasible as require_feasible
 from neorl_safety.constraints._function_kind import Requirement as Requirement
 from neorl_safety.constraints._function_kind import Tier as Tier
+from neorl_safety.constraints._identified import IdentifiedModel as IdentifiedModel
+from neorl_safety.constraints._identified import identified_model as identified_model
 from neorl_safety.constraints._interlock import Interlock as Interlock
 from neorl_safety.constraints._json import constraints_from_dict as constraints_from_dict
 from neorl_safety.constraints._json import constraints_to_dict as constraints_to_dict
@@ -48,6 +50,7 @@ __all__ = [
     "ConstraintKind",
     "Constraints",
     "Deadband",
+    "IdentifiedModel",
     "Interlock",
     "Interval",
     "Linear",
@@ -68,6 +71,7 @@ __all__ = [
     "declared_constraints",
     "describe_constraints",
     "excess",
+    "identified_model",
     "penalty",
     "register_kind",
     "require_feasible",

@@ -29,6 +29,8 @@ from neorl_safety.constraints._records import (
 
 NUMBERS = ("offset", "next_offset", "decay", "margin")
 FIELDS = {"now", "next_by_obs", "next_by_action", *NUMBERS}
+STATED = {"steps", "missed"}
+"""What a record may say of where its model comes from; it changes no action."""
 
 
 class Barrier(NamedTuple):
@@ -46,6 +48,9 @@ class Barrier(NamedTuple):
         decay: Part of the distance to the limit that may be used up until the prediction, in
             (0, 1], shape ``(row,)``.
         margin: What the prediction must keep for its own error, shape ``(row,)``.
+        steps: Periods that the prediction looks ahead, shape ``(row,)``; NaN where not stated.
+        missed: Part of the steps that the model was not fitted to in which its error exceeded the
+            margin, shape ``(row,)``; NaN where not stated.
     """
 
     now: Float[Array, "row obs"]
@@ -55,6 +60,8 @@ class Barrier(NamedTuple):
     next_offset: Float[Array, " row"]
     decay: Float[Array, " row"]
     margin: Float[Array, " row"]
+    steps: Float[Array, " row"] | None = None
+    missed: Float[Array, " row"] | None = None
 
 
 class BarrierKind:
@@ -72,6 +79,11 @@ class BarrierKind:
                 "next_by_obs": coefficient_records(channels.obs, c.next_by_obs[i]),
                 "next_by_action": coefficient_records(channels.action, c.next_by_action[i]),
                 **{name: shortest(getattr(c, name)[i]) for name in NUMBERS},
+                **{
+                    name: shortest(value[i])
+                    for name, value in (("steps", c.steps), ("missed", c.missed))
+                    if value is not None and np.isfinite(value[i])
+                },
             }
             for i in range(len(c.offset))
         ]
@@ -80,7 +92,10 @@ class BarrierKind:
         """The barriers, in the order of the records."""
         rows: dict[str, list[Any]] = {field: [] for field in Barrier._fields}
         for where, fields in records:
-            require_fields(where, fields, FIELDS)
+            require_fields(where, fields, FIELDS, STATED)
+            for field in sorted(STATED):
+                stated = field in fields
+                rows[field].append(finite(where, field, fields[field]) if stated else np.nan)
             for field in ("now", "next_by_obs", "next_by_action"):
                 of = channels.action if field == "next_by_action" else channels.obs
                 rows[field].append(coefficients(of, where, field, fields[field]))
@@ -102,21 +117,28 @@ class BarrierKind:
         return Barrier(*made)
 
     def describe(self, channels: Channels, constraint: Barrier) -> list[str]:
-        """Such as ``"-1 T_R +380 stays above zero: a model's next value keeps 70 % of it"``."""
-        return [
-            f"{row_words(channels.obs, now)} {offset:+g} stays above zero: the value that a model "
-            f"predicts keeps {100 * (1 - decay):g} % of it and a margin of {margin:g}"
-            for now, offset, decay, margin in zip(
-                *map(np.asarray, (constraint.now, constraint.offset)),
-                *map(np.asarray, (constraint.decay, constraint.margin)),
-                strict=True,
+        """Such as ``"T_R at most 380 K, by a linear model: ..."``."""
+        c: Any = jax.tree.map(np.asarray, constraint)
+        unstated = np.full(len(c.offset), np.nan)
+        steps, missed = (unstated if part is None else part for part in (c.steps, c.missed))
+        sentences = []
+        for i, (now, offset) in enumerate(zip(c.now, c.offset, strict=True)):
+            ahead = "" if np.isnan(steps[i]) else f" {steps[i]:g} steps ahead"
+            sentence = (
+                f"{_kept_words(channels, now, float(offset))}, by a linear model: what it predicts"
+                f"{ahead} keeps {100 * (1 - c.decay[i]):g} % of the distance and a margin of "
+                f"{c.margin[i]:.4g}"
             )
-        ]
+            if not np.isnan(missed[i]):
+                share = f"{100 * missed[i]:.2g} %"
+                sentence += f", which its error exceeded in {share} of the held-out steps"
+            sentences.append(sentence)
+        return sentences
 
     def lower(self, constraint: Barrier, situation: Situation) -> Rows:
         """The rows ``-next_by_action @ u <= h_next(u = 0) - (1 - decay) h - margin``."""
         dtype = situation.start.dtype
-        c = Barrier(*(leaf.astype(dtype) for leaf in constraint))
+        c: Barrier = jax.tree.map(lambda leaf: leaf.astype(dtype), constraint)
         kept = 1 - c.decay
         by_obs = c.next_by_obs - kept[:, None] * c.now
         parts = jnp.where(by_obs == 0, 0, by_obs * situation.obs.astype(dtype)[None])
@@ -124,6 +146,16 @@ class BarrierKind:
         rows = -c.next_by_action
         usable = (c.decay > 0) & (c.decay <= 1) & (c.margin >= 0)
         return Rows(rows, bounds, malformed_rows(rows, bounds) | ~usable)
+
+
+def _kept_words(channels: Channels, now: np.ndarray, offset: float) -> str:
+    """What a barrier keeps: one observation below or above its limit, or a sum above zero."""
+    (places,) = np.nonzero(now)
+    if len(places) == 1 and abs(now[places[0]]) == 1:
+        channel, weight = channels.obs[places[0]], float(now[places[0]])
+        side = "at most" if weight < 0 else "at least"
+        return f"{channel.name} {side} {-offset / weight:g} {channel.unit}"
+    return f"{row_words(channels.obs, now)} {offset:+g} stays above zero"
 
 
 def barrier_records(

@@ -13,11 +13,13 @@ from neorl_safety.constraints._protocol import (
     Interval,
     Record,
     Situation,
-    number,
+    limit,
     require,
     require_fields,
 )
 from neorl_safety.constraints._records import column, index_of, require_unit, shortest
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 class Box(NamedTuple):
@@ -45,7 +47,10 @@ class Rate(NamedTuple):
 
 
 class BoxKind:
-    """``{"kind": "box", "channel", "unit", "low", "high"}``: one record for every channel."""
+    """``{"kind": "box", "channel", "unit", "low", "high"}``: one record for every channel.
+
+    Declared as ``range`` too. A missing end is that of the actuator; the unit may be left out.
+    """
 
     def to_records(self, channels: Channels, constraint: Box) -> list[dict[str, Any]]:
         """A record for every channel, numbers as short as gives the same float32."""
@@ -58,8 +63,22 @@ class BoxKind:
         ]
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Box:
-        """The box; every channel has one record."""
-        pairs = _pairs(channels.action, records, ("low", "high"), none_is_infinite=False)
+        """The box; every channel has one record. A missing end is that of the actuator."""
+        by_name = {channel.name: channel for channel in channels.action}
+        pairs = {
+            name: tuple(
+                own if value == unlimited else value
+                for value, own, unlimited in zip(
+                    pair,
+                    (by_name[name].low, by_name[name].high),
+                    (-np.inf, np.inf),
+                    strict=True,
+                )
+            )
+            for name, pair in _pairs(
+                channels.action, records, {"low": -np.inf, "high": np.inf}
+            ).items()
+        }
         missing = [channel.name for channel in channels.action if channel.name not in pairs]
         require(not missing, f"no box for the channels {', '.join(missing)}")
         ends = [pairs[channel.name] for channel in channels.action]
@@ -81,7 +100,11 @@ class BoxKind:
 
 
 class RateKind:
-    """``{"kind": "rate", "channel", "unit", "up", "down"}``, per second; ``null`` for no limit."""
+    """``{"kind": "rate", "channel", "unit", "up", "down"}``, per second.
+
+    A missing end, or ``null``, means no limit; ``per`` (``"s"``, ``"min"``, ``"h"``) is the time
+    that the numbers are given for.
+    """
 
     def to_records(self, channels: Channels, constraint: Rate) -> list[dict[str, Any]]:
         """A record for every channel that has a limit."""
@@ -95,8 +118,8 @@ class RateKind:
         return [one for one in records if one["up"] is not None or one["down"] is not None]
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Rate:
-        """The limits; a channel without a record has none."""
-        pairs = _pairs(channels.action, records, ("up", "down"), none_is_infinite=True)
+        """The limits; a channel without a record, or an end that is missing, has none."""
+        pairs = _pairs(channels.action, records, {"up": np.inf, "down": np.inf}, timed=True)
         limits = [pairs.get(channel.name, (np.inf, np.inf)) for channel in channels.action]
         return Rate(_column(limits, 0), _column(limits, 1))
 
@@ -137,21 +160,40 @@ def _column(pairs: Sequence[tuple[float, ...]], index: int) -> Array:
 def _pairs(
     channels: Sequence[ChannelRange],
     records: Sequence[Record],
-    fields: tuple[str, str],
+    unlimited: Mapping[str, float],
     *,
-    none_is_infinite: bool,
+    timed: bool = False,
 ) -> Mapping[str, tuple[float, ...]]:
+    """Two numbers by channel; those of a rate are per second, whatever time they were given for."""
     pairs: dict[str, tuple[float, ...]] = {}
     for where, record in records:
-        require_fields(where, record, {"channel", "unit", *fields})
+        require_fields(where, record, {"channel"}, {"unit", *unlimited, *(["per"] * timed)})
         channel = channels[index_of(channels, where, "action", record["channel"])]
         where = f"{where[:-1]} of {channel.name!r})"
-        require_unit(where, "unit", record["unit"], channel)
+        seconds = 1.0
+        if timed:
+            seconds = _seconds(where, record, channel)
+        elif "unit" in record:
+            require_unit(where, "unit", record["unit"], channel)
         require(channel.name not in pairs, f"{where}: the channel has one already")
-        pairs[channel.name] = tuple(
-            np.inf
-            if none_is_infinite and record[field] is None
-            else number(where, field, record[field])
-            for field in fields
-        )
+        pair = tuple(limit(where, field, record, none) for field, none in unlimited.items())
+        named = " or ".join(unlimited)
+        some = any(field in record for field in unlimited)
+        require(some, f"{where}: give {named}, or both; one that is missing means no limit")
+        pairs[channel.name] = tuple(value / seconds for value in pair)
     return pairs
+
+
+def _seconds(where: str, record: Mapping[str, Any], channel: ChannelRange) -> float:
+    """The time that a rate is given for: ``per``, or what follows the unit, as in ``"%/min"``."""
+    per, unit = record.get("per", "s"), record.get("unit", channel.unit)
+    if "per" not in record and isinstance(unit, str):
+        plain, _, time = unit.rpartition("/")
+        if plain == channel.unit and time in SECONDS:
+            unit, per = plain, time
+    require(
+        isinstance(per, str) and per in SECONDS,
+        f"{where}: per is the time that the rate is given for, 's', 'min' or 'h', got {per!r}",
+    )
+    require_unit(where, "unit", unit, channel)
+    return SECONDS[per]

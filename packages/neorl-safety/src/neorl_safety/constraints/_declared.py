@@ -6,6 +6,7 @@ from typing import Any
 
 from neorl_core import InputError, Spec, highs, lows
 from neorl_safety.constraints._constraints import Constraints
+from neorl_safety.constraints._identified import IdentifiedModel, with_models
 from neorl_safety.constraints._json import made_constraints, read_records
 from neorl_safety.constraints._protocol import ChannelRange, Channels, require
 
@@ -18,15 +19,18 @@ def spec_channels(spec: Spec) -> Channels:
     )
 
 
-def declared_constraints(spec: Spec, records: Sequence[Mapping[str, Any]]) -> Constraints:
-    """Constraints of records that name channels and units.
+def declared_constraints(
+    spec: Spec, records: Sequence[Mapping[str, Any]], *, model: IdentifiedModel | None = None
+) -> Constraints:
+    """Constraints of records that name channels: ``range``, ``rate``, ``while``, ``sum`` and so on.
 
-    A channel without a record of the kind ``box`` may use the range of its actuator; one without a
-    ``rate`` may change at any rate.
+    A channel without a ``range`` may use that of its actuator; one without a ``rate`` may change at
+    any rate.
 
     Args:
         spec: Specification whose channels the records name.
         records: One object a constraint: its ``kind`` and the fields of that kind.
+        model: Of a log, for records of the kind ``keep_below`` (:func:`identified_model`).
 
     Returns:
         The constraints, in float32.
@@ -40,13 +44,12 @@ def declared_constraints(spec: Spec, records: Sequence[Mapping[str, Any]]) -> Co
         >>> from neorl_safety.constraints import declared_constraints, describe_constraints
         >>> pumps = tuple(Channel(name, "kg/h", 0.0, 100.0) for name in ("a", "b"))
         >>> spec = Spec((Channel("level", "m", 0.0, 2.0),), pumps, (), dt=60.0, horizon=100)
-        >>> one = {"value": 1.0, "per": "kg/h"}
-        >>> total = {"kind": "linear", "sum": {"a": one, "b": one}, "at_most": 150.0, "plus": {}}
+        >>> total = {"kind": "sum", "sum": {"a": 1.0, "b": 1.0}, "at_most": 150.0}
         >>> describe_constraints(declared_constraints(spec, [total]))[-1]
         '1 a +1 b at most 150'
     """
     channels = spec_channels(spec)
-    by_kind = read_records(list(records))
+    by_kind = read_records(with_models(channels, records, model))
     boxed = {record.fields.get("channel") for record in by_kind.get("box", [])}
     plain = zip(channels.action, lows(spec.action), highs(spec.action), strict=True)
     ranges = [
@@ -58,12 +61,15 @@ def declared_constraints(spec: Spec, records: Sequence[Mapping[str, Any]]) -> Co
     return made_constraints(channels, by_kind)
 
 
-def constraints_from_toml(document: str, spec: Spec) -> Constraints:
+def constraints_from_toml(
+    document: str, spec: Spec, *, model: IdentifiedModel | None = None
+) -> Constraints:
     r"""Constraints of a TOML document with one table ``[[constraint]]`` for each.
 
     Args:
         document: Text of the document.
         spec: Specification whose channels it names.
+        model: Of a log, for tables of the kind ``keep_below``.
 
     Returns:
         The constraints, in float32.
@@ -89,4 +95,4 @@ def constraints_from_toml(document: str, spec: Spec) -> Constraints:
     require(not odd, f"the constraints have the tables {', '.join(odd)}; expected [[constraint]]")
     listed = read.get("constraint", [])
     require(isinstance(listed, list), "write each constraint as [[constraint]], with two brackets")
-    return declared_constraints(spec, listed)
+    return declared_constraints(spec, listed, model=model)

@@ -14,6 +14,7 @@ from neorl_safety.constraints._protocol import (
     Rank,
     Record,
     Situation,
+    limit,
     require,
     require_fields,
 )
@@ -26,7 +27,8 @@ from neorl_safety.constraints._records import (
     shortest,
 )
 
-FIELDS = {"obs", "obs_unit", "below", "above", "channel", "unit", "low", "high"}
+FIELDS = {"obs", "channel"}
+OPTIONAL = {"obs_unit", "below", "above", "unit", "low", "high"}
 
 
 class Interlock(NamedTuple):
@@ -52,8 +54,9 @@ class Interlock(NamedTuple):
 class InterlockKind:
     """``{"kind": "interlock", "obs", "obs_unit", "below", "above", "channel", "unit", ...}``.
 
-    With ``low`` and ``high``, the ends of the action while the interlock is tripped; ``below`` or
-    ``above`` may be ``null`` (in TOML ``-inf`` and ``inf``).
+    With ``low`` and ``high``, the ends of the action while the interlock is tripped. One of
+    ``below`` and ``above`` and one of ``low`` and ``high`` may be missing (or null): then there is
+    no such threshold, and that end is the actuator's. Declared as ``while`` too.
     """
 
     rank = Rank.INTERLOCK
@@ -117,21 +120,31 @@ class InterlockKind:
 
 def _read(channels: Channels, record: Record) -> tuple[int, float, float, int, float, float]:
     where, fields = record
-    require_fields(where, fields, FIELDS)
+    require_fields(where, fields, FIELDS, OPTIONAL)
     measured = index_of(channels.obs, where, "obs", fields["obs"])
-    require_unit(where, "obs_unit", fields["obs_unit"], channels.obs[measured])
-    below, above = (
-        unlimited if fields[end] is None or fields[end] == unlimited
-        else finite(where, end, fields[end])
-        for end, unlimited in (("below", -np.inf), ("above", np.inf))
-    )  # fmt: skip
+    seen = channels.obs[measured]
+    if "obs_unit" in fields:
+        require_unit(where, "obs_unit", fields["obs_unit"], seen)
+    below, above = limit(where, "below", fields, -np.inf), limit(where, "above", fields, np.inf)
+    for end, value in (("below", below), ("above", above)):
+        if np.isfinite(value):
+            finite(where, end, value)
+            require(
+                seen.low <= value <= seen.high,
+                f"{where}: {end} is {value:g} {seen.unit}, outside the measuring range of "
+                f"{seen.name}, {seen.low:g} to {seen.high:g} {seen.unit}; is it another unit?",
+            )
     require(
         np.isfinite(below) or np.isfinite(above), f"{where}: give a limit, below or above or both"
     )
     require(below <= above, f"{where}: below {below} exceeds above {above}: it is always tripped")
     act = index_of(channels.action, where, "action", fields["channel"])
     channel = channels.action[act]
-    require_unit(where, "unit", fields["unit"], channel)
-    low, high = (finite(where, end, fields[end]) for end in ("low", "high"))
+    if "unit" in fields:
+        require_unit(where, "unit", fields["unit"], channel)
+    low, high = limit(where, "low", fields, -np.inf), limit(where, "high", fields, np.inf)
+    require(low > -np.inf or high < np.inf, f"{where}: give low or high, where {channel.name} goes")
+    low = channel.low if low == -np.inf else finite(where, "low", low)
+    high = channel.high if high == np.inf else finite(where, "high", high)
     require(low <= high, f"{where}: low {low} is above high {high}")
     return measured, below, above, act, low, high

@@ -1,6 +1,6 @@
 """Constraints as a JSON document: a list of records, each read and written by its kind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neorl_core.boundary import check_head, head
@@ -14,7 +14,7 @@ from neorl_safety.constraints._constraints import (
     channels_of,
 )
 from neorl_safety.constraints._feasible import require_feasible
-from neorl_safety.constraints._kinds import KINDS
+from neorl_safety.constraints._kinds import DECLARED_AS, KINDS
 from neorl_safety.constraints._protocol import (
     ChannelRange,
     Channels,
@@ -135,17 +135,19 @@ def _channels(what: str, listed: list[Any]) -> tuple[ChannelRange, ...]:
     return tuple(channels)
 
 
-def read_records(listed: list[Any]) -> dict[str, list[Record]]:
+def read_records(listed: Sequence[Any]) -> dict[str, list[Record]]:
     """The records by kind, each with its place in the document."""
     records: dict[str, list[Record]] = {}
     for i, record in enumerate(listed):
         where = f"constraint {i}"
         require(isinstance(record, Mapping), f"{where} must be an object, got {type_name(record)}")
-        kind = record.get("kind")
+        given = record.get("kind")
+        kind = DECLARED_AS.get(given, given) if isinstance(given, str) else given
         require(
             isinstance(kind, str) and kind in KINDS,
-            f"{where}: unknown kind {kind!r}; known: {', '.join(KINDS)}; install what brings it",
+            f"{where}: unknown kind {given!r}; known: {', '.join([*DECLARED_AS, *KINDS])}; install "
+            "what brings it",
         )
         fields = {name: value for name, value in record.items() if name != "kind"}
-        records.setdefault(str(kind), []).append(Record(f"{where} ({kind})", fields))
+        records.setdefault(str(kind), []).append(Record(f"{where} ({given})", fields))
     return records

@@ -41,6 +41,9 @@ def _check_kind(name: str, kind: Any) -> None:
             raise TypeError(f"a kind has {', '.join(MEMBERS)}; {member} is missing")
 
 
+DECLARED_AS = {"range": "box", "while": "interlock", "sum": "linear"}
+"""Names under which kinds are declared by people, beside their names in a document."""
+
 KINDS = Registry("neorl.constraints", "kind", _OWN, _check_kind)
 """Every kind of constraint by its name in a document."""
 

@@ -43,9 +43,10 @@ class Linear(NamedTuple):
 class LinearKind:
     """``{"kind": "linear", "sum", "at_most", "plus"}``: one record a row.
 
-    ``sum`` and ``plus`` hold a coefficient with its unit for each action and observation that
-    takes part: ``{"feed": {"value": 1.0, "per": "kg/h"}}``. A row that is to be at least something
-    has all its signs turned.
+    ``sum`` and ``plus`` hold a coefficient for each action and observation that takes part: a
+    number, so much of the row's unit per unit of the channel, or the same with its unit,
+    ``{"feed": {"value": 1.0, "per": "kg/h"}}``. ``plus`` may be missing. With ``at_least`` in place
+    of ``at_most`` all signs are turned; with both there are two rows. Declared as ``sum`` too.
     """
 
     def to_records(self, channels: Channels, constraint: Linear) -> list[dict[str, Any]]:
@@ -61,16 +62,25 @@ class LinearKind:
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> Linear:
         """The rows, in the order of the records."""
-        rows = np.zeros((len(records), len(channels.action)), np.float32)
-        by_obs = np.zeros((len(records), len(channels.obs)), np.float32)
-        at_most = []
-        for i, (where, fields) in enumerate(records):
-            require_fields(where, fields, {"sum", "at_most", "plus"})
-            rows[i] = coefficients(channels.action, where, "sum", fields["sum"])
-            require(bool(rows[i].any()), f"{where}: sum names no action, so nothing is limited")
-            by_obs[i] = coefficients(channels.obs, where, "plus", fields["plus"])
-            at_most.append(finite(where, "at_most", fields["at_most"]))
-        return Linear(jnp.asarray(rows), column(at_most), jnp.asarray(by_obs))
+        rows, by_obs, at_most = [], [], []
+        for where, fields in records:
+            require_fields(where, fields, {"sum"}, {"at_most", "at_least", "plus"})
+            row = coefficients(channels.action, where, "sum", fields["sum"])
+            require(bool(row.any()), f"{where}: sum names no action, so nothing is limited")
+            plus = coefficients(channels.obs, where, "plus", fields.get("plus", {}))
+            ends = [end for end in ("at_most", "at_least") if end in fields]
+            require(bool(ends), f"{where}: give at_most, or at_least, or both")
+            for end in ends:
+                sign = 1.0 if end == "at_most" else -1.0
+                rows.append(sign * row)
+                by_obs.append(sign * plus)
+                at_most.append(sign * finite(where, end, fields[end]))
+        shapes = (len(rows), len(channels.action)), (len(rows), len(channels.obs))
+        return Linear(
+            jnp.asarray(np.reshape(rows, shapes[0]), jnp.float32),
+            column(at_most),
+            jnp.asarray(np.reshape(by_obs, shapes[1]), jnp.float32),
+        )
 
     def describe(self, channels: Channels, constraint: Linear) -> list[str]:
         """Such as ``"1 feed +2 jacket at most 500 +0.5 T_R"``."""

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float
@@ -155,13 +156,23 @@ def require(condition: bool, message: str) -> None:
         raise InputError(message)
 
 
-def require_fields(where: str, data: Any, fields: set[str]) -> None:
-    """Raises unless ``data`` is an object with exactly these fields."""
+def require_fields(
+    where: str, data: Any, fields: set[str], optional: AbstractSet[str] = frozenset()
+) -> None:
+    """Raises unless ``data`` is an object with these fields, and of others the optional ones."""
     require(isinstance(data, Mapping), f"{where} must be an object, got {type_name(data)}")
+    given = set(map(str, data))
+    may = f" and may have {sorted(optional)}" if optional else ""
     require(
-        set(data) == fields,
-        f"{where} has the fields {sorted(fields)}, got {sorted(map(str, data))}",
+        fields <= given <= fields | optional,
+        f"{where} has the fields {sorted(fields)}{may}, got {sorted(given)}",
     )
+
+
+def limit(where: str, field: str, data: Mapping[str, Any], unlimited: float) -> float:
+    """A number of a record; ``unlimited``, an infinity, where it is missing or null."""
+    value = data.get(field)
+    return unlimited if value is None else number(where, field, value)
 
 
 def number(where: str, field: str, value: Any) -> float:

@@ -39,8 +39,8 @@ def coefficients(
 ) -> np.ndarray:
     """One number for every channel, zero where the record names none.
 
-    A coefficient is ``{"per": unit, "value": number}``: so many units of the row per unit of the
-    channel.
+    A coefficient is a number, so many units of the row per unit of the channel, or the same with
+    that unit, ``{"per": unit, "value": number}``.
 
     Raises:
         InputError: If a channel is not known, its unit is another, or a number is bad.
@@ -53,8 +53,11 @@ def coefficients(
     for name, entry in value.items():
         index = index_of(channels, where, field, name)
         at = f"{where}, {field} of {name}"
-        good = isinstance(entry, Mapping) and set(entry) == {"value", "per"}
-        require(good, f'{at}: expected {{"value": number, "per": unit}}, got {entry!r}')
+        if not isinstance(entry, Mapping):
+            row[index] = finite(at, "coefficient", entry)
+            continue
+        good = set(entry) == {"value", "per"}
+        require(good, f'{at}: expected a number or {{"value": number, "per": unit}}, got {entry!r}')
         require_unit(at, "per", entry["per"], channels[index])
         row[index] = finite(at, "value", entry["value"])
     return row

@@ -115,11 +115,18 @@ def _written(
 def _read(channels: Channels, records: Sequence[Record], field: str, *, with_unit: bool) -> Array:
     given: dict[int, float] = {}
     for where, record in records:
-        require_fields(where, record, {"channel", field} | ({"unit"} if with_unit else set()))
+        require_fields(where, record, {"channel", field}, {"unit"} if with_unit else set())
         act = index_of(channels.action, where, "action", record["channel"])
-        if with_unit:
-            require_unit(where, "unit", record["unit"], channels.action[act])
-        require(act not in given, f"{where}: {channels.action[act].name!r} has one already")
+        channel = channels.action[act]
+        if "unit" in record:
+            require_unit(where, "unit", record["unit"], channel)
+        require(act not in given, f"{where}: {channel.name!r} has one already")
         given[act] = finite(where, field, record[field])
         require(given[act] > 0, f"{where}: {field} must be positive, got {given[act]}")
+        require(
+            not with_unit or given[act] <= channel.high - channel.low,
+            f"{where}: {field} is {given[act]:g} {channel.unit}, more than the range of "
+            f"{channel.name}, {channel.low:g} to {channel.high:g} {channel.unit}: it would never "
+            "move; is it another unit?",
+        )
     return column([given.get(act, 0.0) for act in range(len(channels.action))])

@@ -1,0 +1,247 @@
+"""Barriers from a log: a linear model, its error on steps that it was not fitted to, the record."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike
+
+from neorl_core import InputError
+from neorl_core.linear_systems import identify_linear
+from neorl_safety.constraints._barrier import barrier_records
+from neorl_safety.constraints._protocol import Channels, Record, number, require, require_fields
+from neorl_safety.constraints._records import coefficients, index_of, require_unit
+
+HELD_OUT, MISSES, DECAY, MOST_STEPS, ENOUGH = 0.25, 0.05, 0.5, 20, 3.0
+OPTIONAL = {"obs", "sum", "unit", "at_most", "at_least", "steps", "decay", "misses"}
+
+
+class IdentifiedModel(NamedTuple):
+    """A linear model of a log, ``x_next = state @ x + effect @ u + constant``, in physical units.
+
+    Attributes:
+        state: Shape ``(obs, obs)``.
+        effect: Shape ``(obs, act)``.
+        constant: Shape ``(obs,)``.
+        moved: Width of the range in which 98 % of the log's actions lie, shape ``(act,)``.
+        held_out: Stretches without a gap that it was not fitted to: observations of shape
+            ``(time, obs)`` and actions of shape ``(time, act)``.
+    """
+
+    state: np.ndarray
+    effect: np.ndarray
+    constant: np.ndarray
+    moved: np.ndarray
+    held_out: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+    def errors(self, weight: np.ndarray, steps: int) -> np.ndarray:
+        """By how much ``weight @ x`` exceeded its prediction so many steps ahead, held out."""
+        found = [np.zeros(0)]
+        for obs, action in self.held_out:
+            count = len(obs) - steps
+            if count <= 0:
+                continue
+            x = obs[:count]
+            for ahead in range(steps):
+                x = x @ self.state.T + action[ahead : count + ahead] @ self.effect.T + self.constant
+            found.append((obs[steps:] - x) @ weight)
+        return np.concatenate(found)
+
+
+def identified_model(
+    obs: ArrayLike, action: ArrayLike, starts: ArrayLike, *, mask: ArrayLike | None = None
+) -> IdentifiedModel:
+    """Fits a linear model to a log; the last quarter of its rows is left to measure the error.
+
+    Args:
+        obs: Observations, shape ``(time, obs)``, physical units.
+        action: What the plant received in each row, shape ``(time, act)``.
+        starts: First row of every episode, ascending from 0.
+        mask: False where a row is not to be used; rows that hold a NaN never are.
+
+    Returns:
+        The model, for ``keep_below`` in :func:`declared_constraints`.
+
+    Raises:
+        InputError: If the log has too few rows, or does not determine a model: then some action or
+            observation never moves.
+
+    Example:
+        >>> import numpy as np
+        >>> from neorl_safety.constraints import identified_model
+        >>> rng = np.random.default_rng(0)
+        >>> u = rng.normal(size=(400, 1))
+        >>> x = np.zeros((400, 1))
+        >>> for t in range(399):
+        ...     x[t + 1] = 0.9 * x[t] + 0.2 * u[t]
+        >>> identified_model(x, u, [0]).effect.round(3).tolist()
+        [[0.2]]
+    """
+    x, u = np.asarray(obs, np.float64), np.asarray(action, np.float64)
+    usable = np.isfinite(np.column_stack([x, u])).all(axis=1)
+    if mask is not None:
+        usable = usable & np.asarray(mask, bool)
+    begins = np.zeros(len(x), bool)
+    begins[np.asarray(starts, int)] = True
+    pairs = np.flatnonzero(usable[:-1] & usable[1:] & ~begins[1:])
+    border = int(len(pairs) * (1 - HELD_OUT))
+    n_obs, n_action = x.shape[1], u.shape[1]
+    least = 10 * (n_obs + n_action + 1)
+    if len(pairs) < least:
+        raise InputError(
+            f"the log has {len(pairs)} usable pairs of rows; a model of {n_obs} observations and "
+            f"{n_action} actions needs at least {least}"
+        )
+    first, ends = pairs[:border], jnp.zeros(border, bool)
+    now, moved, following = (
+        jnp.asarray(column, jnp.float32) for column in (x[first], u[first], x[first + 1])
+    )
+    model = identify_linear(now, moved, following, ends, ends, ridge=1e-6)
+    parts = [np.asarray(part, np.float64) for part in (model.a, model.b, model.offset)]
+    if not all(np.isfinite(part).all() for part in parts):
+        raise InputError(
+            "the log does not determine a linear model; does every action and observation move?"
+        )
+    state, effect, constant = parts
+    moved_by = np.subtract(*np.quantile(u[first], [0.99, 0.01], axis=0))
+    rest = pairs[border:]
+    cuts = np.flatnonzero(np.diff(rest) != 1) + 1
+    stretches = [np.append(part, part[-1] + 1) for part in np.split(rest, cuts) if len(part)]
+    return IdentifiedModel(
+        state, effect, constant, moved_by, tuple((x[rows], u[rows]) for rows in stretches)
+    )
+
+
+def kept_below(
+    channels: Channels, record: Record, model: IdentifiedModel | None
+) -> list[dict[str, Any]]:
+    """The barriers of a record ``keep_below``, with the error that they assume.
+
+    Args:
+        channels: Channels of action and observation.
+        record: ``obs`` (or ``sum``, weights by observation) with ``at_most`` or ``at_least``, and
+            perhaps ``steps``, ``decay`` and ``misses``.
+        model: Of the log; ``None`` where there is none.
+
+    Returns:
+        Records of the kind ``barrier``, one for each end.
+
+    Raises:
+        InputError: If there is no model, a field is bad, or the actions move the quantity less
+            than its prediction errs.
+    """
+    where, fields = record
+    require_fields(where, fields, set(), OPTIONAL)
+    require(
+        model is not None,
+        f"{where}: it needs a model of the plant, identified from a log; name a log as the source "
+        "of the run, or give `model=identified_model(...)`",
+    )
+    assert model is not None
+    weight = _weights(channels, where, fields)
+    ends = [(sign, number(where, end, fields[end])) for end, sign in ENDS if end in fields]
+    require(bool(ends), f"{where}: give at_most, or at_least, or both")
+    misses = number(where, "misses", fields.get("misses", MISSES))
+    require(0 < misses < 1, f"{where}: misses is a part of the steps, in (0, 1), got {misses:g}")
+    decay = number(where, "decay", fields.get("decay", DECAY))
+    wanted = fields.get("steps")
+    whole = isinstance(wanted, int) and not isinstance(wanted, bool)
+    require(
+        wanted is None or (whole and 1 <= wanted <= MOST_STEPS),
+        f"{where}: steps is a whole number from 1 to {MOST_STEPS}, got {wanted!r}",
+    )
+    records = []
+    for sign, limit in ends:
+        steps, margin, missed = _ahead(where, sign * weight, model, misses, wanted)
+        (made,) = barrier_records(
+            channels,
+            (model.state, model.effect, model.constant),
+            keep={c.name: sign * w for c, w in zip(channels.obs, weight, strict=True) if w},
+            at_most=sign * limit,
+            decay=decay,
+            margin=margin,
+            steps=steps,
+        )
+        records.append({**made, "steps": steps, "missed": missed})
+    return records
+
+
+ENDS = (("at_most", 1.0), ("at_least", -1.0))
+
+
+def _weights(channels: Channels, where: str, fields: Mapping[str, Any]) -> np.ndarray:
+    require(
+        ("obs" in fields) != ("sum" in fields), f"{where}: give obs, or sum with weights, not both"
+    )
+    if "sum" in fields:
+        return np.asarray(coefficients(channels.obs, where, "sum", fields["sum"]), np.float64)
+    index = index_of(channels.obs, where, "obs", fields["obs"])
+    if "unit" in fields:
+        require_unit(where, "unit", fields["unit"], channels.obs[index])
+    return np.eye(len(channels.obs))[index]
+
+
+def _ahead(
+    where: str,
+    weight: np.ndarray,
+    model: IdentifiedModel,
+    misses: float,
+    wanted: int | None,
+) -> tuple[int, float, float]:
+    """Steps ahead, the margin of the prediction's error there, and how often it was exceeded.
+
+    As few steps as let the actions move the quantity three times as far as its prediction errs.
+    """
+    found: list[tuple[float, int, float, float, float]] = []
+    power, effect = np.eye(len(weight)), np.zeros_like(model.effect)
+    for steps in range(1, MOST_STEPS + 1):
+        effect, power = model.state @ effect + model.effect, model.state @ power
+        if wanted not in (None, steps):
+            continue
+        errors = model.errors(weight, steps)
+        if len(errors) < 1 / misses:
+            break
+        margin = max(float(np.quantile(errors, 1 - misses, method="higher")), 0.0)
+        reach = float(np.abs(weight @ effect) @ model.moved)
+        ratio = reach / max(margin, 1e-12 * max(reach, 1e-300))
+        found.append((ratio, steps, margin, float(np.mean(errors > margin)), reach))
+        if ratio >= ENOUGH:
+            break
+    require(
+        bool(found),
+        f"{where}: too few held-out rows to say what the model misses in {misses:g} of them",
+    )
+    ratio, steps, margin, missed, reach = max(found)
+    require(
+        ratio > 1,
+        f"{where}: within {steps} steps the actions of the log move it by at most {reach:.3g}, "
+        f"and the model errs by {margin:.3g}; a log in which they move more may tell more",
+    )
+    return steps, margin, missed
+
+
+def with_models(
+    channels: Channels, records: Sequence[Mapping[str, Any]], model: IdentifiedModel | None
+) -> list[Mapping[str, Any]]:
+    """The records with a barrier in place of every ``keep_below``.
+
+    Args:
+        channels: Channels of action and observation.
+        records: Records as declared.
+        model: Of the log; ``None`` where there is none.
+
+    Returns:
+        Records of kinds alone.
+
+    Raises:
+        InputError: As :func:`declared_constraints`.
+    """
+    made: list[Mapping[str, Any]] = []
+    for i, record in enumerate(records):
+        if isinstance(record, Mapping) and record.get("kind") == "keep_below":
+            fields = {name: value for name, value in record.items() if name != "kind"}
+            made += kept_below(channels, Record(f"constraint {i} (keep_below)", fields), model)
+        else:
+            made.append(record)
+    return made
