@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_deploy.runtime import load_bundle
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.runtime import Runtime
 from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
@@ -40,7 +41,7 @@ def test_the_bundle_acts_as_the_guarded_policy_of_the_run(workplace: Path, finis
     def step(carry, obs, last_sent):
         return guarded(guarded.sent(carry, last_sent), obs)
 
-    runtime = load_bundle(min(workplace.rglob("*.bundle")))
+    runtime = Runtime(read_bundle(min(workplace.rglob("*.bundle"))))
     carry, last_sent = guarded.initial_carry(), np.full(learned.spec.n_action, np.nan, np.float32)
     size = np.array([channel.high - channel.low for channel in learned.spec.action])
     for obs, action in zip(log.obs[:n_rows], log.action[:n_rows], strict=True):

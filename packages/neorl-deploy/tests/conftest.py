@@ -27,8 +27,9 @@ from neorl_core import (
 from neorl_core.boundary import head
 from neorl_core.control import PID
 from neorl_core.testing import configure_tests
+from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import export_run
-from neorl_deploy.runtime import load_bundle
+from neorl_deploy.runtime import Runtime
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_safety.guards import default_settings, settings_to_dict
 
@@ -229,5 +230,5 @@ def run_directory(finished_run, tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def runtime(exported):
-    """The loaded bundle; call ``reset`` first."""
-    return load_bundle(exported)
+    """The bundle, ready to act; call ``reset`` first."""
+    return Runtime(read_bundle(exported))

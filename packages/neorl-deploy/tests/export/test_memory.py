@@ -15,7 +15,7 @@ from neorl_agents.sampling import Histories, Rows
 from neorl_agents.sampling._histories import windows
 from neorl_core import Transition
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.runtime import LastSent, load_bundle
+from neorl_deploy.runtime import LastSent, Runtime
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 
 STEPS, EPISODES, LENGTH = 4, 3, 40
@@ -39,7 +39,7 @@ def runtime_with_memory(finished_run, policy, spec, log_columns, tmp_path_factor
     # No rate limit, so that the guard changes nothing inside the box.
     free = constraints_to_dict(action_constraints(spec, [None, None]))
     (run / "constraints.json").write_text(json.dumps(free))
-    return load_bundle(export_run(run, ExportOptions(out=run.parent / "plant.bundle")).path)
+    return Runtime(export_run(run, ExportOptions(out=run.parent / "plant.bundle")))
 
 
 @pytest.mark.parametrize("failed", [(), (5, 6, 50)])

@@ -8,7 +8,7 @@ LOGGER = logging.getLogger("neorl_deploy.runtime")
 KEPT = 10_000
 """Events that are kept; older ones are in the log of the process alone."""
 
-STOP, RELEASE, RESET = "emergency stop", "release", "reset"
+STOP, RELEASE, RESET, RESTART = "emergency stop", "release", "reset", "restart"
 FALLBACK, POLICY = "fallback acts", "policy acts"
 
 
@@ -17,8 +17,8 @@ class Event(NamedTuple):
 
     Attributes:
         step: Number of decisions before it.
-        what: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"fallback acts"`` or
-            ``"policy acts"``.
+        what: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"restart"``,
+            ``"fallback acts"`` or ``"policy acts"``.
         reason: Who or what caused it, in words; names of flags and monitors.
     """
 
@@ -39,6 +39,10 @@ class Events:
         self._kept.append(event)
         serious = what in (STOP, FALLBACK)
         LOGGER.log(logging.WARNING if serious else logging.INFO, "step %d: %s (%s)", *event)
+
+    def recall(self, earlier: tuple[Event, ...]) -> None:
+        """Puts the events of an earlier process in front; they are in its log already."""
+        self._kept = collections.deque([*earlier, *self._kept], maxlen=KEPT)
 
     def list(self) -> tuple[Event, ...]:
         """The events that are kept, oldest first."""

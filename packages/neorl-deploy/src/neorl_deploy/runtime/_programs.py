@@ -68,7 +68,8 @@ def _require_described(bundle: Bundle, programs: Programs) -> None:
     manifest = bundle.manifest
     carry = [(entry.shape, entry.dtype) for entry in manifest.carry]
     names = {entry.name for entry in manifest.carry}
-    supervised = {f".supervisor.{part}" for part in (*STOPPED, "trips")} <= names
+    held = (*(f".supervisor.{part}" for part in (*STOPPED, "trips")), ".age", ".held")
+    supervised = set(held) <= names
     inputs = [*carry, ((len(manifest.obs),), "float32"), ((len(manifest.action),), "float32")]
     outputs = [*carry, *((entry.shape, entry.dtype) for entry in told_entries(bundle))]
     step, fresh = programs

@@ -5,21 +5,24 @@ from __future__ import annotations
 import enum
 import math
 import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError, NotDeployable
+from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import Manifest
-from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.runtime._events import (
     FALLBACK,
     LOGGER,
     POLICY,
     RELEASE,
     RESET,
+    RESTART,
     STOP,
     Event,
     Events,
@@ -33,15 +36,13 @@ from neorl_deploy.runtime._programs import (
     open_programs,
     told_entries,
 )
-from neorl_deploy.runtime._trial import TIME_LIMIT, require_trial
+from neorl_deploy.runtime._state import State, StateError, aged_words, read_state, write_state
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
 
-
 OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
 """Parts of names of flags that may depend on the last bit of an action."""
-
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
@@ -77,53 +78,12 @@ class Decision(NamedTuple):
     alarms: int
 
 
-def load_bundle(
-    path: str | os.PathLike[str],
-    *,
-    trusted_key: str | None = None,
-    require_deploy: bool = False,
-    self_test: bool = True,
-    time_limit: float = TIME_LIMIT,
-) -> Runtime:
-    """Verifies a bundle, then loads its programs, then has them answer the test vectors.
-
-    Before they run here, another process runs the programs for a limited time. The self-test then
-    runs the very programs that will act: among the vectors are NaN and infinities, so a runtime
-    that was compiled to ignore them is refused. A verdict other than "deploy" is logged as a
-    warning.
-
-    Args:
-        path: The directory.
-        trusted_key: Hexadecimal public key that must have signed it.
-        require_deploy: Whether to refuse every verdict other than "deploy".
-        self_test: Whether to compare with the test vectors.
-        time_limit: Seconds that the programs may take in the other process.
-
-    Returns:
-        A runtime at the start of an episode.
-
-    Raises:
-        NotDeployable: If the verdict is not "deploy" and ``require_deploy`` asks for it.
-        BundleError: If it is not intact, made for another platform or calling convention, does not
-            end in time, or answers the test vectors otherwise.
-        DeployError: If the extra ``jax`` is not installed.
-    """
-    bundle = read_bundle(path, trusted_key=trusted_key)
-    verdict = bundle.manifest.verdict
-    if verdict != DEPLOY:
-        if require_deploy:
-            raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
-        LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
-    open_programs(bundle)  # what can be seen without running them is refused first
-    require_trial(bundle, time_limit)
-    runtime = Runtime(bundle)
-    if self_test:
-        runtime.self_test()
-    return runtime
-
-
 class Runtime:
     """Acts step by step, remembering the carry. Not for several threads.
+
+    :func:`~neorl_deploy.runtime.load_bundle` makes one for a plant. One that is made directly lets
+    the policy act from the first step on, without the trial, the self-test and a state: for tests
+    and simulations.
 
     Args:
         bundle: A verified bundle.
@@ -140,11 +100,14 @@ class Runtime:
         with one_line_of(bundle, "its programs do not run"):
             fresh = tuple(programs.initial_carry.call())
             self._layout = layout_of([*self.manifest.carry, *told_entries(bundle)])
+            self._n_carry_words = self._layout.ends[len(fresh) - 1]
             self._step = packed_step(programs.step.call, self._layout, len(fresh))
             self._initial = _on_device(packed(self._layout, fresh))
         self._carry = self._initial
         self._proposed = self._nothing_sent()
         self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
+        self._state: Path | None = None
+        self._unwritten = False
         self._fallback_used = self.manifest.flags.get("fallback_used", 0)
         self._max_age = np.array(
             [self.manifest.max_age.get(c.name, math.inf) for c in self.manifest.obs]
@@ -153,14 +116,14 @@ class Runtime:
     def reset(self) -> None:
         """Starts an episode: a fresh carry, no action sent yet.
 
-        An emergency stop and a latch outlive it: only :meth:`release` ends them.
+        An emergency stop, a latch and the count of take-overs outlive it: only :meth:`release` ends
+        them.
         """
         held = {name: self._supervisor(name) for name in (*STOPPED, "trips")}
         self._carry, self._proposed = self._initial, self._nothing_sent()
-        if held["latched"]:
-            for name, value in held.items():
-                self._set(name, value)
+        self._set(held if held["latched"] else {"trips": held["trips"]})
         self._events.note(self._steps, RESET, "a new episode")
+        self._keep(durable=True)
 
     def stop(self, reason: str) -> None:
         """Emergency stop: the fallback acts from the next step on, until :meth:`release`.
@@ -169,11 +132,13 @@ class Runtime:
             reason: Who pressed it and why; it is kept and logged.
 
         Raises:
-            ValueError: If no reason is given.
+            ValueError: If no reason is given; the stop acts nevertheless.
+            StateError: If the stop cannot be written to the file of state; it acts nevertheless.
         """
-        for name in STOPPED:
-            self._set(name, np.ones_like(self._supervisor(name)))
-        self._events.note(self._steps, STOP, _said(reason))
+        self._set({name: np.ones_like(self._supervisor(name)) for name in STOPPED})
+        self._events.note(self._steps, STOP, reason.strip() or "no reason given")
+        self._keep(durable=True)
+        _said(reason)
 
     def release(self, reason: str) -> None:
         """Lets the policy act again after a latch or a stop, once all is well.
@@ -185,9 +150,10 @@ class Runtime:
             ValueError: If no reason is given.
         """
         said = _said(reason)
-        for name in ("latched", "stopped", "trips"):
-            self._set(name, np.zeros_like(self._supervisor(name)))
+        held = ("latched", "stopped", "trips")
+        self._set({name: np.zeros_like(self._supervisor(name)) for name in held})
         self._events.note(self._steps, RELEASE, said)
+        self._keep(durable=True)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -203,9 +169,78 @@ class Runtime:
     def _supervisor(self, name: str) -> np.ndarray:
         return self._layout.get(np.asarray(self._carry), f".supervisor.{name}")
 
-    def _set(self, name: str, value: np.ndarray) -> None:
-        changed = self._layout.set(np.asarray(self._carry), f".supervisor.{name}", value)
-        self._carry = _on_device(changed)
+    def _set(self, parts: Mapping[str, np.ndarray]) -> None:
+        words = np.asarray(self._carry)
+        for name, value in parts.items():
+            words = self._layout.set(words, f".supervisor.{name}", value)
+        self._carry = _on_device(words)
+
+    def save(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
+        """Writes what the runtime remembers to a file, bound to the digest of its bundle.
+
+        Args:
+            path: The file; an earlier one is replaced in one piece.
+            durable: Whether to wait until it would survive a loss of power.
+
+        Raises:
+            StateError: If it cannot be written.
+        """
+        words = np.asarray(self._carry)[: self._n_carry_words]
+        now = time.time()
+        state = State(
+            self.bundle.digest, now, self._steps, self._fell_back, words, self._events.list()
+        )
+        write_state(Path(path), state, durable=durable)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Goes on from a file that :meth:`save` wrote, in this process or in an earlier one.
+
+        The time since it was written counts: the last action is that much older, so after more than
+        the few steps for which it may be assumed it is unknown until it is told; and a channel has
+        held for that much longer. Where the clock was set back, it is unknown at once. A stop or a
+        latch of this process stays.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StateError: If it is missing, damaged or of another bundle; nothing has changed then.
+        """
+        state = read_state(Path(path), self.bundle.digest, self._n_carry_words)
+        words = aged_words(state, self._layout, np.asarray(self._initial), self.manifest.dt)
+        held_here = {name: self._supervisor(name) for name in STOPPED}
+        self._carry, self._proposed = _on_device(words), self._nothing_sent()
+        if held_here["latched"]:
+            self._set(held_here)
+        self._steps, self._fell_back = state.step, state.fell_back
+        self._events.recall(state.events)
+        self._events.note(self._steps, RESTART, f"with the state {path}, {state.age_in_words}")
+
+    def keep(self, path: str | os.PathLike[str]) -> None:
+        """Saves to a file from now on: after every step, and durably after what a person does.
+
+        Args:
+            path: The file.
+
+        Raises:
+            StateError: If it cannot be written.
+        """
+        self._state = Path(path)
+        self._keep(durable=True)
+
+    def _keep(self, *, durable: bool) -> None:
+        if self._state is not None:
+            self.save(self._state, durable=durable)
+
+    def _keep_if_possible(self) -> None:
+        """A full disk must not take the action from the plant; it is logged once until it ends."""
+        try:
+            self._keep(durable=False)
+            self._unwritten = False
+        except StateError as error:
+            if not self._unwritten:
+                LOGGER.error("step %d: %s", self._steps, error)
+            self._unwritten = True
 
     def step(
         self,
@@ -261,9 +296,7 @@ class Runtime:
         else:
             self._carry = self._step(self._carry, read, sent)
         words = np.asarray(self._carry)
-        action, flags, limits, intervention, alarms = (
-            self._layout.get(words, name) for name in TOLD
-        )
+        action, flags, limits, intervention, alarms = (self._layout.get(words, n) for n in TOLD)
         self._proposed = action.copy()
         decision = Decision(action, int(flags), limits, intervention, int(alarms))
         if not self._testing:
@@ -279,6 +312,7 @@ class Runtime:
             self._events.note(self._steps, who, ", ".join(causes + alarms) or "all is well")
             self._fell_back = fell_back
         self._steps += 1
+        self._keep_if_possible()
 
     def _nothing_sent(self) -> np.ndarray:
         return np.full(len(self.manifest.action), np.nan, np.float32)

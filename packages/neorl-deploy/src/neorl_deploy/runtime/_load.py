@@ -1,0 +1,84 @@
+"""From a directory to a runtime: verified, tried, tested, and restored or stopped."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from neorl_deploy._errors import NotDeployable
+from neorl_deploy.bundle._read import read_bundle
+from neorl_deploy.bundle._verdict import DEPLOY
+from neorl_deploy.runtime._events import LOGGER
+from neorl_deploy.runtime._programs import open_programs
+from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.runtime._state import StateError
+from neorl_deploy.runtime._trial import TIME_LIMIT, require_trial
+
+
+def load_bundle(
+    path: str | os.PathLike[str],
+    *,
+    trusted_key: str | None = None,
+    require_deploy: bool = False,
+    self_test: bool = True,
+    time_limit: float = TIME_LIMIT,
+    state: str | os.PathLike[str] | None = None,
+    without_state: Literal["stopped", "refused"] = "stopped",
+) -> Runtime:
+    """Verifies a bundle, loads its programs, has them answer the test vectors, restores its state.
+
+    Before they run here, another process runs the programs for a limited time. The self-test then
+    runs the very programs that will act: among the vectors are NaN and infinities, so a runtime
+    that was compiled to ignore them is refused. A verdict other than "deploy" is logged as a
+    warning.
+
+    An emergency stop, a latch, the last action and what the policy remembers outlive the process
+    where ``state`` names a file: it is read here and written after every step and every stop,
+    release and reset. Where there is no usable one, the runtime begins as after an emergency stop:
+    the fallback acts until a person calls :meth:`Runtime.release`; or the start is refused.
+
+    Args:
+        path: The directory.
+        trusted_key: Hexadecimal public key that must have signed it.
+        require_deploy: Whether to refuse every verdict other than "deploy".
+        self_test: Whether to compare with the test vectors.
+        time_limit: Seconds that the programs may take in the other process.
+        state: File that the runtime goes on from and keeps; ``None`` for none.
+        without_state: What happens where the file is missing, damaged or of another bundle, or
+            none is named: ``"stopped"`` or ``"refused"``.
+
+    Returns:
+        A runtime that goes on where the earlier process ended, or one that is stopped.
+
+    Raises:
+        StateError: If there is no usable state and ``without_state`` is ``"refused"``.
+        ValueError: If ``without_state`` is neither of the two.
+        NotDeployable: If the verdict is not "deploy" and ``require_deploy`` asks for it.
+        BundleError: If it is not intact, made for another platform or calling convention, does not
+            end in time, or answers the test vectors otherwise.
+        DeployError: If the extra ``jax`` is not installed.
+    """
+    if without_state not in ("stopped", "refused"):
+        raise ValueError(f'without_state is "stopped" or "refused", got {without_state!r}')
+    bundle = read_bundle(path, trusted_key=trusted_key)
+    verdict = bundle.manifest.verdict
+    if verdict != DEPLOY:
+        if require_deploy:
+            raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
+        LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
+    open_programs(bundle)  # what can be seen without running them is refused first
+    require_trial(bundle, time_limit)
+    runtime = Runtime(bundle)
+    if self_test:
+        runtime.self_test()
+    try:
+        if state is None:
+            raise StateError("no file of state is named")
+        runtime.restore(state)
+    except StateError as error:
+        if without_state == "refused":
+            raise
+        runtime.stop(f"begins without the state of an earlier process: {error}")
+    if state is not None:
+        runtime.keep(state)
+    return runtime

@@ -1,0 +1,182 @@
+"""What a runtime remembers, as a file: an emergency stop outlives the process that took it."""
+
+import base64
+import contextlib
+import hashlib
+import math
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._document_heads import head, require_head
+from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
+from neorl_deploy.runtime._events import Event
+from neorl_deploy.runtime._packed import Layout
+
+KIND, VERSION = "runtime-state", 1
+LARGEST = 512 * 2**20
+"""Bytes of a file that are read at most: as much as the arrays of a bundle's carry may take."""
+NUMBERS = ("saved_at", "step")
+OLDEST = 2**30
+"""Steps that an age is counted up to, as in the guard itself."""
+
+
+class StateError(DeployError):
+    """A file of state is missing, damaged, or of another bundle."""
+
+
+class State(NamedTuple):
+    """What survives a process.
+
+    Attributes:
+        bundle: Digest of the bundle that it belongs to.
+        saved_at: Seconds since 1970 when it was written.
+        step: Number of decisions so far.
+        fell_back: Whether the fallback acted in the last one.
+        words: The carry, as words.
+        events: Events that the runtime kept, oldest first.
+    """
+
+    bundle: str
+    saved_at: float
+    step: int
+    fell_back: bool
+    words: np.ndarray
+    events: tuple[Event, ...]
+
+    @property
+    def seconds_ago(self) -> float:
+        """How long ago it was written; infinite where the clock was set back since."""
+        passed = time.time() - self.saved_at
+        return passed if passed >= 0 else math.inf
+
+    @property
+    def age_in_words(self) -> str:
+        """Such as ``"12.3 s old"``."""
+        passed = self.seconds_ago
+        return f"{passed:.1f} s old" if passed < math.inf else "from the future: the clock was set"
+
+
+def write_state(path: Path, state: State, *, durable: bool) -> None:
+    """Writes a state in place of an earlier one; a reader sees the one or the other, never a part.
+
+    Args:
+        path: The file.
+        state: What to write.
+        durable: Whether to wait until it would survive a loss of power.
+
+    Raises:
+        StateError: If the file cannot be written.
+    """
+    content = {
+        **state._asdict(),
+        "words": base64.b64encode(state.words.astype("<u4").tobytes()).decode(),
+        "events": [list(event) for event in state.events],
+    }
+    digest = hashlib.sha256(dump_compact(content)).hexdigest()
+    data = dump_compact({**head(KIND, VERSION), "content": content, "sha256": digest})
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise StateError(f"cannot write the state {path}: {error.strerror}") from error
+
+
+def read_state(path: Path, digest: str, n_words: int) -> State:
+    """Reads a state of a bundle.
+
+    Args:
+        path: The file.
+        digest: Digest of the bundle.
+        n_words: Number of words of its carry.
+
+    Returns:
+        The state.
+
+    Raises:
+        StateError: If it is missing, damaged or belongs to another bundle; one line.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise StateError(f"there is no state {path}") from error
+    except (OSError, ValueError) as error:
+        raise StateError(f"cannot read the state {str(path)!r}: {error}") from error
+    try:
+        document = require_head(parse_strict(data, str(path)), KIND, VERSION, str(path))
+        content = document["content"]
+        if document["sha256"] != hashlib.sha256(dump_compact(content)).hexdigest():
+            raise StateError(f"the state {path} is damaged: its content does not fit its digest")
+        state = _parsed(content)
+    except StateError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise StateError(f"the state {path} cannot be read: {reason:.200}") from error
+    if state.bundle != digest:
+        raise StateError(
+            f"the state {path} belongs to the bundle sha256:{state.bundle}, this one is "
+            f"sha256:{digest}"
+        )
+    if len(state.words) != n_words:
+        raise StateError(f"the state {path} holds {len(state.words)} words, expected {n_words}")
+    return state
+
+
+def _parsed(content: dict[str, Any]) -> State:
+    saved_at, step = (content[name] for name in NUMBERS)
+    if not (isinstance(saved_at, float) and type(step) is int and step >= 0):
+        raise ValueError("saved_at and step are no numbers")
+    words = np.frombuffer(base64.b64decode(content["words"], validate=True), "<u4")
+    events = tuple(
+        Event(int(step), str(what), str(reason)) for step, what, reason in content["events"]
+    )
+    return State(str(content["bundle"]), saved_at, step, bool(content["fell_back"]), words, events)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name survives a loss of power too, where the system can promise that."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np.ndarray:
+    """The words of a restored carry: what the plant received last is as much older as it is.
+
+    Args:
+        state: The state.
+        layout: Layout of the words.
+        fresh: Words of a fresh carry.
+        dt: Control period in seconds.
+
+    Returns:
+        The words with ages in steps, and the seconds for which each channel has held, moved on by
+        the time since the state was written; an unknown time makes every age the largest.
+    """
+    words = np.array(fresh)
+    words[: len(state.words)] = state.words
+    passed = state.seconds_ago
+    periods = min(math.ceil(passed / dt), OLDEST) if passed < math.inf else OLDEST
+    age = np.minimum(layout.get(words, ".age").astype(np.int64) + periods, OLDEST)
+    words = layout.set(words, ".age", age)
+    return layout.set(words, ".held", layout.get(words, ".held") + np.float32(passed))
