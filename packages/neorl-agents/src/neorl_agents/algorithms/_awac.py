@@ -1,70 +1,39 @@
 """Advantage-weighted actor critic."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only, required
-from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
-    require_choice,
-    require_critic_learner,
-    require_number,
-)
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
-from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.algorithms._weighted_regression import (
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    UnitRows,
+    critic_loss,
     regression_weights,
+    require_choice,
+    require_number,
+    single,
+    value_metrics,
+    weight_metrics,
     weighted_regression_loss,
 )
-from neorl_agents.networks import (
-    Encoder,
-    Network,
-    critic_loss,
-    identity,
-    init_critics,
-    init_network,
-    q_values,
-    tanh,
-)
-from neorl_agents.networks._gaussian_heads import GaussianActor
-from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._history_policy import HistoryPolicy
-from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
-from neorl_agents.policies._scaling import (
-    RewardScale,
-    Scaling,
-    init_scaling,
-    network_policy,
-    scaled,
-)
-from neorl_agents.sampling import Rows, Sampler
-from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_agents.networks import GaussianActor, identity, q_values, tanh
+from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
 from neorl_core.losses import masked_mean
-from neorl_core.targets import clipped_double_td_target, polyak
+from neorl_core.targets import clipped_double_td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
 
 
-class AWACState(eqx.Module):
-    """The training state of :class:`AWAC`; ``critics`` are two, stacked."""
-
-    actor: GaussianActor
-    critics: Network
-    target_critics: Network
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    scaling: Scaling
-
-
-class AWAC(eqx.Module):
+class AWAC(BaseLearner):
     """AWAC: critics of the policy, and logged actions weighted by how much better they are.
 
     One update is, in this order,
@@ -95,13 +64,6 @@ class AWAC(eqx.Module):
         variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
-        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
-        hidden: Widths of the hidden layers of actor and critics; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each; static.
-        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Nair et al., AWAC: accelerating online reinforcement learning with offline datasets,
     arXiv 2006.09359. Defaults are those of CORL for locomotion.
@@ -115,134 +77,74 @@ class AWAC(eqx.Module):
     critic_learning_rate: float = 3e-4
     variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
-    reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=256)
-    optimiser: str = eqx.field(static=True, default="adam")
-    encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
+    networks: Networks = Networks(hidden=(256, 256, 256))
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """With memory, also where episodes end."""
-        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+    }
 
-    @property
-    def sampler(self) -> Sampler:
-        """Rows, with memory as windows."""
-        return with_history(self, Rows())
-
-    @property
-    def batches_per_update(self) -> int:
-        """One."""
-        return 1
-
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_encoder(self)
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_choice(self, "variant", ("original", "corl"))
         require_choice(self, "advantage_scale", ("fixed", "std"))
-        require_critic_learner(self, "actor", "critic")
 
-    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> AWACState:
-        """A fresh state; see :class:`neorl_agents.Algorithm`."""
-        self.validate()
-        return _init(as_arrays(self), statistics, key, spec)
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A Gaussian actor and two critics; the critics have targets."""
+        actor_key, critic_key = jax.random.split(key)
+        last = tanh if self.variant == "original" else identity
+        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=last)
+        actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
+        critics = self.networks.of_both(spec, 1, critic_key)
+        return {"actor": actor, "critics": critics}, {"critics": critics}
 
-    def update(
-        self, state: AWACState, batch: Transition, key: PRNGKeyArray
-    ) -> tuple[AWACState, Metrics]:
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
         """One gradient step of critics and actor, then one of the targets."""
-        rows = only(scaled(state.scaling, batch))
+        rows = single(rows)
         next_key, own_key = jax.random.split(key)
-        next_obs, terminated = required(rows, "next_obs"), required(rows, "terminated")
-        after = q_values(state.target_critics, next_obs, _drawn(state.actor, next_obs, next_key))
-        critics, critic_optimiser, loss, mean_q = minimise(
-            self.optimiser,
-            critic_loss,
-            state.critics,
-            state.critic_optimiser,
-            self.critic_learning_rate,
-            rows,
-            clipped_double_td_target(rows.reward, after, terminated, discount=self.discount),
+        actor = state.parameters["actor"]
+        following = _drawn(actor, rows.next_obs, next_key)
+        after = q_values(state.targets["critics"], rows.next_obs, following)
+        target = clipped_double_td_target(
+            rows.reward, after, rows.terminated, discount=self.discount
         )
-        own = q_values(critics, rows.obs, _drawn(state.actor, rows.obs, own_key))
+        state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
+
+        critics = state.parameters["critics"]
+        own = q_values(critics, rows.obs, _drawn(actor, rows.obs, own_key))
         logged = q_values(critics, rows.obs, rows.action)
         advantage = jnp.min(logged, axis=0) - jnp.min(own, axis=0)
-        weights = self.weights(advantage, rows.mask)
-        actor, actor_optimiser, actor_loss, _ = minimise(
-            self.optimiser,
-            partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE),
-            state.actor,
-            state.actor_optimiser,
-            self.actor_learning_rate,
-            rows,
-            weights,
-        )
-        state = replace(
-            state,
-            actor=actor,
-            critics=critics,
-            target_critics=polyak(state.target_critics, critics, tau=self.tau),
-            actor_optimiser=actor_optimiser,
-            critic_optimiser=critic_optimiser,
-        )
-        return state, {
-            "critic_loss": loss,
-            "actor_loss": actor_loss,
-            "advantage": masked_mean(advantage, rows.mask),
-            **value_metrics(mean_q, state.scaling, rows.mask, discount=self.discount),
-            **weight_metrics(weights, rows.mask, self.max_weight),
-        }
-
-    def weights(
-        self, advantage: Float[Array, " batch"], mask: Bool[Array, " batch"] | None
-    ) -> Float[Array, " batch"]:
-        """The weights of the actor's regression."""
-        return regression_weights(
+        weights = regression_weights(
             advantage,
-            mask,
+            rows.mask,
             scale=self.advantage_scale,
             inverse_temperature=self.inverse_temperature,
             max_weight=self.max_weight,
         )
+        loss_of_actor = partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE)
+        state, actor_loss, _ = self.descend(state, "actor", loss_of_actor, rows, weights)
+        return state.tracked("critics", tau=self.tau), {
+            "critic_loss": loss,
+            "actor_loss": actor_loss,
+            "advantage": masked_mean(advantage, rows.mask),
+            **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
+            **weight_metrics(weights, rows.mask, self.max_weight),
+        }
 
-    def policy(self, state: AWACState) -> NetworkPolicy | HistoryPolicy:
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, in physical units."""
-        return network_policy(state.scaling, state.actor.mean)
+        return network_policy(state.preparation, state.parameters["actor"].mean)
 
-    def explore(self, state: AWACState) -> GaussianPolicy:
+    def explore(self, state: LearnerState) -> GaussianPolicy:
         """The trained policy with its own noise, in physical units."""
-        log_std = jnp.clip(state.actor.log_std, *LOG_STD_RANGE)
+        log_std = jnp.clip(state.parameters["actor"].log_std, *LOG_STD_RANGE)
         return GaussianPolicy(self.policy(state), log_std)
-
-
-@partial(jax.jit, static_argnums=3)
-def _init(algorithm: AWAC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> AWACState:
-    encoding = encoding_of(algorithm, spec)
-    actor_key, critic_key = jax.random.split(key)
-    last = tanh if algorithm.variant == "original" else identity
-    mean = init_network(
-        (encoding.width, *algorithm.hidden, spec.n_action),
-        actor_key,
-        output=last,
-        encoding=encoding,
-    )
-    actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
-    critics = init_critics(
-        (encoding.width + spec.n_action, *algorithm.hidden), critic_key, encoding=encoding
-    )
-    start = partial(init_optimiser, algorithm.optimiser)
-    return AWACState(
-        actor=actor,
-        critics=critics,
-        target_critics=critics,
-        actor_optimiser=start(actor, algorithm.actor_learning_rate),
-        critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
-    )
 
 
 def _drawn(

@@ -1,26 +1,14 @@
 """Conservative Q-learning, and its calibrated form Cal-QL."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only, required
-from neorl_agents.algorithms._diagnostics import value_metrics
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
-    require_count,
-    require_critic_learner,
-    require_flag,
-    require_number,
-)
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
-from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._soft_actor import (
     drawn,
     most_entropy,
@@ -28,50 +16,36 @@ from neorl_agents.algorithms._soft_actor import (
     soft_actor_loss,
     temperature_loss,
 )
-from neorl_agents.networks import (
-    Encoder,
-    Network,
-    init_critics,
-    init_network,
-    q_values,
-    sampled_q_values,
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    UnitRows,
+    require_count,
+    require_flag,
+    require_number,
+    single,
+    value_metrics,
 )
+from neorl_agents.networks import Network, q_values, sampled_q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean
-from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._history_policy import HistoryPolicy
-from neorl_agents.policies._network_policy import NetworkPolicy, SquashedGaussianPolicy
-from neorl_agents.policies._scaling import (
-    RewardScale,
-    Scaling,
-    init_scaling,
+from neorl_agents.policies import (
+    HistoryPolicy,
+    NetworkPolicy,
+    SquashedGaussianPolicy,
     network_policy,
-    scaled,
 )
-from neorl_agents.sampling import Reference, Rows, RowsWithReturns, Sampler
-from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_agents.sampling import Rows, RowsWithReturns, Sampler
+from neorl_core import Spec
 from neorl_core.losses import cal_ql_clamp, cql_regulariser, masked_mean
-from neorl_core.targets import polyak, soft_td_target
+from neorl_core.targets import soft_td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
 MAX_MULTIPLIER = 1e6
 
 
-class CQLState(eqx.Module):
-    """The training state of :class:`CQL`; ``critics`` are two, stacked."""
-
-    actor: Network
-    critics: Network
-    target_critics: Network
-    log_temperature: Float[Array, ""]
-    log_multiplier: Float[Array, ""]
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    temperature_optimiser: optax.OptState
-    multiplier_optimiser: optax.OptState
-    scaling: Scaling
-
-
-class CQL(eqx.Module):
+class CQL(BaseLearner):
     """CQL(H): a soft actor-critic whose critics value unseen actions below those of the log.
 
     With ``n_samples`` actions each, uniform, from ``pi(.|s)`` and from ``pi(.|s')``, the loss of
@@ -109,13 +83,6 @@ class CQL(eqx.Module):
         lagrange: Whether the weight has a multiplier; static.
         entropy_backup: Whether targets hold the entropy of the next action; static.
         calibrated: Whether this is Cal-QL; static.
-        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
-        hidden: Widths of the hidden layers of actor and critics; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each; static.
-        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Kumar et al., Conservative Q-learning for offline reinforcement learning,
     arXiv 2006.04779, equation 4 and appendix F; Nakamoto et al., Cal-QL, arXiv 2303.05479,
@@ -137,169 +104,129 @@ class CQL(eqx.Module):
     lagrange: bool = eqx.field(static=True, default=False)
     entropy_backup: bool = eqx.field(static=True, default=False)
     calibrated: bool = eqx.field(static=True, default=False)
-    reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=256)
-    optimiser: str = eqx.field(static=True, default="adam")
-    encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
+    networks: Networks = Networks(hidden=(256, 256, 256))
+
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+        "log_temperature": "temperature_learning_rate",
+        "log_multiplier": "multiplier_learning_rate",
+    }
 
     @property
-    def fields(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Cal-QL also reads where the log was cut, for its returns."""
-        plain = ("obs", "action", "reward", "next_obs", "terminated", "mask")
-        return fields_read(self, *plain, *(("truncated",) if self.calibrated else ()))
+        cuts = ("truncated",) if self.calibrated else ()
+        return ("obs", "action", "reward", "next_obs", "terminated", "mask", *cuts)
 
     @property
-    def sampler(self) -> Sampler:
-        """Rows, for Cal-QL with the returns that followed them; with memory as windows."""
-        rows = RowsWithReturns(self.discount) if self.calibrated else Rows()
-        return with_history(self, rows)
+    def rows_drawn(self) -> Sampler:
+        """Rows, for Cal-QL with the returns that followed them."""
+        return RowsWithReturns(self.discount) if self.calibrated else Rows()
 
-    @property
-    def batches_per_update(self) -> int:
-        """One."""
-        return 1
-
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_encoder(self)
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "conservative_weight", "gap", low=0)
         require_number(self, "sample_temperature", low=0, open_low=True)
         require_number(self, "target_entropy", low=-20, high=20)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_count(self, "n_samples")
-        flags = ("density_correction", "lagrange", "entropy_backup", "calibrated")
-        require_flag(self, *flags)
-        require_critic_learner(self, "actor", "critic", "temperature", "multiplier")
+        require_flag(self, "density_correction", "lagrange", "entropy_backup", "calibrated")
 
-    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> CQLState:
-        """A fresh state; see :class:`neorl_agents.Algorithm`."""
-        self.validate()
-        return _init(as_arrays(self), statistics, key, spec)
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor, two critics, a temperature and a multiplier; the critics have targets."""
+        actor_key, critic_key = jax.random.split(key)
+        critics = self.networks.of_both(spec, 1, critic_key)
+        parameters = {
+            "actor": self.networks.of_obs(spec, 2 * spec.n_action, actor_key),
+            "critics": critics,
+            "log_temperature": jnp.zeros((), jnp.float32),
+            "log_multiplier": jnp.ones((), jnp.float32),
+        }
+        return parameters, {"critics": critics}
 
-    def update(
-        self, state: CQLState, batch: Transition | Reference, key: PRNGKeyArray
-    ) -> tuple[CQLState, Metrics]:
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
         """One gradient step of actor, temperature, critics and multiplier, then of the targets."""
-        physical = batch.rows if isinstance(batch, Reference) else batch
-        rows = only(scaled(state.scaling, physical))
-        floor = None
-        if isinstance(batch, Reference):
-            floor = _known(only(batch.mc_return) / state.scaling.reward)
+        rows = single(rows)
         actor_key, target_key, sample_key = jax.random.split(key, 3)
-        temperature = jnp.exp(state.log_temperature)
+        actor, critics = state.parameters["actor"], state.parameters["critics"]
+        temperature = jnp.exp(state.parameters["log_temperature"])
         target = self.critic_target(state, rows, temperature, target_key)
-        samples = sampled_actions(state.actor, rows, sample_key, self.n_samples, LOG_STD_RANGE)
-        changed, metrics = self.actor_and_temperature_step(state, rows, temperature, actor_key)
-        state, (loss, q, difference) = self.critic_step(state, rows, target, samples, floor)
-        state = replace(state, **changed)
+        samples = sampled_actions(actor, rows, sample_key, self.n_samples, LOG_STD_RANGE)
+
+        policy_loss = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
+        state, actor_loss, log_prob = self.descend(
+            state, "actor", policy_loss, critics, temperature, rows, actor_key
+        )
+        target_entropy = self.target_entropy * rows.action.shape[-1]
+        state, _, _ = self.descend(
+            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
+        )
+        state, critic_loss, (q, term) = self.critic_step(state, rows, target, samples)
+
         bonus = most_entropy(temperature, rows.action.shape[-1]) if self.entropy_backup else 0.0
         values = value_metrics(
-            q, state.scaling, rows.mask, discount=self.discount, penalised=True, entropy=bonus
+            q, state.preparation, rows.mask, discount=self.discount, penalised=True, entropy=bonus
         )
-        return state, {
-            "critic_loss": loss,
-            "conservative_term": difference,
-            **({"multiplier": _multiplier(state.log_multiplier)} if self.lagrange else {}),
-            **metrics,
+        multiplier = _multiplier(state.parameters["log_multiplier"])
+        return state.tracked("critics", tau=self.tau), {
+            "critic_loss": critic_loss,
+            "conservative_term": term,
+            **({"multiplier": multiplier} if self.lagrange else {}),
+            "actor_loss": actor_loss,
+            "entropy": -masked_mean(log_prob, rows.mask),
+            "temperature": temperature,
             **values,
         }
 
     def critic_target(
-        self, state: CQLState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
+        self,
+        state: LearnerState,
+        rows: UnitRows,
+        temperature: Float[Array, ""],
+        key: PRNGKeyArray,
     ) -> Float[Array, " batch"]:
         """What the critics regress on."""
-        next_obs = required(rows, "next_obs")
-        action, log_prob = drawn(state.actor, next_obs, key, LOG_STD_RANGE)
+        action, log_prob = drawn(state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE)
         return soft_td_target(
             rows.reward,
-            q_values(state.target_critics, next_obs, action),
+            q_values(state.targets["critics"], rows.next_obs, action),
             log_prob,
-            required(rows, "terminated"),
+            rows.terminated,
             discount=self.discount,
             temperature=temperature if self.entropy_backup else jnp.zeros_like(temperature),
         )
 
-    def actor_and_temperature_step(
-        self, state: CQLState, rows: Transition, temperature: Float[Array, ""], key: PRNGKeyArray
-    ) -> tuple[dict[str, Any], Metrics]:
-        """One gradient step of the actor and one of the temperature, as fields of the state."""
-        actor, actor_optimiser, loss, log_prob = minimise(
-            self.optimiser,
-            partial(soft_actor_loss, log_std_range=LOG_STD_RANGE),
-            state.actor,
-            state.actor_optimiser,
-            self.actor_learning_rate,
-            state.critics,
-            temperature,
-            rows,
-            key,
-        )
-        log_temperature, temperature_optimiser, _, _ = minimise(
-            self.optimiser,
-            temperature_loss,
-            state.log_temperature,
-            state.temperature_optimiser,
-            self.temperature_learning_rate,
-            log_prob,
-            rows.mask,
-            self.target_entropy * rows.action.shape[-1],
-        )
-        changed = {
-            "actor": actor,
-            "actor_optimiser": actor_optimiser,
-            "log_temperature": log_temperature,
-            "temperature_optimiser": temperature_optimiser,
-        }
-        entropy = -masked_mean(log_prob, rows.mask)
-        return changed, {"actor_loss": loss, "entropy": entropy, "temperature": temperature}
-
     def critic_step(
         self,
-        state: CQLState,
-        rows: Transition,
+        state: LearnerState,
+        rows: UnitRows,
         target: Float[Array, " batch"],
         samples: tuple[Array, Array],
-        floor: Float[Array, " batch"] | None,
-    ) -> tuple[CQLState, tuple[Array, Array, Array]]:
-        """One gradient step of critics and multiplier, then one of the target critics."""
+    ) -> tuple[LearnerState, Float[Array, ""], tuple[Array, Array]]:
+        """One gradient step of critics and multiplier.
+
+        Returns:
+            The state, the loss, the mean value of every row and the mean conservative term.
+        """
         weight = self.conservative_weight
         if self.lagrange:
-            weight = weight * _multiplier(state.log_multiplier)
-        critics, optimiser, loss, (q, difference) = minimise(
-            self.optimiser,
-            self.critic_loss,
-            state.critics,
-            state.critic_optimiser,
-            self.critic_learning_rate,
-            rows,
-            target,
-            samples,
-            floor,
-            weight,
-        )
-        state = replace(
-            state,
-            critics=critics,
-            critic_optimiser=optimiser,
-            target_critics=polyak(state.target_critics, critics, tau=self.tau),
+            weight = weight * _multiplier(state.parameters["log_multiplier"])
+        floor = rows.mc_return if self.calibrated else None
+        state, loss, (q, term) = self.descend(
+            state, "critics", self.critic_loss, rows, target, samples, floor, weight
         )
         if self.lagrange:
-            multiplier, optimiser, _, _ = minimise(
-                self.optimiser,
-                _multiplier_loss,
-                state.log_multiplier,
-                state.multiplier_optimiser,
-                self.multiplier_learning_rate,
-                self.conservative_weight * (difference - self.gap),
-            )
-            state = replace(state, log_multiplier=multiplier, multiplier_optimiser=optimiser)
-        return state, (loss, q, difference)
+            excess = self.conservative_weight * (term - self.gap)
+            state, _, _ = self.descend(state, "log_multiplier", _multiplier_loss, excess)
+        return state, loss, (q, term)
 
     def critic_loss(
         self,
         critics: Network,
-        rows: Transition,
+        rows: UnitRows,
         target: Float[Array, " batch"],
         samples: tuple[Array, Array],
         floor: Float[Array, " batch"] | None,
@@ -328,13 +255,14 @@ class CQL(eqx.Module):
         loss = masked_mean(errors + weight * jnp.sum(terms, axis=0), rows.mask)
         return loss, (jnp.mean(q, axis=0), masked_mean(jnp.mean(terms, axis=0), rows.mask))
 
-    def policy(self, state: CQLState) -> NetworkPolicy | HistoryPolicy:
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The deterministic policy, in physical units."""
-        return network_policy(state.scaling, squashed_mean(state.actor))
+        return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
 
-    def explore(self, state: CQLState) -> SquashedGaussianPolicy:
+    def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
         """Draws of the trained policy, in physical units."""
-        return SquashedGaussianPolicy(network_policy(state.scaling, state.actor), LOG_STD_RANGE)
+        drawn_from = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)
 
 
 class CalQL(CQL):
@@ -353,36 +281,10 @@ class CalQL(CQL):
 
     calibrated: bool = eqx.field(static=True, default=True)
 
-    fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {
+    fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "original": {},
         "corl": {"calibrated": False},
     }
-
-
-@partial(jax.jit, static_argnums=3)
-def _init(algorithm: CQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> CQLState:
-    encoding = encoding_of(algorithm, spec)
-    actor_key, critic_key = jax.random.split(key)
-    actor = init_network(
-        (encoding.width, *algorithm.hidden, 2 * spec.n_action), actor_key, encoding=encoding
-    )
-    critics = init_critics(
-        (encoding.width + spec.n_action, *algorithm.hidden), critic_key, encoding=encoding
-    )
-    start = partial(init_optimiser, algorithm.optimiser)
-    log_temperature, log_multiplier = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
-    return CQLState(
-        actor=actor,
-        critics=critics,
-        target_critics=critics,
-        log_temperature=log_temperature,
-        log_multiplier=log_multiplier,
-        actor_optimiser=start(actor, algorithm.actor_learning_rate),
-        critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        temperature_optimiser=start(log_temperature, algorithm.temperature_learning_rate),
-        multiplier_optimiser=start(log_multiplier, algorithm.multiplier_learning_rate),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
-    )
 
 
 def _multiplier(log_multiplier: Float[Array, ""]) -> Float[Array, ""]:
@@ -393,8 +295,3 @@ def _multiplier_loss(
     log_multiplier: Float[Array, ""], excess: Float[Array, ""]
 ) -> tuple[Float[Array, ""], None]:
     return -_multiplier(log_multiplier) * jax.lax.stop_gradient(excess), None
-
-
-def _known(returns: Float[Array, " batch"]) -> Float[Array, " batch"]:
-    # While an episode goes on there is no bound; a masked row may hold anything.
-    return jnp.where(jnp.isfinite(returns), returns, -jnp.inf)

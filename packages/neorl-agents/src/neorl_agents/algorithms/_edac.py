@@ -4,11 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_agents.algorithms._hyperparameters import require_number
-from neorl_agents.algorithms._protocol import Metrics
 from neorl_agents.algorithms._sac_n import SACN
-from neorl_agents.networks import Network, critic_loss, q_values
-from neorl_core import Transition
+from neorl_agents.learning import Metrics, UnitRows, critic_loss, require_number
+from neorl_agents.networks import Network, q_values
 from neorl_core.losses import edac_diversity, masked_mean
 
 
@@ -29,13 +27,13 @@ class EDAC(SACN):
 
     diversity_weight: float = 1.0
 
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "diversity_weight", low=0)
-        super().validate()
+        super().check()
 
     def critic_loss(
-        self, critics: Network, rows: Transition, target: Float[Array, " batch"]
+        self, critics: Network, rows: UnitRows, target: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], tuple[Array, Metrics]]:
         """The squared errors, summed over the critics, and the diversity term."""
         loss, q = critic_loss(critics, rows, target)

@@ -1,65 +1,37 @@
-"""ReBRAC: TD3 with the distance to the log in actor and critics, each with its weight."""
+"""ReBRAC: TD3 regularised towards the behaviour in actor and critics."""
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import mean_of, merged, required, taken
-from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
+from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
+from neorl_agents.learning import (
+    WHOLE_RUN,
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    Steps,
+    UnitRows,
+    held_actions,
+    linear,
+    merged,
+    numbered,
     require_count,
-    require_critic_learner,
     require_number,
 )
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
-from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.algorithms._schedules import WHOLE_RUN, linear, require_planned
-from neorl_agents.networks import (
-    Encoder,
-    Network,
-    critic_loss,
-    init_critics,
-    init_network,
-    q_values,
-    tanh,
-)
-from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._history_policy import HistoryPolicy
-from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
-from neorl_agents.policies._scaling import (
-    RewardScale,
-    Scaling,
-    init_scaling,
-    network_policy,
-    scaled,
-)
-from neorl_agents.sampling import Rows, Sampler
-from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_agents.networks import Network, q_values, tanh
+from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
 from neorl_core.losses import masked_mean
 from neorl_core.targets import polyak, regularised_td_target
 
 
-class ReBRACState(eqx.Module):
-    """The training state of :class:`ReBRAC`: two stacked ``critics``, ``step`` counts updates."""
-
-    actor: Network
-    critics: Network
-    target_actor: Network
-    target_critics: Network
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    step: Int[Array, ""]
-    scaling: Scaling
-
-
-class ReBRAC(eqx.Module):
+class ReBRAC(BaseLearner):
     """ReBRAC: TD3 with the distance to the log in actor and critics, each with its weight.
 
     One update is ``policy_delay`` critic steps and one actor step. Critics, with
@@ -103,13 +75,6 @@ class ReBRAC(eqx.Module):
         final_weight: Fraction of both weights that is left then, in [0, 1].
         exploration_std: Standard deviation of the noise of :meth:`explore`, in [-1, 1] units.
         policy_delay: Critic steps per actor step; static.
-        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
-        hidden: Widths of the hidden layers of actor and critics; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each; static.
-        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Tarasov et al., Revisiting the minimalist approach to offline reinforcement learning,
     arXiv 2305.09836, equations 2 and 3. Defaults are those of its code for hopper-medium.
@@ -127,15 +92,25 @@ class ReBRAC(eqx.Module):
     final_weight: float = 0.5
     exploration_std: float = 0.1
     policy_delay: int = eqx.field(static=True, default=2)
-    reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=1024)
-    optimiser: str = eqx.field(static=True, default="adam")
-    encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
+    networks: Networks = Networks(hidden=(256, 256, 256))
+    steps: Steps = Steps(batch_size=1024)
 
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs",
+        "action",
+        "reward",
+        "next_obs",
+        "next_action",
+        "terminated",
+        "truncated",
+        "mask",
+    )
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+    }
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
-    fine_tuning: ClassVar[dict[str, dict[str, Any]]] = {
+    fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "original": {
             "critic_weight": 0.0,
             "decay_updates": WHOLE_RUN,
@@ -146,167 +121,84 @@ class ReBRAC(eqx.Module):
     }
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """With memory, also where episodes end."""
-        return fields_read(
-            self,
-            "obs",
-            "action",
-            "reward",
-            "next_obs",
-            "next_action",
-            "terminated",
-            "truncated",
-            "mask",
-        )
-
-    @property
-    def sampler(self) -> Sampler:
-        """Rows, with memory as windows."""
-        return with_history(self, Rows())
-
-    @property
     def batches_per_update(self) -> int:
         """One batch for every critic step of an update."""
         return self.policy_delay
 
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_encoder(self)
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "actor_weight", "critic_weight", "noise_std", "noise_clip", low=0)
         require_number(self, "exploration_std", low=0)
         require_number(self, "final_weight", low=0, high=1)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_count(self, "decay_updates", least=-1)
         require_count(self, "policy_delay")
-        require_critic_learner(self, "actor", "critic")
 
-    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> ReBRACState:
-        """A fresh state; see :class:`neorl_agents.Algorithm`."""
-        self.validate()
-        require_planned(self)
-        return _init(as_arrays(self), statistics, key, spec)
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor and two normalised critics, all with targets."""
+        actor_key, critic_key = jax.random.split(key)
+        actor = self.networks.of_obs(
+            spec, spec.n_action, actor_key, output=tanh, hidden_bias=0.1, last_bound=1e-3
+        )
+        critics = self.networks.of_both(
+            spec, 1, critic_key, hidden_bias=0.1, last_bound=3e-3, normalised=True
+        )
+        networks = {"actor": actor, "critics": critics}
+        return networks, networks
 
-    def update(
-        self, state: ReBRACState, batch: Transition, key: PRNGKeyArray
-    ) -> tuple[ReBRACState, Metrics]:
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
         """``policy_delay`` critic steps, one actor step, one step of the targets."""
-        rows = scaled(state.scaling, batch)
         targets = self.critic_targets(state, rows, key)
-        losses, values = [], []
-        for i in range(self.policy_delay):
-            row = taken(rows, i)
-            critics, optimiser, loss, q = minimise(
-                self.optimiser,
-                critic_loss,
-                state.critics,
-                state.critic_optimiser,
-                self.critic_learning_rate,
-                row,
-                targets[i],
-            )
-            state = replace(state, critics=critics, critic_optimiser=optimiser)
-            losses.append({"critic_loss": loss})
-            values.append(
-                value_metrics(q, state.scaling, row.mask, discount=self.discount, penalised=True)
-            )
-        state, metrics = self.actor_step(state, row)
-        return state, jax.tree.map(mean_of, *losses) | jax.tree.map(mean_of, *values) | metrics
+        state, metrics = delayed_critic_steps(self, state, rows, targets, penalised=True)
+        before = state.parameters["actor"]
+        state, actor_loss, more = self.descend(
+            state,
+            "actor",
+            _actor_loss,
+            state.parameters["critics"],
+            numbered(rows, self.policy_delay - 1),
+            self.actor_weight * self.remaining(state),
+        )
+        slow = polyak(state.targets["actor"], before, tau=self.tau)
+        state = state.tracked("critics", tau=self.tau).with_targets(actor=slow)
+        return state, {**metrics, "actor_loss": actor_loss, **more}
 
     def critic_targets(
-        self, state: ReBRACState, rows: Transition, key: PRNGKeyArray
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
         """What the critics regress on, for all critic steps of an update at once."""
-        shape = rows.reward.shape
         flat = merged(rows)
-        noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
-        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
-        next_obs = required(flat, "next_obs")
-        action = jnp.clip(state.target_actor(next_obs) + noise, -1, 1)
+        action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         targets = regularised_td_target(
             flat.reward,
-            q_values(state.target_critics, next_obs, action),
+            q_values(state.targets["critics"], flat.next_obs, action),
             action,
-            required(flat, "next_action"),
-            required(flat, "terminated"),
-            required(flat, "truncated"),
+            flat.next_action,
+            flat.terminated,
+            flat.truncated,
             discount=self.discount,
             weight=self.critic_weight * self.remaining(state),
         )
-        return targets.reshape(shape)
+        return targets.reshape(rows.reward.shape)
 
-    def actor_step(self, state: ReBRACState, rows: Transition) -> tuple[ReBRACState, Metrics]:
-        """One gradient step of the actor, one step of both targets."""
-        actor, optimiser, loss, more = minimise(
-            self.optimiser,
-            _actor_loss,
-            state.actor,
-            state.actor_optimiser,
-            self.actor_learning_rate,
-            state.critics,
-            rows,
-            self.actor_weight * self.remaining(state),
-        )
-        state = replace(
-            state,
-            actor=actor,
-            actor_optimiser=optimiser,
-            target_actor=polyak(state.target_actor, state.actor, tau=self.tau),
-            target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
-            step=state.step + 1,
-        )
-        return state, {"actor_loss": loss, **more}
-
-    def remaining(self, state: ReBRACState) -> Float[Array, ""]:
+    def remaining(self, state: LearnerState) -> Float[Array, ""]:
         """The fraction of both weights that is left."""
-        return linear(state.step, self.decay_updates, self.final_weight)
+        return linear(state.updates, self.decay_updates, self.final_weight)
 
-    def policy(self, state: ReBRACState) -> NetworkPolicy | HistoryPolicy:
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
-        return network_policy(state.scaling, state.actor)
+        return network_policy(state.preparation, state.parameters["actor"])
 
-    def explore(self, state: ReBRACState) -> GaussianPolicy:
+    def explore(self, state: LearnerState) -> GaussianPolicy:
         """The trained policy with Gaussian noise, in physical units."""
-        noise = jnp.log(jnp.full_like(state.scaling.low, self.exploration_std))
+        noise = jnp.log(jnp.full_like(state.preparation.low, self.exploration_std))
         return GaussianPolicy(self.policy(state), noise)
 
 
-@partial(jax.jit, static_argnums=3)
-def _init(
-    algorithm: ReBRAC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec
-) -> ReBRACState:
-    encoding = encoding_of(algorithm, spec)
-    actor_key, critic_key = jax.random.split(key)
-    actor = init_network(
-        (encoding.width, *algorithm.hidden, spec.n_action),
-        actor_key,
-        output=tanh,
-        hidden_bias=0.1,
-        last_bound=1e-3,
-        encoding=encoding,
-    )
-    critics = init_critics(
-        (encoding.width + spec.n_action, *algorithm.hidden),
-        critic_key,
-        hidden_bias=0.1,
-        last_bound=3e-3,
-        normalised=True,
-        encoding=encoding,
-    )
-    start = partial(init_optimiser, algorithm.optimiser)
-    return ReBRACState(
-        actor=actor,
-        critics=critics,
-        target_actor=actor,
-        target_critics=critics,
-        actor_optimiser=start(actor, algorithm.actor_learning_rate),
-        critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        step=jnp.zeros((), jnp.int32),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
-    )
-
-
 def _actor_loss(
-    actor: Network, critics: Network, rows: Transition, weight: Float[Array, ""]
+    actor: Network, critics: Network, rows: UnitRows, weight: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Metrics]:
     action = actor(rows.obs)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)

@@ -4,11 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import required
-from neorl_agents.networks._critics import q_values
-from neorl_agents.networks._encoders import Network
+from neorl_agents.learning import UnitRows
+from neorl_agents.networks import Network, q_values
 from neorl_agents.networks._gaussian_heads import squashed_parameters
-from neorl_core import Transition
 from neorl_core.distributions import tanh_gaussian_sample
 from neorl_core.losses import masked_mean, sac_policy_loss
 
@@ -27,7 +25,7 @@ def drawn(
 
 def sampled_actions(
     actor: Network,
-    rows: Transition,
+    rows: UnitRows,
     key: PRNGKeyArray,
     number: int,
     log_std_range: tuple[float, float],
@@ -41,7 +39,7 @@ def sampled_actions(
     shape = (batch, number, act)
     uniform = jax.random.uniform(uniform_key, shape, rows.action.dtype, -1, 1)
     parts = [(uniform, jnp.full(shape[:2], -act * jnp.log(2.0), rows.action.dtype))]
-    for obs, one_key in ((rows.obs, here_key), (required(rows, "next_obs"), next_key)):
+    for obs, one_key in ((rows.obs, here_key), (rows.next_obs, next_key)):
         mean, log_std = squashed_parameters(actor, obs, log_std_range)
         mean, log_std = (jnp.broadcast_to(x[:, None, :], shape) for x in (mean, log_std))
         parts.append(tanh_gaussian_sample(mean, log_std, one_key))
@@ -53,7 +51,7 @@ def soft_actor_loss(
     actor: Network,
     critics: Network,
     temperature: Float[Array, ""],
-    rows: Transition,
+    rows: UnitRows,
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:

@@ -2,7 +2,6 @@
 
 from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
-from neorl_agents.algorithms._contract import check_algorithm
 from neorl_agents.algorithms._cql import CQL, CalQL
 from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._iql import IQL
@@ -10,6 +9,7 @@ from neorl_agents.algorithms._rebrac import ReBRAC
 from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
 from neorl_agents.algorithms._xql import XQL
+from neorl_agents.learning import check_algorithm
 from neorl_core.boundary import Registry
 
 ALGORITHMS: Registry[type] = Registry(

@@ -1,62 +1,33 @@
 """TD3+BC: twin delayed policy gradient, tied to the log."""
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import mean_of, merged, required, rows_ahead, taken
-from neorl_agents.algorithms._diagnostics import held_actions, value_metrics
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
+from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    UnitRows,
+    held_actions,
+    merged,
+    numbered,
     require_count,
-    require_critic_learner,
     require_number,
 )
-from neorl_agents.algorithms._memory import (
-    encoding_of,
-    fields_read,
-    require_encoder,
-    steps_ahead,
-    with_history,
-)
-from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.networks._activations import tanh
-from neorl_agents.networks._critics import critic_loss, first_q_value, init_critics, q_values
-from neorl_agents.networks._encoders import Encoder, Network, init_network
-from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._history_policy import HistoryPolicy
-from neorl_agents.policies._network_policy import NetworkPolicy
-from neorl_agents.policies._scaling import (
-    RewardScale,
-    Scaling,
-    init_scaling,
-    network_policy,
-    scaled,
-)
-from neorl_agents.sampling import NStepRows, Sampler
-from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_agents.networks import Network, first_q_value, q_values, tanh
+from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
 from neorl_core.losses import masked_mean, td3_bc_policy_loss
-from neorl_core.targets import clipped_double_td_target, polyak
+from neorl_core.targets import clipped_double_td_target
 
 
-class TD3BCState(eqx.Module):
-    """The training state of :class:`TD3BC`; ``critics`` are two, stacked."""
-
-    actor: Network
-    critics: Network
-    target_actor: Network
-    target_critics: Network
-    actor_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    scaling: Scaling
-
-
-class TD3BC(eqx.Module):
+class TD3BC(BaseLearner):
     """TD3+BC: twin delayed policy gradient, tied to the log.
 
     One update is ``policy_delay`` critic steps and one actor step. Critics, with
@@ -82,18 +53,6 @@ class TD3BC(eqx.Module):
             units.
         noise_clip: Bound of that noise.
         policy_delay: Critic steps per actor step; static.
-        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static. The loss is invariant to
-            it but for the critics' conditioning.
-        hidden: Widths of the hidden layers of actor and critics; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``, for actor and
-            critics; static.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each; static.
-        history_steps: Number of steps that they see then, with the present one; static.
-        n_step: Steps of the critics' targets, whose rewards are the log's; the value of the last
-            one's next observation follows. More than one tells rewards faster, and is biased to the
-            behaviour; static.
 
     Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
     arXiv 2106.06860; the defaults are those of its code. Deviations: a channel is scaled by at
@@ -109,65 +68,53 @@ class TD3BC(eqx.Module):
     noise_std: float = 0.2
     noise_clip: float = 0.5
     policy_delay: int = eqx.field(static=True, default=2)
-    reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=256)
-    optimiser: str = eqx.field(static=True, default="adam")
-    encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
-    n_step: int = eqx.field(static=True, default=1)
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """With memory or several steps, also where episodes end."""
-        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
-
-    @property
-    def sampler(self) -> Sampler:
-        """Rows or several steps; with memory as windows."""
-        return with_history(self, steps_ahead(self))
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+    }
+    takes_several_steps: ClassVar[bool] = True
 
     @property
     def batches_per_update(self) -> int:
         """One batch for every critic step of an update."""
         return self.policy_delay
 
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_encoder(self)
-        require_count(self, "n_step")
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "alpha", "noise_std", "noise_clip", low=0)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_count(self, "policy_delay")
-        require_critic_learner(self, "actor", "critic")
 
-    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> TD3BCState:
-        """A fresh state; see :class:`neorl_agents.Algorithm`."""
-        self.validate()
-        return _init(as_arrays(self), statistics, key, spec)
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor and two critics, all with targets."""
+        actor_key, critic_key = jax.random.split(key)
+        networks = {
+            "actor": self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh),
+            "critics": self.networks.of_both(spec, 1, critic_key, initialiser="uniform"),
+        }
+        return networks, networks
 
-    def update(
-        self, state: TD3BCState, batch: Transition | NStepRows, key: PRNGKeyArray
-    ) -> tuple[TD3BCState, Metrics]:
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
         """``policy_delay`` critic steps, one actor step, one step of the targets."""
-        physical, discount = rows_ahead(batch)
-        rows = scaled(state.scaling, physical)
-        targets = self.critic_targets(state, rows, key, discount)
-        losses, values = [], []
-        for i in range(self.policy_delay):
-            row = taken(rows, i)
-            state, loss, value = self.critic_step(state, row, targets[i])
-            losses.append(loss)
-            values.append(value_metrics(value, state.scaling, row.mask, discount=self.discount))
-        state, actor_metrics = self.actor_step(state, row)
-        means = jax.tree.map(mean_of, *values)
-        return state, {"critic_loss": mean_of(*losses), **means, **actor_metrics}
+        targets = self.critic_targets(state, rows, key)
+        state, metrics = delayed_critic_steps(self, state, rows, targets)
+        state, actor_loss, more = self.descend(
+            state,
+            "actor",
+            _actor_loss,
+            state.parameters["critics"],
+            numbered(rows, self.policy_delay - 1),
+            self.alpha,
+        )
+        state = state.tracked("actor", "critics", tau=self.tau)
+        return state, {**metrics, "actor_loss": actor_loss, **more}
 
     def critic_targets(
-        self,
-        state: TD3BCState,
-        rows: Transition,
-        key: PRNGKeyArray,
-        discount: Float[Array, "step batch"] | None = None,
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
     ) -> Float[Array, "step batch"]:
         """What the critics regress on, for all critic steps of an update at once.
 
@@ -175,109 +122,27 @@ class TD3BC(eqx.Module):
 
         Args:
             state: State whose target networks are asked.
-            rows: Scaled units, leading axes ``(policy_delay, batch_size)``.
+            rows: Leading axes ``(policy_delay, batch_size)``.
             key: Random key of the smoothing noise.
-            discount: Discount of every row's next value, where it is not the learner's own.
 
         Returns:
             The targets, in the scale of the critics.
         """
-        shape = rows.reward.shape
         flat = merged(rows)
-        noise = self.noise_std * jax.random.normal(key, flat.action.shape, flat.action.dtype)
-        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
-        next_obs = required(flat, "next_obs")
-        next_action = jnp.clip(state.target_actor(next_obs) + noise, -1, 1)
-        next_q = q_values(state.target_critics, next_obs, next_action)
-        factor = self.discount if discount is None else discount.reshape(1, -1)
+        next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
+        next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
         targets = clipped_double_td_target(
-            flat.reward, factor * next_q, required(flat, "terminated"), discount=1.0
+            flat.reward, flat.discount * next_q, flat.terminated, discount=1.0
         )
-        return targets.reshape(shape)
+        return targets.reshape(rows.reward.shape)
 
-    def critic_step(
-        self, state: TD3BCState, rows: Transition, target: Float[Array, " batch"]
-    ) -> tuple[TD3BCState, Float[Array, ""], Float[Array, " batch"]]:
-        """One gradient step of the critics; actor and targets stay as they are.
-
-        Args:
-            state: State before the step.
-            rows: One batch in scaled units.
-            target: Regression target of every row.
-
-        Returns:
-            The state, the loss and the mean over members of every row's value, before the step.
-        """
-        critics, optimiser, loss, q = minimise(
-            self.optimiser,
-            critic_loss,
-            state.critics,
-            state.critic_optimiser,
-            self.critic_learning_rate,
-            rows,
-            target,
-        )
-        return replace(state, critics=critics, critic_optimiser=optimiser), loss, q
-
-    def actor_step(self, state: TD3BCState, rows: Transition) -> tuple[TD3BCState, Metrics]:
-        """One gradient step of the actor, then one step of both targets."""
-        actor, optimiser, loss, more = minimise(
-            self.optimiser,
-            _actor_loss,
-            state.actor,
-            state.actor_optimiser,
-            self.actor_learning_rate,
-            state.critics,
-            rows,
-            self.alpha,
-        )
-        state = replace(
-            state,
-            actor=actor,
-            actor_optimiser=optimiser,
-            target_actor=polyak(state.target_actor, actor, tau=self.tau),
-            target_critics=polyak(state.target_critics, state.critics, tau=self.tau),
-        )
-        return state, {"actor_loss": loss, **more}
-
-    def policy(self, state: TD3BCState) -> NetworkPolicy | HistoryPolicy:
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The trained policy, in physical units."""
-        return network_policy(state.scaling, state.actor)
-
-
-@partial(jax.jit, static_argnums=3)
-def _init(
-    algorithm: TD3BC, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec
-) -> TD3BCState:
-    encoding = encoding_of(algorithm, spec)
-    actor_key, critic_key = jax.random.split(key)
-    actor = init_network(
-        (encoding.width, *algorithm.hidden, spec.n_action),
-        actor_key,
-        output=tanh,
-        encoding=encoding,
-    )
-    critics = init_critics(
-        (encoding.width + spec.n_action, *algorithm.hidden),
-        critic_key,
-        initialiser="uniform",
-        encoding=encoding,
-    )
-    scaling = init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window)
-    start = partial(init_optimiser, algorithm.optimiser)
-    return TD3BCState(
-        actor=actor,
-        critics=critics,
-        target_actor=actor,
-        target_critics=critics,
-        actor_optimiser=start(actor, algorithm.actor_learning_rate),
-        critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        scaling=scaling,
-    )
+        return network_policy(state.preparation, state.parameters["actor"])
 
 
 def _actor_loss(
-    actor: Network, critics: Network, rows: Transition, alpha: Float[Array, ""]
+    actor: Network, critics: Network, rows: UnitRows, alpha: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Metrics]:
     action = actor(rows.obs)
     q = first_q_value(critics, rows.obs, action)

@@ -1,74 +1,40 @@
 """Extreme Q-learning."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._batches import only, required
-from neorl_agents.algorithms._diagnostics import value_metrics, weight_metrics
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    UnitRows,
+    cosine,
+    critic_loss,
+    regression_weights,
     require_choice,
     require_count,
-    require_critic_learner,
     require_number,
-)
-from neorl_agents.algorithms._memory import encoding_of, fields_read, require_encoder, with_history
-from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.algorithms._schedules import cosine, require_planned
-from neorl_agents.algorithms._weighted_regression import (
-    regression_weights,
+    single,
+    value_metrics,
+    weight_metrics,
     weighted_regression_loss,
 )
-from neorl_agents.networks import (
-    Encoder,
-    Network,
-    critic_loss,
-    init_critics,
-    init_network,
-    q_values,
-    tanh,
-)
-from neorl_agents.networks._gaussian_heads import GaussianActor
-from neorl_agents.optimisers import init_optimiser, minimise
-from neorl_agents.policies._history_policy import HistoryPolicy
-from neorl_agents.policies._network_policy import GaussianPolicy, NetworkPolicy
-from neorl_agents.policies._scaling import (
-    RewardScale,
-    Scaling,
-    init_scaling,
-    network_policy,
-    scaled,
-)
-from neorl_agents.sampling import Rows, Sampler
-from neorl_core import DataStatistics, Spec, Transition, as_arrays
+from neorl_agents.networks import GaussianActor, Network, q_values, tanh
+from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
 from neorl_core.losses import gumbel_loss, masked_mean
-from neorl_core.targets import polyak, td_target
+from neorl_core.targets import td_target
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
-class XQLState(eqx.Module):
-    """The training state of :class:`XQL`; ``critics`` are two, stacked, ``step`` counts updates."""
-
-    value: Network
-    critics: Network
-    target_critics: Network
-    actor: GaussianActor
-    value_optimiser: optax.OptState
-    critic_optimiser: optax.OptState
-    actor_optimiser: optax.OptState
-    step: Int[Array, ""]
-    scaling: Scaling
-
-
-class XQL(eqx.Module):
+class XQL(BaseLearner):
     """Extreme Q-learning: values by Gumbel regression, then weighted regression of actions.
 
     With ``q = min_i Q'_i(s, a)`` of the target critics, one update is, in this order,
@@ -105,13 +71,6 @@ class XQL(eqx.Module):
             (:func:`neorl_agents.algorithms.for_run`).
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
-        reward_scale: ``"std"``, ``"none"`` or ``"return_range"``; static.
-        hidden: Widths of the hidden layers of all networks; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
-        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
-            side by side or through a recurrent unit each; static.
-        history_steps: Number of steps that they see then, with the present one; static.
 
     Source: Garg et al., Extreme Q-learning: MaxEnt RL without entropy, arXiv 2301.02328,
     equation 8 and appendix C.
@@ -128,109 +87,66 @@ class XQL(eqx.Module):
     actor_learning_rate: float = 3e-4
     decay_updates: int = 0
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
-    reward_scale: RewardScale = eqx.field(static=True, default="std")
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=256)
-    optimiser: str = eqx.field(static=True, default="adam")
-    encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
 
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "value": "value_learning_rate",
+        "critics": "critic_learning_rate",
+        "actor": "actor_learning_rate",
+    }
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """With memory, also where episodes end."""
-        return fields_read(self, "obs", "action", "reward", "next_obs", "terminated", "mask")
-
-    @property
-    def sampler(self) -> Sampler:
-        """Rows, with memory as windows."""
-        return with_history(self, Rows())
-
-    @property
-    def batches_per_update(self) -> int:
-        """One."""
-        return 1
-
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_encoder(self)
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         positive = ("temperature", "max_exponent", "max_weight")
         require_number(self, *positive, low=0, open_low=True)
+        require_number(self, "tau", low=0, high=1, open_low=True)
         require_number(self, "inverse_temperature", low=0)
         require_count(self, "decay_updates", least=-1)
         require_choice(self, "advantage_scale", ("fixed", "std"))
-        require_critic_learner(self, "value", "critic", "actor")
 
-    def init(self, spec: Spec, statistics: DataStatistics, key: PRNGKeyArray) -> XQLState:
-        """A fresh state; see :class:`neorl_agents.Algorithm`."""
-        self.validate()
-        require_planned(self)
-        return _init(as_arrays(self), statistics, key, spec)
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A value, two critics and a Gaussian actor; the critics have targets."""
+        value_key, critic_key, actor_key = jax.random.split(key, 3)
+        start = {"initialiser": "orthogonal"}
+        value = self.networks.of_obs(spec, 1, value_key, **start)
+        critics = self.networks.of_both(spec, 1, critic_key, **start)
+        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh, **start)
+        actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
+        return {"value": value, "critics": critics, "actor": actor}, {"critics": critics}
 
-    def update(
-        self, state: XQLState, batch: Transition, key: PRNGKeyArray
-    ) -> tuple[XQLState, Metrics]:
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
         """One gradient step of value, actor and critics, then one of the targets."""
-        rows = only(scaled(state.scaling, batch))
-        q = jnp.min(q_values(state.target_critics, rows.obs, rows.action), axis=0)
-        state, value_loss = self.value_step(state, rows, q)
-        both = state.value(jnp.concatenate([rows.obs, required(rows, "next_obs")]))[..., 0]
+        rows = single(rows)
+        q = jnp.min(q_values(state.targets["critics"], rows.obs, rows.action), axis=0)
+        state, value_loss, _ = self.descend(state, "value", self.value_loss, rows, q)
+        both = state.parameters["value"](jnp.concatenate([rows.obs, rows.next_obs]))[..., 0]
         v, next_v = jnp.split(both, 2)
-        weights = self.weights(q - v, rows.mask)
-        actor, actor_optimiser, actor_loss, _ = minimise(
-            self.optimiser,
-            partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE),
-            state.actor,
-            state.actor_optimiser,
-            self.actor_learning_rate * cosine(state.step, self.decay_updates),
-            rows,
-            weights,
+        weights = regression_weights(
+            q - v,
+            rows.mask,
+            scale=self.advantage_scale,
+            inverse_temperature=self.inverse_temperature,
+            max_weight=self.max_weight,
         )
-        critics, critic_optimiser, loss, mean_q = minimise(
-            self.optimiser,
-            critic_loss,
-            state.critics,
-            state.critic_optimiser,
-            self.critic_learning_rate,
-            rows,
-            td_target(rows.reward, next_v, required(rows, "terminated"), discount=self.discount),
-        )
-        state = replace(
-            state,
-            critics=critics,
-            target_critics=polyak(state.target_critics, critics, tau=self.tau),
-            actor=actor,
-            critic_optimiser=critic_optimiser,
-            actor_optimiser=actor_optimiser,
-            step=state.step + 1,
-        )
-        return state, {
+        loss_of_actor = partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE)
+        rate = self.actor_learning_rate * cosine(state.updates, self.decay_updates)
+        state, actor_loss, _ = self.descend(state, "actor", loss_of_actor, rows, weights, rate=rate)
+        target = td_target(rows.reward, next_v, rows.terminated, discount=self.discount)
+        state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
+        return state.tracked("critics", tau=self.tau), {
             "value_loss": value_loss,
             "actor_loss": actor_loss,
             "critic_loss": loss,
             "advantage": masked_mean(q - v, rows.mask),
-            **value_metrics(mean_q, state.scaling, rows.mask, discount=self.discount),
+            **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
             **weight_metrics(weights, rows.mask, self.max_weight),
         }
 
-    def value_step(
-        self, state: XQLState, rows: Transition, q: Float[Array, " batch"]
-    ) -> tuple[XQLState, Float[Array, ""]]:
-        """One gradient step of the value towards the soft maximum of ``q``."""
-        value, optimiser, loss, _ = minimise(
-            self.optimiser,
-            self.value_loss,
-            state.value,
-            state.value_optimiser,
-            self.value_learning_rate,
-            rows,
-            q,
-        )
-        return replace(state, value=value, value_optimiser=optimiser), loss
-
     def value_loss(
-        self, value: Network, rows: Transition, q: Float[Array, " batch"]
+        self, value: Network, rows: UnitRows, q: Float[Array, " batch"]
     ) -> tuple[Float[Array, ""], None]:
         """The mean of the rescaled Gumbel loss."""
         loss = gumbel_loss(
@@ -242,57 +158,11 @@ class XQL(eqx.Module):
         )
         return masked_mean(loss, rows.mask), None
 
-    def weights(
-        self, advantage: Float[Array, " batch"], mask: Bool[Array, " batch"] | None
-    ) -> Float[Array, " batch"]:
-        """The weights of the actor's regression."""
-        return regression_weights(
-            advantage,
-            mask,
-            scale=self.advantage_scale,
-            inverse_temperature=self.inverse_temperature,
-            max_weight=self.max_weight,
-        )
-
-    def policy(self, state: XQLState) -> NetworkPolicy | HistoryPolicy:
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The mean of the trained policy, in physical units."""
-        return network_policy(state.scaling, state.actor.mean)
+        return network_policy(state.preparation, state.parameters["actor"].mean)
 
-    def explore(self, state: XQLState) -> GaussianPolicy:
+    def explore(self, state: LearnerState) -> GaussianPolicy:
         """The trained policy with its own noise, in physical units."""
-        log_std = jnp.clip(state.actor.log_std, *LOG_STD_RANGE)
+        log_std = jnp.clip(state.parameters["actor"].log_std, *LOG_STD_RANGE)
         return GaussianPolicy(self.policy(state), log_std)
-
-
-@partial(jax.jit, static_argnums=3)
-def _init(algorithm: XQL, statistics: DataStatistics, key: PRNGKeyArray, spec: Spec) -> XQLState:
-    encoding = encoding_of(algorithm, spec)
-    value_key, critic_key, actor_key = jax.random.split(key, 3)
-    widths = (encoding.width, *algorithm.hidden)
-    value = init_network((*widths, 1), value_key, initialiser="orthogonal", encoding=encoding)
-    mean = init_network(
-        (*widths, spec.n_action),
-        actor_key,
-        initialiser="orthogonal",
-        output=tanh,
-        encoding=encoding,
-    )
-    actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
-    critics = init_critics(
-        (encoding.width + spec.n_action, *algorithm.hidden),
-        critic_key,
-        initialiser="orthogonal",
-        encoding=encoding,
-    )
-    start = partial(init_optimiser, algorithm.optimiser)
-    return XQLState(
-        value=value,
-        critics=critics,
-        target_critics=critics,
-        actor=actor,
-        value_optimiser=start(value, algorithm.value_learning_rate),
-        critic_optimiser=start(critics, algorithm.critic_learning_rate),
-        actor_optimiser=start(actor, algorithm.actor_learning_rate),
-        step=jnp.zeros((), jnp.int32),
-        scaling=init_scaling(spec, statistics, algorithm.reward_scale, window=encoding.window),
-    )

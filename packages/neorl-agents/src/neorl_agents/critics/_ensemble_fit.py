@@ -10,20 +10,20 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms import cosine
-from neorl_agents.algorithms._hyperparameters import (
-    as_widths,
-    require_choice,
-    require_count,
-    require_flag,
-    require_number,
-    require_widths,
-)
 from neorl_agents.critics._columns import Columns, checked_columns, split_columns
 from neorl_agents.critics._ensemble import (
     Ensemble,
     Target,
     member_outputs,
     scaled_outputs,
+)
+from neorl_agents.learning import (
+    as_widths,
+    require_choice,
+    require_count,
+    require_flag,
+    require_number,
+    require_widths,
 )
 from neorl_agents.networks import MLP, ensemble, init_mlp
 from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise

@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents.algorithms._hyperparameters import (
+from neorl_agents.calibration import identity_map, isotonic_map
+from neorl_agents.critics._columns import Columns, checked_columns, split_columns
+from neorl_agents.critics._horizon_learning import Draws, Rows, trained_members
+from neorl_agents.critics._limit_facts import LimitFacts, counted_steps, limit_facts
+from neorl_agents.critics._next_actions import actions_along
+from neorl_agents.critics._safety_critic import Quantity, SafetyCritic, horizon_curve
+from neorl_agents.critics._windows import fully_seen, window_sums
+from neorl_agents.learning import (
     as_widths,
     require,
     require_choice,
@@ -18,13 +25,6 @@ from neorl_agents.algorithms._hyperparameters import (
     require_number,
     require_widths,
 )
-from neorl_agents.calibration import identity_map, isotonic_map
-from neorl_agents.critics._columns import Columns, checked_columns, split_columns
-from neorl_agents.critics._horizon_learning import Draws, Rows, trained_members
-from neorl_agents.critics._limit_facts import LimitFacts, counted_steps, limit_facts
-from neorl_agents.critics._next_actions import actions_along
-from neorl_agents.critics._safety_critic import Quantity, SafetyCritic, horizon_curve
-from neorl_agents.critics._windows import fully_seen, window_sums
 from neorl_agents.networks import ensemble, init_mlp
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import (

@@ -5,12 +5,12 @@ from neorl_agents.networks._activations import Activation as Activation
 from neorl_agents.networks._activations import identity as identity
 from neorl_agents.networks._activations import relu as relu
 from neorl_agents.networks._activations import tanh as tanh
-from neorl_agents.networks._critics import critic_loss as critic_loss
 from neorl_agents.networks._critics import first_q_value as first_q_value
 from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
 from neorl_agents.networks._critics import sampled_q_values as sampled_q_values
 from neorl_agents.networks._encoders import ENCODERS as ENCODERS
+from neorl_agents.networks._encoders import NETWORKS as NETWORKS
 from neorl_agents.networks._encoders import Encoder as Encoder
 from neorl_agents.networks._encoders import Encoding as Encoding
 from neorl_agents.networks._encoders import Network as Network
@@ -40,6 +40,7 @@ __all__ = [
     "ENCODERS",
     "GRU",
     "MLP",
+    "NETWORKS",
     "ActingNetwork",
     "Activation",
     "Encoder",
@@ -50,7 +51,6 @@ __all__ = [
     "Network",
     "RecurrentNetwork",
     "Window",
-    "critic_loss",
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",

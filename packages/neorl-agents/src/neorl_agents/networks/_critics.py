@@ -8,8 +8,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.networks._encoders import Encoding, Network, init_network
 from neorl_agents.networks._mlp import Initialiser, ensemble
-from neorl_core import Transition
-from neorl_core.losses import masked_mean
 
 
 def init_critics(
@@ -67,24 +65,6 @@ def first_q_value(
     """The values of the first member alone."""
     inputs = jnp.concatenate([obs, action], axis=-1)
     return _value(jax.tree.map(_first, critics), inputs)
-
-
-def critic_loss(
-    critics: Network, rows: Transition, target: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
-    """The squared error to ``target``, meaned over rows and summed over members.
-
-    Args:
-        critics: The stacked networks.
-        rows: One batch in scaled units.
-        target: One per row.
-
-    Returns:
-        The loss, and the mean value of the members for every row.
-    """
-    q = q_values(critics, rows.obs, rows.action)
-    errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
-    return masked_mean(errors, rows.mask), jnp.mean(q, axis=0)
 
 
 def _value(critic: Network, inputs: Float[Array, "batch in"]) -> Float[Array, " batch"]:

@@ -1,6 +1,6 @@
 """What stands between the recent past and a perceptron: nothing, a stack, or a recurrent unit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.networks._gru import GRU, init_gru
 from neorl_agents.networks._mlp import MLP, init_mlp
 from neorl_agents.networks._windows import FLAGS
+from neorl_core.boundary import Registry
 
 Encoder = Literal["none", "history", "gru"]
 """How the networks of a learner see the past; see :class:`Encoding`."""
@@ -77,12 +78,31 @@ class RecurrentNetwork(eqx.Module):
         return self.head(jnp.concatenate([hidden, window[..., -1, :], rest], axis=-1))
 
 
+def _check_kind(name: str, entry: Any) -> None:
+    if not callable(entry):
+        raise TypeError(f"expected a function that makes a network, got {entry!r}")
+
+
 Network: TypeAlias = MLP | RecurrentNetwork
 """What learners train: a perceptron, or one behind a recurrent unit."""
 
 
+NETWORKS: Registry[Callable[..., Any]] = Registry(
+    "neorl.networks", "network kind", {"mlp": init_mlp}, _check_kind
+)
+"""Every kind of network by the name that configurations use; a mapping that others add to.
+
+An entry makes a network from the lengths of its layers and a key.
+"""
+
+
 def init_network(
-    widths: Sequence[int], key: PRNGKeyArray, *, encoding: Encoding | None = None, **options: Any
+    widths: Sequence[int],
+    key: PRNGKeyArray,
+    *,
+    kind: str = "mlp",
+    encoding: Encoding | None = None,
+    **options: Any,
 ) -> Network:
     """A network with fresh weights that reads observations in the form of ``encoding``.
 
@@ -91,17 +111,20 @@ def init_network(
             ``encoding.width`` inputs are the observation. A recurrent unit is as wide as the first
             hidden layer.
         key: Random key; consumed.
-        encoding: Form of the observation; ``None`` is a plain perceptron.
+        kind: Name of an entry of :data:`NETWORKS`.
+        encoding: Form of the observation; ``None`` is the observation alone.
         **options: Further ones of :func:`init_mlp`.
 
     Returns:
         A perceptron, behind a recurrent unit for ``"gru"``.
     """
     if encoding is None or encoding.encoder != "gru":
-        return init_mlp(widths, key, **options)
+        return NETWORKS.find(kind)(widths, key, **options)
     cell_key, head_key = jax.random.split(key)
     rest = widths[0] - encoding.width
-    head = init_mlp((widths[1] + encoding.step_width + rest, *widths[1:]), head_key, **options)
+    head = NETWORKS.find(kind)(
+        (widths[1] + encoding.step_width + rest, *widths[1:]), head_key, **options
+    )
     return RecurrentNetwork(
         init_gru(encoding.step_width, widths[1], cell_key), head, encoding.steps
     )

@@ -8,7 +8,6 @@ from neorl_agents.online._replay import replay_push as replay_push
 from neorl_agents.online._settings import OFFLINE as OFFLINE
 from neorl_agents.online._settings import for_fine_tuning as for_fine_tuning
 from neorl_agents.online._settings import require_fine_tunable as require_fine_tunable
-from neorl_agents.online._settings import restarted as restarted
 
 __all__ = [
     "OFFLINE",
@@ -18,6 +17,5 @@ __all__ = [
     "replay_begin",
     "replay_push",
     "require_fine_tunable",
-    "restarted",
     "rows_of_the_log",
 ]

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from neorl_agents.algorithms._protocol import Algorithm
+from neorl_agents.learning import Learner
 from neorl_agents.online._replay import Replay
-from neorl_agents.sampling import Reference, sampler_of
+from neorl_agents.sampling import Batch, as_batch
 from neorl_core import Transition
 from neorl_core.replay import ring_sample
 
@@ -34,7 +34,7 @@ def rows_of_the_log(batch_size: int, share: float) -> int:
 
 
 def balanced_batch(
-    algorithm: Algorithm,
+    learner: Learner,
     tables: Any,
     replay: Replay,
     number: Int[Array, ""],
@@ -48,7 +48,7 @@ def balanced_batch(
     learner's own sampler. ``share=0.5`` with an even batch is the symmetric sampling of RLPD.
 
     Args:
-        algorithm: Learner that draws single rows.
+        learner: One that draws single rows.
         tables: What its sampler draws from.
         replay: Rows collected online; not empty.
         number: Number of the update: a draw is a function of ``(key, number)`` and the buffer.
@@ -56,23 +56,24 @@ def balanced_batch(
         share: Share of the log, in [0, 1]; static.
 
     Returns:
-        What ``algorithm.update`` takes, leading axes ``(batches_per_update, batch_size)``.
+        What ``learner.update`` takes, leading axes ``(batches_per_update, batch_size)``.
 
     Source: Ball et al., Efficient online reinforcement learning with offline data (RLPD), arXiv
     2302.02948, section 4.1, for half and half; Nakamoto et al., Cal-QL, arXiv 2303.05479, for a
     mixing ratio.
     """
     log_key, online_key = jax.random.split(key)
-    updates, size = algorithm.batches_per_update, algorithm.batch_size
+    updates, size = learner.batches_per_update, learner.batch_size
     from_log = rows_of_the_log(size, share)
-    log = sampler_of(algorithm).draw(tables, number, log_key, (updates, from_log))
+    log = learner.sampler.draw(tables, number, log_key, (updates, from_log))
     draws = updates * (size - from_log)
     drawn, _ = ring_sample(replay.ring, jax.random.fold_in(online_key, number), batch=draws)
     online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), drawn)
-    if not isinstance(log, Reference):
-        return _joined(log, online.rows)
-    returns = jnp.concatenate([log.mc_return, online.mc_return], axis=1)
-    return Reference(_joined(log.rows, online.rows), returns)
+    known = as_batch(log)
+    rows = _joined(known.rows, online.rows)
+    if known.mc_return is None:
+        return Batch(rows)
+    return Batch(rows, mc_return=jnp.concatenate([known.mc_return, online.mc_return], axis=1))
 
 
 def _joined(log: Transition, online: Transition) -> Transition:

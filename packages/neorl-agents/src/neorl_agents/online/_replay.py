@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_agents.sampling import Reference
+from neorl_agents.sampling import Batch
 from neorl_core import Transition
 from neorl_core.replay import RingBuffer, ring_buffer, ring_push
 
@@ -17,7 +17,7 @@ class Replay(NamedTuple):
     A row is stored one step late, when the action that followed it is known.
 
     Attributes:
-        ring: Buffer of ``Reference`` rows in physical units; the rows of one step lie side by side.
+        ring: Buffer of ``Batch`` rows in physical units; the rows of one step lie side by side.
             A return is minus infinity until the episode of its row has ended; ``mc_return`` is
             ``None`` where returns are not kept.
         waiting: The rows of the last step, shape ``(env, ...)``.
@@ -44,7 +44,8 @@ def replay_begin(
 
     Args:
         example: Rows of one step, one for each plant, of which shapes and dtypes are taken:
-            ``obs``, ``action``, ``reward``, ``next_obs``, ``terminated`` and ``truncated``.
+            ``obs``, ``action``, ``reward``, ``next_obs``, ``terminated`` and ``truncated``, and
+            ``cost`` where the learner reads it.
         capacity: Number of rows that it holds, at least those of one step.
         discount: Discount of the returns, in [0, 1].
         beyond: Return that a truncated episode is taken to go on with: of a log
@@ -57,13 +58,10 @@ def replay_begin(
     Raises:
         ValueError: If ``capacity`` is no whole number from one on.
     """
-    waiting = example._replace(cost=None, next_action=None, mask=None)
+    waiting = example._replace(next_action=None, mask=None)
     waiting = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), waiting)
     row = jax.tree.map(lambda leaf: leaf[0], waiting)
-    stored = Reference(
-        row._replace(next_action=row.action),
-        row.reward if returns else None,  # pyright: ignore[reportArgumentType]
-    )
+    stored = Batch(row._replace(next_action=row.action), mc_return=row.reward if returns else None)
     ring, count = ring_buffer(stored, capacity=capacity), waiting.reward.shape[0]
     dtype = waiting.reward.dtype
     # Nothing waits yet. What is pushed in its stead lies at the end of the ring and is not counted;
@@ -94,11 +92,11 @@ def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
     unknown = None
     if replay.ring.rows.mc_return is not None:
         unknown = jnp.full_like(before.reward, -jnp.inf)
-    stored = Reference(before._replace(next_action=following), unknown)  # pyright: ignore[reportArgumentType]
+    stored = Batch(before._replace(next_action=following), mc_return=unknown)
     ring = ring_push(replay.ring, stored)
     if unknown is not None:
         ring = _with_returns(replay, ring, before, min(horizon, _capacity(ring) // count))
-    return replay._replace(ring=ring, waiting=rows._replace(cost=None, next_action=None, mask=None))
+    return replay._replace(ring=ring, waiting=rows._replace(next_action=None, mask=None))
 
 
 def _with_returns(replay: Replay, ring: RingBuffer, newest: Transition, steps: int) -> RingBuffer:

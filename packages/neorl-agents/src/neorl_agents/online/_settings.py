@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import jax.numpy as jnp
-
-from neorl_agents.sampling import Rows, RowsWithReturns, sampler_of
+from neorl_agents.learning import Explorer
+from neorl_agents.sampling import Rows, RowsWithReturns
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 
@@ -13,7 +12,6 @@ OFFLINE = "offline"
 """The variant that keeps the hyperparameters of the offline training."""
 
 Learner = TypeVar("Learner")
-State = TypeVar("State")
 
 
 def require_fine_tunable(algorithm: Any) -> None:
@@ -29,13 +27,13 @@ def require_fine_tunable(algorithm: Any) -> None:
         InputError: Naming the learner and what it lacks.
     """
     name = type(algorithm).__name__
-    missing = [part for part in ("explore", "fine_tuning") if not hasattr(algorithm, part)]
-    if missing:
+    if not isinstance(algorithm, Explorer) or not algorithm.fine_tuning:
+        missing = "explore" if not hasattr(algorithm, "explore") else "fine_tuning"
         raise InputError(
-            f"{name} cannot be fine-tuned online: it has no {' and no '.join(missing)}; of the "
-            "learners here IQL, CalQL and ReBRAC can"
+            f"{name} cannot be fine-tuned online: it has no {missing}; of the learners here IQL, "
+            "CalQL and ReBRAC can"
         )
-    if not isinstance(sampler_of(algorithm), Rows | RowsWithReturns):
+    if not isinstance(algorithm.sampler, Rows | RowsWithReturns):
         raise InputError(
             f"{name} cannot be fine-tuned online: it draws more than single rows, which the online "
             "buffer does not give"
@@ -51,7 +49,7 @@ def for_fine_tuning(algorithm: Learner, variant: str = "original") -> Learner:
 
     Returns:
         The same learner with those fields replaced; a schedule of length -1 is to follow the
-        fine-tuning (:func:`neorl_agents.algorithms.for_run`).
+        fine-tuning (:func:`neorl_agents.learning.for_run`).
 
     Raises:
         InputError: If the learner cannot be fine-tuned, or has no such variant.
@@ -68,18 +66,3 @@ def for_fine_tuning(algorithm: Learner, variant: str = "original") -> Learner:
     if variant not in known:
         raise unknown_name(f"variant of fine-tuning {type(algorithm).__name__}:", variant, known)
     return replace(settings, **known[variant])
-
-
-def restarted(state: State) -> State:
-    """The state with its count of updates at zero, so that schedules begin with the fine-tuning.
-
-    Args:
-        state: State of a learner; networks, targets and optimisers stay as they are.
-
-    Returns:
-        The same state where it counts no updates.
-    """
-    if not hasattr(state, "step"):
-        return state
-    counted: Any = state
-    return replace(counted, step=jnp.zeros_like(counted.step))

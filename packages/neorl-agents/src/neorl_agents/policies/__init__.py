@@ -5,21 +5,21 @@ from neorl_agents.policies._history_policy import HistoryPolicy as HistoryPolicy
 from neorl_agents.policies._network_policy import GaussianPolicy as GaussianPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy as NetworkPolicy
 from neorl_agents.policies._network_policy import SquashedGaussianPolicy as SquashedGaussianPolicy
-from neorl_agents.policies._scaling import RewardScale as RewardScale
-from neorl_agents.policies._scaling import Scaling as Scaling
-from neorl_agents.policies._scaling import init_scaling as init_scaling
-from neorl_agents.policies._scaling import network_policy as network_policy
-from neorl_agents.policies._scaling import scaled as scaled
+from neorl_agents.policies._preparation import REWARD_SCALES as REWARD_SCALES
+from neorl_agents.policies._preparation import Preparation as Preparation
+from neorl_agents.policies._preparation import RewardScale as RewardScale
+from neorl_agents.policies._preparation import network_policy as network_policy
+from neorl_agents.policies._preparation import prepare as prepare
 
 __all__ = [
+    "REWARD_SCALES",
     "GaussianPolicy",
     "HistoryCarry",
     "HistoryPolicy",
     "NetworkPolicy",
+    "Preparation",
     "RewardScale",
-    "Scaling",
     "SquashedGaussianPolicy",
-    "init_scaling",
     "network_policy",
-    "scaled",
+    "prepare",
 ]

@@ -5,11 +5,10 @@ from neorl_agents.sampling._goals import GoalRows as GoalRows
 from neorl_agents.sampling._goals import Goals as Goals
 from neorl_agents.sampling._histories import Histories as Histories
 from neorl_agents.sampling._histories import HistoryTables as HistoryTables
-from neorl_agents.sampling._n_step import NStepRows as NStepRows
 from neorl_agents.sampling._n_step import NSteps as NSteps
+from neorl_agents.sampling._protocol import Batch as Batch
 from neorl_agents.sampling._protocol import Sampler as Sampler
-from neorl_agents.sampling._protocol import sampler_of as sampler_of
-from neorl_agents.sampling._returns import Reference as Reference
+from neorl_agents.sampling._protocol import as_batch as as_batch
 from neorl_agents.sampling._returns import RowsWithReturns as RowsWithReturns
 from neorl_agents.sampling._returns import returns_to_go as returns_to_go
 from neorl_agents.sampling._rows import Rows as Rows
@@ -17,19 +16,18 @@ from neorl_agents.sampling._sequences import Sequences as Sequences
 from neorl_agents.sampling._weighted import WeightedRows as WeightedRows
 
 __all__ = [
+    "Batch",
     "BestEpisodes",
     "GoalRows",
     "Goals",
     "Histories",
     "HistoryTables",
-    "NStepRows",
     "NSteps",
-    "Reference",
     "Rows",
     "RowsWithReturns",
     "Sampler",
     "Sequences",
     "WeightedRows",
+    "as_batch",
     "returns_to_go",
-    "sampler_of",
 ]

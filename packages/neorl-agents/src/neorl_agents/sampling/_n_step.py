@@ -1,34 +1,22 @@
 """Uniform draws of rows whose reward and successor lie several steps ahead."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.sampling._log_order import episode_ends, last_rows, on_host
+from neorl_agents.sampling._protocol import Batch
 from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
 from neorl_core.returns import segment_n_step_returns
 
 
-class NStepRows(NamedTuple):
-    """Rows over several steps, with what their next value is worth.
-
-    Attributes:
-        rows: ``reward`` is the discounted sum over the steps; ``next_obs``, ``next_action``,
-            ``terminated`` and ``truncated`` are those of the last of them. Physical units.
-        discount: Discount of the next value, ``discount^m`` for ``m`` steps, shape ``(row,)``.
-    """
-
-    rows: Transition
-    discount: Float[Array, "*row"]
-
-
 @dataclasses.dataclass(frozen=True)
 class NSteps:
-    """Rows drawn uniformly, as :class:`NStepRows`.
+    """Rows drawn uniformly, as :class:`Batch` with discounts.
 
     ``R_t = sum_{k<m} discount^k r_{t+k}``, ``m = steps``, or fewer where the episode ends or the
     next row is masked; the value of the last row's own next observation follows, and nothing
@@ -46,7 +34,7 @@ class NSteps:
     steps: int
     discount: float
 
-    def tables(self, rows: Transition) -> NStepRows:
+    def tables(self, rows: Transition) -> Batch:
         """All rows with what lies ahead of them.
 
         Raises:
@@ -76,14 +64,14 @@ class NSteps:
             terminated=log.terminated[last],
             truncated=log.truncated[last],
         )
-        return NStepRows(ahead, factor.astype(reward.dtype))  # pyright: ignore
+        return Batch(ahead, factor.astype(reward.dtype))  # pyright: ignore
 
     def draw(
         self,
-        tables: NStepRows,
+        tables: Batch,
         number: Int[Array, ""],
         key: PRNGKeyArray,
         shape: tuple[int, int],
-    ) -> NStepRows:
+    ) -> Batch:
         """One batch with its discounts."""
         return Rows().draw(tables, number, key, shape)  # pyright: ignore

@@ -1,19 +1,39 @@
 """What a learner may ask of the training loop: how its batches are drawn from a log."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
+
+
+class Batch(NamedTuple):
+    """Rows, and what some samplers know of them besides.
+
+    Attributes:
+        rows: Physical units. Over several steps, ``reward`` is their discounted sum, and
+            ``next_obs``, ``next_action``, ``terminated`` and ``truncated`` are those of the last.
+        discount: Discount of the value that follows, ``discount^m`` over ``m`` steps, shape
+            ``(row,)``; ``None`` where it is the learner's own.
+        mc_return: Discounted return that followed in the log, in the unit of the reward, shape
+            ``(row,)``; ``None`` where nobody asked for it.
+    """
+
+    rows: Transition
+    discount: Float[Array, "*row"] | None = None
+    mc_return: Float[Array, "*row"] | None = None
+
+
+def as_batch(batch: Transition | Batch) -> Batch:
+    """What a sampler drew as a :class:`Batch`: bare rows are one too."""
+    return batch if isinstance(batch, Batch) else Batch(batch)
 
 
 @runtime_checkable
 class Sampler(Protocol):
     """From a log to the batches of updates: tables once on the host, then draws in the program.
 
-    A learner names its own in an attribute ``sampler``; without one, rows are drawn uniformly
-    (:class:`Rows`). Fields of a sampler are plain numbers of the learner, never arrays.
+    Every learner names its own. Fields of a sampler are plain numbers of the learner, never arrays.
     """
 
     def tables(self, rows: Transition) -> Any:
@@ -40,15 +60,3 @@ class Sampler(Protocol):
             What the learner's ``update`` takes as its batch.
         """
         ...
-
-
-def sampler_of(algorithm: Any) -> Sampler:
-    """The sampler of a learner: its own, or uniform rows.
-
-    Args:
-        algorithm: Any learner.
-
-    Returns:
-        Its attribute ``sampler`` where it has one, otherwise :class:`Rows`.
-    """
-    return getattr(algorithm, "sampler", Rows())

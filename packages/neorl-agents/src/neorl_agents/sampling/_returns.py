@@ -1,31 +1,20 @@
 """Uniform draws of rows, each with the return that followed it in the log."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.sampling._log_order import unmasked_rows
+from neorl_agents.sampling._protocol import Batch
 from neorl_agents.sampling._rows import Rows
 from neorl_core import Transition
 
 
-class Reference(NamedTuple):
-    """Rows with what the behaviour earned from them on.
-
-    Attributes:
-        rows: Physical units.
-        mc_return: Discounted return that followed, in the unit of the reward; shape ``(row,)``.
-    """
-
-    rows: Transition
-    mc_return: Float[Array, "*row"]
-
-
 @dataclasses.dataclass(frozen=True)
 class RowsWithReturns:
-    """Rows drawn uniformly, as :class:`Reference`.
+    """Rows drawn uniformly, as :class:`Batch` with returns.
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -33,14 +22,14 @@ class RowsWithReturns:
 
     discount: float
 
-    def tables(self, rows: Transition) -> Reference:
+    def tables(self, rows: Transition) -> Batch:
         """All rows with their returns to go."""
         returns: Any = returns_to_go(rows, discount=self.discount)  # of the host, as the rows
-        return Reference(rows, returns)
+        return Batch(rows, mc_return=returns)
 
     def draw(
-        self, tables: Reference, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
-    ) -> Reference:
+        self, tables: Batch, number: Int[Array, ""], key: PRNGKeyArray, shape: tuple[int, int]
+    ) -> Batch:
         """One batch with returns."""
         return Rows().draw(tables, number, key, shape)  # pyright: ignore
 

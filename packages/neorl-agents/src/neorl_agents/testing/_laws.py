@@ -11,10 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.algorithms._contract import check_algorithm, require_answer, require_policy
-from neorl_agents.algorithms._protocol import Algorithm
 from neorl_agents.artefact import policy_actions
-from neorl_agents.policies import Scaling
+from neorl_agents.learning import Algorithm, check_algorithm, require_answer, require_policy
 from neorl_agents.testing._problem import (
     Problem,
     in_other_units,
@@ -34,7 +32,7 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
 
     Args:
         make: Function that makes the learner, best with small networks and batches: ``lambda:
-            CRR(hidden=(8, 8), batch_size=32)``. Rates ten times as large must still train it.
+            CRR(networks=Networks(hidden=(8, 8)), steps=Steps(batch_size=32))``. Rates ten times as large must still train it.
 
     Returns:
         Functions without arguments, for ``pytest.mark.parametrize``.
@@ -165,7 +163,7 @@ def _masked_rows_are_inert(subject: _Subject) -> None:
 
     clean, _ = _updated(algorithm, state, _masked(batch, mask), key)
     spoilt, metrics = _updated(algorithm, state, _with_rows(batch, spoiled), key)
-    reached = "NaN in masked rows reach the state: use the rows that `scaled` gives"
+    reached = "NaN in masked rows reach the state: use the rows that `learn` is given"
     chex.assert_trees_all_equal(clean, spoilt, custom_message=reached)
     for name, metric in metrics.items():
         assert np.isfinite(metric), f"masked rows with NaN in them reach metric {name}"
@@ -204,19 +202,19 @@ def _masked_rows_are_in_no_loss(subject: _Subject) -> None:
     A loss that means over all rows, blanks included, keeps the law above.
     """
     plain, algorithm, state = subject.started()
-    scaling = getattr(state, "scaling", None)
-    if not isinstance(scaling, Scaling) or scaling.window:
+    maps = state.preparation
+    if maps.window:
         return  # windows say of themselves what is blank
     shape = (plain.batches_per_update, plain.batch_size)
     mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
     batch, found = subject.problem.batch(plain), []
     for steps in (0.0, 1.0):  # blanks at the mean of the log, and a deviation off
-        offset = steps * _coarse(scaling.obs.scale)
-        change = offset - _coarse(scaling.obs.offset)
-        moved = eqx.tree_at(lambda s: s.scaling.obs.offset, state, offset)
+        offset = steps * _coarse(maps.obs.scale)
+        change = offset - _coarse(maps.obs.offset)
+        moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
         rows = _with_rows(batch, partial(_moved_by, change=change, mask=mask))
         new, _ = _updated(algorithm, moved, rows, jax.random.key(1))
-        found.append(eqx.tree_at(lambda s: s.scaling.obs.offset, new, jnp.zeros_like(offset)))
+        found.append(eqx.tree_at(lambda s: s.preparation.obs.offset, new, jnp.zeros_like(offset)))
     others = dict(jax.tree.leaves_with_path(found[1]))
     for path, leaf in jax.tree.leaves_with_path(found[0]):
         where = jax.tree_util.keystr(path)
@@ -290,7 +288,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: _Subject) -> N
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
-    told = "other units change the policy: work on what `scaled` gives, rewards over a deviation"
+    told = "other units change the policy: work on the rows that `learn` is given, rewards over a deviation"
     np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=told)
 
 

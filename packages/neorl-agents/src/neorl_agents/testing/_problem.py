@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.algorithms._protocol import Algorithm
-from neorl_agents.sampling import sampler_of
+from neorl_agents.learning import Learner
 from neorl_core import Channel, CostChannel, DataStatistics, FieldStatistics, Spec, Transition
 
 OBS, ACT, ROWS, EPISODE = 4, 2, 256, 32
@@ -20,13 +19,12 @@ class Problem(NamedTuple):
     log: Transition
     statistics: DataStatistics
 
-    def batch(self, algorithm: Algorithm, seed: int = 0) -> Any:
+    def batch(self, learner: Learner, seed: int = 0) -> Any:
         """What the learner's sampler draws from the log: the batch of one update."""
-        unread = {field: None for field in self.log._fields if field not in algorithm.fields}
-        sampler = sampler_of(algorithm)
-        tables = jax.tree.map(jnp.asarray, sampler.tables(self.log._replace(**unread)))
-        shape = (algorithm.batches_per_update, algorithm.batch_size)
-        return sampler.draw(tables, jnp.int32(seed), jax.random.key(0), shape)
+        unread = {field: None for field in self.log._fields if field not in learner.fields}
+        tables = jax.tree.map(jnp.asarray, learner.sampler.tables(self.log._replace(**unread)))
+        shape = (learner.batches_per_update, learner.batch_size)
+        return learner.sampler.draw(tables, jnp.int32(seed), jax.random.key(0), shape)
 
 
 def statistics_of(log: Transition) -> DataStatistics:

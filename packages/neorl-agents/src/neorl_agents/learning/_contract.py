@@ -6,10 +6,22 @@ from typing import Any
 
 import jax
 
-from neorl_agents.algorithms._protocol import Algorithm
+from neorl_agents.learning._protocol import Algorithm
 from neorl_core import InputError, Policy, Transition, as_arrays
 
-_REQUIRED = ("fields", "batch_size", "batches_per_update", "validate", "init", "update", "policy")
+_REQUIRED = (
+    "fields",
+    "batch_size",
+    "batches_per_update",
+    "sampler",
+    "schedules",
+    "validate",
+    "prepare",
+    "fits",
+    "init",
+    "update",
+    "policy",
+)
 
 
 def check_algorithm(name: str, kind: Any) -> None:
@@ -41,7 +53,8 @@ def check_algorithm(name: str, kind: Any) -> None:
     unknown = set(instance.fields) - set(Transition._fields)
     if unknown:
         raise ValueError(f"its fields {', '.join(sorted(unknown))} are none of a Transition")
-    _check_leaves(instance)
+    _check_leaves(instance, "")
+    _check_form(instance)
     instance.validate()
 
 
@@ -59,15 +72,21 @@ def _by_default(kind: type) -> Any:
     return kind()
 
 
-def _check_leaves(instance: Any) -> None:
-    values = {name: getattr(instance, name) for name in _fields(type(instance))}
-    for name, value in values.items():
+def _check_leaves(instance: Any, where: str) -> None:
+    for name in _fields(type(instance)):
+        value = getattr(instance, name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            _check_leaves(value, f"{where}{name}.")
+            continue
         parts = value if isinstance(value, tuple) else (value,)
         if not all(isinstance(part, bool | int | float | str) for part in parts):
             raise TypeError(
-                f"its field {name} must be a number, a text or a tuple of them, for files and the "
-                f"command line know no more, got {value!r}"
+                f"its field {where}{name} must be a number, a text, a tuple of them or nested "
+                f"settings, for files and the command line know no more, got {value!r}"
             )
+
+
+def _check_form(instance: Any) -> None:
     if jax.tree_util.all_leaves([instance]):
         raise TypeError("JAX sees it as one leaf; make it an equinox.Module or register it")
     try:
@@ -145,7 +164,7 @@ def require_policy(algorithm: Any, policy: Any) -> Policy:
     missing = [part for part in ("initial_carry", "__call__", "sent") if not hasattr(policy, part)]
     raise InputError(
         f"{type(algorithm).__name__}.policy must return a neorl_core.Policy, such as "
-        f"neorl_agents.policies.network_policy(scaling, actor): a {type(policy).__name__} has no "
+        f"neorl_agents.policies.network_policy(state.preparation, actor): a {type(policy).__name__} has no "
         f"{', '.join(missing)}"
     )
 

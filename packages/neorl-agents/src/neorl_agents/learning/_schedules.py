@@ -92,7 +92,7 @@ def require_planned(algorithm: Any) -> None:
             field = f"{type(algorithm).__name__}.{name}"
             raise ValueError(
                 f"{field} is {WHOLE_RUN}, the length of the run, which is not known here; give a "
-                "number, or call neorl_agents.algorithms.for_run(algorithm, updates) first"
+                "number, or call neorl_agents.learning.for_run(algorithm, updates) first"
             )
 
 
@@ -111,7 +111,7 @@ def unfinished_schedules(algorithm: Any, updates: int) -> list[str]:
 
 
 def _schedules(algorithm: Any) -> tuple[str, ...]:
-    return getattr(algorithm, "schedules", ())
+    return algorithm.schedules
 
 
 def _follows(value: Any) -> bool:

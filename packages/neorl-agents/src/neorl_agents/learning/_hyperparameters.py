@@ -8,8 +8,6 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from neorl_agents.optimisers import OPTIMISERS
-
 
 def require(owner: Any, field: str, valid: bool, expected: str) -> None:
     """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``valid``."""
@@ -80,27 +78,6 @@ def require_flag(owner: Any, *fields: str) -> None:
     """Refuses ``fields`` that are neither true nor false."""
     for field in fields:
         require(owner, field, isinstance(getattr(owner, field), bool), "true or false")
-
-
-def require_critic_learner(owner: Any, *networks: str) -> None:
-    """Checks the fields that every learner with critics has.
-
-    Args:
-        owner: With ``discount``, ``tau``, ``reward_scale``, ``hidden``, ``batch_size``,
-            ``optimiser`` and a learning rate for each of ``networks``.
-        *networks: What has a rate of its own, such as ``"actor"`` for ``actor_learning_rate``.
-
-    Raises:
-        ValueError: Naming the first field with a bad value.
-    """
-    require_number(owner, "discount", low=0, high=1)
-    require_number(owner, "tau", low=0, high=1, open_low=True)
-    rates = [f"{network}_learning_rate" for network in networks]
-    require_number(owner, *rates, low=0, open_low=True)
-    require_choice(owner, "reward_scale", ("none", "std", "return_range"))
-    require_widths(owner, "hidden")
-    require_count(owner, "batch_size")
-    require_choice(owner, "optimiser", OPTIMISERS)
 
 
 def _is_numeric(value: Any) -> bool:

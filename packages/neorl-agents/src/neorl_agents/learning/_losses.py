@@ -1,11 +1,30 @@
-"""Regression of a Gaussian actor onto logged actions, weighted by their advantage."""
+"""Losses that several learners share, on rows in the units of the networks."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from neorl_agents.learning._unit_rows import UnitRows
+from neorl_agents.networks import Network, q_values
 from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
-from neorl_core import Transition
 from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
+
+
+def critic_loss(
+    critics: Network, rows: UnitRows, target: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
+    """The squared error to ``target``, averaged over rows and summed over members.
+
+    Args:
+        critics: The stacked networks.
+        rows: One batch.
+        target: One per row.
+
+    Returns:
+        The loss, and the mean value of the members for every row.
+    """
+    q = q_values(critics, rows.obs, rows.action)
+    errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
+    return masked_mean(errors, rows.mask), jnp.mean(q, axis=0)
 
 
 def regression_weights(
@@ -34,7 +53,7 @@ def regression_weights(
 
 def weighted_regression_loss(
     actor: GaussianActor,
-    rows: Transition,
+    rows: UnitRows,
     weights: Float[Array, " batch"],
     *,
     log_std_range: tuple[float, float],

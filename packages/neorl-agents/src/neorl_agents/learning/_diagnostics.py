@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_agents.algorithms._protocol import Metrics
-from neorl_agents.policies._scaling import Scaling
+from neorl_agents.learning._protocol import Metrics
+from neorl_agents.policies import Preparation
 from neorl_core.losses import masked_mean
 
 SLACK = 0.05
@@ -66,7 +66,7 @@ def held_actions(
 
 def value_metrics(
     q: Float[Array, " batch"],
-    scaling: Scaling,
+    preparation: Preparation,
     mask: Bool[Array, " batch"] | None,
     *,
     discount: float | Float[Array, ""],
@@ -81,7 +81,7 @@ def value_metrics(
 
     Args:
         q: Values of logged actions, in the scale of the critics.
-        scaling: Scaling of the learner, which knows the rewards of the log.
+        preparation: Preparation of the learner, which knows the rewards of the log.
         mask: Rows that count.
         discount: Discount of the reward per step.
         penalised: Whether the learner pushes values down on purpose; only the upper bound holds.
@@ -90,8 +90,8 @@ def value_metrics(
     Returns:
         ``q`` and ``q_beyond_rewards``, a share in [0, 1].
     """
-    low = jnp.minimum(scaling.reward_range[0], 0)
-    high = jnp.maximum(scaling.reward_range[1], 0) + entropy
+    low = jnp.minimum(preparation.reward_range[0], 0)
+    high = jnp.maximum(preparation.reward_range[1], 0) + entropy
     slack = SLACK * (high - low)
     steps = 1 / jnp.maximum(1 - jnp.asarray(discount, q.dtype), jnp.finfo(q.dtype).eps)
     beyond = q > (high + slack) * steps

@@ -1,0 +1,68 @@
+"""The steps that TD3 and its relatives share: smoothed actions, and delayed actor steps."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning import (
+    LearnerState,
+    Metrics,
+    UnitRows,
+    critic_loss,
+    numbered,
+    value_metrics,
+)
+from neorl_agents.networks import Network
+
+
+def smoothed_action(
+    learner: Any, actor: Network, obs: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> Float[Array, "batch act"]:
+    """``clip(actor(obs) + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``.
+
+    Args:
+        learner: With the fields ``noise_std`` and ``noise_clip``.
+        actor: Network whose last layer is a tanh.
+        obs: Standardised observations.
+        key: Random key of the noise.
+    """
+    mean = actor(obs)
+    noise = learner.noise_std * jax.random.normal(key, mean.shape, mean.dtype)
+    return jnp.clip(mean + jnp.clip(noise, -learner.noise_clip, learner.noise_clip), -1, 1)
+
+
+def delayed_critic_steps(
+    learner: Any,
+    state: LearnerState,
+    rows: UnitRows,
+    targets: Float[Array, "step batch"],
+    *,
+    penalised: bool = False,
+) -> tuple[LearnerState, Metrics]:
+    """``policy_delay`` gradient steps of the critics; actor and targets stay as they are.
+
+    Args:
+        learner: With the field ``policy_delay``.
+        state: State before the steps.
+        rows: Leading axes ``(policy_delay, batch_size)``.
+        targets: What the critics regress on.
+        penalised: Whether the targets are pushed down on purpose; see ``value_metrics``.
+
+    Returns:
+        The state, and the means over the steps of the loss and of what the values tell.
+    """
+    steps = []
+    for i in range(learner.policy_delay):
+        row = numbered(rows, i)
+        state, loss, q = learner.descend(state, "critics", critic_loss, row, targets[i])
+        values = value_metrics(
+            q, state.preparation, row.mask, discount=learner.discount, penalised=penalised
+        )
+        steps.append({"critic_loss": loss, **values})
+    return state, jax.tree.map(_mean, *steps)
+
+
+def _mean(*values: Array) -> Array:
+    return jnp.mean(jnp.stack(values), axis=0)

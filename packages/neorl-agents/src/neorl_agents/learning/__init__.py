@@ -1,0 +1,95 @@
+"""What every learner is made of: the contract, the state, the shell, sources and the hot loop."""
+
+from neorl_agents.learning._chunk import Training as Training
+from neorl_agents.learning._chunk import TrainingKeys as TrainingKeys
+from neorl_agents.learning._chunk import begin_training as begin_training
+from neorl_agents.learning._chunk import train_chunk as train_chunk
+from neorl_agents.learning._chunk import training_keys as training_keys
+from neorl_agents.learning._contract import check_algorithm as check_algorithm
+from neorl_agents.learning._contract import require_answer as require_answer
+from neorl_agents.learning._contract import require_policy as require_policy
+from neorl_agents.learning._diagnostics import held_actions as held_actions
+from neorl_agents.learning._diagnostics import value_metrics as value_metrics
+from neorl_agents.learning._diagnostics import weight_metrics as weight_metrics
+from neorl_agents.learning._hyperparameters import as_widths as as_widths
+from neorl_agents.learning._hyperparameters import require_choice as require_choice
+from neorl_agents.learning._hyperparameters import require_count as require_count
+from neorl_agents.learning._hyperparameters import require_flag as require_flag
+from neorl_agents.learning._hyperparameters import require_number as require_number
+from neorl_agents.learning._hyperparameters import require_widths as require_widths
+from neorl_agents.learning._losses import critic_loss as critic_loss
+from neorl_agents.learning._losses import regression_weights as regression_weights
+from neorl_agents.learning._losses import weighted_regression_loss as weighted_regression_loss
+from neorl_agents.learning._protocol import Algorithm as Algorithm
+from neorl_agents.learning._protocol import Explorer as Explorer
+from neorl_agents.learning._protocol import Learner as Learner
+from neorl_agents.learning._protocol import Metrics as Metrics
+from neorl_agents.learning._schedules import WHOLE_RUN as WHOLE_RUN
+from neorl_agents.learning._schedules import cosine as cosine
+from neorl_agents.learning._schedules import for_run as for_run
+from neorl_agents.learning._schedules import linear as linear
+from neorl_agents.learning._schedules import require_planned as require_planned
+from neorl_agents.learning._schedules import unfinished_schedules as unfinished_schedules
+from neorl_agents.learning._settings import Networks as Networks
+from neorl_agents.learning._settings import Steps as Steps
+from neorl_agents.learning._shell import BaseLearner as BaseLearner
+from neorl_agents.learning._source import GivenBatches as GivenBatches
+from neorl_agents.learning._source import Log as Log
+from neorl_agents.learning._source import Source as Source
+from neorl_agents.learning._source import priced_reward as priced_reward
+from neorl_agents.learning._source import rows_for as rows_for
+from neorl_agents.learning._state import LearnerState as LearnerState
+from neorl_agents.learning._state import restarted as restarted
+from neorl_agents.learning._unit_rows import UnitRows as UnitRows
+from neorl_agents.learning._unit_rows import merged as merged
+from neorl_agents.learning._unit_rows import numbered as numbered
+from neorl_agents.learning._unit_rows import single as single
+from neorl_agents.learning._unit_rows import unit_rows as unit_rows
+
+__all__ = [
+    "WHOLE_RUN",
+    "Algorithm",
+    "BaseLearner",
+    "Explorer",
+    "GivenBatches",
+    "Learner",
+    "LearnerState",
+    "Log",
+    "Metrics",
+    "Networks",
+    "Source",
+    "Steps",
+    "Training",
+    "TrainingKeys",
+    "UnitRows",
+    "as_widths",
+    "begin_training",
+    "check_algorithm",
+    "cosine",
+    "critic_loss",
+    "for_run",
+    "held_actions",
+    "linear",
+    "merged",
+    "numbered",
+    "priced_reward",
+    "regression_weights",
+    "require_answer",
+    "require_choice",
+    "require_count",
+    "require_flag",
+    "require_number",
+    "require_planned",
+    "require_policy",
+    "require_widths",
+    "restarted",
+    "rows_for",
+    "single",
+    "train_chunk",
+    "training_keys",
+    "unfinished_schedules",
+    "unit_rows",
+    "value_metrics",
+    "weight_metrics",
+    "weighted_regression_loss",
+]

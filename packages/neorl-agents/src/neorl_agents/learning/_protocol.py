@@ -1,0 +1,149 @@
+"""What training asks of a learner, and what evaluation and export ask of an algorithm."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning._state import LearnerState
+from neorl_agents.policies import Preparation
+from neorl_agents.sampling import Sampler
+from neorl_core import DataStatistics, Policy, Spec
+
+Metrics = dict[str, Float[Array, ""]]
+"""Scalars of one update by name."""
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A frozen object whose fields are its hyperparameters: plain numbers or nested settings.
+
+    Numeric fields are leaves: ``neorl_core.as_arrays(learner)`` goes into a plain ``jax.jit`` as an
+    argument, so that another value never compiles again and a sweep is a ``vmap`` or ``lax.map``
+    over one stacked leaf. Shapes and names are static fields.
+
+    A learner need not be a policy: models of a plant, ensembles and critics are learners that the
+    same loop trains. One that is a policy is an :class:`Algorithm`.
+    :class:`neorl_agents.learning.BaseLearner` supplies every member but the equations.
+
+    Attributes:
+        fields: The fields of ``Transition`` that ``update`` or the sampler reads; the others may be
+            ``None``. Rewards and costs arrive raw. A learner whose fields include ``cost`` is given
+            both as they were logged; any other is given the reward less the price of the costs.
+        batch_size: Rows of one gradient step; static.
+        batches_per_update: Batches, and critic gradient steps, of one ``update``; static.
+        sampler: How batches are drawn from a log.
+        schedules: Names of the fields that are lengths of schedules, in calls of ``update``, and
+            may follow the run (:func:`neorl_agents.learning.for_run`).
+    """
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of ``Transition`` that are read."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of one gradient step."""
+        ...
+
+    @property
+    def batches_per_update(self) -> int:
+        """Batches, and critic gradient steps, of one ``update``."""
+        ...
+
+    @property
+    def sampler(self) -> Sampler:
+        """How batches are drawn from a log."""
+        ...
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """Fields whose value -1 stands for the length of the run."""
+        ...
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        ...
+
+    def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
+        """The maps between physical units and those of the networks; nothing random.
+
+        Sites that are to start equal share one: prepare once with
+        ``neorl_core.merge_statistics`` of all of them, and give the result to every ``init``.
+
+        Args:
+            spec: Channels, with the cost limits of the run.
+            statistics: Statistics of the training split, with the reward that the learner sees.
+        """
+        ...
+
+    def fits(self) -> Mapping[str, "Learner"]:
+        """The learners that are trained before this one, by name; usually none.
+
+        Each is trained on the same data by the same loop, in the order of the mapping, for its own
+        ``updates``. Their final states are the ``context`` of :meth:`init`.
+        """
+        ...
+
+    def init(
+        self,
+        spec: Spec,
+        statistics: DataStatistics,
+        key: PRNGKeyArray,
+        *,
+        preparation: Preparation | None = None,
+        context: Mapping[str, LearnerState] | None = None,
+    ) -> LearnerState:
+        """A fresh training state; every leaf is an array.
+
+        Args:
+            spec: Channels, with the cost limits of the run.
+            statistics: Statistics of the training split, with the reward that the learner sees.
+            key: Random key; consumed.
+            preparation: That of :meth:`prepare`, which is called where none is given.
+            context: Final states of the learners of :meth:`fits`, by name.
+        """
+        ...
+
+    def update(
+        self, state: LearnerState, batch: Any, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One complete update: every gradient step of one cycle of the algorithm.
+
+        Args:
+            state: State from :meth:`init` or the last update.
+            batch: What the sampler draws, a ``Transition`` by default: physical units, leading axes
+                ``(batches_per_update, batch_size)``. Rows whose mask is false reach no loss; where
+                every row counts, a mask of ``None`` is cheaper.
+            key: All randomness of this update.
+        """
+        ...
+
+
+@runtime_checkable
+class Algorithm(Learner, Protocol):
+    """A learner that gives a policy."""
+
+    def policy(self, state: LearnerState) -> Policy:
+        """The deterministic policy of a state, in physical units."""
+        ...
+
+
+@runtime_checkable
+class Explorer(Algorithm, Protocol):
+    """An algorithm that can make experience of its own, so that it may be trained online.
+
+    Attributes:
+        fine_tuning: Fields to replace when an offline training goes on online, by the name of the
+            variant; see :func:`neorl_agents.online.for_fine_tuning`.
+    """
+
+    @property
+    def fine_tuning(self) -> Mapping[str, Mapping[str, Any]]:
+        """Fields to replace when an offline training goes on online, by variant."""
+        ...
+
+    def explore(self, state: LearnerState) -> Policy:
+        """The policy that is tried on a simulated plant; it may be random."""
+        ...

@@ -1,0 +1,113 @@
+"""The settings that learners share: their networks, and the steps of their gradients."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from neorl_agents.learning._hyperparameters import (
+    as_widths,
+    require_choice,
+    require_count,
+    require_widths,
+)
+from neorl_agents.networks import (
+    ENCODERS,
+    NETWORKS,
+    Encoder,
+    Encoding,
+    Network,
+    ensemble,
+    init_network,
+)
+from neorl_agents.optimisers import OPTIMISERS
+from neorl_agents.policies import REWARD_SCALES, RewardScale
+from neorl_core import Spec
+
+
+class Networks(eqx.Module):
+    """The form of all networks of a learner; every field is static.
+
+    Attributes:
+        hidden: Widths of the hidden layers.
+        encoder: ``"none"``, ``"history"`` or ``"gru"``: whether networks see the last steps too,
+            side by side or through a recurrent unit each.
+        history_steps: Number of steps that they see then, with the present one.
+        kind: Name of the kind of network in ``neorl_agents.networks.NETWORKS``.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
+    encoder: Encoder = eqx.field(static=True, default="none")
+    history_steps: int = eqx.field(static=True, default=8)
+    kind: str = eqx.field(static=True, default="mlp")
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_widths(self, "hidden")
+        require_choice(self, "encoder", ENCODERS)
+        require_count(self, "history_steps")
+        require_choice(self, "kind", NETWORKS)
+
+    def encoding(self, spec: Spec) -> Encoding:
+        """The form in which observations of a plant reach the networks."""
+        return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
+
+    def of_obs(self, spec: Spec, n_out: int, key: PRNGKeyArray, **options: Any) -> Network:
+        """A fresh network from observations to ``n_out`` numbers.
+
+        Args:
+            spec: Channels of the plant.
+            n_out: Number of outputs.
+            key: Random key; consumed.
+            **options: Further ones of the kind, such as those of
+                :func:`neorl_agents.networks.init_mlp`.
+        """
+        return self._network(spec, 0, n_out, key, options)
+
+    def of_both(
+        self, spec: Spec, n_out: int, key: PRNGKeyArray, *, members: int = 2, **options: Any
+    ) -> Network:
+        """Fresh networks from observations and actions to ``n_out`` numbers, stacked.
+
+        Args:
+            spec: Channels of the plant.
+            n_out: Number of outputs.
+            key: Random key; consumed.
+            members: Number of networks, with independent weights.
+            **options: Further ones of the kind.
+        """
+
+        def member(member_key: PRNGKeyArray) -> Network:
+            return self._network(spec, spec.n_action, n_out, member_key, options)
+
+        return ensemble(members, member, key)
+
+    def _network(self, spec: Spec, beside: int, n_out: int, key: Any, options: Any) -> Network:
+        encoding = self.encoding(spec)
+        widths = (encoding.width + beside, *self.hidden, n_out)
+        return init_network(widths, key, kind=self.kind, encoding=encoding, **options)
+
+
+class Steps(eqx.Module):
+    """What one gradient step is made of; every field is static.
+
+    Attributes:
+        batch_size: Rows of one gradient step.
+        n_step: Steps of the critics' targets, whose rewards are the log's; the value of the last
+            one's next observation follows. More than one tells rewards faster, and is biased to the
+            behaviour.
+        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``.
+        reward_scale: What rewards are divided by: ``"std"``, ``"none"`` or ``"return_range"``; see
+            :func:`neorl_agents.policies.prepare`.
+    """
+
+    batch_size: int = eqx.field(static=True, default=256)
+    n_step: int = eqx.field(static=True, default=1)
+    optimiser: str = eqx.field(static=True, default="adam")
+    reward_scale: RewardScale = eqx.field(static=True, default="std")
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_count(self, "batch_size", "n_step")
+        require_choice(self, "optimiser", OPTIMISERS)
+        require_choice(self, "reward_scale", REWARD_SCALES)

@@ -1,0 +1,211 @@
+"""The shell around the equations of a learner: units, windows, several steps, returns, masks."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning._hyperparameters import require_number
+from neorl_agents.learning._protocol import Learner, Metrics
+from neorl_agents.learning._schedules import require_planned
+from neorl_agents.learning._settings import Networks, Steps
+from neorl_agents.learning._state import UPDATES, LearnerState, no_context
+from neorl_agents.learning._unit_rows import UnitRows, unit_rows
+from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.policies import Preparation, prepare
+from neorl_agents.sampling import Batch, Histories, NSteps, Rows, Sampler
+from neorl_core import DataStatistics, InputError, Spec, Transition, as_arrays
+
+Loss = Callable[..., tuple[Float[Array, ""], Any]]
+
+
+class BaseLearner(eqx.Module):
+    """Everything that learners share, so that a learner's file holds its equations alone.
+
+    A subclass has the hyperparameters of its equations as further fields, lists in ``reads`` the
+    fields of a row that they use and in ``rates`` the field that is the learning rate of every
+    parameter, and defines
+
+    - ``fresh(spec, key) -> (parameters, targets)``: dictionaries of networks;
+    - ``learn(state, rows, key) -> (state, metrics)``: the gradient steps of one update, on
+      :class:`neorl_agents.learning.UnitRows` with leading axes ``(batches_per_update, batch)``;
+    - ``policy(state)``, where it is a policy;
+    - ``check()``, which refuses bad hyperparameters by name, where there are any.
+
+    ``sampler`` may be replaced by another property; ``rows_drawn`` says how rows are chosen.
+
+    Attributes:
+        networks: The form of the networks.
+        steps: What one gradient step is made of.
+    """
+
+    networks: Networks = Networks()
+    steps: Steps = Steps()
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    rates: ClassVar[Mapping[str, str]] = {}
+    discount: ClassVar[float] = 1.0
+    """Discount of the reward per step; a field of learners with values."""
+    schedules: ClassVar[tuple[str, ...]] = ()
+    fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    takes_several_steps: ClassVar[bool] = False
+    """Whether ``learn`` multiplies next values by ``rows.discount``, which ``n_step`` needs."""
+
+    # What a subclass defines.
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Fresh parameters and targets by name; traced."""
+        raise NotImplementedError(f"{type(self).__name__} does not define fresh")
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """The gradient steps of one update."""
+        raise NotImplementedError(f"{type(self).__name__} does not define learn")
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+
+    @property
+    def rows_drawn(self) -> Sampler:
+        """How rows are chosen: one by one, or over ``steps.n_step`` steps."""
+        return NSteps(self.steps.n_step, self.discount) if self.steps.n_step > 1 else Rows()
+
+    # What the training loop asks for.
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of one gradient step."""
+        return self.steps.batch_size
+
+    @property
+    def batches_per_update(self) -> int:
+        """One, unless the learner says otherwise."""
+        return 1
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are read; with memory or several steps, also where episodes end."""
+        if self.networks.encoder == "none" and self.steps.n_step == 1:
+            return self.reads
+        return (*self.reads, *(f for f in ("terminated", "truncated") if f not in self.reads))
+
+    @property
+    def sampler(self) -> Sampler:
+        """The rows of :attr:`rows_drawn`; with memory as windows."""
+        if self.networks.encoder == "none":
+            return self.rows_drawn
+        return Histories(self.rows_drawn, self.networks.history_steps)
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        self.networks.validate()
+        self.steps.validate()
+        if self.steps.n_step > 1 and not self.takes_several_steps:
+            raise ValueError(
+                f"{type(self).__name__} learns from single steps: steps.n_step must be 1, got "
+                f"{self.steps.n_step}"
+            )
+        require_number(self, "discount", low=0, high=1)
+        require_number(self, *dict.fromkeys(self.rates.values()), low=0, open_low=True)
+        self.check()
+
+    def fits(self) -> Mapping[str, Learner]:
+        """Nothing is trained before."""
+        return {}
+
+    def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
+        """The maps of a training split; see :func:`neorl_agents.policies.prepare`."""
+        return _prepared(
+            self.steps.reward_scale, self.networks.encoding(spec).window, spec, statistics
+        )
+
+    def init(
+        self,
+        spec: Spec,
+        statistics: DataStatistics,
+        key: PRNGKeyArray,
+        *,
+        preparation: Preparation | None = None,
+        context: Mapping[str, LearnerState] | None = None,
+    ) -> LearnerState:
+        """A fresh state; see :class:`neorl_agents.Learner`."""
+        self.validate()
+        require_planned(self)
+        if preparation is None:
+            preparation = self.prepare(spec, statistics)
+        return _init(as_arrays(self), preparation, no_context(context), key, spec)
+
+    def update(
+        self, state: LearnerState, batch: Transition | Batch, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One call of ``learn`` on the batch in the units of the networks."""
+        rows = unit_rows(state.preparation, batch, discount=self.discount)
+        missing = [name for name in self.reads if name != "mask" and getattr(rows, name) is None]
+        if missing:
+            raise InputError(
+                f"the batch has no {missing[0]}, which {type(self).__name__} needs; give every row "
+                f"its {missing[0]}"
+            )
+        state, metrics = self.learn(state, rows, key)
+        return state.with_counters(**{UPDATES: state.updates + 1}), metrics
+
+    def descend(
+        self,
+        state: LearnerState,
+        name: str,
+        loss: Loss,
+        *data: Any,
+        rate: float | Float[Array, ""] | None = None,
+    ) -> tuple[LearnerState, Float[Array, ""], Any]:
+        """One gradient step of one parameter.
+
+        Args:
+            state: State before the step.
+            name: Name of the parameter.
+            loss: Function of the parameter and ``data`` that returns a scalar, and whatever else is
+                wanted of it.
+            *data: Further arguments of the loss.
+            rate: Learning rate, where it is not that of :meth:`rates`.
+
+        Returns:
+            The state after the step, the loss before it, and what else the loss returned.
+        """
+        stepped, optimiser, value, more = minimise(
+            self.steps.optimiser,
+            loss,
+            state.parameters[name],
+            state.optimisers[name],
+            getattr(self, self.rates[name]) if rate is None else rate,
+            *data,
+        )
+        state = state.with_parameters(**{name: stepped}).with_optimisers(**{name: optimiser})
+        return state, value, more
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _prepared(
+    reward_scale: Any, window: int, spec: Spec, statistics: DataStatistics
+) -> Preparation:
+    return prepare(spec, statistics, reward_scale, window=window)
+
+
+@partial(jax.jit, static_argnums=4)
+def _init(
+    learner: BaseLearner,
+    preparation: Preparation,
+    context: dict[str, Any],
+    key: PRNGKeyArray,
+    spec: Spec,
+) -> LearnerState:
+    parameters, targets = learner.fresh(spec, key)
+    optimisers = {
+        name: init_optimiser(learner.steps.optimiser, value, getattr(learner, learner.rates[name]))
+        for name, value in parameters.items()
+    }
+    counters = {UPDATES: jnp.zeros((), jnp.int32)}
+    return LearnerState(parameters, targets, optimisers, counters, preparation, context)

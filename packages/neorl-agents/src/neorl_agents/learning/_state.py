@@ -1,0 +1,84 @@
+"""The training state of a learner, in named parts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from neorl_agents.policies import Preparation
+from neorl_core.targets import polyak
+
+UPDATES = "updates"
+"""Name of the counter of calls of ``update``."""
+
+
+class LearnerState(eqx.Module):
+    """Everything of a learner that changes or travels, by what may be done with it.
+
+    Sites average ``parameters`` (and ``targets``); a warm start takes them over; a restart sets
+    ``counters`` to zero; ``preparation`` and ``context`` are never trained.
+
+    Attributes:
+        parameters: What gradients train, by name: networks, temperatures, multipliers.
+        targets: Slow copies of parameters, by the name of the original.
+        optimisers: State of the optimiser of every parameter, by the same name.
+        counters: Whole numbers; ``"updates"`` counts calls of ``update``.
+        preparation: Maps between physical units and those of the networks.
+        context: Final states of learners that were trained before, by name.
+    """
+
+    parameters: dict[str, Any]
+    targets: dict[str, Any]
+    optimisers: dict[str, optax.OptState]
+    counters: dict[str, Int[Array, ""]]
+    preparation: Preparation
+    context: dict[str, Any]
+
+    @property
+    def updates(self) -> Int[Array, ""]:
+        """Calls of ``update`` that led here."""
+        return self.counters[UPDATES]
+
+    def with_parameters(self, **parameters: Any) -> "LearnerState":
+        """The state with other values of some parameters."""
+        return replace(self, parameters={**self.parameters, **parameters})
+
+    def with_optimisers(self, **optimisers: Any) -> "LearnerState":
+        """The state with other values of some optimisers."""
+        return replace(self, optimisers={**self.optimisers, **optimisers})
+
+    def with_targets(self, **targets: Any) -> "LearnerState":
+        """The state with other values of some targets."""
+        return replace(self, targets={**self.targets, **targets})
+
+    def with_counters(self, **counters: Int[Array, ""]) -> "LearnerState":
+        """The state with other values of some counters."""
+        return replace(self, counters={**self.counters, **counters})
+
+    def tracked(self, *names: str, tau: float | Float[Array, ""]) -> "LearnerState":
+        """The state with targets moved towards their parameters by ``tau``.
+
+        Args:
+            *names: Names of targets.
+            tau: Fraction of the distance, in (0, 1].
+        """
+        moved = {name: polyak(self.targets[name], self.parameters[name], tau=tau) for name in names}
+        return self.with_targets(**moved)
+
+
+def restarted(state: LearnerState) -> LearnerState:
+    """The state with all counters at zero, so that schedules begin anew.
+
+    Networks, targets and optimisers stay as they are.
+    """
+    zeros = {name: jnp.zeros_like(count) for name, count in state.counters.items()}
+    return state.with_counters(**zeros)
+
+
+def no_context(context: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A context as a plain dictionary; empty where there is none."""
+    return dict(context or {})

@@ -1,0 +1,196 @@
+"""The rows of a batch in the units of the networks."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from neorl_agents.networks import Window, step_features
+from neorl_agents.policies import Preparation
+from neorl_agents.sampling import Batch, as_batch
+from neorl_core import Transition
+
+MARGIN = 1e-5
+"""Logged actions are clipped to ``1 - MARGIN`` of their range: a tanh cannot reach its bound."""
+
+
+class UnitRows(NamedTuple):
+    """What equations are written in; a field that the batch does not have is ``None``.
+
+    Attributes:
+        obs: Standardised observations; where networks see a window, the windows laid flat.
+        action: In [-1, 1], within ``1 - 1e-5`` of it.
+        reward: In the unit of the critics; over several steps, their discounted sum.
+        cost: Each cost in units of its own; limits are ``preparation.cost_limit``.
+        next_obs: As ``obs``, of the next step, or of the one that several steps lead to.
+        next_action: As ``action``; zero where an episode ends.
+        terminated: The plant ended the episode: no value follows.
+        truncated: The record ended here; the plant went on.
+        mask: Rows that count; ``None`` where all of them do.
+        discount: Discount of the value that follows: the learner's own for every row, or that of
+            several steps.
+        mc_return: Return that followed in the log, in the unit of the critics; minus infinity where
+            it is not known yet.
+    """
+
+    obs: Float[Array, "*batch obs"]
+    action: Float[Array, "*batch act"]
+    reward: Float[Array, " *batch"] | None
+    cost: Float[Array, "*batch cost"] | None
+    next_obs: Float[Array, "*batch obs"] | None
+    next_action: Float[Array, "*batch act"] | None
+    terminated: Bool[Array, " *batch"] | None
+    truncated: Bool[Array, " *batch"] | None
+    mask: Bool[Array, " *batch"] | None
+    discount: Float[Array, " *batch"]
+    mc_return: Float[Array, " *batch"] | None
+
+
+def unit_rows(
+    preparation: Preparation,
+    batch: Transition | Batch,
+    *,
+    discount: float | Float[Array, ""] = 1.0,
+) -> UnitRows:
+    """A batch as equations see it: standardised, actions in [-1, 1], rewards and costs in units.
+
+    Rows whose mask is false become zeros, so that not even a NaN in them reaches a gradient.
+
+    Args:
+        preparation: Maps of the learner's state.
+        batch: Rows in physical units, any leading axes. Fields may be ``None``.
+        discount: Discount of the reward per step, for rows of one step.
+
+    Returns:
+        The rows in the units of the networks.
+
+    Raises:
+        ValueError: If the observations are no windows of ``preparation.window`` steps, or windows
+            where networks see none; if a field has not the channels of the specification that the
+            learner was made for, or not one number or flag a row. The field is named.
+    """
+    drawn = as_batch(batch)
+    _require_form(preparation, drawn.rows.obs)
+    _require_shapes(preparation, drawn.rows)
+    rows = _blank(drawn.rows)
+    next_obs, mc_return = rows.next_obs, drawn.mc_return
+    dtype = rows.action.dtype
+    following = jnp.asarray(discount, dtype) if drawn.discount is None else drawn.discount
+    return UnitRows(
+        obs=_seen(preparation, rows.obs),
+        action=_inside(preparation, rows.action),
+        reward=None if rows.reward is None else _in_units(preparation, rows.reward),
+        cost=None if rows.cost is None else rows.cost / preparation.cost_unit,
+        next_obs=None if next_obs is None else _seen(preparation, next_obs),
+        next_action=_next_action(preparation, rows),
+        terminated=rows.terminated,
+        truncated=rows.truncated,
+        mask=rows.mask,
+        discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
+        mc_return=None if mc_return is None else _known(mc_return / preparation.reward_unit),
+    )
+
+
+def single(rows: UnitRows) -> UnitRows:
+    """The batch of an update that takes one."""
+    return numbered(rows, 0)
+
+
+def numbered(rows: UnitRows, number: int) -> UnitRows:
+    """One of the batches of an update."""
+    return jax.tree.map(lambda x: x[number], rows)
+
+
+def merged(rows: UnitRows) -> UnitRows:
+    """All rows of an update as one batch."""
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), rows)
+
+
+def _seen(preparation: Preparation, obs: Any) -> Array:
+    """An observation as networks see it: scaled, a window laid flat."""
+    if not isinstance(obs, Window):
+        return preparation.obs.to_scaled(obs)
+    steps = step_features(
+        preparation.obs.to_scaled(obs.obs),
+        preparation.action.to_scaled(obs.action),
+        obs.obs_known,
+        obs.action_known,
+    )
+    return steps.reshape(*steps.shape[:-2], -1)
+
+
+def _require_form(preparation: Preparation, obs: Any) -> None:
+    steps = obs.obs.shape[-2] if isinstance(obs, Window) else 0
+    if steps != preparation.window:
+        expected, got = (
+            f"windows of {n} steps" if n else "rows" for n in (preparation.window, steps)
+        )
+        raise ValueError(
+            f"the networks see {expected}, got {got}; draw batches with the learner's own sampler"
+        )
+
+
+def _require_shapes(preparation: Preparation, batch: Transition) -> None:
+    rows = batch.action.shape[:-1]
+    n_obs, n_action = preparation.obs.offset.shape[-1:], preparation.low.shape[-1:]
+    expected: dict[str, tuple[int, ...]] = dict.fromkeys(
+        ("reward", "terminated", "truncated", "mask"), ()
+    )
+    expected |= {"obs": n_obs, "next_obs": n_obs, "action": n_action, "next_action": n_action}
+    expected["cost"] = preparation.cost_unit.shape[-1:]
+    for name, channels in expected.items():
+        column = getattr(batch, name)
+        column = column.obs[..., 0, :] if isinstance(column, Window) else column
+        if column is not None and column.shape != (*rows, *channels):
+            raise ValueError(
+                f"batch and specification disagree: {name} has the shape {column.shape}, expected "
+                f"{(*rows, *channels)} for a plant with {n_obs[0]} observations and {n_action[0]} "
+                "actions; give rows of the plant that the learner was made for"
+            )
+
+
+def _in_units(preparation: Preparation, reward: Array) -> Array:
+    return (reward - preparation.reward_offset) / preparation.reward_unit
+
+
+def _inside(preparation: Preparation, action: Array) -> Array:
+    limit = 1 - MARGIN
+    return jnp.clip(preparation.action.to_scaled(action), -limit, limit)
+
+
+def _next_action(preparation: Preparation, batch: Transition) -> Array | None:
+    if batch.next_action is None:
+        return None
+    action = _inside(preparation, batch.next_action)
+    for ends in (batch.terminated, batch.truncated):
+        if ends is not None:
+            action = jnp.where(ends[..., None], 0, action)
+    return action
+
+
+def _blank(batch: Transition) -> Transition:
+    mask = batch.mask
+    if mask is None:
+        return batch
+
+    def zero(x: Array) -> Array:
+        beside = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return jnp.where(beside, x, jnp.zeros((), x.dtype))
+
+    def zeroed(x: Any) -> Any:
+        return jax.tree.map(zero, x)
+
+    return batch._replace(
+        obs=zeroed(batch.obs),
+        action=zeroed(batch.action),
+        reward=zeroed(batch.reward),
+        next_obs=zeroed(batch.next_obs),
+        next_action=zeroed(batch.next_action),
+        cost=zeroed(batch.cost),
+    )
+
+
+def _known(returns: Float[Array, " *batch"]) -> Float[Array, " *batch"]:
+    # While an episode goes on its return is not known; a masked row may hold anything.
+    return jnp.where(jnp.isfinite(returns), returns, -jnp.inf)

@@ -1,0 +1,145 @@
+"""Between the physical units of a log and the units of networks."""
+
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_agents.networks import ActingNetwork
+from neorl_agents.policies._history_policy import HistoryPolicy
+from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_core import (
+    Affine,
+    DataStatistics,
+    Spec,
+    highs,
+    lows,
+    standardiser,
+    unit_interval,
+)
+
+RewardScale = Literal["none", "std", "return_range"]
+"""What the reward is divided by; see :func:`prepare`."""
+
+REWARD_SCALES: tuple[RewardScale, ...] = get_args(RewardScale)
+
+ROUNDING = 2.5e-7
+"""Rewards that differ by no more than this part of their size are one reward, rounded."""
+
+
+class Preparation(eqx.Module):
+    """Maps between physical units and those of the networks, which travel with a learner's state.
+
+    Nothing in it is trained. Sites that are to average their networks share one.
+
+    Attributes:
+        obs: Map that standardises observations.
+        action: Map from the range of every action channel to [-1, 1].
+        low: Lower ends of the action channels, physical units.
+        high: Upper ends.
+        reward_unit: What the reward is divided by, in its own unit; positive.
+        reward_offset: What is taken off the reward first; zero, unless rewards are centred.
+        reward_range: Smallest and largest reward of the training split, as critics see them.
+        cost_unit: What each cost is divided by, in its own unit; positive.
+        cost_limit: The run's limit of each cost, divided by its unit: of the sum over an episode,
+            or of every step, as ``cost_per`` says.
+        horizon: Number of steps of an episode at most.
+        window: Number of steps that networks see of the past and the present together; zero for
+            the present observation alone; static.
+        cost_per: ``"episode"`` or ``"step"`` for each cost; static.
+    """
+
+    obs: Affine
+    action: Affine
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    reward_unit: Float[Array, ""]
+    reward_offset: Float[Array, ""]
+    reward_range: Float[Array, "2"]
+    cost_unit: Float[Array, " cost"]
+    cost_limit: Float[Array, " cost"]
+    horizon: Int[Array, ""]
+    window: int = eqx.field(static=True, default=0)
+    cost_per: tuple[str, ...] = eqx.field(static=True, default=())
+
+
+def prepare(
+    spec: Spec,
+    statistics: DataStatistics,
+    reward_scale: RewardScale = "std",
+    *,
+    window: int = 0,
+) -> Preparation:
+    """The maps of a training split.
+
+    The reward is divided by 1 for ``"none"``, by ``std(reward)`` for ``"std"`` and by
+    ``(max - min) / 1000`` of the returns of the episodes for ``"return_range"`` (as implicit
+    Q-learning was published with); where that is zero but for rounding, by the size of the mean
+    reward, and by 1 where that is zero too. A channel that hardly moves in the data is scaled by a
+    thousandth of its measuring range. A cost is divided by its standard deviation; one that never
+    varies by its limit, and by 1 where that is zero too.
+
+    Args:
+        spec: Specification, which gives the measuring ranges, the action box and the limits.
+        statistics: Statistics of the training split, with the reward that the learner will see.
+        reward_scale: Name of the divisor.
+        window: Number of steps that networks see; zero for the present observation alone.
+
+    Returns:
+        The maps, float32.
+    """
+    f32 = jnp.float32
+    mean, std = (jnp.asarray(x, f32) for x in (statistics.obs.mean, statistics.obs.std))
+    # In float64: a narrow range far from zero has a width of zero in float32.
+    span = np.subtract(highs(spec.obs), lows(spec.obs))
+    one = jnp.ones((), f32)
+    unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
+    rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
+    limits = jnp.asarray([channel.limit for channel in spec.cost], f32)
+    cost_unit = _cost_unit(statistics, limits)
+    return Preparation(
+        obs=standardiser(mean, std, span=jnp.asarray(span, f32)),
+        action=unit_interval(spec.action),
+        low=jnp.asarray(lows(spec.action), f32),
+        high=jnp.asarray(highs(spec.action), f32),
+        reward_unit=unit,
+        reward_offset=jnp.zeros((), f32),
+        reward_range=rewards / unit,
+        cost_unit=cost_unit,
+        cost_limit=limits / cost_unit,
+        horizon=jnp.asarray(spec.horizon, jnp.int32),
+        window=window,
+        cost_per=tuple(str(channel.per) for channel in spec.cost),
+    )
+
+
+def network_policy(
+    preparation: Preparation, network: ActingNetwork
+) -> NetworkPolicy | HistoryPolicy:
+    """The policy of a network trained under a preparation, in physical units.
+
+    Returns:
+        A :class:`HistoryPolicy` where networks see a window, else a :class:`NetworkPolicy`.
+    """
+    maps = preparation
+    parts: Any = (maps.obs, network, maps.action, maps.low, maps.high)
+    return HistoryPolicy(*parts, steps=maps.window) if maps.window else NetworkPolicy(*parts)
+
+
+def _cost_unit(statistics: DataStatistics, limits: Float[Array, " cost"]) -> Float[Array, " cost"]:
+    std = jnp.asarray(statistics.cost.std, jnp.float32)
+    varies = jnp.isfinite(std) & (std > 0)
+    return jnp.where(varies, std, jnp.where(limits > 0, limits, 1))
+
+
+def _reward_unit(statistics: DataStatistics, reward_scale: RewardScale) -> Float[Array, ""]:
+    """What tells rewards apart; of a constant one its size, so that no unit plays a part."""
+    of = statistics.reward if reward_scale == "std" else statistics.episode_return
+    numbers = (statistics.reward.mean, of.std, of.min, of.max)
+    mean, std, low, high = (jnp.asarray(x, jnp.float32) for x in numbers)
+    spread, parts = (std, 1) if reward_scale == "std" else (high - low, 1000)
+    varies = spread > ROUNDING * jnp.maximum(jnp.abs(low), jnp.abs(high))
+    size = jnp.where(jnp.isfinite(mean) & (mean != 0), jnp.abs(mean), 1)
+    return jnp.where(jnp.isfinite(spread) & varies, spread / parts, size)
