@@ -9,6 +9,7 @@ from neorl_train.configuration._sections import Config as Config
 from neorl_train.evaluation._logged import evaluate_offline as evaluate_offline
 from neorl_train.evaluation._simulated import evaluate as evaluate
 from neorl_train.training._fine_tune import fine_tune as fine_tune
+from neorl_train.training._fine_tune import train_online as train_online
 from neorl_train.training._loop import train as train
 from neorl_train.verdicts._rule import verdict as verdict
 
@@ -23,5 +24,6 @@ __all__ = [
     "resume",
     "start",
     "train",
+    "train_online",
     "verdict",
 ]

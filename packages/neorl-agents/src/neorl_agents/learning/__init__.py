@@ -1,10 +1,8 @@
 """What every learner is made of: the contract, the state, the shell, sources and the hot loop."""
 
 from neorl_agents.learning._chunk import Training as Training
-from neorl_agents.learning._chunk import TrainingKeys as TrainingKeys
 from neorl_agents.learning._chunk import begin_training as begin_training
 from neorl_agents.learning._chunk import train_chunk as train_chunk
-from neorl_agents.learning._chunk import training_keys as training_keys
 from neorl_agents.learning._contract import check_algorithm as check_algorithm
 from neorl_agents.learning._contract import require_answer as require_answer
 from neorl_agents.learning._contract import require_policy as require_policy
@@ -22,6 +20,7 @@ from neorl_agents.learning._losses import regression_weights as regression_weigh
 from neorl_agents.learning._losses import weighted_regression_loss as weighted_regression_loss
 from neorl_agents.learning._protocol import Algorithm as Algorithm
 from neorl_agents.learning._protocol import Explorer as Explorer
+from neorl_agents.learning._protocol import Fit as Fit
 from neorl_agents.learning._protocol import Learner as Learner
 from neorl_agents.learning._protocol import Metrics as Metrics
 from neorl_agents.learning._schedules import WHOLE_RUN as WHOLE_RUN
@@ -36,8 +35,11 @@ from neorl_agents.learning._shell import BaseLearner as BaseLearner
 from neorl_agents.learning._source import GivenBatches as GivenBatches
 from neorl_agents.learning._source import Log as Log
 from neorl_agents.learning._source import Source as Source
+from neorl_agents.learning._source import TrainingKeys as TrainingKeys
 from neorl_agents.learning._source import priced_reward as priced_reward
+from neorl_agents.learning._source import reads_costs as reads_costs
 from neorl_agents.learning._source import rows_for as rows_for
+from neorl_agents.learning._source import training_keys as training_keys
 from neorl_agents.learning._state import LearnerState as LearnerState
 from neorl_agents.learning._state import restarted as restarted
 from neorl_agents.learning._unit_rows import UnitRows as UnitRows
@@ -51,6 +53,7 @@ __all__ = [
     "Algorithm",
     "BaseLearner",
     "Explorer",
+    "Fit",
     "GivenBatches",
     "Learner",
     "LearnerState",
@@ -73,6 +76,7 @@ __all__ = [
     "merged",
     "numbered",
     "priced_reward",
+    "reads_costs",
     "regression_weights",
     "require_answer",
     "require_choice",

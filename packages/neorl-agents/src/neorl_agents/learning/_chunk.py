@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.learning._contract import require_answer
 from neorl_agents.learning._protocol import Learner
-from neorl_agents.learning._source import Source
+from neorl_agents.learning._source import Source, TrainingKeys, training_keys
 from neorl_agents.learning._state import LearnerState
 
 
@@ -25,27 +25,6 @@ class Training(NamedTuple):
     memory: Any
 
 
-class TrainingKeys(NamedTuple):
-    """The keys of one training, each for one purpose.
-
-    Attributes:
-        batches: Of the rows of every batch.
-        updates: Of the randomness inside ``update``.
-        source: Of what the source makes.
-        begin: Of its memory before the first update.
-    """
-
-    batches: PRNGKeyArray
-    updates: PRNGKeyArray
-    source: PRNGKeyArray
-    begin: PRNGKeyArray
-
-
-def training_keys(key: PRNGKeyArray) -> TrainingKeys:
-    """The keys of one training from the key of its chunks."""
-    return TrainingKeys(*jax.random.split(key, 4))
-
-
 @jax.jit
 def begin_training(
     learner: Learner, source: Source, state: LearnerState, tables: Any, key: PRNGKeyArray
@@ -59,7 +38,7 @@ def begin_training(
         tables: What the source draws from, on the device.
         key: Key of the run's chunks.
     """
-    return Training(state, source.begin(learner, state, tables, training_keys(key).begin))
+    return Training(state, source.begin(learner, state, tables, training_keys(key)))
 
 
 @partial(jax.jit, static_argnames="n_updates", donate_argnums=2)

@@ -18,6 +18,7 @@ _REQUIRED = (
     "validate",
     "prepare",
     "fits",
+    "source",
     "init",
     "update",
     "policy",
@@ -164,8 +165,8 @@ def require_policy(algorithm: Any, policy: Any) -> Policy:
     missing = [part for part in ("initial_carry", "__call__", "sent") if not hasattr(policy, part)]
     raise InputError(
         f"{type(algorithm).__name__}.policy must return a neorl_core.Policy, such as "
-        f"neorl_agents.policies.network_policy(state.preparation, actor): a {type(policy).__name__} has no "
-        f"{', '.join(missing)}"
+        "neorl_agents.policies.network_policy(state.preparation, actor): "
+        f"a {type(policy).__name__} has no {', '.join(missing)}"
     )
 
 

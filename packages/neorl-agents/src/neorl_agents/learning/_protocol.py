@@ -1,7 +1,7 @@
 """What training asks of a learner, and what evaluation and export ask of an algorithm."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -78,11 +78,20 @@ class Learner(Protocol):
         """
         ...
 
-    def fits(self) -> Mapping[str, "Learner"]:
-        """The learners that are trained before this one, by name; usually none.
+    def fits(self) -> Mapping[str, "Fit"]:
+        """What is trained before this learner, by name; usually nothing.
 
-        Each is trained on the same data by the same loop, in the order of the mapping, for its own
-        ``updates``. Their final states are the ``context`` of :meth:`init`.
+        Each is trained on the same data by the same loop, in the order of the mapping. Their final
+        states are the ``context`` of :meth:`init`.
+        """
+        ...
+
+    def source(self, given: Any) -> Any:
+        """Where batches come from, as a :class:`neorl_agents.learning.Source`.
+
+        Args:
+            given: The source of the run, such as its log. Most learners return it; one that learns
+                on rollouts in a learned model returns a source that makes them.
         """
         ...
 
@@ -121,6 +130,18 @@ class Learner(Protocol):
         ...
 
 
+class Fit(NamedTuple):
+    """A learner to be trained before another one.
+
+    Attributes:
+        learner: The learner, with plain numbers.
+        updates: Calls of its ``update``; rounded up to whole chunks of the training loop.
+    """
+
+    learner: Learner
+    updates: int
+
+
 @runtime_checkable
 class Algorithm(Learner, Protocol):
     """A learner that gives a policy."""
@@ -135,9 +156,15 @@ class Explorer(Algorithm, Protocol):
     """An algorithm that can make experience of its own, so that it may be trained online.
 
     Attributes:
+        discount: Discount of the reward per step, with which returns are counted online.
         fine_tuning: Fields to replace when an offline training goes on online, by the name of the
             variant; see :func:`neorl_agents.online.for_fine_tuning`.
     """
+
+    @property
+    def discount(self) -> float:
+        """Discount of the reward per step."""
+        ...
 
     @property
     def fine_tuning(self) -> Mapping[str, Mapping[str, Any]]:

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning._hyperparameters import require_number
-from neorl_agents.learning._protocol import Learner, Metrics
+from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
 from neorl_agents.learning._settings import Networks, Steps
+from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows
 from neorl_agents.optimisers import init_optimiser, minimise
@@ -114,9 +115,13 @@ class BaseLearner(eqx.Module):
         require_number(self, *dict.fromkeys(self.rates.values()), low=0, open_low=True)
         self.check()
 
-    def fits(self) -> Mapping[str, Learner]:
+    def fits(self) -> Mapping[str, Fit]:
         """Nothing is trained before."""
         return {}
+
+    def source(self, given: Source) -> Source:
+        """The source of the run."""
+        return given
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
         """The maps of a training split; see :func:`neorl_agents.policies.prepare`."""

@@ -1,6 +1,7 @@
-"""Where the batches of a training come from: a log, batches that are given, or what a source makes."""
+"""Where the batches of a training come from."""
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -10,6 +11,28 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from neorl_agents.learning._protocol import Learner, Metrics
 from neorl_agents.learning._state import LearnerState
 from neorl_core import Transition
+from neorl_core.costs import penalised_reward
+
+
+class TrainingKeys(NamedTuple):
+    """The keys of one training, each for one purpose.
+
+    Attributes:
+        batches: Of the rows of every batch.
+        updates: Of the randomness inside ``update``.
+        source: Of what the source makes.
+        begin: Of its memory before the first update.
+    """
+
+    batches: PRNGKeyArray
+    updates: PRNGKeyArray
+    source: PRNGKeyArray
+    begin: PRNGKeyArray
+
+
+def training_keys(key: PRNGKeyArray) -> TrainingKeys:
+    """The keys of one training from the key of its chunks."""
+    return TrainingKeys(*jax.random.split(key, 4))
 
 
 @runtime_checkable
@@ -97,7 +120,7 @@ class _WithoutMemory(eqx.Module):
         """Never advanced."""
         return 0
 
-    def begin(self, learner: Any, state: Any, tables: Any, key: PRNGKeyArray) -> tuple[()]:
+    def begin(self, learner: Any, state: Any, tables: Any, keys: Any) -> tuple[()]:
         """Nothing is remembered."""
         return ()
 
@@ -133,7 +156,15 @@ class GivenBatches(_WithoutMemory):
         return tables
 
 
-def rows_for(learner: Learner, rows: Transition, prices: Any) -> Transition:
+def reads_costs(learner: Learner) -> bool:
+    """Whether a learner is given rewards and costs as they were logged.
+
+    Any other one is given the reward less the price of the costs.
+    """
+    return "cost" in learner.fields
+
+
+def rows_for(learner: Learner, rows: Transition, prices: Sequence[float]) -> Transition:
     """The rows of a log as a learner is given them, on the host.
 
     A learner whose fields include ``cost`` sees reward and cost as they were logged. Any other one
@@ -143,30 +174,27 @@ def rows_for(learner: Learner, rows: Transition, prices: Any) -> Transition:
     Args:
         learner: Any learner.
         rows: Physical units, with reward and, where a price is not zero, cost.
-        prices: Reward that one unit of each cost takes off, shape ``(cost,)``.
+        prices: Reward that one unit of each cost takes off; none for no prices.
 
     Returns:
         Rows for the learner's sampler.
     """
-    given = rows
-    if "cost" not in learner.fields and "reward" in learner.fields:
-        given = rows._replace(reward=priced_reward(rows.reward, rows.cost, prices))
-    listed = {name: getattr(given, name) for name in learner.fields}
+    if any(prices) and "reward" in learner.fields and not reads_costs(learner):
+        rows = rows._replace(reward=priced_reward(rows.reward, rows.cost, prices))
+    listed = {name: getattr(rows, name) for name in learner.fields}
     return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
 
 
-def priced_reward(reward: Any, cost: Any, prices: Any) -> Any:
-    """``reward - sum_i prices[i] cost[i]``, term by term, so that blocks of any size agree.
+def priced_reward(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
+    """The reward of logged rows less the price of their costs, on the host.
+
+    A cost whose price is zero is not read, so that it may be unknown.
 
     Args:
-        reward: Rewards, NumPy or JAX, shape ``(*rows,)``.
-        cost: Costs, shape ``(*rows, cost)``; not read where every price is zero.
-        prices: Reward that one unit of each cost takes off, host numbers, shape ``(cost,)``.
-
-    Returns:
-        The priced reward, of the kind and dtype of ``reward``.
+        reward: NumPy column, shape ``(row,)``.
+        cost: NumPy columns, shape ``(row, cost)``.
+        prices: Reward that one unit of each cost takes off, shape ``(cost,)``.
     """
-    for i, price in enumerate(prices):
-        if price:
-            reward = reward - np.float32(price) * cost[..., i]
-    return reward
+    paid = [i for i, price in enumerate(prices) if price]
+    price = np.asarray(prices, np.float32)[paid]
+    return penalised_reward(np.asarray(reward), np.asarray(cost)[..., paid], price)

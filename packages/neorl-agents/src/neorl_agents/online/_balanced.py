@@ -49,7 +49,7 @@ def balanced_batch(
 
     Args:
         learner: One that draws single rows.
-        tables: What its sampler draws from.
+        tables: What its sampler draws from; not read where no row comes from the log.
         replay: Rows collected online; not empty.
         number: Number of the update: a draw is a function of ``(key, number)`` and the buffer.
         key: Random key of the run.
@@ -65,15 +65,22 @@ def balanced_batch(
     log_key, online_key = jax.random.split(key)
     updates, size = learner.batches_per_update, learner.batch_size
     from_log = rows_of_the_log(size, share)
-    log = learner.sampler.draw(tables, number, log_key, (updates, from_log))
     draws = updates * (size - from_log)
     drawn, _ = ring_sample(replay.ring, jax.random.fold_in(online_key, number), batch=draws)
     online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), drawn)
-    known = as_batch(log)
+    if not from_log:
+        return online._replace(rows=_listed(learner, online.rows))
+    known = as_batch(learner.sampler.draw(tables, number, log_key, (updates, from_log)))
     rows = _joined(known.rows, online.rows)
     if known.mc_return is None:
         return Batch(rows)
     return Batch(rows, mc_return=jnp.concatenate([known.mc_return, online.mc_return], axis=1))
+
+
+def _listed(learner: Learner, rows: Transition) -> Transition:
+    """The rows with the fields that the learner reads."""
+    listed = {name: getattr(rows, name) for name in learner.fields}
+    return Transition(*(listed.get(name) for name in Transition._fields))  # pyright: ignore
 
 
 def _joined(log: Transition, online: Transition) -> Transition:

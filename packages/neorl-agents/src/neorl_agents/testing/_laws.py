@@ -32,7 +32,8 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
 
     Args:
         make: Function that makes the learner, best with small networks and batches: ``lambda:
-            CRR(networks=Networks(hidden=(8, 8)), steps=Steps(batch_size=32))``. Rates ten times as large must still train it.
+            CRR(networks=Networks(hidden=(8, 8)), steps=Steps(batch_size=32))``. Rates ten times as
+            large must still train it.
 
     Returns:
         Functions without arguments, for ``pytest.mark.parametrize``.
@@ -288,7 +289,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: _Subject) -> N
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
-    told = "other units change the policy: work on the rows that `learn` is given, rewards over a deviation"
+    told = "other units change the policy: work on the rows that `learn` is given"
     np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=told)
 
 

@@ -1,10 +1,9 @@
 """Reward less the weighted costs."""
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import checked_positive, floats
+from neorl_core._internal.checks import checked_positive, floats, is_concrete
 
 
 def penalised_reward(
@@ -23,7 +22,8 @@ def penalised_reward(
             under ``jit`` where one is negative.
 
     Returns:
-        The penalised reward, of the shape of ``reward``.
+        The penalised reward, of the shape of ``reward``; a NumPy array where both are, so that the
+        columns of a log stay on the host.
 
     Raises:
         ValueError: If the shapes disagree or a concrete ``penalty`` is negative or not finite.
@@ -40,6 +40,10 @@ def penalised_reward(
             "give one penalty weight for each cost channel"
         )
     penalty = checked_positive("penalty", penalty, or_zero=True, many=True)
-    reward = floats(reward)
-    weighted = jnp.matmul(floats(cost), floats(penalty), precision="highest")
-    return reward - weighted.astype(reward.dtype)
+    if not (isinstance(reward, np.ndarray) and isinstance(cost, np.ndarray)):
+        reward, cost = floats(reward), floats(cost)
+    for i in range(np.shape(penalty)[0]):
+        # Term by term: rows taken in blocks of any size, on the host or compiled, agree.
+        price = np.asarray(penalty[i], reward.dtype) if is_concrete(penalty) else penalty[i]
+        reward = reward - (price * cost[..., i]).astype(reward.dtype)
+    return reward

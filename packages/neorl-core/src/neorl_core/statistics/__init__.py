@@ -20,6 +20,8 @@ from neorl_core.statistics._conformal import (
     weighted_conformal_quantile as weighted_conformal_quantile,
 )
 from neorl_core.statistics._crossed_interval import crossed_interval as crossed_interval
+from neorl_core.statistics._data_statistics import merge_statistics as merge_statistics
+from neorl_core.statistics._data_statistics import range_statistics as range_statistics
 from neorl_core.statistics._default_level import DEFAULT_LEVEL as DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval as Interval
 from neorl_core.statistics._intervals import (
@@ -92,6 +94,7 @@ __all__ = [
     "interquartile_mean",
     "median_task_mean",
     "merge_moments",
+    "merge_statistics",
     "normalise_reward",
     "normalised_score",
     "optimality_gap",
@@ -99,6 +102,7 @@ __all__ = [
     "paired_t_test",
     "performance_profile",
     "probability_of_improvement",
+    "range_statistics",
     "rank_correlation",
     "regret_at_k",
     "reward_normaliser",

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from neorl_agents import ALGORITHMS
-from neorl_agents.algorithms import for_run
+from neorl_agents import ALGORITHMS, Explorer
+from neorl_agents.learning import for_run
 from neorl_core import InputError
 from neorl_core.boundary import replacing
 from neorl_envs import Dataset, read_dataset
@@ -24,7 +24,7 @@ from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.training._queues import devices_for
-from neorl_train.training._seeds import ParallelSeeds
+from neorl_train.training._seeds import offline_seeds
 
 
 def offline_run(path: str) -> tuple[RunDirectory, Config]:
@@ -78,7 +78,7 @@ def continued(path: str) -> Config:
     names = [
         name
         for name in config.training.algorithms
-        if hasattr(hyperparameters(config, name), "fine_tuning")
+        if _can_be_fine_tuned(hyperparameters(config, name))
     ]
     if not names:
         raise InputError(
@@ -99,6 +99,10 @@ def continued(path: str) -> Config:
         evaluation=replace(config.evaluation, candidate=candidate),
         finetune=replace(config.finetune, run=str(run.path)),
     )
+
+
+def _can_be_fine_tuned(learner: Any) -> bool:
+    return isinstance(learner, Explorer) and bool(learner.fine_tuning)
 
 
 def check_offline_run(config: Config, environment: Plant | None, dataset: Dataset | None) -> None:
@@ -182,7 +186,7 @@ def offline_states(
     run, before = offline_run(config.finetune.run)
     algorithm = for_run(hyperparameters(before, name), before.training.updates)
     seeds = before.training.seeds
-    queues = ParallelSeeds(algorithm, experience.training, seeds, devices_for(seeds))
+    queues = offline_seeds(algorithm, experience.training, seeds, devices_for(seeds))
     content = experience.dataset.content_hash
     checkpoints = run_checkpoints(run, before, name, content, say)
     try:
@@ -192,5 +196,6 @@ def offline_states(
     if restored is None or restored.step != before.training.updates:
         _require_critics(run, name, -1)
         raise AssertionError("the last checkpoint was there a moment ago")
-    states, policies = queues.unstacked(restored.tree["state"]), queues.policies(restored.tree)
+    trainings = queues.unstacked(restored.tree["state"])
+    states, policies = [one.learner for one in trainings], queues.policies(restored.tree)
     return dict(zip(seeds, zip(states, policies, strict=True), strict=True))

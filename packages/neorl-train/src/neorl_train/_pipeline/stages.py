@@ -125,7 +125,8 @@ def _experience(job: Job) -> Experience:
         job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
     with job.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, config.penalty, path)
-    for sentence in hindrances(experience.training.statistics, experience.training.spec):
+    training = experience.training
+    for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
         job.reporter.say(f"{path.name}: {sentence}")
     if isinstance(experience.training, StreamedData):
         job.reporter.say(streamed_sentence(path, config.data.memory, experience.training))

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from neorl_agents import Explorer
 from neorl_agents.online import require_fine_tunable, rows_of_the_log
 from neorl_core import InputError
 
@@ -52,7 +53,28 @@ def check_fine_tuning(
         InputError: Naming the first bad value, what it is and what it must be.
     """
     require_fine_tunable(algorithm)
+    check_collection(settings, algorithm, chunk=chunk, where=where)
+
+
+def check_collection(
+    settings: FineTuningConfig, algorithm: Any, *, chunk: int, where: str = "finetune"
+) -> None:
+    """Refuses numbers with which a learner cannot collect on a plant and learn meanwhile.
+
+    Args:
+        settings: Section of the configuration.
+        algorithm: Learner with plain numbers.
+        chunk: Critic gradient steps in one call of the compiled program.
+        where: Name of the section, for messages.
+
+    Raises:
+        InputError: If the learner does not explore; else naming the first bad value.
+    """
     name = type(algorithm).__name__
+    if not isinstance(algorithm, Explorer):
+        raise InputError(
+            f"{name} cannot be trained on a plant: it has no explore(state), the policy to try"
+        )
     for field in ("environments", "updates_per_step", "warm_up", "capacity"):
         value = getattr(settings, field)
         whole = isinstance(value, int) and not isinstance(value, bool)

@@ -3,17 +3,17 @@
 from typing import Any
 
 DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
-    "bc": {"hidden": (64, 64), "batch_size": 128},
+    "bc": {"networks": {"hidden": (64, 64)}, "steps": {"batch_size": 128}},
     "td3_bc": {
-        "hidden": (64, 64),
-        "batch_size": 128,
+        "networks": {"hidden": (64, 64)},
+        "steps": {"batch_size": 128},
         "alpha": 0.5,
         "critic_learning_rate": 1e-3,
         "tau": 0.02,
     },
     "iql": {
-        "hidden": (64, 64),
-        "batch_size": 128,
+        "networks": {"hidden": (64, 64)},
+        "steps": {"batch_size": 128},
         "advantage_scale": "std",
         "value_learning_rate": 1e-3,
         "critic_learning_rate": 1e-3,

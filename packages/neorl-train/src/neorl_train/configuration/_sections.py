@@ -15,6 +15,7 @@ from neorl_train.configuration._fine_tuning import FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
+from neorl_train.configuration._toml import updated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +182,7 @@ class _Defaults:
     values: dict[str, Any]
 
     def __call__(self) -> Any:
-        return self.kind(**self.values)
+        return updated(self.kind(), self.values)
 
 
 def hyperparameters(config: Config, name: str) -> Any:
@@ -213,8 +214,12 @@ def config_to_dict(config: Config) -> dict[str, Any]:
     return plain
 
 
-def _plain_fields(algorithm: Any) -> dict[str, Any]:
-    return {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+def _plain_fields(settings: Any) -> dict[str, Any]:
+    plain = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        plain[field.name] = _plain_fields(value) if dataclasses.is_dataclass(value) else value
+    return plain
 
 
 def config_hash(config: Config) -> str:

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from neorl_agents import ALGORITHMS
-from neorl_agents.algorithms import unfinished_schedules
+from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL

@@ -3,8 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-import numpy as np
-
 from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.command_line import one_line
@@ -13,7 +11,7 @@ from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import is_streamed
 from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
 from neorl_train.experience._streamed import StreamedData, streamed_data
-from neorl_train.experience._training_data import TrainingData, penalised, training_data
+from neorl_train.experience._training_data import TrainingData, training_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Experience:
         dataset: Complete log, with the plant's own reward; mapped where it stays on the disk.
         held_out: Episodes of it that training does not see, with the plant's own reward; of a
             log on the disk as many of them as memory has room for.
-        training: The rest, with the penalised reward and the cost limits of the run.
+        training: The rest, with the cost limits of the run and the price of every cost.
     """
 
     dataset: Dataset
@@ -35,7 +33,7 @@ class Experience:
 def training_experience(
     config: Config, dataset: Dataset, penalty: dict[str, float], path: Path | None = None
 ) -> Experience:
-    """Splits a log and takes the declared penalties off the reward of the training part.
+    """Splits a log; the training part knows the declared penalties.
 
     Args:
         config: Configuration, validated.
@@ -48,26 +46,17 @@ def training_experience(
             batch is larger than it.
     """
     check_split(config, dataset)
-    weights = tuple(penalty.values())
+    prices = tuple(penalty.values())
     spec = limited_spec(dataset.spec, config.limits.cost)
     try:
         used, rest = both_parts(config, dataset)
         if path is not None and is_streamed(config, path):
             held_out = dataset.select_episodes(sample_of(config, dataset, rest))
-            training = streamed_data(
-                path, dataset=dataset, episodes=used, weights=weights, spec=spec
-            )
+            training = streamed_data(path, dataset=dataset, episodes=used, prices=prices, spec=spec)
         else:
             held_out = dataset.select_episodes(rest)
-            training = _in_memory(dataset.select_episodes(used), weights)
-            training = dataclasses.replace(training, spec=spec)
+            training = training_data(dataset.select_episodes(used), prices=prices, spec=spec)
     except ValueError as error:
         raise InputError(f"{config.data.source}: {one_line(error)}") from error
     check_batches(config, training.n_rows)
     return Experience(dataset, held_out, training)
-
-
-def _in_memory(part: Dataset, weights: tuple[float, ...]) -> TrainingData:
-    columns = part.transitions
-    reward = penalised(np.asarray(columns.reward), np.asarray(columns.cost), weights)
-    return training_data(dataclasses.replace(part, transitions=columns._replace(reward=reward)))

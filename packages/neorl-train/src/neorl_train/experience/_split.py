@@ -85,6 +85,6 @@ def check_batches(config: Config, rows: int) -> None:
         size = hyperparameters(config, name).batch_size
         if size > rows:
             raise InputError(
-                f"algorithms.{name}.batch_size is {size}, and there are {rows} rows to train on; "
-                f"start a run with --algorithms.{name.replace('_', '-')}.batch-size {rows} or less"
+                f"a batch of {name} has {size} rows, and there are {rows} to train on; start a run "
+                f"with --algorithms.{name.replace('_', '-')}.steps.batch-size {rows} or less"
             )

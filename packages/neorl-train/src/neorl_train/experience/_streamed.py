@@ -10,18 +10,18 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from neorl_agents import Algorithm
-from neorl_agents.sampling import Rows, sampler_of
+from neorl_agents import Learner
+from neorl_agents.learning import rows_for
+from neorl_agents.sampling import Rows
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import (
     BatchStream,
     batch_stream,
-    data_statistics,
     require_content_hash,
 )
 from neorl_train.configuration._memory import PEAK
-from neorl_train.experience._training_data import ROWS_AT_ONCE, penalised
+from neorl_train.experience._training_data import ROWS_AT_ONCE, both_statistics, chosen_statistics
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,47 +33,59 @@ class StreamedData:
     Attributes:
         dataset: The log, its columns mapped.
         stream: Rows that take part; each seed deals them out in an order of its own.
-        statistics: Those of these rows, of all readers together, with the penalised reward.
-        spec: Channels, period and horizon.
-        weights: Reward taken off per unit of each cost.
+        statistics: Those of these rows, of all readers together, as they were logged.
+        spec: Channels with the cost limits of the run, period and horizon.
+        prices: Reward that one unit of each cost takes off for learners that do not read costs.
+        priced_statistics: Statistics with the reward less those prices.
     """
 
     dataset: Dataset
     stream: BatchStream
     statistics: DataStatistics
     spec: Spec
-    weights: tuple[float, ...]
+    prices: tuple[float, ...]
+    priced_statistics: DataStatistics
 
     @property
     def n_rows(self) -> int:
         """Rows that this reader trains on."""
         return self.stream.n_rows
 
+    def statistics_for(self, learner: Learner) -> DataStatistics:
+        """Statistics with the reward that a learner is given."""
+        return chosen_statistics(learner, self.statistics, self.priced_statistics)
+
     def chunks(
-        self, fields: Sequence[str], *, batch_size: int, seed: int, n_batches: int, first: int
+        self, learner: Learner, *, seed: int, n_batches: int, first: int
     ) -> Generator[Transition, None, None]:
-        """Batches stacked ``n_batches`` at a time, from number ``first`` on, penalty taken off."""
-        names = self._read(fields)
-        stream = self.stream.with_(fields=names, batch_size=batch_size, seed=seed)
+        """Batches as a learner is given them, stacked ``n_batches`` at a time.
+
+        Args:
+            learner: Whose fields and batch size count.
+            seed: Seed of the order of the rows.
+            n_batches: Batches of one stack.
+            first: Number of the first batch.
+        """
+        wanted = {*learner.fields}
+        if any(self.prices) and "reward" in wanted:
+            wanted.add("cost")  # for its price
+        # Masked rows are left out, so that there is no mask, as in memory.
+        names = [name for name in Transition._fields if name in wanted - {"mask"}]
+        stream = self.stream.with_(fields=names, batch_size=learner.batch_size, seed=seed)
         source = stream.chunks(n_batches, first)
-        unread = dict.fromkeys(set(names) - set(fields))
         try:
-            for chunk in source:
-                rows: Any = chunk
-                if "reward" in fields and any(self.weights):
-                    reward = penalised(rows.reward, rows.cost, self.weights)
-                    rows = rows._replace(reward=reward)
-                yield rows._replace(**unread)
+            for rows in source:
+                yield rows_for(learner, rows, self.prices)
         finally:
             source.close()
 
-    def empty(self, fields: Sequence[str], *, batch_size: int, n_batches: int) -> Transition:
-        """Zeros of the shapes and types of a chunk."""
+    def empty(self, learner: Learner, *, n_batches: int) -> Transition:
+        """Zeros of the shapes and types of a stack of batches."""
         rows: Any = self.dataset.transitions
         columns = {
-            name: np.zeros((n_batches, batch_size, *column.shape[1:]), column.dtype)
-            for name in fields
-            if (column := getattr(rows, name)) is not None
+            name: np.zeros((n_batches, learner.batch_size, *column.shape[1:]), column.dtype)
+            for name in learner.fields
+            if name != "mask" and (column := getattr(rows, name)) is not None
         }
         return Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore[reportArgumentType]
 
@@ -86,18 +98,13 @@ class StreamedData:
             if used.any():
                 yield rows.obs[block][used], rows.action[block][used]
 
-    def _read(self, fields: Sequence[str]) -> list[str]:
-        """Fields to read, in the order of a row."""
-        wanted = {*fields, *(["cost"] if "reward" in fields and any(self.weights) else [])}
-        return [name for name in Transition._fields if name in wanted]
-
 
 def streamed_data(
     path: str | os.PathLike[str],
     *,
     dataset: Dataset | None = None,
     episodes: Int[np.ndarray, " chosen"] | None = None,
-    weights: Sequence[float] = (),
+    prices: Sequence[float] = (),
     spec: Spec | None = None,
     shard: tuple[int, int] | None = None,
 ) -> StreamedData:
@@ -107,7 +114,8 @@ def streamed_data(
         path: A dataset file.
         dataset: The same file, mapped and checked; by default it is, content hash included.
         episodes: Numbers of those that are trained on; all by default.
-        weights: Reward taken off per unit of each cost; none by default.
+        prices: Reward that one unit of each cost takes off for learners that do not read costs;
+            none by default.
         spec: With the cost limits of the run; that of the file by default.
         shard: Number of this reader and of all readers; by default those of this process of JAX
             among all of its processes, so that every host reads its own part.
@@ -128,10 +136,7 @@ def streamed_data(
         dataset.episode_starts[chosen], dataset.episode_ends[chosen], strict=True
     ):
         keep[start:end] = True
-    weights = tuple(weights) or (0.0,) * dataset.spec.n_cost
-    statistics = data_statistics(
-        dataset, episodes=chosen, reward=lambda own, cost: penalised(own, cost, weights)
-    )
+    own, priced = both_statistics(dataset, prices, chosen)
     stream = batch_stream(
         Path(path),
         [name for name in Transition._fields if name != "mask"],
@@ -140,7 +145,7 @@ def streamed_data(
         keep=keep,
         shard=shard or (jax.process_index(), jax.process_count()),
     )
-    return StreamedData(dataset, stream, statistics, spec or dataset.spec, weights)
+    return StreamedData(dataset, stream, own, spec or dataset.spec, tuple(prices), priced)
 
 
 def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
@@ -153,13 +158,13 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
     )
 
 
-def require_single_rows(name: str, algorithm: Algorithm) -> None:
+def require_single_rows(name: str, learner: Learner) -> None:
     """Raises unless a learner draws single rows, which is all that a stream of batches gives.
 
     Raises:
         InputError: Saying what to do.
     """
-    if type(sampler_of(algorithm)) is not Rows:
+    if type(learner.sampler) is not Rows:
         raise InputError(
             f"{name} draws more than single rows, which a log that stays on the disk does not "
             "give; raise data.memory so that it is read into memory, or take another learner"

@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Int
 
+from neorl_agents import Learner
+from neorl_agents.learning import priced_reward, reads_costs, rows_for
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics
@@ -18,23 +20,45 @@ ROWS_AT_ONCE = 65_536
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """What one algorithm is trained on.
+    """What learners are trained on, as it was logged; the price of the costs beside it.
 
     Attributes:
-        rows: The training split as host arrays, physical units, the penalised reward; without
-            masked rows, so its own ``mask`` is ``None``, and truncated before each gap.
-        statistics: Statistics of the same split with the same reward.
-        spec: Channels, period and horizon.
+        rows: The training split as host arrays, physical units, with reward and cost as they were
+            logged; without masked rows, so its own ``mask`` is ``None``, and truncated before each
+            gap.
+        statistics: Statistics of these rows.
+        spec: Channels with the cost limits of the run, period and horizon.
+        prices: Reward that one unit of each cost takes off for learners that do not read costs;
+            none for no prices.
+        priced_statistics: Statistics with the reward less those prices; the same where there are
+            none.
     """
 
     rows: Transition
     statistics: DataStatistics
     spec: Spec
+    prices: tuple[float, ...] = ()
+    priced_statistics: DataStatistics | None = None
 
     @property
     def n_rows(self) -> int:
         """Rows that are trained on."""
         return len(self.rows.obs)
+
+    def rows_for(self, learner: Learner) -> Transition:
+        """The rows as a learner is given them; see :func:`neorl_agents.learning.rows_for`."""
+        return rows_for(learner, self.rows, self.prices)
+
+    def statistics_for(self, learner: Learner) -> DataStatistics:
+        """Statistics with the reward that a learner is given."""
+        return chosen_statistics(learner, self.statistics, self.priced_statistics)
+
+    def mean_reward(self, learner: Learner) -> float:
+        """Mean of the reward that a learner is given."""
+        reward = self.rows.reward
+        if any(self.prices) and not reads_costs(learner):
+            reward = priced_reward(reward, self.rows.cost, self.prices)
+        return float(np.asarray(reward, np.float64).mean())
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Observations and actions of the rows, a block at a time, in the order of the log."""
@@ -44,11 +68,16 @@ class TrainingData:
             yield rows.obs[block], rows.action[block]
 
 
-def training_data(dataset: Dataset) -> TrainingData:
-    """A complete log to be trained on: every row that is not masked, with the log's own reward.
+def training_data(
+    dataset: Dataset, *, prices: Sequence[float] = (), spec: Spec | None = None
+) -> TrainingData:
+    """A complete log to be trained on: every row that is not masked.
 
     Args:
         dataset: The log.
+        prices: Reward that one unit of each cost takes off for learners that do not read costs;
+            none by default.
+        spec: With the cost limits of the run; that of the log by default.
 
     Returns:
         Its rows and their statistics.
@@ -60,19 +89,31 @@ def training_data(dataset: Dataset) -> TrainingData:
     if not mask.any():
         raise InputError("every row of the log is masked, so there is nothing to train on")
     rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(dataset.transitions))
-    return TrainingData(rows, data_statistics(dataset), dataset.spec)
+    own, priced = both_statistics(dataset, prices)
+    return TrainingData(rows, own, spec or dataset.spec, tuple(prices), priced)
 
 
-def penalised(
-    reward: Float[np.ndarray, "*rows"],
-    cost: Float[np.ndarray, "*rows cost"],
-    weights: Sequence[float],
-) -> Float[np.ndarray, "*rows"]:
-    """``reward - sum_i weights[i] cost[i]`` on the host, the same in blocks of any size."""
-    for i, weight in enumerate(weights):
-        if weight:
-            reward = reward - np.float32(weight) * cost[..., i]
-    return reward
+def both_statistics(
+    dataset: Dataset,
+    prices: Sequence[float],
+    episodes: Int[np.ndarray, " chosen"] | None = None,
+) -> tuple[DataStatistics, DataStatistics]:
+    """Statistics with the reward as it was logged, and with that less the price of the costs."""
+    own = data_statistics(dataset, episodes=episodes)
+    if not any(prices):
+        return own, own
+
+    def priced(reward: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        return priced_reward(reward, cost, prices)
+
+    return own, data_statistics(dataset, episodes=episodes, reward=priced)
+
+
+def chosen_statistics(
+    learner: Learner, own: DataStatistics, priced: DataStatistics | None
+) -> DataStatistics:
+    """Those with the reward that a learner is given."""
+    return own if priced is None or reads_costs(learner) else priced
 
 
 def cut_at_gaps(rows: Transition) -> Transition:

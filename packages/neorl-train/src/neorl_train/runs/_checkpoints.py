@@ -80,6 +80,20 @@ class Checkpoints:
         self._manager: Any = None
         self._pending: Any = None
 
+    def part(self, name: str) -> "Checkpoints":
+        """Checkpoints of something that is trained before this, in a folder beside its own.
+
+        Args:
+            name: Name of the part.
+        """
+        return Checkpoints(
+            self.folder.with_name(f"{self.folder.name}.{name}"),
+            identity={**self._identity, "part": name},
+            interval=self._interval,
+            keep=self._keep,
+            say=self._say,
+        )
+
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
         """Writes a checkpoint in the background.
 

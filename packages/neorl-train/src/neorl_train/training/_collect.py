@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_core import Policy, Spec, Transition
+from neorl_core import Policy, Spec, Step, Transition
 from neorl_core.costs import limit_kind, penalised_reward
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
@@ -24,7 +24,8 @@ class Collection(eqx.Module):
         environment: A simulated plant, a PyTree without leaves.
         constraints: Hard limits of the filter between policy and plant; ``None`` for no filter.
         fallback: Policy that takes over inside the filter; ``None`` for no filter.
-        penalty: Reward that one unit of each cost takes off, as in the log, shape ``(cost,)``.
+        prices: Reward that one unit of each cost takes off, as in the log, shape ``(cost,)``;
+            ``None`` for a learner that reads costs, which is given the plant's own reward.
         spec: Channels with the cost limits that episodes are held against; static.
         episodes: Number of episodes side by side; static.
     """
@@ -32,9 +33,15 @@ class Collection(eqx.Module):
     environment: Any
     constraints: Any
     fallback: Any
-    penalty: Float[Array, " cost"]
+    prices: Float[Array, " cost"] | None
     spec: Spec = eqx.field(static=True)
     episodes: int = eqx.field(static=True)
+
+    def reward(self, step: Step) -> Float[Array, ""]:
+        """The reward of a step as the learner is given it."""
+        if self.prices is None:
+            return step.reward
+        return penalised_reward(step.reward, step.cost, self.prices)
 
     def guarded(self, policy: Policy) -> Policy:
         """The policy behind its filter, where one is declared."""
@@ -106,13 +113,13 @@ def collect_step(
     """One step of every episode; one that ends is followed by a fresh one.
 
     Args:
-        collection: Plant, filter, penalties.
+        collection: Plant, filter, prices.
         policy: Policy that acts, already behind its filter.
         running: Episodes before the step.
         key: Decides actions, noise and new episodes.
 
     Returns:
-        The episodes after it; their rows in physical units with the penalised reward, the action
+        The episodes after it; their rows in physical units with the learner's reward, the action
         that the plant received and the observation that it was followed by; and what happened.
     """
     keys = jax.random.split(key, collection.episodes)
@@ -132,7 +139,8 @@ def _step(
     row = Transition(
         obs=now.obs,
         action=step.applied,
-        reward=penalised_reward(step.reward, step.cost, collection.penalty),
+        reward=collection.reward(step),
+        cost=step.cost,
         next_obs=step.final_obs,
         terminated=step.terminated,
         truncated=step.truncated,

@@ -61,8 +61,7 @@ def require_finite_states(
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
     """The tensors of a learner's state in which a number is not finite."""
-    state = snapshot["state"]
-    learner = getattr(state, "learner", state)
+    learner = snapshot["state"].learner
     return [
         jax.tree_util.keystr(path, simple=True, separator=".")
         for path, leaf in jax.tree.leaves_with_path(learner)

@@ -1,45 +1,52 @@
-"""Fine-tuning of offline learners on a simulated plant, all seeds side by side."""
+"""Training on a simulated plant, from an offline training or from nothing, seeds side by side."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from neorl_agents import Algorithm
-from neorl_agents.algorithms import for_run
-from neorl_agents.online import for_fine_tuning, restarted
-from neorl_core import InputError, Policy, as_arrays
+from neorl_agents import Explorer, LearnerState
+from neorl_agents.learning import for_run, reads_costs, restarted
+from neorl_agents.online import for_fine_tuning
+from neorl_core import InputError, Policy, Spec, as_arrays
+from neorl_core.statistics import range_statistics
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import AnyConstraints
-from neorl_train.configuration._fine_tuning import FineTuningConfig, check_fine_tuning
+from neorl_train.configuration._fine_tuning import (
+    FineTuningConfig,
+    check_collection,
+    check_fine_tuning,
+)
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._collect import Collection, Counts
-from neorl_train.training._feeds import MemoryFeed
+from neorl_train.training._feeds import Feed, MemoryFeed, NoRows
 from neorl_train.training._loop import (
     UNWATCHED,
     Plan,
     Trained,
     Validate,
     Watcher,
+    check_learner,
     check_trainable,
     never,
     run_loop,
 )
-from neorl_train.training._online import FineTuning, begin_online, fine_tune_chunk
-from neorl_train.training._queues import Device, SeedQueues, devices_for
+from neorl_train.training._plant_sources import PlantAndLog
+from neorl_train.training._queues import SeedQueues, devices_for
+from neorl_train.training._seeds import run_keys
 
 PLAN, SETTINGS = Plan(), FineTuningConfig()
 
 
 def fine_tune(
-    algorithm: Algorithm,
-    states: Sequence[Any],
+    algorithm: Explorer,
+    states: Sequence[LearnerState],
     data: TrainingData | Dataset,
     environment: Plant,
     seeds: Sequence[int] = (0,),
@@ -99,65 +106,136 @@ def fine_tune(
         )
     learner = for_run(for_fine_tuning(algorithm, settings.variant), plan.updates)
     learner.validate()
-    weights = environment.penalty_weights() if penalty is None else penalty
-    collection = Collection(
-        environment=environment,
-        constraints=constraints,
-        fallback=_fallback(environment, fallback) if constraints is not None else None,
-        penalty=jnp.asarray([weights.get(c.name, 0.0) for c in data.spec.cost], jnp.float32),
-        spec=data.spec,
-        episodes=settings.environments,
+    collection = _collection(
+        learner, environment, data.spec, penalty, constraints, fallback, settings.environments
     )
-    queues = OnlineSeeds(learner, data, collection, settings, states, seeds, devices_for(seeds))
+    source = _buffered(settings, learner, collection, beyond=_beyond(learner, data))
+    feed = MemoryFeed(learner, data, devices_for(seeds))
+
+    def begin(i: int) -> LearnerState:
+        return as_arrays(restarted(states[i]))
+
+    queues = _queues(learner, feed, source, begin, seeds)
     return run_loop(queues, learner, plan, watcher, checkpoints, validate, stop)
 
 
-class OnlineSeeds(SeedQueues):
-    """The fine-tuning of all seeds of one learner, each on its device.
+def train_online(
+    learner: Explorer,
+    environment: Plant,
+    seeds: Sequence[int] = (0,),
+    plan: Plan = PLAN,
+    *,
+    settings: FineTuningConfig = SETTINGS,
+    spec: Spec | None = None,
+    penalty: Mapping[str, float] | None = None,
+    constraints: AnyConstraints | None = None,
+    fallback: Policy | None = None,
+    watcher: Watcher = UNWATCHED,
+    checkpoints: Checkpoints | None = None,
+    validate: Validate | None = None,
+    stop: Callable[[], bool] = never,
+) -> Trained:
+    """Trains a learner on a **simulated** plant, without a log.
+
+    Observations and actions are scaled by their declared ranges; rewards stay in their own unit.
+    What is tried explores: it may break limits, so a real plant is not for it.
 
     Args:
-        algorithm: Learner with plain numbers and the settings of its fine-tuning.
-        data: The log.
-        collection: How rows are collected.
-        settings: How much is collected, stored and mixed.
-        states: State of the learner for each seed.
-        seeds: Seeds of the fine-tuning.
-        devices: Devices, to which the seeds are dealt in turn.
-    """
+        learner: Learner with plain numbers that explores.
+        environment: The simulated plant.
+        seeds: Seeds of the training runs.
+        plan: Number of critic gradient steps; the chunk is a multiple of those that follow one step
+            of all episodes.
+        settings: How much is collected and stored; ``run``, ``environment``, ``variant`` and
+            ``share`` have no effect here.
+        spec: Channels with the cost limits of the run; those of the plant by default.
+        penalty: Reward that one unit of each cost takes off, by name, for a learner that does not
+            read costs; what the plant declares by default.
+        constraints: Hard limits of the filter between policy and plant; none by default.
+        fallback: Takes over inside the filter; the plant's reference by default.
+        watcher: Observer that is told everything.
+        checkpoints: Checkpoints to resume from and save to; the buffer is part of them.
+        validate: Function that judges a policy, called at every checkpoint.
+        stop: Function asked once a chunk; true ends training when the running chunk ends.
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        data: TrainingData,
-        collection: Collection,
-        settings: FineTuningConfig,
-        states: Sequence[Any],
-        seeds: Sequence[int],
-        devices: Sequence[Device],
-    ) -> None:
-        steps = settings.environments * settings.updates_per_step
-        arrays = as_arrays(
-            FineTuning(
-                algorithm=algorithm,
-                collection=collection,
-                beyond=_beyond(algorithm, data),
-                share=float(settings.share),
-                capacity=settings.capacity,
-                first_steps=-(-settings.warm_up // settings.environments),
-                cycle=steps // algorithm.batches_per_update,
-            )
+    Returns:
+        The policies and states reached; :func:`online_counts` says what happened on the way.
+
+    Raises:
+        InputError: If the learner does not explore, or is trained on a log first; if a number is
+            bad, or a metric is not finite.
+    """
+    settings = dataclasses.replace(settings, share=0.0)
+    check_learner(learner, plan)
+    check_collection(settings, learner, chunk=plan.chunk, where="settings")
+    if learner.fits():
+        raise InputError(
+            f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and there "
+            "is none; train it with train()"
         )
-        keys = [online_key(seed) for seed in seeds]
-        learner: Any = arrays.algorithm
-        super().__init__(
-            MemoryFeed(algorithm, data, list(devices)[: len(seeds)], fine_tune_chunk),
-            arrays,
-            keys,
-            lambda i: begin_online(arrays, as_arrays(restarted(states[i])), keys[i]),
-            lambda state: learner.policy(state.learner),
-            seeds,
-            devices,
-        )
+    spec = environment.spec if spec is None else spec
+    learner = for_run(learner, plan.updates)
+    collection = _collection(
+        learner, environment, spec, penalty, constraints, fallback, settings.environments
+    )
+    source = _buffered(settings, learner, collection, beyond=0.0)
+    statistics = range_statistics(spec)
+
+    def begin(i: int) -> LearnerState:
+        return learner.init(spec, statistics, run_keys(seeds[i])[0])
+
+    queues = _queues(learner, NoRows(), source, begin, seeds)
+    return run_loop(queues, learner, plan, watcher, checkpoints, validate, stop)
+
+
+def _collection(
+    learner: Explorer,
+    environment: Plant,
+    spec: Spec,
+    penalty: Mapping[str, float] | None,
+    constraints: AnyConstraints | None,
+    fallback: Policy | None,
+    episodes: int,
+) -> Collection:
+    weights = environment.penalty_weights() if penalty is None else penalty
+    prices = jnp.asarray([weights.get(c.name, 0.0) for c in spec.cost], jnp.float32)
+    return Collection(
+        environment=environment,
+        constraints=constraints,
+        fallback=_fallback(environment, fallback) if constraints is not None else None,
+        prices=None if reads_costs(learner) else prices,
+        spec=spec,
+        episodes=episodes,
+    )
+
+
+def _queues(
+    learner: Explorer,
+    feed: Feed,
+    source: PlantAndLog,
+    begin: Callable[[int], LearnerState],
+    seeds: Sequence[int],
+) -> SeedQueues:
+    """The trainings of all seeds on a plant, each on its device."""
+    keys = [online_key(seed) for seed in seeds]
+    sources = as_arrays(source)
+    return SeedQueues(
+        as_arrays(learner), feed, begin, keys, seeds, devices_for(seeds), source=sources
+    )
+
+
+def _buffered(
+    settings: FineTuningConfig, learner: Explorer, collection: Collection, *, beyond: float
+) -> PlantAndLog:
+    steps = settings.environments * settings.updates_per_step
+    return PlantAndLog(
+        collection=collection,
+        beyond=jnp.asarray(beyond, jnp.float32),
+        share=float(settings.share),
+        capacity=settings.capacity,
+        first_steps=-(-settings.warm_up // settings.environments),
+        cycle=steps // learner.batches_per_update,
+    )
 
 
 def online_key(seed: int) -> PRNGKeyArray:
@@ -174,14 +252,13 @@ def online_counts(trained: Trained) -> list[Counts]:
     Returns:
         One for each seed.
     """
-    return [jax.tree.map(np.asarray, state.counts) for state in trained.states()]
+    return [jax.tree.map(np.asarray, training.memory.counts) for training in trained.trainings()]
 
 
-def _beyond(algorithm: Any, data: TrainingData) -> Float[Array, ""]:
+def _beyond(learner: Explorer, data: TrainingData) -> float:
     """As the returns of a log go on behind a truncation (``returns_to_go``)."""
-    discount = float(getattr(algorithm, "discount", 1.0))
-    mean = float(np.asarray(data.rows.reward, np.float64).mean())
-    return jnp.asarray(mean / (1 - discount) if discount < 1 else 0.0, jnp.float32)
+    discount = float(learner.discount)
+    return data.mean_reward(learner) / (1 - discount) if discount < 1 else 0.0
 
 
 def _fallback(environment: Plant, fallback: Policy | None) -> Policy:

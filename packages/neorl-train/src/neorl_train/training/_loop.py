@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import jax
 
-from neorl_agents import Algorithm
-from neorl_agents.algorithms import for_run
+from neorl_agents import Learner, LearnerState
+from neorl_agents.learning import Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.configuration._sections import CheckpointConfig, TrainingConfig
@@ -16,7 +16,7 @@ from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
 from neorl_train.training._queues import SeedQueues, devices_for
-from neorl_train.training._seeds import ParallelSeeds
+from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
 """Judges a policy while training goes on; called with policies on the host."""
@@ -93,22 +93,26 @@ class Trained:
         algorithm: Learner that was trained.
         seeds: Seeds of the training runs.
         step: Number of critic gradient steps done.
-        policies: Policy of each seed, with host arrays.
-        snapshot: States and keys, stacked by seed.
+        policies: Policy of each seed, with host arrays; none where the learner is no policy.
+        snapshot: Trainings and keys, stacked by seed.
         finished: Whether the plan was carried out; false after a request to stop.
     """
 
-    algorithm: Algorithm
+    algorithm: Learner
     seeds: tuple[int, ...]
     step: int
     policies: list[Policy]
     snapshot: dict[str, Any]
     finished: bool
 
-    def states(self) -> list[Any]:
-        """The state of each seed, with host arrays: what fine-tuning begins with."""
+    def trainings(self) -> list[Training]:
+        """State of the learner and memory of the source of each seed, with host arrays."""
         leaves, treedef = jax.tree.flatten(self.snapshot["state"])
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
+
+    def states(self) -> list[LearnerState]:
+        """The learner's state of each seed: what fine-tuning, or another learner, begins with."""
+        return [training.learner for training in self.trainings()]
 
     def named(self, name: str) -> dict[str, Policy]:
         """The policies as an evaluation takes them.
@@ -136,7 +140,7 @@ def never() -> bool:
 
 
 def train(
-    algorithm: Algorithm,
+    algorithm: Learner,
     data: TrainingData | StreamedData | Dataset,
     seeds: Sequence[int] = (0,),
     plan: Plan = Plan(),
@@ -178,13 +182,42 @@ def train(
         raise InputError(f"seeds must be one or more whole numbers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
-    queues = ParallelSeeds(algorithm, data, seeds, devices_for(seeds))
+    contexts = _fitted_before(algorithm, data, seeds, plan, checkpoints, stop)
+    queues = offline_seeds(algorithm, data, seeds, devices_for(seeds), contexts=contexts)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
+
+
+def _fitted_before(
+    algorithm: Learner,
+    data: TrainingData | StreamedData,
+    seeds: Sequence[int],
+    plan: Plan,
+    checkpoints: Checkpoints | None,
+    stop: Callable[[], bool],
+) -> list[dict[str, LearnerState]]:
+    """The states of what is trained before the learner, by name, for every seed.
+
+    Each part has checkpoints of its own beside those of the learner, so that a run that is resumed
+    finds it trained. Where a request to stop comes meanwhile, the learner itself is not begun by
+    the caller's loop, which asks again.
+    """
+    contexts: list[dict[str, LearnerState]] = [{} for _ in seeds]
+    for name, fit in algorithm.fits().items():
+        length = -(-fit.updates * fit.learner.batches_per_update // plan.chunk) * plan.chunk
+        part_plan = Plan(length, plan.chunk, plan.interval)
+        check_trainable(fit.learner, data, part_plan)
+        learner = for_run(fit.learner, length)
+        queues = offline_seeds(learner, data, seeds, devices_for(seeds), part=name)
+        below = checkpoints.part(name) if checkpoints else None
+        done = run_loop(queues, learner, part_plan, UNWATCHED, below, None, stop)
+        for context, state in zip(contexts, done.states(), strict=True):
+            context[name] = state
+    return contexts
 
 
 def run_loop(
     queues: SeedQueues,
-    algorithm: Algorithm,
+    algorithm: Learner,
     plan: Plan,
     watcher: Watcher,
     checkpoints: Checkpoints | None,
@@ -214,20 +247,38 @@ def run_loop(
             checkpoints.close()
 
 
-def check_trainable(algorithm: Algorithm, data: TrainingData | StreamedData, plan: Plan) -> None:
+def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
     """Refuses what is no learner, bad hyperparameters, half an update, and too few rows.
 
     Raises:
         InputError: Naming the learner and the field.
     """
-    if isinstance(algorithm, type | str) or not isinstance(algorithm, Algorithm):
+    check_learner(learner, plan)
+    name = type(learner).__name__
+    if isinstance(data, StreamedData):
+        require_single_rows(name, learner)
+    rows = data.n_rows
+    if learner.batch_size > rows:
         raise InputError(
-            f"expected a learner, such as neorl_agents.IQL(), got {algorithm!r}: a class is called "
+            f"{name} takes batches of {learner.batch_size} rows, and there are {rows} to train "
+            "on; take a smaller steps.batch_size"
+        )
+
+
+def check_learner(learner: Learner, plan: Plan) -> None:
+    """Refuses what is no learner, bad hyperparameters, and half an update.
+
+    Raises:
+        InputError: Naming the learner and the field.
+    """
+    if isinstance(learner, type | str) or not isinstance(learner, Learner):
+        raise InputError(
+            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}: a class is called "
             "first, and a name found by neorl_agents.ALGORITHMS['iql']()"
         )
-    name, per_update = type(algorithm).__name__, algorithm.batches_per_update
+    name, per_update = type(learner).__name__, learner.batches_per_update
     try:
-        algorithm.validate()
+        learner.validate()
     except ValueError as error:
         raise InputError(str(error)) from error
     if plan.chunk % per_update:
@@ -235,21 +286,13 @@ def check_trainable(algorithm: Algorithm, data: TrainingData | StreamedData, pla
             f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
             f"{name}, got {plan.chunk}"
         )
-    if isinstance(data, StreamedData):
-        require_single_rows(name, algorithm)
-    rows = data.n_rows
-    if algorithm.batch_size > rows:
-        raise InputError(
-            f"{name}.batch_size is {algorithm.batch_size}, and there are {rows} rows to train on; "
-            "take a smaller batch"
-        )
 
 
 class _Loop:
     def __init__(
         self,
         parallel: SeedQueues,
-        algorithm: Algorithm,
+        algorithm: Learner,
         plan: Plan,
         watcher: Watcher,
         checkpoints: Checkpoints | None,

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from neorl_agents import Algorithm, Learner, LearnerState
+from neorl_agents.learning import Source, Training, begin_training, require_policy, train_chunk
 from neorl_core import Policy
 from neorl_train.training._feeds import Feed
 
@@ -18,22 +20,20 @@ EXECUTION_MODE = "one program per seed, queued on one device; every core is a de
 
 
 class SeedQueues:
-    """The states of all seeds of one training, each on its device, and the program that moves them.
+    """The trainings of all seeds of one learner, each on its device, and the program of a chunk.
 
     Every seed runs the very program that it would run alone, so its result is that of its single
     run, bit for bit, whatever the number of seeds and devices. Calls return at once: the devices
     work through their queues side by side.
 
     Args:
-        feed: Program of a chunk, and the rows that it computes from. The program takes settings,
-            state, rows, number of the first update and key, gives a state and metrics, and gives
-            the buffers of the state away.
-        settings: PyTree of arrays that all seeds share; copied to each device once.
+        learner: Learner with array leaves.
+        feed: What batches are drawn from.
+        begin: Initial state of the learner by the position of its seed, called once for each.
         keys: Key of the chunks of every seed.
-        begin: Initial state of a seed by its position, called once for each.
-        act: Policy of a state.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
+        source: Source in place of that of the feed; it is given the feed's tables.
 
     Attributes:
         seeds: Seeds of the training runs.
@@ -42,28 +42,38 @@ class SeedQueues:
 
     def __init__(
         self,
+        learner: Learner,
         feed: Feed,
-        settings: Any,
+        begin: Callable[[int], LearnerState],
         keys: Sequence[Any],
-        begin: Callable[[int], Any],
-        act: Callable[[Any], Policy],
         seeds: Sequence[int],
         devices: Sequence[Device],
+        *,
+        source: Source | None = None,
     ) -> None:
         used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
-        self._feed, self._act = feed, act
+        self._learner, self._feed = learner, feed
+        self._source = learner.source(feed.source if source is None else source)
         self._devices = [used[i % len(used)] for i in range(len(seeds))]
+        settings = (learner, self._source)
         self._settings = {device: jax.device_put(settings, device) for device in used}
         self._keys = self._placed(list(keys))
-        # A chunk takes its state's buffers, so that no two leaves may share one.
-        self._states = [
-            jax.device_put(begin(i), device, may_alias=False)
-            for i, device in enumerate(self._devices)
-        ]
+        self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
         self.done = 0
+        if isinstance(learner, Algorithm):
+            jax.eval_shape(lambda state: _judged(learner, state), self._trainings[0].learner)
+
+    def _begun(self, i: int, state: LearnerState) -> Training:
+        device = self._devices[i]
+        # A chunk takes its training's buffers, so that no two leaves may share one.
+        state = jax.device_put(state, device, may_alias=False)
+        if self._source.cycle == 0:
+            return Training(state, ())
+        tables = self._feed.example(device, 0)
+        return begin_training(*self._settings[device], state, tables, self._keys[i])
 
     def compile(self, n_updates: int) -> None:
         """Compiles the chunk of ``n_updates`` calls of ``update``, once for each device."""
@@ -86,8 +96,8 @@ class SeedQueues:
             raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
         metrics = []
         for i, device in enumerate(self._devices):
-            rows = self._feed.rows(i, device, self.done, self._n_updates)
-            self._states[i], means = self._programs[device](*self._arguments(i, rows))
+            tables = self._feed.tables(i, device, self.done, self._n_updates)
+            self._trainings[i], means = self._programs[device](*self._arguments(i, tables))
             metrics.append(means)
         self.done += self._n_updates
         return metrics
@@ -97,29 +107,31 @@ class SeedQueues:
         self._feed.close()
 
     def snapshot(self) -> dict[str, Any]:
-        """All states and keys on the host, stacked by seed; waits for the devices.
+        """All trainings and keys on the host, stacked by seed; waits for the devices.
 
         Copied, so that it outlives the next chunk, which gives the buffers away.
         """
-        states = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._states))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(self._trainings))
         keys = np.stack([np.array(jax.random.key_data(key)) for key in self._keys])
-        return {"state": states, "key": keys}
+        return {"state": stacked, "key": keys}
 
     def restore(self, snapshot: dict[str, Any], *, done: int) -> None:
         """Puts back what :meth:`snapshot` gave.
 
         Args:
-            snapshot: All states and keys, stacked by seed.
+            snapshot: All trainings and keys, stacked by seed.
             done: Number of updates that it was taken after, in calls of ``update``.
         """
         self.done = done
-        self._states = self._placed(self.unstacked(snapshot["state"]))
+        self._trainings = self._placed(self.unstacked(snapshot["state"]))
         self._keys = self._placed([jax.random.wrap_key_data(key) for key in snapshot["key"]])
 
     def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
-        """The policies of a snapshot, one for each seed, with host arrays."""
-        states = self.unstacked(snapshot["state"])
-        return [self._act(state) for state in states]
+        """The policies of a snapshot, one for each seed, with host arrays; none of a model."""
+        if not isinstance(self._learner, Algorithm):
+            return []
+        trainings = self.unstacked(snapshot["state"])
+        return [self._learner.policy(training.learner) for training in trainings]
 
     def unstacked(self, stacked: Any) -> list[Any]:
         """The tree of each seed, of one that is stacked by seed."""
@@ -132,21 +144,21 @@ class SeedQueues:
             for value, device in zip(values, self._devices, strict=True)
         ]
 
-    def _arguments(self, i: int, rows: Any) -> tuple[Any, ...]:
-        device = self._devices[i]
-        return (
-            self._settings[device],
-            self._states[i],
-            rows,
-            np.int32(self.done),
-            self._keys[i],
-        )
+    def _arguments(self, i: int, tables: Any) -> tuple[Any, ...]:
+        settings = self._settings[self._devices[i]]
+        return (*settings, self._trainings[i], tables, np.int32(self.done), self._keys[i])
 
     def _compiled(self, i: int, n_updates: int) -> Any:
         example = self._feed.example(self._devices[i], n_updates)
-        return self._feed.lowered(self._arguments(i, example), n_updates).compile()
+        return train_chunk.lower(*self._arguments(i, example), n_updates=n_updates).compile()
 
 
 def devices_for(seeds: Sequence[int]) -> list[Device]:
     """As many devices of this process as there are seeds to keep busy."""
     return list(jax.local_devices())[: len(seeds)]
+
+
+def _judged(algorithm: Algorithm, state: LearnerState) -> tuple[()]:
+    """Refuses a policy that cannot act before anything is compiled."""
+    require_policy(algorithm, algorithm.policy(state))
+    return ()

@@ -1,57 +1,74 @@
-"""Offline training of all seeds of one algorithm, side by side."""
+"""Offline training of all seeds of one learner, side by side."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jaxtyping import PRNGKeyArray
 
-from neorl_agents import Algorithm
-from neorl_agents.algorithms import require_policy
+from neorl_agents import Learner, LearnerState
 from neorl_core import as_arrays
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
-from neorl_train.training._chunk import run_keys
-from neorl_train.training._feeds import MemoryFeed, StreamFeed
+from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
 from neorl_train.training._queues import Device, SeedQueues
 
+Contexts = Sequence[Mapping[str, LearnerState]]
+"""What was trained before, by name, for every seed."""
 
-class ParallelSeeds(SeedQueues):
-    """The training states of all seeds of one algorithm, each on its device.
+
+def run_keys(seed: int, part: str = "") -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """The keys of one training run: of its initial state, and of its chunks.
 
     Args:
-        algorithm: Learner with plain numbers.
+        seed: Seed of the run.
+        part: Name of a learner that is trained before; the learner itself by default.
+    """
+    key = jax.random.key(seed)
+    if part:
+        key = jax.random.fold_in(key, zlib.crc32(part.encode()))
+    initial, chunks = jax.random.split(key)
+    return initial, chunks
+
+
+def feed_for(
+    learner: Learner,
+    data: TrainingData | StreamedData,
+    seeds: Sequence[int],
+    devices: Sequence[Device],
+) -> Feed:
+    """Rows on the devices, or batches out of the file."""
+    if isinstance(data, StreamedData):
+        return StreamFeed(learner, data, seeds)
+    return MemoryFeed(learner, data, list(devices)[: len(seeds)])
+
+
+def offline_seeds(
+    learner: Learner,
+    data: TrainingData | StreamedData,
+    seeds: Sequence[int],
+    devices: Sequence[Device],
+    *,
+    contexts: Contexts = (),
+    part: str = "",
+) -> SeedQueues:
+    """The trainings of all seeds of one learner on a log.
+
+    Args:
+        learner: Learner with plain numbers, schedules settled.
         data: Training split; copied to each device once, or left in its file.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are dealt in turn.
+        contexts: What was trained before, for every seed; nothing by default.
+        part: Name of a learner that is trained before another one, which draws keys of its own.
     """
+    arrays, keys = as_arrays(learner), [run_keys(seed, part) for seed in seeds]
+    statistics = data.statistics_for(learner)
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        data: TrainingData | StreamedData,
-        seeds: Sequence[int],
-        devices: Sequence[Device],
-    ) -> None:
-        arrays = as_arrays(algorithm)
-        keys = [run_keys(seed) for seed in seeds]
-        feed = (
-            StreamFeed(algorithm, data, seeds)
-            if isinstance(data, StreamedData)
-            else MemoryFeed(algorithm, data, list(devices)[: len(seeds)])
-        )
-        super().__init__(
-            feed,
-            arrays,
-            [for_chunks for _, for_chunks in keys],
-            lambda i: algorithm.init(data.spec, data.statistics, keys[i][0]),
-            arrays.policy,
-            seeds,
-            devices,
-        )
-        jax.eval_shape(lambda state: _judged(arrays, state), self._states[0])
+    def begin(i: int) -> Any:
+        context = contexts[i] if contexts else None
+        return learner.init(data.spec, statistics, keys[i][0], context=context)
 
-
-def _judged(algorithm: Algorithm, state: Any) -> tuple[()]:
-    """Refuses a policy that cannot act before anything is compiled."""
-    require_policy(algorithm, algorithm.policy(state))
-    return ()
+    feed = feed_for(learner, data, seeds, devices)
+    return SeedQueues(arrays, feed, begin, [chunks for _, chunks in keys], seeds, devices)

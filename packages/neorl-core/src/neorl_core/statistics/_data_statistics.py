@@ -1,0 +1,116 @@
+"""Statistics of training data: of several sites together, or of declared ranges without any data."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core._vocabulary.channels import Channel, Spec, highs, lows
+from neorl_core._vocabulary.data_statistics import DataStatistics, FieldStatistics
+from neorl_core._vocabulary.errors import InputError
+
+
+def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
+    """The statistics of several data sets as if they were one.
+
+    Counts add, means and variances merge pairwise, ranges join. Sites that may not show their rows
+    to each other share these numbers, prepare from the merged ones and so start equal.
+
+    Args:
+        parts: Statistics of each data set, of the same plant; one or more.
+
+    Returns:
+        Statistics of all rows together.
+
+    Raises:
+        InputError: If there are none, or they have different channels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from neorl_core import DataStatistics, FieldStatistics
+        >>> def site(mean):
+        ...     one = FieldStatistics(*(jnp.float32(x) for x in (10, mean, 0, mean, mean)))
+        ...     return DataStatistics(*[one] * 6)
+        >>> both = merge_statistics([site(1.0), site(3.0)])
+        >>> float(both.obs.mean), float(both.obs.std), float(both.obs.count)
+        (2.0, 1.0, 20.0)
+
+    Source: Chan, Golub and LeVeque, Algorithms for computing the sample variance, The American
+    Statistician 37, 1983, equation 2.1.
+    """
+    if not parts:
+        raise InputError("there are no statistics to merge; give those of one data set or more")
+    first, *others = parts
+    for name in DataStatistics._fields:
+        shapes = {np.shape(getattr(part, name).mean) for part in parts}
+        if len(shapes) > 1:
+            raise InputError(
+                f"statistics of different plants cannot be merged: {name} has the shapes "
+                f"{', '.join(map(str, sorted(shapes)))}; merge data with the same channels"
+            )
+    for other in others:
+        fields = zip(first, other, strict=True)
+        first = DataStatistics(*(_merged(a, b) for a, b in fields))
+    return first
+
+
+def range_statistics(spec: Spec) -> DataStatistics:
+    """Stand-ins for the statistics of a log, where a training begins without one.
+
+    Observations and actions count as uniform between the ends of their measuring ranges. Nothing is
+    known of rewards and costs before the first step: their mean is zero and their deviation one, so
+    that they stay in their own units. Every count is zero, and merging with real data replaces
+    these numbers.
+
+    Args:
+        spec: Channels of the plant.
+
+    Returns:
+        Statistics with counts of zero.
+    """
+    return DataStatistics(
+        obs=_uniform(spec.obs),
+        action=_uniform(spec.action),
+        reward=_unknown(()),
+        cost=_unknown((spec.n_cost,)),
+        episode_return=_unknown(()),
+        episode_length=_constant(float(spec.horizon)),
+    )
+
+
+def _merged(a: FieldStatistics, b: FieldStatistics) -> FieldStatistics:
+    count = a.count + b.count
+    share = jnp.where(count > 0, b.count / jnp.where(count > 0, count, 1), 0)
+    delta = b.mean - a.mean
+    # A weighted mean of the variances: no sum of squares that float32 could not hold.
+    variance = (1 - share) * a.std**2 + share * b.std**2 + share * (1 - share) * delta**2
+    merged = FieldStatistics(
+        count,
+        a.mean + share * delta,
+        jnp.sqrt(variance),
+        jnp.minimum(a.min, b.min),
+        jnp.maximum(a.max, b.max),
+    )
+    chosen = zip(a, b, merged, strict=True)
+    return FieldStatistics(
+        *(jnp.where(a.count == 0, y, jnp.where(b.count == 0, x, z)) for x, y, z in chosen)
+    )
+
+
+def _uniform(channels: Sequence[Channel]) -> FieldStatistics:
+    low, high = (np.asarray(ends(channels), np.float64) for ends in (lows, highs))
+    return _field((low + high) / 2, (high - low) / np.sqrt(12), low, high)
+
+
+def _unknown(shape: tuple[int, ...]) -> FieldStatistics:
+    zero, one = np.zeros(shape), np.ones(shape)
+    return _field(zero, one, -one, one)
+
+
+def _constant(value: float) -> FieldStatistics:
+    return _field(*(np.asarray(x) for x in (value, 0.0, value, value)))
+
+
+def _field(mean: np.ndarray, std: np.ndarray, low: np.ndarray, high: np.ndarray) -> FieldStatistics:
+    numbers = (np.zeros(()), mean, std, low, high)
+    return FieldStatistics(*(jnp.asarray(x, jnp.float32) for x in numbers))

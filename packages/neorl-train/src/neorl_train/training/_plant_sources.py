@@ -1,0 +1,224 @@
+"""Batches from a simulated plant: a buffer of collected rows beside a log, or fresh rollouts."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents import Explorer, LearnerState
+from neorl_agents.learning import Metrics, TrainingKeys
+from neorl_agents.online import Replay, balanced_batch, replay_begin, replay_push
+from neorl_agents.sampling import RowsWithReturns
+from neorl_core import Policy, Spec, Transition
+from neorl_train.training._collect import (
+    Collection,
+    Counts,
+    Running,
+    begin_episodes,
+    collect_step,
+    no_counts,
+)
+
+
+class PlantMemory(NamedTuple):
+    """What a source that collects carries from chunk to chunk.
+
+    Attributes:
+        running: Episodes that go on.
+        rows: What batches are drawn from: a :class:`neorl_agents.online.Replay`, or the rows of the
+            last rollouts, shape ``(step, env, ...)``.
+        counts: What happened while rows were collected.
+    """
+
+    running: Running
+    rows: Any
+    counts: Counts
+
+
+class PlantAndLog(eqx.Module):
+    """One step of every episode, then updates on the log and on a buffer of what was collected.
+
+    With ``share`` zero there need be no log.
+
+    Attributes:
+        collection: How rows are collected.
+        beyond: Return that a truncated episode is taken to go on with, in the unit of the reward.
+        share: Share of the log in every batch; static.
+        capacity: Rows that the online buffer holds; static.
+        first_steps: Steps of every episode before the first update; static.
+        cycle: Calls of ``update`` after every step; static.
+    """
+
+    collection: Collection
+    beyond: Float[Array, ""]
+    share: float = eqx.field(static=True)
+    capacity: int = eqx.field(static=True)
+    first_steps: int = eqx.field(static=True)
+    cycle: int = eqx.field(static=True)
+
+    def begin(
+        self, learner: Explorer, state: LearnerState, tables: Any, keys: TrainingKeys
+    ) -> PlantMemory:
+        """The memory before the first update: the buffer holds as many rows as that needs.
+
+        What was collected is the work of the initial policy, exploring.
+        """
+        policy = self.collection.guarded(learner.explore(state))
+        running = begin_episodes(self.collection, policy, keys.begin)
+        replay = replay_begin(
+            example_rows(self.collection.spec, running, costs="cost" in learner.fields),
+            capacity=self.capacity,
+            discount=learner.discount,
+            beyond=self.beyond,
+            returns=isinstance(learner.sampler, RowsWithReturns),
+        )
+        memory = PlantMemory(running, replay, no_counts(self.collection.spec.n_cost))
+
+        def step(memory: PlantMemory, number: Int[Array, ""]) -> tuple[PlantMemory, None]:
+            return self._collected(policy, memory, number, keys.source), None
+
+        # One step more than rows are needed: the rows of the last one wait.
+        numbers = jnp.arange(self.first_steps + 1, dtype=jnp.int32)
+        return jax.lax.scan(step, memory, numbers)[0]
+
+    def advance(
+        self,
+        learner: Explorer,
+        state: LearnerState,
+        memory: PlantMemory,
+        tables: Any,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> PlantMemory:
+        """One more step of every episode."""
+        policy = self.collection.guarded(learner.explore(state))
+        return self._collected(policy, memory, self.first_steps + 1 + number, key)
+
+    def batches(
+        self,
+        learner: Explorer,
+        memory: PlantMemory,
+        tables: Any,
+        numbers: Int[Array, " update"],
+        key: PRNGKeyArray,
+    ) -> Any:
+        """Batches with the same counts of rows from log and buffer."""
+
+        def draw(number: Int[Array, ""]) -> Any:
+            return balanced_batch(learner, tables, memory.rows, number, key, share=self.share)
+
+        return jax.vmap(draw)(numbers)
+
+    def metrics(self, memory: PlantMemory) -> Metrics:
+        """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
+        return online_metrics(self.collection.spec, memory.counts)
+
+    def rollouts(self, steps: int) -> "PlantRollouts":
+        """Rollouts on the same plant, for a learner that is trained on its own policy alone.
+
+        Args:
+            steps: Steps of every episode for one update.
+        """
+        return PlantRollouts(self.collection, steps)
+
+    def _collected(
+        self, policy: Policy, memory: PlantMemory, number: Int[Array, ""], key: PRNGKeyArray
+    ) -> PlantMemory:
+        """One more step of every episode; the rows of the step before are stored."""
+        replay: Replay = memory.rows
+        step_key = jax.random.fold_in(key, number)
+        running, rows, more = collect_step(self.collection, policy, memory.running, step_key)
+        rows = rows if replay.waiting.cost is not None else rows._replace(cost=None)
+        replay = replay_push(replay, rows, horizon=self.collection.spec.horizon)
+        return PlantMemory(running, replay, jax.tree.map(jnp.add, memory.counts, more))
+
+
+class PlantRollouts(eqx.Module):
+    """A fresh rollout of every episode for each update: experience of the policy of that moment.
+
+    A batch is the whole rollout, leading axes ``(step, env)``; its rows follow one another, and
+    ``next_obs`` of the last step is what a value is estimated at.
+
+    Attributes:
+        collection: How rows are collected.
+        steps: Steps of every episode for one update; static.
+    """
+
+    collection: Collection
+    steps: int = eqx.field(static=True)
+    cycle: int = eqx.field(static=True, default=1)
+
+    def begin(
+        self, learner: Explorer, state: LearnerState, tables: Any, keys: TrainingKeys
+    ) -> PlantMemory:
+        """The first episodes, and room for the rows of a rollout."""
+        policy = self.collection.guarded(learner.explore(state))
+        running = begin_episodes(self.collection, policy, keys.begin)
+        row = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
+        rows = jax.tree.map(lambda x: jnp.zeros((self.steps, *x.shape), x.dtype), row)
+        return PlantMemory(running, rows, no_counts(self.collection.spec.n_cost))
+
+    def advance(
+        self,
+        learner: Explorer,
+        state: LearnerState,
+        memory: PlantMemory,
+        tables: Any,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> PlantMemory:
+        """A rollout with the present policy; episodes go on from one update to the next."""
+        policy = self.collection.guarded(learner.explore(state))
+        costs = "cost" in learner.fields
+
+        def step(
+            carry: tuple[Running, Counts], step_key: PRNGKeyArray
+        ) -> tuple[tuple[Running, Counts], Transition]:
+            running, counts = carry
+            running, rows, more = collect_step(self.collection, policy, running, step_key)
+            rows = rows if costs else rows._replace(cost=None)
+            return (running, jax.tree.map(jnp.add, counts, more)), rows
+
+        keys = jax.random.split(jax.random.fold_in(key, number), self.steps)
+        (running, counts), rows = jax.lax.scan(step, (memory.running, memory.counts), keys)
+        return PlantMemory(running, rows, counts)
+
+    def batches(
+        self,
+        learner: Explorer,
+        memory: PlantMemory,
+        tables: Any,
+        numbers: Int[Array, " update"],
+        key: PRNGKeyArray,
+    ) -> Any:
+        """The whole rollout as the batch of the one update."""
+        return jax.tree.map(lambda x: x[None], memory.rows)
+
+    def metrics(self, memory: PlantMemory) -> Metrics:
+        """Sums since the beginning; ``online_return`` is the mean of the episodes that ended."""
+        return online_metrics(self.collection.spec, memory.counts)
+
+
+def example_rows(spec: Spec, running: Running, *, costs: bool) -> Transition:
+    """Rows of one step, of which a buffer takes shapes and dtypes."""
+    obs, no = running.obs, jnp.zeros(running.total.shape, jnp.bool_)
+    action = jnp.zeros((len(no), spec.n_action), obs.dtype)
+    rows = Transition(obs, action, running.total, next_obs=obs, terminated=no, truncated=no)
+    return rows._replace(cost=running.cost_sum) if costs else rows
+
+
+def online_metrics(spec: Spec, counts: Counts) -> dict[str, Float[Array, ""]]:
+    """What happened on the plant since the beginning, as metrics."""
+    real = jax.tree.map(lambda x: x.astype(jnp.float32), counts)
+    names = [channel.name for channel in spec.cost]
+    return {
+        "online_steps": real.steps,
+        "online_episodes": real.episodes,
+        "online_return": real.returns / jnp.maximum(real.episodes, 1),
+        "online_trips": real.trips,
+        "online_filtered": real.filtered,
+        "online_fallback": real.fallback,
+        **{f"online_violated_{name}": real.violated[j] for j, name in enumerate(names)},
+    }
