@@ -26,8 +26,8 @@ LITTLE = (
     "--training.chunk=20",
     "--evaluation.candidate=bc",
     "--checkpoints.interval=20",
-    "--algorithms.bc.hidden=8",
-    "--algorithms.bc.batch-size=8",
+    "--algorithms.bc.networks.hidden=8",
+    "--algorithms.bc.steps.batch-size=8",
 )
 
 

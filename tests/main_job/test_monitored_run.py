@@ -45,8 +45,8 @@ interval = 2
 [output]
 tracking = false
 [algorithms.bc]
-batch_size = 16
-hidden = [8]
+steps.batch_size = 16
+networks.hidden = [8]
 [fallback]
 kind = "constant"
 values = { valve = 1.5 }

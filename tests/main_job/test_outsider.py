@@ -42,8 +42,8 @@ curve_starts = 0
 [output]
 tracking = false
 [algorithms.crr]
-hidden = [8]
-batch_size = 16
+networks.hidden = [8]
+steps.batch_size = 16
 """
 WORDS = "inflow at most 10 l/s while observation 0 is above 1.5"
 SCRIPT = """

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
+from neorl_agents import BaseLearner
+from neorl_agents.learning import Steps
 from neorl_core import Channel, CostChannel, Spec, Step
 from neorl_core.control import PID, ConstantPolicy
 from neorl_core.testing import configure_tests
@@ -31,47 +33,43 @@ def _process_left_alone(monkeypatch):
     monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
 
 
-class LineState(eqx.Module):
-    weight: Float[Array, "obs act"]
-    multiplier: Float[Array, " cost"]
-    noise_seen: Float[Array, ""]
-    count: Int[Array, ""]
-
-
-class Line(eqx.Module):
+class Line(BaseLearner):
     """Linear regression with noisy gradients: enough of a learner for every law of training."""
 
+    steps: Steps = Steps(batch_size=8)
     learning_rate: float = 0.1
-    batch_size: int = eqx.field(static=True, default=8)
     cycle: int = eqx.field(static=True, default=2)
 
-    fields: ClassVar[tuple[str, ...]] = ("obs", "action")
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action")
+    rates: ClassVar[dict[str, str]] = {"weight": "learning_rate"}
 
     @property
     def batches_per_update(self) -> int:
         return self.cycle
 
-    def validate(self) -> None:
-        if not self.learning_rate > 0:
-            raise ValueError(f"Line.learning_rate must be above 0, got {self.learning_rate}")
+    def fresh(self, spec, key):
+        return {"weight": jax.random.normal(key, (spec.n_obs, spec.n_action))}, {}
 
-    def init(self, spec, statistics, key):
-        weight = jax.random.normal(key, (spec.n_obs, spec.n_action))
-        return LineState(weight, jnp.zeros(spec.n_cost), jnp.zeros(()), jnp.zeros((), jnp.int32))
+    def init(self, spec, statistics, key, *, preparation=None, context=None):
+        state = super().init(spec, statistics, key, preparation=preparation, context=context)
+        nothing = {"multiplier": jnp.zeros(spec.n_cost), "noise_seen": jnp.zeros(())}
+        return state.with_targets(**nothing)
 
     def update(self, state, batch, key):
         noise = jax.random.normal(key, ())
-        weight, losses = state.weight, []
+        weight, losses = state.parameters["weight"], []
         for i in range(self.cycle):
             error = batch.obs[i] @ weight - batch.action[i]
             weight = weight - self.learning_rate * (batch.obs[i].T @ error) / self.batch_size
             weight = weight + 1e-3 * noise
             losses.append(jnp.mean(jnp.square(error)))
-        new = LineState(weight, state.multiplier, state.noise_seen + noise, state.count + 1)
-        return new, {"loss": jnp.mean(jnp.stack(losses)), "count": new.count.astype(jnp.float32)}
+        count = state.updates + 1
+        new = state.with_parameters(weight=weight).with_counters(updates=count)
+        new = new.with_targets(noise_seen=state.targets["noise_seen"] + noise)
+        return new, {"loss": jnp.mean(jnp.stack(losses)), "count": count.astype(jnp.float32)}
 
     def policy(self, state):
-        return ConstantPolicy(state.weight[0])
+        return ConstantPolicy(state.parameters["weight"][0])
 
 
 class Notes:

@@ -21,13 +21,20 @@ from neorl_train.runs import create_run
 def test_options_override_the_file(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("[training]\nupdates = 1000\nseeds = [5]\n[algorithms.iql]\nexpectile = 0.8\n")
-    words = [str(path), "--training.updates", "2000", "--algorithms.td3-bc.hidden", "8", "8"]
+    words = [
+        str(path),
+        "--training.updates",
+        "2000",
+        "--algorithms.td3-bc.networks.hidden",
+        "8",
+        "8",
+    ]
     words += ["--penalty", "a", "1", "b", "2", "--output.no-tracking"]
     config, _ = read_run_options(words, ALGORITHMS)
     assert config.training.updates == 2000
     assert config.training.seeds == (5,)
     assert config.algorithms.iql.expectile == 0.8
-    assert config.algorithms.td3_bc.hidden == (8, 8)
+    assert config.algorithms.td3_bc.networks.hidden == (8, 8)
     assert config.penalty == {"a": 1.0, "b": 2.0}
     assert not config.output.tracking
 

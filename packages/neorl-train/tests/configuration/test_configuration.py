@@ -61,11 +61,11 @@ def test_what_was_written_is_read_back(load):
         seeds = [7]
         [algorithms.iql]
         expectile = 0.9
-        hidden = [16]
+        networks.hidden = [16]
         variant = "corl"
         """
     )
-    assert changed.algorithms.iql.hidden == (16,)
+    assert changed.algorithms.iql.networks.hidden == (16,)
     assert changed.penalty == {"overheating": 2.0}
     text = dump_toml(config_to_dict(changed))
     assert load(text).algorithms.iql == changed.algorithms.iql
@@ -189,9 +189,13 @@ def test_a_hyperparameter_out_of_range_is_named(load):
 def test_the_values_of_a_learner_that_is_not_trained_are_checked_too(load):
     with pytest.raises(InputError, match=r"algorithms\.sac_n\.n_critics must be .* 2, got 0"):
         validate(load("[algorithms.sac_n]\nn_critics = 0"))
-    changed = load("[training]\nalgorithms = ['bc']\n[algorithms.rebrac]\ntau = 0.1\nhidden = [8]")
+    changed = load(
+        "[training]\nalgorithms = ['bc']\n[algorithms.rebrac]\ntau = 0.1\nnetworks.hidden = [8]"
+    )
     (note,) = untrained_notes(changed, DEFAULT.algorithms)
-    assert note.startswith("algorithms.rebrac has tau, hidden, but this run does not train rebrac")
+    assert note.startswith(
+        "algorithms.rebrac has tau, networks, but this run does not train rebrac"
+    )
     assert untrained_notes(changed, changed.algorithms) == [], "as the run had it that is tuned"
     # The length of the run is that of the trained ones: 500 is no multiple of 3.
     validate(load("[training]\nalgorithms = ['bc']\n[algorithms.rebrac]\npolicy_delay = 3"))

@@ -168,7 +168,7 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
         checkpoints={"interval": 1},
         penalty={"overflow": 1.0},
         output={"directory": str(tmp_path / "runs"), "tracking": False},
-        algorithms={"bc": {"batch_size": 16, "hidden": [8]}},
+        algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
     )
     run = start(config, quiet=True)
     sizes = ["--horizon", "4", "--updates", "400", "--ensemble-updates", "300", "--members", "3"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import BC
+from neorl_agents.testing import sized
 from neorl_core import as_arrays
 from neorl_train.evaluation._validation import PolicyValidation, action_half_range
 from neorl_train.experience import training_data
@@ -25,7 +26,7 @@ def test_the_distance_is_that_of_a_loop(make_log, encoder):
     mask[[2, 9]] = False
     dataset = dataclasses.replace(dataset, transitions=dataset.transitions._replace(mask=mask))
     data = training_data(dataset)
-    learner = BC(hidden=(8,), encoder=encoder, history_steps=3)
+    learner = sized(BC(), hidden=(8,), encoder=encoder, history_steps=3)
     policy = as_arrays(learner.policy(learner.init(data.spec, data.statistics, jax.random.key(0))))
     obs, action = dataset.transitions.obs, dataset.transitions.action
     squares = []

@@ -18,7 +18,7 @@ def configured(*, held_out: float, batch_size: int = 8) -> Config:
     """With a batch that fits every learner."""
     config = config_type(ALGORITHMS)()
     learners = {
-        name: dataclasses.replace(getattr(config.algorithms, name), batch_size=batch_size)
+        name: sized(getattr(config.algorithms, name), batch_size=batch_size)
         for name in config.training.algorithms
     }
     return dataclasses.replace(
@@ -29,7 +29,7 @@ def configured(*, held_out: float, batch_size: int = 8) -> Config:
 
 
 def test_a_batch_of_more_rows_than_the_training_part_is_refused(make_log):
-    with pytest.raises(InputError, match=r"bc\.batch_size is 128, and there are 84 rows"):
+    with pytest.raises(InputError, match=r"a batch of bc has 128 rows, and there are 84"):
         training_experience(configured(held_out=0.3, batch_size=128), make_log(), {})
 
 

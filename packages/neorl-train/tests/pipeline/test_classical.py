@@ -19,7 +19,7 @@ QUICK = (
     *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),
     *("--training.seeds", "0", "--training.updates", "2", "--training.chunk", "1"),
     *("--checkpoints.interval", "2", "--output.no-tracking", "--quiet"),
-    *("--algorithms.bc.batch-size", "16", "--algorithms.bc.hidden", "8"),
+    *("--algorithms.bc.steps.batch-size", "16", "--algorithms.bc.networks.hidden", "8"),
     *("--penalty", "cost_0", "0.1"),
 )
 

@@ -27,7 +27,7 @@ FEW = [
     "--quiet",
 ]  # fmt: skip
 SMALL = [word for name in ("iql", "rebrac", "bc") for word in (
-    f"--algorithms.{name}.hidden", "8", f"--algorithms.{name}.batch-size", "16",
+    f"--algorithms.{name}.networks.hidden", "8", f"--algorithms.{name}.steps.batch-size", "16",
 )]  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def test_rates_that_a_log_does_not_know_are_left_to_the_plant(offline):
     assert config.limits.rate_up == config.limits.rate_down == {}
     assert config.training.algorithms == ("iql", "rebrac")
     assert config.finetune.run == str(offline)
-    assert config.algorithms.iql.hidden == (8,)
+    assert config.algorithms.iql.networks.hidden == (8,)
     with pytest.raises(InputError, match="unknown"):
         read_fine_tuning_options([str(offline), "--finetune.shares", "1"], ALGORITHMS)
 

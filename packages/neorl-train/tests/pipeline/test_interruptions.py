@@ -37,11 +37,11 @@ interval = 80
 [output]
 tracking = false
 [algorithms.bc]
-hidden = [8]
-batch_size = 8
+networks.hidden = [8]
+steps.batch_size = 8
 [algorithms.td3_bc]
-hidden = [8]
-batch_size = 8
+networks.hidden = [8]
+steps.batch_size = 8
 """
 
 

@@ -28,10 +28,10 @@ QUICK = [
     "--training.updates", "40",
     "--training.chunk", "20",
     "--checkpoints.interval", "20",
-    "--algorithms.bc.batch-size", "16",
-    "--algorithms.iql.batch-size", "16",
-    "--algorithms.bc.hidden", "8",
-    "--algorithms.iql.hidden", "8",
+    "--algorithms.bc.steps.batch-size", "16",
+    "--algorithms.iql.steps.batch-size", "16",
+    "--algorithms.bc.networks.hidden", "8",
+    "--algorithms.iql.networks.hidden", "8",
     "--output.no-tracking",
     "--quiet",
 ]  # fmt: skip
@@ -61,7 +61,7 @@ def _check_files(run, environment):
     artefact = load_policy(run / "policies" / "iql-3.safetensors")
     assert len(artefact.parity_obs) >= 32
     assert artefact.metadata["dataset_hash"] == record["dataset"]["content_hash"]
-    assert artefact.metadata["hyperparameters"]["hidden"] == [8]
+    assert artefact.metadata["hyperparameters"]["networks"]["hidden"] == [8]
     assert record["policies"]["iql-3.safetensors"] == artefact.digest
     assert constraints_from_dict(_read(run, "constraints.json")).n_action == artefact.spec.n_action
     assert _read(run, "verdict.json")["artefact"] == "policies/iql-3.safetensors"
@@ -300,9 +300,9 @@ def _held(run):
 def test_a_batch_of_more_rows_than_there_are_is_refused(here, capsys, make_log):
     write_dataset(here / "log.h5", make_log())  # 120 rows in 20 episodes of 6
     words = ["run", *QUICK, "--data.source", "log.h5", "--data.held-out", "0.3"]
-    assert main([*words, "--algorithms.iql.batch-size", "100000000"]) == 2
+    assert main([*words, "--algorithms.iql.steps.batch-size", "100000000"]) == 2
     said = capsys.readouterr().err
-    assert "iql.batch_size is 100000000, and there are 84 rows to train on; start a run" in said
+    assert "a batch of iql has 100000000 rows, and there are 84 to train on; start a run" in said
     assert said.count("\n") == 1
     assert not (here / "runs").exists()
 
@@ -374,7 +374,9 @@ def test_memory_that_runs_out_is_one_line_and_recorded(here, capsys, monkeypatch
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("neorl-train: out of memory; start a run with a smaller batch_size")
+    assert said.startswith(
+        "neorl-train: out of memory; start a run with a smaller steps.batch_size"
+    )
     assert "llocat" in said
     record = _read(here / "runs" / "0001", "run.json")
     assert record["status"] == "failed"

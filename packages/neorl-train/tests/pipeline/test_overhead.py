@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import TD3BC
+from neorl_agents.testing import sized
 from neorl_core import Transition, as_arrays
 from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
@@ -35,7 +36,7 @@ from neorl_train.training import Plan
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 
 ENV = make("ChemicalReactor-v0")
-LEARNER = TD3BC(hidden=(64, 64), batch_size=64)
+LEARNER = sized(TD3BC(), hidden=(64, 64), batch_size=64)
 SEEDS, UPDATES, CHUNK, STARTS = (0, 1), 28_000, 1000, 4
 SHARE, DELAY, TURNS = 0.9, 1.5, 3
 CONFIG = {"data": {}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}

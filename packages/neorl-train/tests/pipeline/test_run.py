@@ -30,7 +30,7 @@ def finished(tmp_path_factory, make_log):
         training={"algorithms": ["bc"], "seeds": [0], "updates": 2, "chunk": 1},
         checkpoints={"interval": 1},
         output={"directory": str(here / "runs"), "tracking": False},
-        algorithms={"bc": {"batch_size": 16, "hidden": [8]}},
+        algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
@@ -150,7 +150,7 @@ def test_what_cannot_be_trained_is_refused_at_once(make_line, make_log):
         train(make_line(), log, plan=Plan(3, 3, 3))
     with pytest.raises(InputError, match=r"learning_rate must be above 0, got -1"):
         train(make_line(learning_rate=-1.0), log, plan=Plan(2, 2, 2))
-    with pytest.raises(InputError, match="batch_size is 500, and there are 120 rows"):
-        train(make_line(batch_size=500), log, plan=Plan(2, 2, 2))
+    with pytest.raises(InputError, match="batches of 500 rows, and there are 120"):
+        train(sized(make_line(), batch_size=500), log, plan=Plan(2, 2, 2))
     with pytest.raises(ValueError, match=r"Plan.updates must be a positive multiple of chunk = 2"):
         Plan(3, 2, 2)

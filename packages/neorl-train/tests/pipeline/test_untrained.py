@@ -18,7 +18,7 @@ def said(tmp_path, monkeypatch, capsys, make_log):
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "log.h5", make_log())
     source = ["--data.source", "log.h5", "--output.no-tracking", "--training.algorithms", "bc"]
-    small = ["--algorithms.bc.batch-size", "16", "--training.seeds", "0"]
+    small = ["--algorithms.bc.steps.batch-size", "16", "--training.seeds", "0"]
 
     def run(text):
         (tmp_path / "my.toml").write_text(text)

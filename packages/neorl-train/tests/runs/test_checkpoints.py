@@ -15,10 +15,11 @@ import pytest
 
 from neorl_agents import TD3BC
 from neorl_agents.optimisers import OPTIMISERS
+from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.runs._checkpoint_manifest import make_manifest
-from neorl_train.training import ParallelSeeds
+from neorl_train.training import offline_seeds
 
 
 def _tree(seed=0):
@@ -270,18 +271,19 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
 
 def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):
     """Parameters, targets, optimiser with its step, normaliser, keys: for every seed."""
-    parallel = ParallelSeeds(TD3BC(hidden=(4,)), line_data, (0, 1), jax.local_devices())
+    parallel = offline_seeds(sized(TD3BC(), hidden=(4,)), line_data, (0, 1), jax.local_devices())
     leaves = make_manifest(parallel.snapshot(), {})["leaves"]
     for part in (
-        "state.actor.",
-        "state.critics.",
-        "state.target_actor.",
-        "state.target_critics.",
-        "state.actor_optimiser.0.count",
-        "state.critic_optimiser.0.mu.",
-        "state.critic_optimiser.0.nu.",
-        "state.scaling.obs.offset",
-        "state.scaling.reward",
+        "state.learner.parameters.actor.",
+        "state.learner.parameters.critics.",
+        "state.learner.targets.actor.",
+        "state.learner.targets.critics.",
+        "state.learner.optimisers.actor.0.count",
+        "state.learner.optimisers.critics.0.mu.",
+        "state.learner.optimisers.critics.0.nu.",
+        "state.learner.counters.updates",
+        "state.learner.preparation.obs.offset",
+        "state.learner.preparation.reward_unit",
         "key",
     ):
         assert any(name.startswith(part) for name in leaves), part
@@ -297,12 +299,12 @@ def _scheduled(rate):
 def test_the_state_of_a_chain_of_optax_comes_back_to_the_bit(make, line_data):
     """Parts without a state have no leaves; they are rebuilt from the template."""
     OPTIMISERS.register("test_checkpoint_chain", _scheduled)
-    algorithm = TD3BC(hidden=(4,), optimiser="test_checkpoint_chain")
-    saved = ParallelSeeds(algorithm, line_data, (0, 1), jax.local_devices()).snapshot()
+    algorithm = sized(TD3BC(), hidden=(4,), optimiser="test_checkpoint_chain")
+    saved = offline_seeds(algorithm, line_data, (0, 1), jax.local_devices()).snapshot()
     checkpoints = make()
     checkpoints.save(10, saved)
     checkpoints.close()
-    template = ParallelSeeds(algorithm, line_data, (2, 3), jax.local_devices()).snapshot()
+    template = offline_seeds(algorithm, line_data, (2, 3), jax.local_devices()).snapshot()
     assert tree_digest(template) != tree_digest(saved)
     checkpoints = make()
     restored = checkpoints.restore(template).tree

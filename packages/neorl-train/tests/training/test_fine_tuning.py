@@ -11,6 +11,7 @@ import pytest
 
 from neorl_agents import BC, IQL, CalQL, ReBRAC
 from neorl_agents.sampling import returns_to_go
+from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Transition, as_arrays
 from neorl_core.control import ConstantPolicy
 from neorl_core.replay import ring_order
@@ -92,10 +93,10 @@ def iql(tuned):
 
 def rows_in_order(trained):
     """The buffer's rows, oldest first, with the axes step and episode."""
-    (state,) = trained.states()
-    ring = jax.tree.map(jnp.asarray, state.replay.ring)
+    (state,) = trained.trainings()
+    ring = jax.tree.map(jnp.asarray, state.memory.rows.ring)
     order = np.asarray(ring_order(ring))[: int(ring.size)]
-    stored = jax.tree.map(lambda x: np.asarray(x)[order], state.replay.ring.rows)
+    stored = jax.tree.map(lambda x: np.asarray(x)[order], state.memory.rows.ring.rows)
     envs = SETTINGS.environments
     return jax.tree.map(lambda x: x.reshape(-1, envs, *x.shape[1:]), stored), state
 
@@ -106,7 +107,7 @@ def test_what_is_stored_is_what_the_plant_did(iql, plant):
     rows = stored.rows
     steps = 24 // 2 + 1 + PLAN.updates // 2
     assert len(rows.reward) == steps - 1
-    assert int(state.counts.steps) == 2 * steps
+    assert int(state.memory.counts.steps) == 2 * steps
     ended = rows.terminated | rows.truncated
     goes_on = ~ended[:-1]
     # The compiler may compute one number twice, and round it otherwise.
@@ -128,7 +129,7 @@ def test_what_is_stored_is_what_the_plant_did(iql, plant):
 def test_what_happened_is_counted(iql):
     """Episodes, returns, broken limits and trips, by a loop over the rows of whole episodes."""
     stored, state = rows_in_order(iql)
-    waiting = jax.tree.map(lambda x: np.asarray(x)[None], state.replay.waiting)
+    waiting = jax.tree.map(lambda x: np.asarray(x)[None], state.memory.rows.waiting)
     rows = jax.tree.map(
         lambda a, b: np.concatenate([a, b]),
         stored.rows._replace(next_action=None),
@@ -211,9 +212,9 @@ def test_chunks_and_interruptions_are_not_part_of_the_result(go_on, iql, tmp_pat
 def test_learners_move_and_their_schedules_begin_anew(tuned, offline, kind):
     _, before = offline
     (old,), (new,) = before(kind).states(), tuned(kind).states()
-    assert tree_digest(old.critics) != tree_digest(new.learner.critics)
+    assert tree_digest(old.parameters["critics"]) != tree_digest(new.learner.parameters["critics"])
     assert tree_digest(old.actor) != tree_digest(new.learner.actor)
-    assert tree_digest(old.scaling) == tree_digest(new.learner.scaling)
+    assert tree_digest(old.preparation) == tree_digest(new.learner.preparation)
     if kind is not CalQL:
         assert int(old.step) == 20 // kind(**SMALL).batches_per_update
         assert int(new.learner.step) == PLAN.updates // kind(**SMALL).batches_per_update
@@ -226,18 +227,29 @@ def test_the_unit_of_the_reward_changes_no_policy(iql, plant, offline):
     factor = 2.0**13
     log = penalised(logged(plant), factor)
     other = Scaled(plant, factor)
-    before = train(IQL(**SMALL), log, (3,), Plan(20, 20, 20))
+    before = train(sized(IQL(), **SMALL), log, (3,), Plan(20, 20, 20))
     penalty = {name: factor * weight for name, weight in PENALTY.items()}
     after = fine_tune(
-        IQL(**SMALL), before.states(), log, other, (3,), PLAN, settings=SETTINGS, penalty=penalty
+        sized(IQL(), **SMALL),
+        before.states(),
+        log,
+        other,
+        (3,),
+        PLAN,
+        settings=SETTINGS,
+        penalty=penalty,
     )
-    (mine,), (theirs,) = iql.states(), after.states()
+    (mine,), (theirs,) = iql.trainings(), after.trainings()
     for a, b in zip(
-        jax.tree.leaves(mine.learner.critics), jax.tree.leaves(theirs.learner.critics), strict=True
+        jax.tree.leaves(mine.learner.parameters["critics"]),
+        jax.tree.leaves(theirs.learner.parameters["critics"]),
+        strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(
-        mine.replay.ring.rows.rows.reward * factor, theirs.replay.ring.rows.rows.reward, rtol=1e-3
+        mine.memory.rows.ring.rows.rows.reward * factor,
+        theirs.memory.rows.ring.rows.rows.reward,
+        rtol=1e-3,
     )
 
 
@@ -250,7 +262,7 @@ def test_what_is_tried_passes_the_declared_filter(go_on, plant):
     assert (np.abs(action) <= 0.5 + 1e-6).all()
     moved = np.abs(np.diff(action[..., 0], axis=0))[~ended[:-1]]
     assert moved.max() <= 0.1 + 1e-5
-    assert int(state.counts.filtered) > 20
+    assert int(state.memory.counts.filtered) > 20
 
 
 def test_another_fine_tuning_traces_nothing(go_on, iql, plant, monkeypatch):
@@ -299,17 +311,19 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
     with pytest.raises(
         InputError, match=r"Line-v0 has the observed channel .* m\), where .*simulator of"
     ):
-        fine_tune(IQL(**SMALL), states, in_cm, plant, (3,), PLAN, settings=SETTINGS)
+        fine_tune(sized(IQL(), **SMALL), states, in_cm, plant, (3,), PLAN, settings=SETTINGS)
     nameless = dataclasses.replace(log.spec, obs=(Channel("obs_0", "?", -1.0, 1.0),))
     other = dataclasses.replace(log, spec=nameless)
     with pytest.raises(InputError, match=r"have obs_0 \(-1 to 1 \?\); the log's file states no"):
-        fine_tune(IQL(**SMALL), states, other, plant, (3,), PLAN, settings=SETTINGS)
+        fine_tune(sized(IQL(), **SMALL), states, other, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="Line-v0 has 1 cost channels"):
-        fine_tune(IQL(**SMALL), states, log, toy.Line(costs=1), (3,), PLAN, settings=SETTINGS)
+        fine_tune(
+            sized(IQL(), **SMALL), states, log, toy.Line(costs=1), (3,), PLAN, settings=SETTINGS
+        )
     with pytest.raises(InputError, match="BC cannot be fine-tuned online: it has no explore"):
-        fine_tune(BC(**SMALL), states, log, plant, (3,), PLAN, settings=SETTINGS)
+        fine_tune(sized(BC(), **SMALL), states, log, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="there are 1 states for 2 seeds"):
-        fine_tune(IQL(**SMALL), states, log, plant, (3, 4), PLAN, settings=SETTINGS)
+        fine_tune(sized(IQL(), **SMALL), states, log, plant, (3, 4), PLAN, settings=SETTINGS)
 
 
 @pytest.mark.nightly
@@ -321,7 +335,7 @@ def test_a_share_of_one_learns_from_the_log_alone(go_on):
         for penalty in (PENALTY, {"load": 0.0, "peak": 0.0})
     )
     assert tree_digest(mine.learner) == tree_digest(theirs.learner)
-    stored, other = (state.replay.ring.rows.rows.reward for state in (mine, theirs))
+    stored, other = (state.memory.rows.ring.rows.rows.reward for state in (mine, theirs))
     assert (np.asarray(stored) <= np.asarray(other)).all()
     assert (np.asarray(stored) < np.asarray(other)).any()
 
@@ -332,7 +346,7 @@ def test_what_is_learned_online_is_better_than_the_log(plant, kind):
     """The lower the level the more is earned, and no controller of the log goes below zero."""
     log = penalised(logged(plant))
     rates = {name: 1e-3 for name in ("actor_learning_rate", "critic_learning_rate")}
-    learner = kind(hidden=(32, 32), batch_size=64, tau=0.02, discount=0.9, **rates)
+    learner = sized(kind(), hidden=(32, 32), batch_size=64, tau=0.02, discount=0.9, **rates)
     before = train(learner, log, (0,), Plan(2000, 500, 2000))
     settings = dataclasses.replace(SETTINGS, environments=4, warm_up=400, capacity=20_000)
     after = fine_tune(

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, IQL
+from neorl_agents.learning import Log, Training, train_chunk
+from neorl_agents.testing import sized
 from neorl_core import as_arrays
 from neorl_train import train
 from neorl_train.runs import tree_digest
-from neorl_train.training import ParallelSeeds, Plan, run_keys, train_chunk
+from neorl_train.training import Plan, offline_seeds, run_keys
 
 
 def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100):
@@ -33,26 +35,26 @@ def test_a_schedule_takes_the_length_of_the_plan(make_notes, line_data):
     """The actor stands still after the last of the updates of its schedule, and not before."""
     small = {"hidden": (8, 8), "batch_size": 64}
     follows = _trained(
-        IQL(decay_updates=-1, **small), line_data, (0,), make_notes(), updates=60, chunk=20
+        sized(IQL(decay_updates=-1), **small), line_data, (0,), make_notes(), updates=60, chunk=20
     )
     stated = _trained(
-        IQL(decay_updates=60, **small), line_data, (0,), make_notes(), updates=60, chunk=20
+        sized(IQL(decay_updates=60), **small), line_data, (0,), make_notes(), updates=60, chunk=20
     )
     assert follows.algorithm.decay_updates == 60
     assert tree_digest(follows.snapshot) == tree_digest(stated.snapshot)
     # With the length of another run the actor would not be the same.
     shorter = _trained(
-        IQL(decay_updates=20, **small), line_data, (0,), make_notes(), updates=60, chunk=20
+        sized(IQL(decay_updates=20), **small), line_data, (0,), make_notes(), updates=60, chunk=20
     )
-    assert tree_digest(shorter.snapshot["state"].actor) != tree_digest(
-        stated.snapshot["state"].actor
+    assert tree_digest(shorter.snapshot["state"].learner.parameters["actor"]) != tree_digest(
+        stated.snapshot["state"].learner.parameters["actor"]
     )
 
 
 @pytest.mark.parametrize("name", ["td3_bc", "cal_ql"])
 def test_blocks_of_real_learners_are_one_training(make_notes, line_data, name):
     """Up to rounding: in this suite's quick compilation a short loop is rounded otherwise."""
-    algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
+    algorithm = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
     at_once = _trained(algorithm, line_data, (1,), make_notes(), updates=16, chunk=16)
     parts = _trained(algorithm, line_data, (1,), make_notes(), updates=16, chunk=4)
     for one, other in zip(*map(jax.tree.leaves, (at_once.snapshot, parts.snapshot)), strict=True):
@@ -63,7 +65,7 @@ def test_blocks_of_real_learners_are_one_training(make_notes, line_data, name):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_blocks_of_real_learners_are_one_training_to_the_bit(make_notes, line_data, name):
     """Compiled as users compile."""
-    algorithm = ALGORITHMS[name](hidden=(8, 8), batch_size=16)
+    algorithm = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
     at_once = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=40)
     parts = _trained(algorithm, line_data, (1,), make_notes(), updates=40, chunk=4)
     assert tree_digest(parts.snapshot) == tree_digest(at_once.snapshot)
@@ -98,15 +100,15 @@ def _block_arguments(line_data, learning_rate, make_line):
     initial, key = run_keys(0)
     state = algorithm.init(line_data.spec, line_data.statistics, initial)
     rows = jax.tree.map(jnp.asarray, line_data.rows)
-    return as_arrays(algorithm), state, rows, jnp.int32(0), key
+    return as_arrays(algorithm), Log(), Training(state, ()), rows, jnp.int32(0), key
 
 
 def test_a_second_call_and_another_value_compile_nothing(make_line, line_data):
     train_chunk(*_block_arguments(line_data, 0.1, make_line), n_updates=6)
     programs = train_chunk._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     state, _ = train_chunk(*_block_arguments(line_data, 0.2, make_line), n_updates=6)
-    algorithm, _, rows, first, key = _block_arguments(line_data, 0.3, make_line)
-    train_chunk(algorithm, state, rows, first + 6, key, n_updates=6)
+    algorithm, source, _, rows, first, key = _block_arguments(line_data, 0.3, make_line)
+    train_chunk(algorithm, source, state, rows, first + 6, key, n_updates=6)
     now = train_chunk._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     assert now == programs
 
@@ -115,31 +117,24 @@ def test_leaves_of_a_state_may_share_a_buffer(make_line, line_data):
     """As those of a learner whose slow networks begin as its networks."""
 
     class Delayed(make_line):
-        def init(self, spec, statistics, key):
-            state = make_line.init(self, spec, statistics, key)
-            return state, state.weight
+        def init(self, spec, statistics, key, **options):
+            state = make_line.init(self, spec, statistics, key, **options)
+            return state.with_targets(weight=state.parameters["weight"])
 
-        def update(self, state, batch, key):
-            new, metrics = make_line.update(self, state[0], batch, key)
-            return (new, state[1]), metrics
-
-        def policy(self, state):
-            return make_line.policy(self, state[0])
-
-    parallel = ParallelSeeds(Delayed(), line_data, (0,), jax.local_devices())
+    parallel = offline_seeds(Delayed(), line_data, (0,), jax.local_devices())
     parallel.compile(2)
     jax.block_until_ready(parallel.advance())
     assert parallel.done == 2
 
 
 def test_a_chunk_that_was_not_compiled_is_refused(make_line, line_data):
-    parallel = ParallelSeeds(make_line(), line_data, (0,), jax.local_devices())
+    parallel = offline_seeds(make_line(), line_data, (0,), jax.local_devices())
     with pytest.raises(RuntimeError, match=r"call compile\(n_updates\) first"):
         parallel.advance()
 
 
 def test_the_state_is_given_away_and_a_snapshot_outlives_it(make_line, line_data):
-    parallel = ParallelSeeds(make_line(), line_data, (0, 1), jax.local_devices())
+    parallel = offline_seeds(make_line(), line_data, (0, 1), jax.local_devices())
     parallel.compile(5)
     before = parallel.snapshot()
     kept = jax.tree.map(np.copy, before)
@@ -162,7 +157,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         from neorl_envs import read_dataset
         from neorl_envs.datasets import data_statistics
         from neorl_train.runs import tree_digest
-        from neorl_train.training import ParallelSeeds
+        from neorl_train.training import offline_seeds
         from neorl_train.experience import TrainingData
         import numpy as np
         from neorl_core import Channel, Spec
@@ -179,7 +174,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), spec)
         digests = set()
         for n in (1, 2, 4):
-            parallel = ParallelSeeds(IQL(hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
+            parallel = offline_seeds(sized(IQL(), hidden=(8, 8), batch_size=16), data, (0, 1, 2, 3),
                               jax.local_devices()[:n])
             parallel.compile(10)
             for _ in range(2):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from neorl_agents import BC, TD3BC
-from neorl_agents.policies import scaled
+from neorl_agents.learning import unit_rows
 from neorl_agents.sampling._histories import windows
+from neorl_agents.testing import sized
 from neorl_core import Transition
 from neorl_envs import collect_log, make
 from neorl_envs.datasets import data_statistics
@@ -42,7 +43,7 @@ def test_what_a_policy_with_memory_did_is_what_its_log_says_of_it(encoder):
     env, starts = make("DMSD-v0"), 3
     spec, horizon = env.spec, env.spec.horizon
     log = collect_log(env, n_steps=1_000, key=jax.random.key(0))
-    learner = TD3BC(hidden=(8,), batch_size=8, encoder=encoder, history_steps=4)
+    learner = sized(TD3BC(), hidden=(8,), batch_size=8, encoder=encoder, history_steps=4)
     state = learner.init(spec, data_statistics(log), jax.random.key(5))
     policy = learner.policy(state)
     done = jax.device_get(rollouts(env, policy, jax.random.key(1), jnp.arange(starts)))
@@ -57,7 +58,7 @@ def test_what_a_policy_with_memory_did_is_what_its_log_says_of_it(encoder):
     )  # fmt: skip
     tables = jax.tree.map(jnp.asarray, learner.sampler.tables(rows))
     drawn = rows._replace(obs=windows(tables, jnp.arange(len(last)), steps=4), next_obs=None)
-    inputs = scaled(state.scaling, jax.tree.map(jnp.asarray, drawn)).obs
+    inputs = unit_rows(state.preparation, jax.tree.map(jnp.asarray, drawn)).obs
     expected = policy.action.to_physical(policy.network(inputs))
     asked = done.action.reshape(starts * horizon, -1)
     np.testing.assert_allclose(asked, expected, rtol=1e-5, atol=1e-5)
@@ -78,7 +79,7 @@ def test_memory_makes_up_for_what_is_not_measured(make_notes):
     data = training_data(dataclasses.replace(log, transitions=rows, spec=spec))
     keys, earned = jax.random.split(jax.random.key(1), 200), {}
     for encoder in ("none", "history", "gru"):
-        learner = BC(hidden=(64, 64), batch_size=128, encoder=encoder, history_steps=4)
+        learner = sized(BC(), hidden=(64, 64), batch_size=128, encoder=encoder, history_steps=4)
         trained = train(learner, data, (0,), Plan(8_000, 500, 8_000), watcher=make_notes())
         earned[encoder] = np.asarray(
             scores(env, score_episodes(env, Partly(trained.policies[0]), keys))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import BC, TD3BC, CalQL
+from neorl_agents.learning import training_keys
+from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, as_arrays
 from neorl_envs import read_dataset, write_dataset
 from neorl_envs.datasets import batch_stream, data_statistics, dataset_from_columns
@@ -47,11 +49,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_the_update_on_the_batches_of_the_stream(path: Path) -> None:
-    algorithm = BC(**SMALL)
+    algorithm = sized(BC(), **SMALL)
     trained = train(algorithm, streamed_data(path), (3,), Plan(30, 10, 10))
     log = read_dataset(path)
     initial, chunks = run_keys(3)
-    _, keys = jax.random.split(chunks)
+    keys = training_keys(chunks).updates
     state = algorithm.init(log.spec, data_statistics(log), initial)
     fields = sorted(set(algorithm.fields) - {"mask"})
     source = batch_stream(path, fields, batch_size=16, seed=3).batches()
@@ -60,15 +62,15 @@ def test_it_is_the_update_on_the_batches_of_the_stream(path: Path) -> None:
         one = jax.tree.map(lambda column: column[None], batch)
         state, _ = update(as_arrays(algorithm), state, one, jax.random.fold_in(keys, number))
     source.close()
-    ours = jax.tree.map(lambda leaf: leaf[0], trained.snapshot["state"])
+    ours = jax.tree.map(lambda leaf: leaf[0], trained.snapshot["state"].learner)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_path: Path) -> None:
     """Seeds side by side, each as if alone; the penalty is taken off the reward of batches."""
-    algorithm = TD3BC(**SMALL)
-    data = streamed_data(path, weights=WEIGHTS)
+    algorithm = sized(TD3BC(), **SMALL)
+    data = streamed_data(path, prices=WEIGHTS)
     plan = Plan(80, 20, 20)
     whole = train(algorithm, data, (0, 7), plan)
     alone = train(algorithm, data, (7,), plan)
@@ -94,13 +96,14 @@ def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_pa
 def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) -> None:
     log: Any = read_dataset(path).transitions
     episodes = np.array([1, 4, 5, 9])
-    data = streamed_data(path, episodes=episodes, weights=WEIGHTS)
+    data = streamed_data(path, episodes=episodes, prices=WEIGHTS)
     expected = (log.reward - np.float32(0.5) * log.cost[:, 0])[
         log.mask & np.isin(np.arange(400) // 40, episodes)
     ]
     assert data.n_rows == len(expected)
     n = data.n_rows // 8
-    source = data.chunks(("reward",), batch_size=8, seed=0, n_batches=n, first=0)
+    learner = sized(TD3BC(), batch_size=8)
+    source = data.chunks(learner, seed=0, n_batches=n, first=0)
     chunk: Any = next(source)
     source.close()
     assert chunk.cost is None
@@ -115,7 +118,7 @@ def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) ->
 
 def test_what_cannot_be_streamed_is_refused(path: Path) -> None:
     data = streamed_data(path)
-    with pytest.raises(InputError, match="batch_size is 500, and there are"):
-        train(BC(hidden=(8,), batch_size=500), data, plan=Plan(10, 10, 10))
+    with pytest.raises(InputError, match="batches of 500 rows, and there are"):
+        train(sized(BC(), hidden=(8,), batch_size=500), data, plan=Plan(10, 10, 10))
     with pytest.raises(InputError, match="draws more than single rows"):
-        train(CalQL(**SMALL), data, plan=Plan(10, 10, 10))
+        train(sized(CalQL(), **SMALL), data, plan=Plan(10, 10, 10))

@@ -3,9 +3,9 @@
 Needs ``pip install neorl-agents[testing]``::
 
     import pytest
-    from neorl_agents.testing import algorithm_laws
+    from neorl_agents.testing import algorithm_laws, sized
 
-    LAWS = algorithm_laws(lambda: CRR(hidden=(8, 8), batch_size=32))
+    LAWS = algorithm_laws(lambda: sized(CRR(), hidden=(8, 8), batch_size=32))
 
     @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
     def test_law(law):
@@ -15,6 +15,7 @@ Needs ``pip install neorl-agents[testing]``::
 from neorl_agents.testing._laws import algorithm_laws as algorithm_laws
 from neorl_agents.testing._problem import Problem as Problem
 from neorl_agents.testing._problem import make_problem as make_problem
+from neorl_agents.testing._problem import sized as sized
 from neorl_agents.testing._problem import statistics_of as statistics_of
 
-__all__ = ["Problem", "algorithm_laws", "make_problem", "statistics_of"]
+__all__ = ["Problem", "algorithm_laws", "make_problem", "sized", "statistics_of"]

@@ -1,5 +1,6 @@
 """A small control problem to test learners on."""
 
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +26,27 @@ class Problem(NamedTuple):
         tables = jax.tree.map(jnp.asarray, learner.sampler.tables(self.log._replace(**unread)))
         shape = (learner.batches_per_update, learner.batch_size)
         return learner.sampler.draw(tables, jnp.int32(seed), jax.random.key(0), shape)
+
+
+def sized(learner: Any, **settings: Any) -> Any:
+    """A learner with some settings of its ``networks`` and ``steps`` replaced, by name.
+
+    Args:
+        learner: Any learner with those nested settings.
+        **settings: Such as ``hidden=(8, 8)`` and ``batch_size=32``.
+
+    Example:
+        >>> from neorl_agents import IQL
+        >>> small = sized(IQL(), hidden=(8, 8), batch_size=32)
+        >>> small.networks.hidden, small.steps.batch_size
+        ((8, 8), 32)
+    """
+    for name in ("networks", "steps"):
+        section = getattr(learner, name)
+        mine = {f.name for f in fields(section)} & set(settings)
+        section = replace(section, **{field: settings.pop(field) for field in mine})
+        learner = replace(learner, **{name: section})
+    return replace(learner, **settings)
 
 
 def statistics_of(log: Transition) -> DataStatistics:

@@ -73,15 +73,25 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
     notes = []
     for name in _names(config.algorithms):
         ours, theirs = hyperparameters(config, name), getattr(usual, name)
-        changed = [
-            field for field in _names(ours) if getattr(ours, field) != getattr(theirs, field)
-        ]
+        changed = _changed(ours, theirs)
         if changed and name not in config.training.algorithms:
             notes.append(
                 f"algorithms.{name} has {', '.join(changed)}, but this run does not train {name}, "
                 f"so that nothing comes of it; add {name} to training.algorithms to train it too"
             )
     return notes
+
+
+def _changed(ours: Any, theirs: Any, where: str = "") -> list[str]:
+    """Dotted names of the fields that differ, those of nested settings one by one."""
+    found = []
+    for field in _names(ours):
+        mine, its = getattr(ours, field), getattr(theirs, field)
+        if dataclasses.is_dataclass(mine):
+            found += _changed(mine, its, f"{where}{field}.")
+        elif mine != its:
+            found.append(f"{where}{field}")
+    return found
 
 
 def _names(section: Any) -> list[str]:
