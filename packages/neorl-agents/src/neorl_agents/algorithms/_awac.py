@@ -1,7 +1,6 @@
 """Advantage-weighted actor critic."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -16,18 +15,15 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     critic_loss,
-    regression_weights,
+    regress_actor,
     require_choice,
     require_number,
     single,
     value_metrics,
-    weight_metrics,
-    weighted_regression_loss,
 )
 from neorl_agents.networks import GaussianActor, identity, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
-from neorl_core.losses import masked_mean
 from neorl_core.targets import clipped_double_td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -120,21 +116,11 @@ class AWAC(BaseLearner):
         own = q_values(critics, rows.obs, _drawn(actor, rows.obs, own_key))
         logged = q_values(critics, rows.obs, rows.action)
         advantage = jnp.min(logged, axis=0) - jnp.min(own, axis=0)
-        weights = regression_weights(
-            advantage,
-            rows.mask,
-            scale=self.advantage_scale,
-            inverse_temperature=self.inverse_temperature,
-            max_weight=self.max_weight,
-        )
-        loss_of_actor = partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE)
-        state, actor_loss, _ = self.descend(state, "actor", loss_of_actor, rows, weights)
+        state, regression = regress_actor(self, state, rows, advantage, log_std_range=LOG_STD_RANGE)
         return state.tracked("critics", tau=self.tau), {
             "critic_loss": loss,
-            "actor_loss": actor_loss,
-            "advantage": masked_mean(advantage, rows.mask),
+            **regression,
             **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
-            **weight_metrics(weights, rows.mask, self.max_weight),
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

@@ -16,14 +16,12 @@ from neorl_agents.learning import (
     UnitRows,
     cosine,
     critic_loss,
-    regression_weights,
+    regress_actor,
     require_choice,
     require_count,
     require_number,
     single,
     value_metrics,
-    weight_metrics,
-    weighted_regression_loss,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
@@ -73,7 +71,7 @@ class IQL(BaseLearner):
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
         decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it, -1 stands for
-            the length of the run (:func:`neorl_agents.algorithms.for_run`).
+            the length of the run (:func:`neorl_agents.learning.for_run`).
         variant: ``"original"`` or ``"corl"``; static.
         advantage_scale: ``"fixed"`` for the formula above; ``"std"`` divides the advantage by its
             standard deviation in the batch first, so that an inverse temperature means the
@@ -137,20 +135,10 @@ class IQL(BaseLearner):
 
         value = state.parameters["value"] if self.variant == "original" else before
         v, next_v = jnp.split(_values(value, jnp.concatenate([rows.obs, rows.next_obs])), 2)
-        weights = regression_weights(
-            q - v,
-            rows.mask,
-            scale=self.advantage_scale,
-            inverse_temperature=self.inverse_temperature,
-            max_weight=self.max_weight,
-        )
-        state, actor_loss, _ = self.descend(
-            state,
-            "actor",
-            partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE[self.variant]),
-            rows,
-            weights,
-            rate=self.actor_learning_rate * cosine(state.updates, self.decay_updates),
+        rate = self.actor_learning_rate * cosine(state.updates, self.decay_updates)
+        log_std_range = LOG_STD_RANGE[self.variant]
+        state, regression = regress_actor(
+            self, state, rows, q - v, log_std_range=log_std_range, rate=rate
         )
 
         target = td_target(rows.reward, rows.discount * next_v, rows.terminated, discount=1.0)
@@ -160,11 +148,9 @@ class IQL(BaseLearner):
         state = state.tracked("critics", tau=self.tau)
         return state, {
             "value_loss": value_loss,
-            "actor_loss": actor_loss,
+            **regression,
             "critic_loss": loss,
-            "advantage": masked_mean(q - v, rows.mask),
             **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
-            **weight_metrics(weights, rows.mask, self.max_weight),
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

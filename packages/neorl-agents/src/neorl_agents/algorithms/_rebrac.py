@@ -71,7 +71,7 @@ class ReBRAC(BaseLearner):
             units.
         noise_clip: Bound of that noise.
         decay_updates: Updates over which both weights fall; 0 keeps them, -1 stands for the length
-            of the run (:func:`neorl_agents.algorithms.for_run`).
+            of the run (:func:`neorl_agents.learning.for_run`).
         final_weight: Fraction of both weights that is left then, in [0, 1].
         exploration_std: Standard deviation of the noise of :meth:`explore`, in [-1, 1] units.
         policy_delay: Critic steps per actor step; static.

@@ -1,7 +1,6 @@
 """Extreme Q-learning."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -16,14 +15,12 @@ from neorl_agents.learning import (
     UnitRows,
     cosine,
     critic_loss,
-    regression_weights,
+    regress_actor,
     require_choice,
     require_count,
     require_number,
     single,
     value_metrics,
-    weight_metrics,
-    weighted_regression_loss,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
@@ -68,7 +65,7 @@ class XQL(BaseLearner):
         actor_learning_rate: Learning rate of the actor, at the start.
         decay_updates: Updates over which the actor's rate falls along half a cosine to zero; 0
             keeps it, -1 stands for the length of the run
-            (:func:`neorl_agents.algorithms.for_run`).
+            (:func:`neorl_agents.learning.for_run`).
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
 
@@ -108,11 +105,11 @@ class XQL(BaseLearner):
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A value, two critics and a Gaussian actor; the critics have targets."""
         value_key, critic_key, actor_key = jax.random.split(key, 3)
-        start = {"initialiser": "orthogonal"}
-        value = self.networks.of_obs(spec, 1, value_key, **start)
-        critics = self.networks.of_both(spec, 1, critic_key, **start)
-        mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh, **start)
-        actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
+        nets, act = self.networks, spec.n_action
+        value = nets.of_obs(spec, 1, value_key, initialiser="orthogonal")
+        critics = nets.of_both(spec, 1, critic_key, initialiser="orthogonal")
+        mean = nets.of_obs(spec, act, actor_key, initialiser="orthogonal", output=tanh)
+        actor = GaussianActor(mean, jnp.zeros(act, jnp.float32))
         return {"value": value, "critics": critics, "actor": actor}, {"critics": critics}
 
     def learn(
@@ -124,25 +121,17 @@ class XQL(BaseLearner):
         state, value_loss, _ = self.descend(state, "value", self.value_loss, rows, q)
         both = state.parameters["value"](jnp.concatenate([rows.obs, rows.next_obs]))[..., 0]
         v, next_v = jnp.split(both, 2)
-        weights = regression_weights(
-            q - v,
-            rows.mask,
-            scale=self.advantage_scale,
-            inverse_temperature=self.inverse_temperature,
-            max_weight=self.max_weight,
-        )
-        loss_of_actor = partial(weighted_regression_loss, log_std_range=LOG_STD_RANGE)
         rate = self.actor_learning_rate * cosine(state.updates, self.decay_updates)
-        state, actor_loss, _ = self.descend(state, "actor", loss_of_actor, rows, weights, rate=rate)
+        state, regression = regress_actor(
+            self, state, rows, q - v, log_std_range=LOG_STD_RANGE, rate=rate
+        )
         target = td_target(rows.reward, next_v, rows.terminated, discount=self.discount)
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
         return state.tracked("critics", tau=self.tau), {
             "value_loss": value_loss,
-            "actor_loss": actor_loss,
+            **regression,
             "critic_loss": loss,
-            "advantage": masked_mean(q - v, rows.mask),
             **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
-            **weight_metrics(weights, rows.mask, self.max_weight),
         }
 
     def value_loss(

@@ -1,14 +1,14 @@
 """An ensemble of networks whose disagreement says what the log does not show."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from neorl_agents.learning import LearnerState
 from neorl_agents.networks import MLP
-from neorl_agents.policies import Scaling
 from neorl_core import Affine
 
 Target = Literal["dynamics", "behaviour", "value"]
@@ -135,7 +135,7 @@ def scaled_outputs(
     return said + prior_scale * jax.vmap(_asked, in_axes=(0, None))(priors, inputs)
 
 
-def critic_ensemble(state: Any) -> Ensemble:
+def critic_ensemble(state: LearnerState) -> Ensemble:
     """The critics of a trained learner as an ensemble of its returns.
 
     Works on the state of every learner with stacked critics (IQL, TD3+BC, CQL, SAC-N, EDAC and
@@ -144,7 +144,7 @@ def critic_ensemble(state: Any) -> Ensemble:
     reward's scale, and a monitor calibrates its threshold.
 
     Args:
-        state: Training state with ``critics`` and ``scaling``, one seed.
+        state: Training state whose parameters have ``critics``, one seed.
 
     Returns:
         The ensemble.
@@ -152,22 +152,28 @@ def critic_ensemble(state: Any) -> Ensemble:
     Raises:
         TypeError: If the state has no stacked critics, or they see more than one observation.
     """
-    critics, scaling = getattr(state, "critics", None), getattr(state, "scaling", None)
-    if isinstance(scaling, Scaling) and scaling.window:
+    critics = state.parameters.get("critics") if isinstance(state, LearnerState) else None
+    if critics is None:
         raise TypeError(
-            f"the critics of this {type(state).__name__} see windows of {scaling.window} steps, an "
-            "ensemble one observation; train with encoder='none', or fit an ensemble on the log"
-        )
-    if not isinstance(critics, MLP) or not isinstance(scaling, Scaling):
-        raise TypeError(
-            f"a {type(state).__name__} has no critics to ask; give the state of a learner with "
+            f"this {type(state).__name__} has no critics; give the state of a learner with "
             "stacked critics, such as SACN, EDAC or IQL, or fit an ensemble on the log"
         )
-    unit = jnp.reshape(scaling.reward, (1,))
+    preparation = state.preparation
+    if preparation.window:
+        raise TypeError(
+            f"the critics of this learner see windows of {preparation.window} steps, an ensemble "
+            "one observation; train with networks.encoder='none', or fit an ensemble on the log"
+        )
+    if not isinstance(critics, MLP):
+        raise TypeError(
+            f"the critics of this learner are of the kind {type(critics).__name__}, an ensemble is "
+            "of MLPs; train with networks.kind='mlp', or fit an ensemble on the log"
+        )
+    unit = jnp.reshape(preparation.reward_unit, (1,))
     zero = jnp.zeros_like(unit)
     return Ensemble(
-        obs=scaling.obs,
-        action=scaling.action,
+        obs=preparation.obs,
+        action=preparation.action,
         members=critics,
         priors=None,
         prior_scale=jnp.zeros((), unit.dtype),

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms import cosine
 from neorl_agents.critics._columns import Columns, checked_columns, split_columns
 from neorl_agents.critics._ensemble import (
     Ensemble,
@@ -19,6 +18,7 @@ from neorl_agents.critics._ensemble import (
 )
 from neorl_agents.learning import (
     as_widths,
+    cosine,
     require_choice,
     require_count,
     require_flag,

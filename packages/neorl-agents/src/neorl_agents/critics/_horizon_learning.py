@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_agents.algorithms import cosine
 from neorl_agents.critics._safety_critic import (
     Quantity,
     cumulative_hazard,
     predictions,
     raw_heads,
 )
+from neorl_agents.learning import cosine
 from neorl_agents.networks import MLP
 from neorl_agents.optimisers import init_optimiser, minimise
 from neorl_core.targets import polyak

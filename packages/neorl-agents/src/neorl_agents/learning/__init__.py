@@ -1,4 +1,7 @@
-"""What every learner is made of: the contract, the state, the shell, sources and the hot loop."""
+"""What every learner is made of: the contract, the state, the shell, sources and the hot loop.
+
+The protocols, ``BaseLearner`` and ``LearnerState`` stand at the top of the package.
+"""
 
 from neorl_agents.learning._chunk import Training as Training
 from neorl_agents.learning._chunk import begin_training as begin_training
@@ -10,12 +13,14 @@ from neorl_agents.learning._diagnostics import held_actions as held_actions
 from neorl_agents.learning._diagnostics import value_metrics as value_metrics
 from neorl_agents.learning._diagnostics import weight_metrics as weight_metrics
 from neorl_agents.learning._hyperparameters import as_widths as as_widths
+from neorl_agents.learning._hyperparameters import require as require
 from neorl_agents.learning._hyperparameters import require_choice as require_choice
 from neorl_agents.learning._hyperparameters import require_count as require_count
 from neorl_agents.learning._hyperparameters import require_flag as require_flag
 from neorl_agents.learning._hyperparameters import require_number as require_number
 from neorl_agents.learning._hyperparameters import require_widths as require_widths
 from neorl_agents.learning._losses import critic_loss as critic_loss
+from neorl_agents.learning._losses import regress_actor as regress_actor
 from neorl_agents.learning._losses import regression_weights as regression_weights
 from neorl_agents.learning._losses import weighted_regression_loss as weighted_regression_loss
 from neorl_agents.learning._protocol import Algorithm as Algorithm
@@ -31,6 +36,7 @@ from neorl_agents.learning._schedules import require_planned as require_planned
 from neorl_agents.learning._schedules import unfinished_schedules as unfinished_schedules
 from neorl_agents.learning._settings import Networks as Networks
 from neorl_agents.learning._settings import Steps as Steps
+from neorl_agents.learning._settings import require_settings as require_settings
 from neorl_agents.learning._shell import BaseLearner as BaseLearner
 from neorl_agents.learning._source import GivenBatches as GivenBatches
 from neorl_agents.learning._source import Log as Log
@@ -50,13 +56,8 @@ from neorl_agents.learning._unit_rows import unit_rows as unit_rows
 
 __all__ = [
     "WHOLE_RUN",
-    "Algorithm",
-    "BaseLearner",
-    "Explorer",
     "Fit",
     "GivenBatches",
-    "Learner",
-    "LearnerState",
     "Log",
     "Metrics",
     "Networks",
@@ -77,7 +78,9 @@ __all__ = [
     "numbered",
     "priced_reward",
     "reads_costs",
+    "regress_actor",
     "regression_weights",
+    "require",
     "require_answer",
     "require_choice",
     "require_count",
@@ -85,6 +88,7 @@ __all__ = [
     "require_number",
     "require_planned",
     "require_policy",
+    "require_settings",
     "require_widths",
     "restarted",
     "rows_for",

@@ -1,7 +1,11 @@
-"""Checks of hyperparameters by name; values that are being traced pass."""
+"""Checks of hyperparameters by name; values that are being traced pass.
+
+A name may lead into nested settings: ``"networks.hidden"``.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -13,7 +17,7 @@ def require(owner: Any, field: str, valid: bool, expected: str) -> None:
     """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``valid``."""
     if not valid:
         name = f"{type(owner).__name__}.{field}"
-        raise ValueError(f"{name} must be {expected}, got {getattr(owner, field)!r}")
+        raise ValueError(f"{name} must be {expected}, got {attrgetter(field)(owner)!r}")
 
 
 def require_number(
@@ -24,7 +28,7 @@ def require_number(
 
     Args:
         owner: The object that has the fields.
-        *fields: Their names.
+        *fields: Their names, such as ``"steps.n_step"`` for those of nested settings.
         low: Least value.
         high: Greatest value.
         open_low: Whether ``low`` itself is refused.
@@ -35,7 +39,7 @@ def require_number(
     """
     expected = _interval(low, high, open_low, open_high)
     for field in fields:
-        value = getattr(owner, field)
+        value = attrgetter(field)(owner)
         if isinstance(value, Tracer):
             continue
         require(owner, field, _is_numeric(value), f"a number {expected}")
@@ -48,7 +52,7 @@ def require_number(
 def require_count(owner: Any, *fields: str, least: int = 1) -> None:
     """Refuses ``fields`` that are not whole numbers of at least ``least``."""
     for field in fields:
-        value = getattr(owner, field)
+        value = attrgetter(field)(owner)
         if isinstance(value, Tracer):
             continue
         integer = _is_numeric(value) and np.issubdtype(np.asarray(value).dtype, np.integer)
@@ -63,7 +67,7 @@ def as_widths(value: Any) -> Any:
 
 def require_widths(owner: Any, field: str) -> None:
     """Refuses a field that is not a tuple of positive whole numbers."""
-    value = getattr(owner, field)
+    value = attrgetter(field)(owner)
     valid = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     valid = valid and all(isinstance(width, int) and width > 0 for width in value)
     require(owner, field, valid, "one or more positive whole numbers, such as (64, 64)")
@@ -71,7 +75,7 @@ def require_widths(owner: Any, field: str) -> None:
 
 def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
     """Refuses a field that is none of ``choices``."""
-    require(owner, field, getattr(owner, field) in choices, f"one of {', '.join(choices)}")
+    require(owner, field, attrgetter(field)(owner) in choices, f"one of {', '.join(choices)}")
 
 
 def require_flag(owner: Any, *fields: str) -> None:

@@ -1,11 +1,16 @@
 """Losses that several learners share, on rows in the units of the networks."""
 
+from functools import partial
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from neorl_agents.learning._diagnostics import weight_metrics
+from neorl_agents.learning._protocol import Metrics
+from neorl_agents.learning._state import LearnerState
 from neorl_agents.learning._unit_rows import UnitRows
-from neorl_agents.networks import Network, q_values
-from neorl_agents.networks._gaussian_heads import GaussianActor, gaussian_log_prob
+from neorl_agents.networks import GaussianActor, Network, gaussian_log_prob, q_values
 from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
 
 
@@ -28,26 +33,21 @@ def critic_loss(
 
 
 def regression_weights(
-    advantage: Float[Array, " batch"],
-    mask: Bool[Array, " batch"] | None,
-    *,
-    scale: str,
-    inverse_temperature: float | Float[Array, ""],
-    max_weight: float | Float[Array, ""],
+    learner: Any, advantage: Float[Array, " batch"], mask: Bool[Array, " batch"] | None
 ) -> Float[Array, " batch"]:
     """``min(exp(inverse_temperature advantage), max_weight)``, row by row.
 
     Args:
-        advantage: Of the logged actions, in scaled units of reward.
+        learner: With the fields ``inverse_temperature``, ``max_weight`` and ``advantage_scale``:
+            ``"std"`` divides the advantage by its deviation in the batch first, ``"fixed"`` does
+            not.
+        advantage: Of the logged actions, in the unit of the critics.
         mask: Rows that count.
-        scale: ``"std"`` divides the advantage by its deviation in the batch, ``"fixed"`` does not.
-        inverse_temperature: How sharply the weights tell advantages apart.
-        max_weight: Largest weight.
     """
-    if scale == "std":
+    if learner.advantage_scale == "std":
         advantage = scaled_advantage(advantage, mask)
     return advantage_weights(
-        advantage, inverse_temperature=inverse_temperature, max_weight=max_weight
+        advantage, inverse_temperature=learner.inverse_temperature, max_weight=learner.max_weight
     )
 
 
@@ -61,3 +61,35 @@ def weighted_regression_loss(
     """Minus the weighted mean of the logged actions' log-probability."""
     log_prob = gaussian_log_prob(actor, rows.obs, rows.action, log_std_range)
     return -masked_mean(jnp.multiply(weights, log_prob), rows.mask), None
+
+
+def regress_actor(
+    learner: Any,
+    state: LearnerState,
+    rows: UnitRows,
+    advantage: Float[Array, " batch"],
+    *,
+    log_std_range: tuple[float, float],
+    rate: float | Float[Array, ""] | None = None,
+) -> tuple[LearnerState, Metrics]:
+    """One gradient step of ``"actor"`` towards the logged actions, weighted by their advantage.
+
+    Args:
+        learner: With the fields of :func:`regression_weights`.
+        state: State before the step.
+        rows: One batch.
+        advantage: Of the logged actions, in the unit of the critics; without gradient.
+        log_std_range: Least and greatest log-deviation of the actor.
+        rate: Learning rate, where it is not that of the learner's ``rates``.
+
+    Returns:
+        The state after the step, and what the loss, the advantage and the weights tell.
+    """
+    weights = regression_weights(learner, advantage, rows.mask)
+    loss = partial(weighted_regression_loss, log_std_range=log_std_range)
+    state, value, _ = learner.descend(state, "actor", loss, rows, weights, rate=rate)
+    return state, {
+        "actor_loss": value,
+        "advantage": masked_mean(advantage, rows.mask),
+        **weight_metrics(weights, rows.mask, learner.max_weight),
+    }

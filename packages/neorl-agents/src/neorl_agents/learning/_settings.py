@@ -41,13 +41,6 @@ class Networks(eqx.Module):
     history_steps: int = eqx.field(static=True, default=8)
     kind: str = eqx.field(static=True, default="mlp")
 
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_widths(self, "hidden")
-        require_choice(self, "encoder", ENCODERS)
-        require_count(self, "history_steps")
-        require_choice(self, "kind", NETWORKS)
-
     def encoding(self, spec: Spec) -> Encoding:
         """The form in which observations of a plant reach the networks."""
         return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
@@ -106,8 +99,16 @@ class Steps(eqx.Module):
     optimiser: str = eqx.field(static=True, default="adam")
     reward_scale: RewardScale = eqx.field(static=True, default="std")
 
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_count(self, "batch_size", "n_step")
-        require_choice(self, "optimiser", OPTIMISERS)
-        require_choice(self, "reward_scale", REWARD_SCALES)
+
+def require_settings(learner: Any) -> None:
+    """Refuses bad values in the nested settings ``networks`` and ``steps`` of a learner.
+
+    Raises:
+        ValueError: Naming the learner and the field, as in ``IQL.networks.hidden``.
+    """
+    require_widths(learner, "networks.hidden")
+    require_choice(learner, "networks.encoder", ENCODERS)
+    require_count(learner, "networks.history_steps", "steps.batch_size", "steps.n_step")
+    require_choice(learner, "networks.kind", NETWORKS)
+    require_choice(learner, "steps.optimiser", OPTIMISERS)
+    require_choice(learner, "steps.reward_scale", REWARD_SCALES)

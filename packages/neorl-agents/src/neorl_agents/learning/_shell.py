@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.learning._hyperparameters import require_number
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
-from neorl_agents.learning._settings import Networks, Steps
+from neorl_agents.learning._settings import Networks, Steps, require_settings
 from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows
@@ -104,8 +104,7 @@ class BaseLearner(eqx.Module):
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
-        self.networks.validate()
-        self.steps.validate()
+        require_settings(self)
         if self.steps.n_step > 1 and not self.takes_several_steps:
             raise ValueError(
                 f"{type(self).__name__} learns from single steps: steps.n_step must be 1, got "

@@ -1,5 +1,6 @@
 """The rows of a batch in the units of the networks."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,10 @@ MARGIN = 1e-5
 
 
 class UnitRows(NamedTuple):
-    """What equations are written in; a field that the batch does not have is ``None``.
+    """What equations are written in.
+
+    A field that the batch does not have is ``None``. The annotations leave that out: a learner is
+    given every field that its ``reads`` lists, but for ``mask``.
 
     Attributes:
         obs: Standardised observations; where networks see a window, the windows laid flat.
@@ -36,15 +40,15 @@ class UnitRows(NamedTuple):
 
     obs: Float[Array, "*batch obs"]
     action: Float[Array, "*batch act"]
-    reward: Float[Array, " *batch"] | None
-    cost: Float[Array, "*batch cost"] | None
-    next_obs: Float[Array, "*batch obs"] | None
-    next_action: Float[Array, "*batch act"] | None
-    terminated: Bool[Array, " *batch"] | None
-    truncated: Bool[Array, " *batch"] | None
+    reward: Float[Array, " *batch"]
+    cost: Float[Array, "*batch cost"]
+    next_obs: Float[Array, "*batch obs"]
+    next_action: Float[Array, "*batch act"]
+    terminated: Bool[Array, " *batch"]
+    truncated: Bool[Array, " *batch"]
     mask: Bool[Array, " *batch"] | None
     discount: Float[Array, " *batch"]
-    mc_return: Float[Array, " *batch"] | None
+    mc_return: Float[Array, " *batch"]
 
 
 def unit_rows(
@@ -73,22 +77,25 @@ def unit_rows(
     drawn = as_batch(batch)
     _require_form(preparation, drawn.rows.obs)
     _require_shapes(preparation, drawn.rows)
-    rows = _blank(drawn.rows)
-    next_obs, mc_return = rows.next_obs, drawn.mc_return
+    rows: Any = _blank(drawn.rows)
     dtype = rows.action.dtype
     following = jnp.asarray(discount, dtype) if drawn.discount is None else drawn.discount
+
+    def of(column: Any, in_units: Callable[[Preparation, Any], Array]) -> Any:
+        return None if column is None else in_units(preparation, column)
+
     return UnitRows(
         obs=_seen(preparation, rows.obs),
         action=_inside(preparation, rows.action),
-        reward=None if rows.reward is None else _in_units(preparation, rows.reward),
-        cost=None if rows.cost is None else rows.cost / preparation.cost_unit,
-        next_obs=None if next_obs is None else _seen(preparation, next_obs),
+        reward=of(rows.reward, _reward_in_units),
+        cost=of(rows.cost, _cost_in_units),
+        next_obs=of(rows.next_obs, _seen),
         next_action=_next_action(preparation, rows),
         terminated=rows.terminated,
         truncated=rows.truncated,
         mask=rows.mask,
         discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
-        mc_return=None if mc_return is None else _known(mc_return / preparation.reward_unit),
+        mc_return=of(drawn.mc_return, _return_in_units),
     )
 
 
@@ -150,8 +157,18 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
             )
 
 
-def _in_units(preparation: Preparation, reward: Array) -> Array:
+def _reward_in_units(preparation: Preparation, reward: Array) -> Array:
     return (reward - preparation.reward_offset) / preparation.reward_unit
+
+
+def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
+    return cost / preparation.cost_unit
+
+
+def _return_in_units(preparation: Preparation, returns: Array) -> Array:
+    # While an episode goes on its return is not known; a masked row may hold anything.
+    scaled = returns / preparation.reward_unit
+    return jnp.where(jnp.isfinite(scaled), scaled, -jnp.inf)
 
 
 def _inside(preparation: Preparation, action: Array) -> Array:
@@ -159,7 +176,7 @@ def _inside(preparation: Preparation, action: Array) -> Array:
     return jnp.clip(preparation.action.to_scaled(action), -limit, limit)
 
 
-def _next_action(preparation: Preparation, batch: Transition) -> Array | None:
+def _next_action(preparation: Preparation, batch: Transition) -> Any:
     if batch.next_action is None:
         return None
     action = _inside(preparation, batch.next_action)
@@ -189,8 +206,3 @@ def _blank(batch: Transition) -> Transition:
         next_action=zeroed(batch.next_action),
         cost=zeroed(batch.cost),
     )
-
-
-def _known(returns: Float[Array, " *batch"]) -> Float[Array, " *batch"]:
-    # While an episode goes on its return is not known; a masked row may hold anything.
-    return jnp.where(jnp.isfinite(returns), returns, -jnp.inf)
