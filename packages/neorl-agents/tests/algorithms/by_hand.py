@@ -6,9 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_agents import ReBRAC
+from neorl_agents.algorithms import _rebrac, _td3_bc
+from neorl_agents.learning import UnitRows
 from neorl_agents.networks import MLP
 from neorl_agents.testing import make_problem
-from neorl_core import Transition, as_arrays
+from neorl_core import as_arrays
+
+from ..making import made
 
 SMALL = {"hidden": (8,), "batch_size": 32}
 KEY = jax.random.key(0)
@@ -20,16 +25,18 @@ def linear(*members, bias=0.0):
     return MLP((jnp.asarray(weights),), (jnp.full((len(members), 1), bias, float),))
 
 
-def rows_of(obs, action, **columns):
-    columns = {"reward": np.zeros(len(obs))} | columns
-    floats = {name: jnp.asarray(x) for name, x in columns.items()}
-    return Transition(jnp.asarray(obs, float), jnp.asarray(action, float), **floats)
+def rows_of(obs, action, *, discount=0.99, **columns):
+    """Rows in the units of the networks; what is not given is ``None``."""
+    given = {"reward": np.zeros(len(obs)), "discount": np.full(len(obs), discount)} | columns
+    given |= {"obs": np.asarray(obs, float), "action": np.asarray(action, float)}
+    arrays = {name: jnp.asarray(x) for name, x in given.items()}
+    return UnitRows(**dict.fromkeys(UnitRows._fields) | arrays)
 
 
 @cache
 def started(kind):
     """A learner with array leaves and a state of it, in float64."""
-    problem, learner = make_problem(), kind(**SMALL)
+    problem, learner = make_problem(), made(kind, **SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
     return jax.tree.map(wide, (as_arrays(learner), state))
 
@@ -43,6 +50,18 @@ def wide(x):
 def method(name):
     """A method of learners as one compiled function of the learner and its arguments."""
     return jax.jit(lambda learner, *arguments: getattr(learner, name)(*arguments))
+
+
+@jax.jit
+def actor_step(learner, state, row):
+    """The actor's step of TD3+BC or ReBRAC alone, with the critics as they are."""
+    if isinstance(learner, ReBRAC):
+        loss, weight = _rebrac._actor_loss, learner.actor_weight * learner.remaining(state)
+    else:
+        loss, weight = _td3_bc._actor_loss, learner.alpha
+    critics = state.parameters["critics"]
+    state, value, more = learner.descend(state, "actor", loss, critics, row, weight)
+    return state, {"actor_loss": value, **more}
 
 
 @cache

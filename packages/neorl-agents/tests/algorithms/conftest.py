@@ -15,8 +15,10 @@ import numpy as np
 import optax
 import pytest
 
+from neorl_agents.learning import unit_rows
 from neorl_agents.optimisers import OPTIMISERS
-from neorl_agents.policies import scaled
+
+from ..making import made
 
 RATE, STEP = 0.05, 1e-6
 SMALL = {"hidden": (8, 8), "batch_size": 8, "optimiser": "sgd"}
@@ -137,7 +139,7 @@ def parity(problem):
         **fields: Any,
     ) -> Update:
         with _sgd():
-            plain = kind(**SMALL, **fields)
+            plain = made(kind, **SMALL, **fields)
             rates = {
                 name: RATE
                 for name in type(plain).__dataclass_fields__
@@ -146,12 +148,12 @@ def parity(problem):
             plain = replace(plain, **rates)
             state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
             before = jax.tree.map(_perturbed(np.random.default_rng(3)), state)
-            scaling = jax.tree.map(lambda x: np.asarray(x, np.float64), state.scaling)
-            before = replace(before, scaling=scaling)
+            preparation = jax.tree.map(_wide, state.preparation)
+            before = replace(before, preparation=preparation)
             if at_step:
-                before = replace(before, step=np.asarray(at_step, np.int32))
+                before = before.with_counters(updates=np.asarray(at_step, np.int32))
             if log_std:
-                before.actor.biases[-1][-len(log_std) :] += log_std
+                before.parameters["actor"].biases[-1][-len(log_std) :] += log_std
             batch = jax.tree.map(_wide, problem.batch(plain))
             if returns:
                 batch = batch._replace(mc_return=batch.mc_return + returns)
@@ -164,7 +166,7 @@ def parity(problem):
                 learner = jax.tree.map(_wide, plain)
                 after, metrics = jax.jit(kind.update)(learner, before, batch, key)
                 after, metrics = jax.device_get((after, metrics))
-                rows = jax.device_get(scaled(scaling, getattr(batch, "rows", batch)))
+                rows = jax.device_get(unit_rows(preparation, batch))
         return Update(plain, before, rows, batch, key, after, metrics)
 
     names = (network, member, values, descended, mixed, squashed, normal, split, agree)

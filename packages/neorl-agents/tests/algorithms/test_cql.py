@@ -43,7 +43,7 @@ def test_one_update_is_that_of_the_equations(parity, name):
     rows = jax.tree.map(lambda x: x[0], done.rows)
     obs, action, batch, act = rows.obs, rows.action, *rows.action.shape
     actor_key, target_key, sample_key = parity.split(done.key, 3)
-    alpha = np.exp(s.log_temperature)
+    alpha = np.exp(s.parameters["log_temperature"])
 
     def draw(actor, where, key):
         return parity.squashed(actor, where, parity.normal(key, (batch, act)), -20, 2)
@@ -51,28 +51,32 @@ def test_one_update_is_that_of_the_equations(parity, name):
     # Actor and temperature.
     def actor_loss(actor):
         drawn, log_prob = draw(actor, obs, actor_key)
-        return np.mean(alpha * log_prob - parity.values(s.critics, obs, drawn).min(0))
+        return np.mean(alpha * log_prob - parity.values(s.parameters["critics"], obs, drawn).min(0))
 
-    parity.agree(done.after.actor, parity.descended(actor_loss, s.actor))
-    _, log_prob = draw(s.actor, obs, actor_key)
+    parity.agree(
+        done.after.parameters["actor"], parity.descended(actor_loss, s.parameters["actor"])
+    )
+    _, log_prob = draw(s.parameters["actor"], obs, actor_key)
     slope = -np.mean(log_prob + a.target_entropy * act)
     np.testing.assert_allclose(
-        done.after.log_temperature, s.log_temperature - parity.rate * slope, rtol=1e-9
+        done.after.parameters["log_temperature"],
+        s.parameters["log_temperature"] - parity.rate * slope,
+        rtol=1e-9,
     )
 
     # Critics.
-    drawn, log_prob = draw(s.actor, rows.next_obs, target_key)
-    following = parity.values(s.target_critics, rows.next_obs, drawn).min(0)
+    drawn, log_prob = draw(s.parameters["actor"], rows.next_obs, target_key)
+    following = parity.values(s.targets["critics"], rows.next_obs, drawn).min(0)
     if a.entropy_backup:
         following = following - alpha * log_prob
     target = rows.reward + a.discount * np.where(rows.terminated, 0, following)
-    samples, densities = sampled(parity, s.actor, rows, sample_key)
+    samples, densities = sampled(parity, s.parameters["actor"], rows, sample_key)
 
     def conservative(critics):
         q = parity.values(critics, obs, action)
         q_samples = parity.values(critics, np.repeat(obs[:, None], 3 * N, axis=1), samples)
         if a.calibrated:
-            earned = done.batch.mc_return[0] / s.scaling.reward
+            earned = done.batch.mc_return[0] / s.preparation.reward_unit
             own = np.maximum(q_samples[..., N:], earned[None, :, None])
             assert 0.1 < np.mean(own > q_samples[..., N:]) < 0.9, "some are raised, some are not"
             q_samples = np.concatenate([q_samples[..., :N], own], axis=-1)
@@ -83,21 +87,23 @@ def test_one_update_is_that_of_the_equations(parity, name):
         t = a.sample_temperature
         return q, (t * logsumexp(q_samples / t, axis=-1) - q).mean(1)
 
-    multiplier = np.exp(s.log_multiplier) if a.lagrange else 1.0
+    multiplier = np.exp(s.parameters["log_multiplier"]) if a.lagrange else 1.0
 
     def critic_loss(critics):
         q, terms = conservative(critics)
         errors = ((q - target) ** 2).mean(1).sum()
         return errors + a.conservative_weight * multiplier * terms.sum()
 
-    critics = parity.descended(critic_loss, s.critics)
-    parity.agree(done.after.critics, critics)
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
-    terms = conservative(s.critics)[1]
+    critics = parity.descended(critic_loss, s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
+    terms = conservative(s.parameters["critics"])[1]
     np.testing.assert_allclose(done.metrics["conservative_term"], terms.mean(), rtol=1e-9)
     excess = a.conservative_weight * (terms.mean() - a.gap)
     moved = parity.rate * multiplier * excess if a.lagrange else 0.0
-    np.testing.assert_allclose(done.after.log_multiplier, s.log_multiplier + moved, rtol=1e-9)
+    np.testing.assert_allclose(
+        done.after.parameters["log_multiplier"], s.parameters["log_multiplier"] + moved, rtol=1e-9
+    )
 
 
 def test_a_truncated_episode_goes_on_and_a_terminated_one_does_not():

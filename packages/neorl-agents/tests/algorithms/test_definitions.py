@@ -11,6 +11,9 @@ import pytest
 import scipy.optimize
 
 from neorl_agents import AWAC, BC, IQL, TD3BC, XQL
+from neorl_agents.algorithms._delayed import delayed_critic_steps
+from neorl_agents.algorithms._iql import _value_loss
+from neorl_agents.learning import UnitRows, regress_actor
 from neorl_core import (
     Channel,
     DataStatistics,
@@ -21,6 +24,9 @@ from neorl_core import (
 )
 from neorl_core.testing import assert_close
 
+from ..making import made
+from .by_hand import actor_step
+
 KEY = jax.random.key(0)
 
 
@@ -28,48 +34,64 @@ def first(tree):
     return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
-def unit_rows(state, batch):
-    """The first batch in the learner's units, by hand."""
-    scaling, rows = state.scaling, first(batch)
-    action = (rows.action - scaling.action.offset[None]) / scaling.action.scale[None]
-    return rows._replace(
-        obs=(rows.obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
-        next_obs=(rows.next_obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
+def rows_by_hand(state, batch, discount=0.99):
+    """The first batch in the units of the networks, by hand; rewards as they are."""
+    maps, rows = state.preparation, first(batch)
+    following = rows.obs if rows.next_obs is None else rows.next_obs
+    action = (rows.action - maps.action.offset[None]) / maps.action.scale[None]
+    return UnitRows(
+        obs=(rows.obs - maps.obs.offset[None]) / maps.obs.scale[None],
         action=jnp.clip(action, -1 + 1e-5, 1 - 1e-5),
+        reward=jnp.zeros(len(action)) if rows.reward is None else rows.reward,
+        cost=None,
+        next_obs=(following - maps.obs.offset[None]) / maps.obs.scale[None],
+        next_action=None,
+        terminated=rows.terminated,
+        truncated=rows.truncated,
+        mask=rows.mask,
+        discount=jnp.full(len(action), discount),
+        mc_return=None,
     )
 
 
 def scaled_critics(state, factor):
     """A state whose critics give ``factor`` times the value."""
-    critics = state.critics
+    critics = state.parameters["critics"]
     weights = (*critics.weights[:-1], factor * critics.weights[-1])
     biases = (*critics.biases[:-1], factor * critics.biases[-1])
-    return replace(state, critics=replace(critics, weights=weights, biases=biases))
+    return state.with_parameters(critics=replace(critics, weights=weights, biases=biases))
 
 
 @pytest.fixture(scope="module")
 def td3(problem, few):
-    algorithm = TD3BC(**few)
+    algorithm = made(TD3BC, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
-    return as_arrays(algorithm), state, unit_rows(state, problem.batch(algorithm))
+    return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
 
 @pytest.fixture(scope="module")
 def iql(problem, few):
-    algorithm = IQL(**few)
+    algorithm = made(IQL, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
-    return as_arrays(algorithm), state, unit_rows(state, problem.batch(algorithm))
+    return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
 
 @jax.jit
-def actor_step(algorithm, state, rows, *advantage):
-    weights = [algorithm.weights(one, rows.mask) for one in advantage]
-    return algorithm.actor_step(state, rows, *weights)
+def regressed(algorithm, state, rows, advantage):
+    """The actor's step of IQL alone."""
+    state, metrics = regress_actor(algorithm, state, rows, advantage, log_std_range=(-5.0, 2.0))
+    return state, metrics["actor_loss"]
 
 
 @jax.jit
-def critic_step(algorithm, state, rows, target):
-    return algorithm.critic_step(state, rows, target)
+def critic_steps(algorithm, state, rows):
+    """Those of TD3 towards the rewards."""
+    return delayed_critic_steps(algorithm, state, rows, rows.reward)[0]
+
+
+@jax.jit
+def learned(algorithm, state, rows):
+    return algorithm.learn(state, rows, KEY)
 
 
 @jax.jit
@@ -88,7 +110,7 @@ def pair(rows):
 
 class TestBC:
     def test_loss_is_the_mean_over_rows_and_channels(self, problem, few):
-        algorithm = BC(**few)
+        algorithm = made(BC, **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         batch = problem.batch(algorithm)
         _, metrics = update(as_arrays(algorithm), state, batch, KEY)
@@ -100,7 +122,7 @@ class TestBC:
         np.testing.assert_allclose(metrics["actor_loss"], np.mean(error**2), rtol=1e-4)
 
     def test_learns_saturated_actions_up_to_the_margin(self, problem, few):
-        algorithm = BC(learning_rate=1e-2, **few)
+        algorithm = made(BC, learning_rate=1e-2, **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         batch = problem.batch(algorithm)
         high = jnp.asarray([channel.high for channel in problem.spec.action])
@@ -117,18 +139,18 @@ class TestTD3BC:
         algorithm, state, rows = td3
         one, _ = actor_step(algorithm, state, rows)
         other, _ = actor_step(algorithm, scaled_critics(state, 16.0), rows)
-        assert_close(one.actor, other.actor, rtol=1e-5)
+        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-5)
 
     def test_alpha_zero_is_behaviour_cloning(self, td3, problem, few):
         algorithm, state, _ = td3
-        bc = BC(**few)
+        bc = made(BC, **few)
         start = bc.init(problem.spec, problem.statistics, KEY)
-        start = replace(start, actor=state.actor)
+        start = start.with_parameters(actor=state.parameters["actor"])
         expected, theirs = update(as_arrays(bc), start, problem.batch(bc), KEY)
         cloned, metrics = actor_step(
-            replace(algorithm, alpha=jnp.zeros(())), state, bc_rows(state, problem.batch(bc))
+            replace(algorithm, alpha=jnp.zeros(())), state, rows_by_hand(state, problem.batch(bc))
         )
-        assert_close(cloned.actor, expected.actor, rtol=1e-6)
+        assert_close(cloned.parameters["actor"], expected.parameters["actor"], rtol=1e-6)
         assert_close(metrics["actor_loss"], theirs["actor_loss"], rtol=1e-6)
 
     def test_noise_is_clipped(self, td3):
@@ -149,30 +171,30 @@ class TestTD3BC:
             for sign in (1.0, -1.0)
             for overall in (1.0, -1.0)
         ]
-        possible = [value_of(state.target_critics, rows.next_obs, action) for action in corners]
+        possible = [value_of(state.targets["critics"], rows.next_obs, action) for action in corners]
         y = [rows.reward + 0.99 * jnp.where(rows.terminated, 0, q) for q in possible]
         nearest = np.min(np.abs(np.stack(y)[:, None] - np.asarray(targets)[None]), axis=0)
         assert nearest.max() < 1e-4
 
     def test_critic_steps_leave_actor_and_targets_to_the_bit(self, td3):
         algorithm, state, rows = td3
-        new = state
-        for _ in range(2):
-            new, _, _ = critic_step(algorithm, new, rows, rows.reward)
-        for name in ("actor", "target_actor", "target_critics", "actor_optimiser", "scaling"):
-            chex.assert_trees_all_equal(getattr(new, name), getattr(state, name))
-        assert not np.array_equal(new.critics.weights[0], state.critics.weights[0])
+        new = critic_steps(algorithm, state, pair(rows))
+        for part in ("targets", "counters", "preparation"):
+            chex.assert_trees_all_equal(getattr(new, part), getattr(state, part))
+        for part in ("parameters", "optimisers"):
+            after, before = getattr(new, part), getattr(state, part)
+            chex.assert_trees_all_equal(after["actor"], before["actor"])
+        after, before = (one.parameters["critics"].weights[0] for one in (new, state))
+        assert not np.array_equal(after, before)
 
     def test_targets_move_by_the_rate_on_the_actor_step(self, td3):
         algorithm, state, rows = td3
-        apart, _, _ = critic_step(algorithm, state, rows, rows.reward)
-        new, _ = actor_step(algorithm, apart, rows)
-        expected = jax.tree.map(lambda t, o: 0.995 * t + 0.005 * o, apart.target_actor, new.actor)
-        assert_close(new.target_actor, expected)
-        expected = jax.tree.map(
-            lambda t, o: 0.995 * t + 0.005 * o, apart.target_critics, apart.critics
-        )
-        assert_close(new.target_critics, expected)
+        new, _ = learned(algorithm, state, pair(rows))
+        for name in ("actor", "critics"):
+            slow, fast = state.targets[name], new.parameters[name]
+            expected = jax.tree.map(lambda t, o: 0.995 * t + 0.005 * o, slow, fast)
+            assert_close(new.targets[name], expected)
+            assert not np.array_equal(fast.weights[0], slow.weights[0])
 
     def test_termination_stops_the_bootstrap_and_truncation_does_not(self, td3):
         algorithm, state, rows = td3
@@ -187,20 +209,6 @@ class TestTD3BC:
         assert np.all(targets != rows.reward)
 
 
-def bc_rows(state, batch):
-    rows = first(batch)
-    scaling = state.scaling
-    action = (rows.action - scaling.action.offset[None]) / scaling.action.scale[None]
-    zeros = jnp.zeros(len(action))
-    return rows._replace(
-        obs=(rows.obs - scaling.obs.offset[None]) / scaling.obs.scale[None],
-        action=jnp.clip(action, -1 + 1e-5, 1 - 1e-5),
-        reward=zeros,
-        next_obs=rows.obs,
-        terminated=zeros > 1,
-    )
-
-
 def value_of(critics, obs, action):
     """The least of the twins, one row and one network at a time."""
     inputs = jnp.concatenate([obs, action], axis=1)
@@ -211,10 +219,10 @@ def value_of(critics, obs, action):
 class TestIQL:
     def test_value_reaches_the_expectile(self, problem, few):
         """On one state with eight values, the value network finds scipy's root."""
-        algorithm = IQL(expectile=0.8, value_learning_rate=3e-3, **few)
+        algorithm = made(IQL, expectile=0.8, value_learning_rate=3e-3, **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         q = jnp.asarray(np.random.default_rng(0).normal(size=32), jnp.float32)
-        rows = unit_rows(state, problem.batch(algorithm))
+        rows = rows_by_hand(state, problem.batch(algorithm))
         rows = rows._replace(obs=jnp.ones_like(rows.obs))
 
         def imbalance(v):
@@ -222,65 +230,73 @@ class TestIQL:
             return np.sum(np.where(difference > 0, 0.8, 0.2) * difference)
 
         def step(algorithm, state, _):
-            return algorithm.value_step(state, rows, q)
+            state, loss, _ = algorithm.descend(
+                state, "value", _value_loss, rows, q, algorithm.expectile
+            )
+            return state, loss
 
         run = jax.jit(lambda a, s: jax.lax.scan(partial(step, a), s, None, length=1000))
         state, _ = run(as_arrays(algorithm), state)
         root = scipy.optimize.brentq(imbalance, -5, 5)
-        np.testing.assert_allclose(state.value(rows.obs[:1])[0, 0], root, atol=2e-3)
+        np.testing.assert_allclose(state.parameters["value"](rows.obs[:1])[0, 0], root, atol=2e-3)
 
     def test_scaling_advantage_and_inverse_temperature_together_changes_nothing(self, iql):
         algorithm, state, rows = iql
         advantage = jnp.linspace(-1, 1, 32)
-        one, _ = actor_step(algorithm, state, rows, advantage)
+        one, _ = regressed(algorithm, state, rows, advantage)
         hotter = replace(algorithm, inverse_temperature=algorithm.inverse_temperature / 8)
-        other, _ = actor_step(hotter, state, rows, 8 * advantage)
-        assert_close(one.actor, other.actor, rtol=1e-6)
+        other, _ = regressed(hotter, state, rows, 8 * advantage)
+        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-6)
 
     def test_advantage_over_its_deviation_does_not_feel_the_scale(self, iql, few):
         algorithm, state, rows = iql
-        relative = as_arrays(IQL(advantage_scale="std", **few))
+        relative = as_arrays(made(IQL, advantage_scale="std", **few))
         advantage = jnp.linspace(-1, 3, 32)
-        one, loss = actor_step(relative, state, rows, advantage)
-        other, _ = actor_step(relative, state, rows, 64 * advantage)
-        assert_close(one.actor, other.actor, rtol=1e-5)
-        _, by_hand = actor_step(algorithm, state, rows, advantage / jnp.std(advantage))
+        one, loss = regressed(relative, state, rows, advantage)
+        other, _ = regressed(relative, state, rows, 64 * advantage)
+        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-5)
+        _, by_hand = regressed(algorithm, state, rows, advantage / jnp.std(advantage))
         assert_close(loss, by_hand, rtol=1e-5)
 
     def test_zero_inverse_temperature_is_plain_regression(self, iql):
         algorithm, state, rows = iql
         plain = replace(algorithm, inverse_temperature=jnp.zeros(()))
-        one, loss = actor_step(plain, state, rows, jnp.linspace(-9, 9, 32))
-        other, _ = actor_step(plain, state, rows, jnp.zeros(32))
-        assert_close(one.actor, other.actor)
-        error = np.asarray(rows.action, np.float64) - np.asarray(state.actor.mean(rows.obs))
+        one, loss = regressed(plain, state, rows, jnp.linspace(-9, 9, 32))
+        other, _ = regressed(plain, state, rows, jnp.zeros(32))
+        assert_close(one.parameters["actor"], other.parameters["actor"])
+        error = np.asarray(rows.action, np.float64) - np.asarray(
+            state.parameters["actor"].mean(rows.obs)
+        )
         density = np.sum(-(error**2) / 2 - np.log(2 * np.pi) / 2, axis=1)
         np.testing.assert_allclose(loss, -density.mean(), rtol=1e-5)
 
     def test_weights_stop_at_the_ceiling(self, iql):
         algorithm, state, rows = iql
-        _, at = actor_step(algorithm, state, rows, jnp.full(32, np.log(100.0) / 3 + 1e-3))
-        _, beyond = actor_step(algorithm, state, rows, jnp.full(32, 1e6))
+        _, at = regressed(algorithm, state, rows, jnp.full(32, np.log(100.0) / 3 + 1e-3))
+        _, beyond = regressed(algorithm, state, rows, jnp.full(32, 1e6))
         np.testing.assert_array_equal(at, beyond)
 
     def test_actor_rate_falls_along_half_a_cosine(self, iql):
         algorithm, state, rows = iql
         decaying = replace(algorithm, decay_updates=jnp.asarray(10, jnp.int32))
-        advantage = jnp.zeros(32)
+        before = state.parameters["actor"].log_std
         for done, fraction in ((0, 1.0), (5, 0.5), (10, 0.0), (20, 0.0)):
-            at = replace(state, step=jnp.int32(done))
-            full, _ = actor_step(algorithm, at, rows, advantage)
-            less, _ = actor_step(decaying, at, rows, advantage)
-            moved = full.actor.log_std - at.actor.log_std
-            expected = at.actor.log_std + fraction * moved
-            np.testing.assert_allclose(less.actor.log_std, expected, atol=1e-9)
+            at = state.with_counters(updates=jnp.int32(done))
+            full, less = (
+                learned(one, at, jax.tree.map(lambda x: x[None], rows))[0].parameters["actor"]
+                for one in (algorithm, decaying)
+            )
+            expected = before + fraction * (full.log_std - before)
+            assert np.abs(full.log_std - before).min() > 0
+            np.testing.assert_allclose(less.log_std, expected, atol=1e-9)
 
     def test_explores_with_its_own_deviation_and_acts_with_the_mean(self, iql, problem, few):
         _, state, _ = iql
-        plain = IQL(**few)
+        plain = made(IQL, **few)
         obs = problem.log.obs[0]
         _, mean = plain.policy(state)((), obs)
-        narrow = replace(state, actor=replace(state.actor, log_std=jnp.full(2, -5.0)))
+        actor = replace(state.parameters["actor"], log_std=jnp.full(2, -5.0))
+        narrow = state.with_parameters(actor=actor)
         keys = jax.random.split(KEY, 500)
         actions = jax.vmap(lambda key: plain.explore(narrow)((), obs, key)[1])(keys)
         half = np.array([(c.high - c.low) / 2 for c in problem.spec.action])
@@ -291,13 +307,13 @@ class TestIQL:
         fast = {"value_learning_rate": 0.1, **few}
         metrics = {}
         for variant in ("original", "corl"):
-            algorithm = IQL(variant=variant, **fast)
-            state = IQL(**fast).init(problem.spec, problem.statistics, KEY)
+            algorithm = made(IQL, variant=variant, **fast)
+            state = made(IQL, **fast).init(problem.spec, problem.statistics, KEY)
             batch = problem.batch(algorithm)
             _, metrics[variant] = update(as_arrays(algorithm), state, batch, KEY)
-        rows = unit_rows(state, batch)
-        q = value_of(state.target_critics, rows.obs, rows.action)
-        before = jnp.mean(q - state.value(rows.obs)[:, 0])
+        rows = rows_by_hand(state, batch)
+        q = value_of(state.targets["critics"], rows.obs, rows.action)
+        before = jnp.mean(q - state.parameters["value"](rows.obs)[:, 0])
         np.testing.assert_allclose(metrics["corl"]["advantage"], before, rtol=1e-4)
         assert abs(metrics["original"]["advantage"] - before) > 1e-3
 
@@ -338,9 +354,9 @@ def test_values_of_a_chain_are_exact(kind, ends):
     spec, log, statistics, exact = chain(ends)
     common = {"hidden": (32, 32), "batch_size": 96, "discount": 0.9, "tau": 0.1}
     if kind == "iql":
-        algorithm = IQL(value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
+        algorithm = made(IQL, value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
     else:
-        algorithm = TD3BC(critic_learning_rate=3e-3, **common)
+        algorithm = made(TD3BC, critic_learning_rate=3e-3, **common)
     state = algorithm.init(spec, statistics, KEY)
     shape = (algorithm.batches_per_update, 96)
     batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[1:])), log)
@@ -352,8 +368,9 @@ def test_values_of_a_chain_are_exact(kind, ends):
     state, _ = jax.jit(lambda a, s, keys: jax.lax.scan(partial(step, a), s, keys))(
         as_arrays(algorithm), state, keys
     )
-    obs = (log.obs[:3] - state.scaling.obs.offset[None]) / state.scaling.obs.scale[None]
-    got = value_of(state.critics, obs, jnp.asarray(log.action[:3]))
+    maps = state.preparation.obs
+    obs = (log.obs[:3] - maps.offset[None]) / maps.scale[None]
+    got = value_of(state.parameters["critics"], obs, jnp.asarray(log.action[:3]))
     np.testing.assert_allclose(got, exact, rtol=0.02)
 
 
@@ -369,18 +386,19 @@ def test_values_of_a_chain_are_exact(kind, ends):
 def test_the_log_deviation_is_clipped_as_in_the_code_of_its_variant(
     problem, few, kind, variant, low
 ):
-    algorithm = kind(**variant, **few)
+    algorithm = made(kind, **variant, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     for log_std, expected in ((-30.0, low), (30.0, 2.0)):
-        far = replace(state, actor=replace(state.actor, log_std=jnp.full(2, log_std)))
+        actor = replace(state.parameters["actor"], log_std=jnp.full(2, log_std))
+        far = state.with_parameters(actor=actor)
         np.testing.assert_array_equal(algorithm.explore(far).log_std, np.full(2, expected))
 
 
 @pytest.mark.parametrize("variant", ["original", "corl"])
 def test_iql_starts_as_its_variant_does(problem, few, variant):
     """Orthogonal columns of length sqrt(2) and no biases, or uniform draws of both."""
-    algorithm = IQL(variant=variant, **few)
-    value = algorithm.init(problem.spec, problem.statistics, KEY).value
+    algorithm = made(IQL, variant=variant, **few)
+    value = algorithm.init(problem.spec, problem.statistics, KEY).parameters["value"]
     square = np.asarray(value.weights[1], np.float64)
     orthogonal = np.allclose(square.T @ square, 2 * np.eye(len(square)), atol=1e-5)
     assert orthogonal == (variant == "original")

@@ -42,7 +42,9 @@ def check_weighted_regression(parity, done, rows, advantage, low):
     def loss(actor):
         return -np.mean(weights * log_density(parity, actor, rows, low))
 
-    parity.agree(done.after.actor, parity.descended(loss, done.before.actor))
+    parity.agree(
+        done.after.parameters["actor"], parity.descended(loss, done.before.parameters["actor"])
+    )
     share = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
     np.testing.assert_allclose(done.metrics["effective_sample"], share, rtol=1e-6)
     ceiling = np.mean(weights == a.max_weight)
@@ -76,7 +78,9 @@ def test_bc(parity, variant):
         density = -(error**2) / 2 - log_std - np.log(2 * np.pi) / 2
         return -np.mean((density - np.log1p(-(rows.action**2))).sum(-1))
 
-    parity.agree(done.after.actor, parity.descended(loss, done.before.actor))
+    parity.agree(
+        done.after.parameters["actor"], parity.descended(loss, done.before.parameters["actor"])
+    )
 
 
 def test_td3_bc(parity):
@@ -85,74 +89,74 @@ def test_td3_bc(parity):
     shape = rows.action.shape
     noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
     smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
-    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
-    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
-    target, critics = bellman(rows, a.discount, following), s.critics
+    action = np.clip(parity.network(s.targets["actor"], rows.next_obs) + smooth, -1, 1)
+    following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
+    target, critics = bellman(rows, a.discount, following), s.parameters["critics"]
     for i in range(2):
         row = jax.tree.map(lambda x, i=i: x[i], rows)
         critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
-    parity.agree(done.after.critics, critics)
+    parity.agree(done.after.parameters["critics"], critics)
     last, one = jax.tree.map(lambda x: x[1], rows), parity.member(critics, 0)
 
     def q_of(actor):
         inputs = np.concatenate([last.obs, parity.network(actor, last.obs)], axis=-1)
         return parity.network(one, inputs)[:, 0]
 
-    size = np.abs(q_of(s.actor)).mean()
+    size = np.abs(q_of(s.parameters["actor"])).mean()
 
     def actor_loss(actor):
         distance = np.mean((parity.network(actor, last.obs) - last.action) ** 2)
         return distance - a.alpha / size * q_of(actor).mean()
 
-    actor = parity.descended(actor_loss, s.actor)
-    parity.agree(done.after.actor, actor)
-    parity.agree(done.after.target_actor, parity.mixed(s.target_actor, actor, a.tau))
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+    actor = parity.descended(actor_loss, s.parameters["actor"])
+    parity.agree(done.after.parameters["actor"], actor)
+    parity.agree(done.after.targets["actor"], parity.mixed(s.targets["actor"], actor, a.tau))
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
 @pytest.mark.parametrize("scale", ["fixed", "std"])
 def test_iql(parity, scale):
     done = parity.update(IQL, advantage_scale=scale, masked=3)
     a, s, rows = done.algorithm, done.before, counted(done.rows, 3)
-    q = parity.values(s.target_critics, rows.obs, rows.action).min(0)
+    q = parity.values(s.targets["critics"], rows.obs, rows.action).min(0)
 
     def value_loss(value):
         off = q - parity.network(value, rows.obs)[:, 0]
         return np.mean(np.where(off > 0, a.expectile, 1 - a.expectile) * off**2)
 
-    value = parity.descended(value_loss, s.value)
-    parity.agree(done.after.value, value)
+    value = parity.descended(value_loss, s.parameters["value"])
+    parity.agree(done.after.parameters["value"], value)
     advantage = q - parity.network(value, rows.obs)[:, 0]
     check_weighted_regression(parity, done, rows, advantage, -5)
     target = bellman(rows, a.discount, parity.network(value, rows.next_obs)[:, 0])
-    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
-    parity.agree(done.after.critics, critics)
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
 def test_xql(parity):
     done = parity.update(XQL, temperature=0.3, max_exponent=2.0, masked=3)
     a, s, rows = done.algorithm, done.before, counted(done.rows, 3)
-    q = parity.values(s.target_critics, rows.obs, rows.action).min(0)
+    q = parity.values(s.targets["critics"], rows.obs, rows.action).min(0)
 
     def exponents(value):
         off = q - parity.network(value, rows.obs)[:, 0]
         return np.minimum(off / a.temperature, a.max_exponent)
 
-    largest = max(exponents(s.value).max(), -1)
+    largest = max(exponents(s.parameters["value"]).max(), -1)
 
     def value_loss(value):
         z = exponents(value)
         return np.mean((np.exp(z) - z - 1) * np.exp(-largest))
 
-    value = parity.descended(value_loss, s.value)
-    parity.agree(done.after.value, value)
+    value = parity.descended(value_loss, s.parameters["value"])
+    parity.agree(done.after.parameters["value"], value)
     advantage = q - parity.network(value, rows.obs)[:, 0]
     check_weighted_regression(parity, done, rows, advantage, -5)
     target = bellman(rows, a.discount, parity.network(value, rows.next_obs)[:, 0])
-    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
-    parity.agree(done.after.critics, critics)
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
 def test_awac(parity):
@@ -162,16 +166,21 @@ def test_awac(parity):
 
     def draw(obs, key):
         noise = parity.normal(key, rows.action.shape)
-        return np.clip(parity.network(s.actor.mean, obs) + np.exp(s.actor.log_std) * noise, -1, 1)
+        return np.clip(
+            parity.network(s.parameters["actor"].mean, obs)
+            + np.exp(s.parameters["actor"].log_std) * noise,
+            -1,
+            1,
+        )
 
-    after = parity.values(s.target_critics, rows.next_obs, draw(rows.next_obs, next_key)).min(0)
+    after = parity.values(s.targets["critics"], rows.next_obs, draw(rows.next_obs, next_key)).min(0)
     target = bellman(rows, a.discount, after)
-    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.critics)
-    parity.agree(done.after.critics, critics)
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
     logged = parity.values(critics, rows.obs, rows.action).min(0)
     own = parity.values(critics, rows.obs, draw(rows.obs, own_key)).min(0)
     check_weighted_regression(parity, done, rows, logged - own, -20)
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
 @pytest.mark.parametrize("decay", [{}, {"decay_updates": 8, "final_weight": 0.25}])
@@ -183,30 +192,34 @@ def test_rebrac(parity, decay):
     shape = rows.action.shape
     noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
     smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
-    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
+    action = np.clip(parity.network(s.targets["actor"], rows.next_obs) + smooth, -1, 1)
     boundary = rows.terminated | rows.truncated
     distance = np.where(boundary, 0, ((action - rows.next_action) ** 2).sum(-1))
-    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
     target = bellman(rows, a.discount, following - left * a.critic_weight * distance)
-    critics = s.critics
+    critics = s.parameters["critics"]
     for i in range(2):
         row = jax.tree.map(lambda x, i=i: x[i], rows)
         critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
-    parity.agree(done.after.critics, critics)
+    parity.agree(done.after.parameters["critics"], critics)
     last = jax.tree.map(lambda x: x[1], rows)
 
     def q_of(actor):
         return parity.values(critics, last.obs, parity.network(actor, last.obs)).min(0)
 
-    size = np.abs(q_of(s.actor)).mean()
+    size = np.abs(q_of(s.parameters["actor"])).mean()
 
     def actor_loss(actor):
         off = ((parity.network(actor, last.obs) - last.action) ** 2).sum(-1)
         return np.mean(left * a.actor_weight * off - q_of(actor) / size)
 
-    parity.agree(done.after.actor, parity.descended(actor_loss, s.actor))
-    parity.agree(done.after.target_actor, parity.mixed(s.target_actor, s.actor, a.tau))
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau))
+    parity.agree(
+        done.after.parameters["actor"], parity.descended(actor_loss, s.parameters["actor"])
+    )
+    parity.agree(
+        done.after.targets["actor"], parity.mixed(s.targets["actor"], s.parameters["actor"], a.tau)
+    )
+    parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
 @pytest.mark.parametrize("kind", [SACN, EDAC])
@@ -218,20 +231,22 @@ def test_sac_n_and_edac(parity, kind):
     def draw(actor, obs, key):
         return parity.squashed(actor, obs, parity.normal(key, (batch, act)), -5, 2)
 
-    _, log_prob = draw(s.actor, rows.obs, keys[0])
+    _, log_prob = draw(s.parameters["actor"], rows.obs, keys[0])
     slope = -np.mean(log_prob + a.target_entropy * act)
-    log_temperature = s.log_temperature - parity.rate * slope
-    np.testing.assert_allclose(done.after.log_temperature, log_temperature, rtol=1e-9)
+    log_temperature = s.parameters["log_temperature"] - parity.rate * slope
+    np.testing.assert_allclose(done.after.parameters["log_temperature"], log_temperature, rtol=1e-9)
     alpha = np.exp(log_temperature)
 
     def actor_loss(actor):
         action, log_prob = draw(actor, rows.obs, keys[1])
-        return np.mean(alpha * log_prob - parity.values(s.critics, rows.obs, action).min(0))
+        return np.mean(
+            alpha * log_prob - parity.values(s.parameters["critics"], rows.obs, action).min(0)
+        )
 
-    actor = parity.descended(actor_loss, s.actor)
-    parity.agree(done.after.actor, actor)
+    actor = parity.descended(actor_loss, s.parameters["actor"])
+    parity.agree(done.after.parameters["actor"], actor)
     action, log_prob = draw(actor, rows.next_obs, keys[2])
-    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
+    following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
     target = bellman(rows, a.discount, following - alpha * log_prob)
 
     def diversity(critics):
@@ -250,11 +265,15 @@ def test_sac_n_and_edac(parity, kind):
         weight = a.diversity_weight if kind is EDAC else 0
         return squared(parity, critics, rows, target) + weight * diversity(critics)
 
-    critics = parity.descended(critic_loss, s.critics)
-    parity.agree(done.after.critics, critics, 1e-5)
+    critics = parity.descended(critic_loss, s.parameters["critics"])
+    parity.agree(done.after.parameters["critics"], critics, 1e-5)
     if kind is EDAC:
-        np.testing.assert_allclose(done.metrics["diversity_term"], diversity(s.critics), rtol=1e-6)
-    parity.agree(done.after.target_critics, parity.mixed(s.target_critics, critics, a.tau), 1e-5)
+        np.testing.assert_allclose(
+            done.metrics["diversity_term"], diversity(s.parameters["critics"]), rtol=1e-6
+        )
+    parity.agree(
+        done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau), 1e-5
+    )
 
 
 def test_iql_several_steps_ahead(parity):
@@ -262,13 +281,15 @@ def test_iql_several_steps_ahead(parity):
     done = parity.update(IQL, n_step=3)
     rows, steps = first(done.rows), done.batch.discount[0]
     assert len(set(np.round(steps, 6))) > 1, "some of the rows must end early"
-    following = parity.network(done.after.value, rows.next_obs)[..., 0]
+    following = parity.network(done.after.parameters["value"], rows.next_obs)[..., 0]
     target = bellman(rows, steps, following)
 
     def loss(critics):
         return squared(parity, critics, rows, target)
 
-    parity.agree(done.after.critics, parity.descended(loss, done.before.critics))
+    parity.agree(
+        done.after.parameters["critics"], parity.descended(loss, done.before.parameters["critics"])
+    )
 
 
 def test_td3_bc_several_steps_ahead(parity):
@@ -277,10 +298,10 @@ def test_td3_bc_several_steps_ahead(parity):
     shape = rows.action.shape
     noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
     smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
-    action = np.clip(parity.network(s.target_actor, rows.next_obs) + smooth, -1, 1)
-    following = parity.values(s.target_critics, rows.next_obs, action).min(0)
-    target, critics = bellman(rows, done.batch.discount, following), s.critics
+    action = np.clip(parity.network(s.targets["actor"], rows.next_obs) + smooth, -1, 1)
+    following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
+    target, critics = bellman(rows, done.batch.discount, following), s.parameters["critics"]
     for i in range(2):
         row = jax.tree.map(lambda x, i=i: x[i], rows)
         critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
-    parity.agree(done.after.critics, critics)
+    parity.agree(done.after.parameters["critics"], critics)

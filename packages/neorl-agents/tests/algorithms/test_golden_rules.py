@@ -15,11 +15,12 @@ from scipy.special import logsumexp
 
 from neorl_agents import AWAC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.algorithms._td3_bc import _actor_loss
+from neorl_agents.learning import UnitRows, regression_weights
 from neorl_agents.networks import MLP, q_values, tanh
-from neorl_core import Transition
 from neorl_core.losses import expectile_loss
 
-from .by_hand import KEY, SMALL, linear, method, rows_of, slope_of, started, wide
+from ..making import made
+from .by_hand import KEY, SMALL, actor_step, linear, method, rows_of, slope_of, started, wide
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +33,18 @@ def in_units(learner, seed=0):
     """The rows of an update as networks could see them."""
     rng, shape = np.random.default_rng(seed), (learner.batches_per_update, learner.batch_size)
     action = rng.uniform(-0.9, 0.9, size=(2, *shape, 2))
-    return Transition(
-        rng.normal(size=(*shape, 4)),
-        action[0],
-        rng.normal(size=shape),
+    return UnitRows(
+        obs=rng.normal(size=(*shape, 4)),
+        action=action[0],
+        reward=rng.normal(size=shape),
+        cost=None,
         next_obs=rng.normal(size=(*shape, 4)),
         next_action=action[1],
         terminated=np.zeros(shape, bool),
         truncated=np.zeros(shape, bool),
+        mask=None,
+        discount=np.full(shape, learner.discount),
+        mc_return=None,
     )
 
 
@@ -126,9 +131,9 @@ class TestReBRAC:
         )
         np.testing.assert_allclose(ours, theirs)
         row = jax.tree.map(lambda x: x[0], rows)
-        _, metrics = method("actor_step")(free, state, row)
-        action = state.actor(row.obs)
-        q = np.min(q_values(state.critics, row.obs, action), axis=0)
+        _, metrics = actor_step(free, state, row)
+        action = state.parameters["actor"](row.obs)
+        q = np.min(q_values(state.parameters["critics"], row.obs, action), axis=0)
         np.testing.assert_allclose(metrics["actor_loss"], -q.mean() / np.abs(q).mean())
 
     def test_rows_at_a_seam_carry_no_penalty(self, case):
@@ -150,21 +155,27 @@ class TestReBRAC:
     def test_the_scale_of_the_value_moves_no_actor_and_that_of_the_distance_does(self, case):
         learner, state, rows = case
         row = jax.tree.map(lambda x: x[0], rows)
-        critics = state.critics
+        critics = state.parameters["critics"]
         larger = replace(
             critics,
             weights=(*critics.weights[:-1], 64 * critics.weights[-1]),
             biases=(*critics.biases[:-1], 64 * critics.biases[-1]),
         )
-        step = method("actor_step")
+        step = actor_step
         one, first = step(learner, state, row)
-        other, second = step(learner, replace(state, critics=larger), row)
+        other, second = step(learner, state.with_parameters(critics=larger), row)
         np.testing.assert_allclose(first["actor_loss"], second["actor_loss"])
-        for a, b in zip(jax.tree.leaves(one.actor), jax.tree.leaves(other.actor), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(one.parameters["actor"]),
+            jax.tree.leaves(other.parameters["actor"]),
+            strict=True,
+        ):
             np.testing.assert_allclose(a, b, atol=1e-12)
         heavy, third = step(replace(learner, actor_weight=np.array(64.0)), state, row)
         assert abs(third["actor_loss"] - first["actor_loss"]) > 1
-        assert not np.allclose(heavy.actor.weights[0], one.actor.weights[0])
+        assert not np.allclose(
+            heavy.parameters["actor"].weights[0], one.parameters["actor"].weights[0]
+        )
 
     def test_it_explores_with_the_stated_deviation(self, case):
         learner, state, _ = case
@@ -175,11 +186,11 @@ class TestReBRAC:
         """The other way round a weight differs by the number of channels."""
         learner, state, rows = case
         row = jax.tree.map(lambda x: x[0], rows)
-        error = np.square(state.actor(row.obs) - row.action)
-        _, metrics = method("actor_step")(learner, state, row)
+        error = np.square(state.parameters["actor"](row.obs) - row.action)
+        _, metrics = actor_step(learner, state, row)
         np.testing.assert_allclose(metrics["distance"], error.sum(-1).mean())
         td3, start = started(TD3BC)
-        _, metrics = method("actor_step")(td3, replace(start, actor=state.actor), row)
+        _, metrics = actor_step(td3, start.with_parameters(actor=state.parameters["actor"]), row)
         np.testing.assert_allclose(metrics["distance"], error.mean())
 
 
@@ -225,7 +236,7 @@ class TestIQL:
 
     def test_weights_are_a_hundred_from_the_logarithm_of_a_hundred_on(self):
         at = np.log(100.0) / 3
-        weights = IQL().weights(jnp.asarray([at - 1e-9, at, at + 1e-9, 1e9]), None)
+        weights = regression_weights(IQL(), jnp.asarray([at - 1e-9, at, at + 1e-9, 1e9]), None)
         np.testing.assert_allclose(weights, 100, rtol=1e-8)
         assert weights[0] < 100
         np.testing.assert_array_equal(weights[2:], 100)
@@ -233,25 +244,37 @@ class TestIQL:
     def test_the_advantage_is_that_of_the_target_critics(self, problem):
         """The version in FQL's code takes the online ones."""
         learner, state = started(IQL)
-        batch, update = jax.tree.map(wide, problem.batch(IQL(**SMALL))), method("update")
-        other = replace(state, critics=jax.tree.map(lambda x: 3 * x, state.critics))
+        batch, update = jax.tree.map(wide, problem.batch(made(IQL, **SMALL))), method("update")
+        other = state.with_parameters(
+            critics=jax.tree.map(lambda x: 3 * x, state.parameters["critics"])
+        )
         one, first = update(learner, state, batch, KEY)
         two, second = update(learner, other, batch, KEY)
         assert first["advantage"] == second["advantage"]
-        np.testing.assert_array_equal(one.actor.log_std, two.actor.log_std)
+        np.testing.assert_array_equal(
+            one.parameters["actor"].log_std, two.parameters["actor"].log_std
+        )
         assert first["critic_loss"] != second["critic_loss"]
 
     def test_only_the_rate_of_the_actor_falls(self, problem):
         """unifloral applies the schedule to every network."""
         learner, state = started(IQL)
         learner = replace(learner, decay_updates=np.int32(10))
-        batch, update = jax.tree.map(wide, problem.batch(IQL(**SMALL))), method("update")
-        late = replace(state, step=np.int32(10))
+        batch, update = jax.tree.map(wide, problem.batch(made(IQL, **SMALL))), method("update")
+        late = state.with_counters(updates=np.int32(10))
         early, ended = (update(learner, s, batch, KEY)[0] for s in (state, late))
-        np.testing.assert_array_equal(ended.actor.mean.weights[0], state.actor.mean.weights[0])
-        assert not np.array_equal(early.actor.mean.weights[0], state.actor.mean.weights[0])
-        np.testing.assert_array_equal(ended.value.weights[0], early.value.weights[0])
-        np.testing.assert_array_equal(ended.critics.weights[0], early.critics.weights[0])
+        np.testing.assert_array_equal(
+            ended.parameters["actor"].mean.weights[0], state.parameters["actor"].mean.weights[0]
+        )
+        assert not np.array_equal(
+            early.parameters["actor"].mean.weights[0], state.parameters["actor"].mean.weights[0]
+        )
+        np.testing.assert_array_equal(
+            ended.parameters["value"].weights[0], early.parameters["value"].weights[0]
+        )
+        np.testing.assert_array_equal(
+            ended.parameters["critics"].weights[0], early.parameters["critics"].weights[0]
+        )
 
     def test_rewards_times_k_and_inverse_temperature_over_k_leave_the_actor(self):
         """Where the values follow the rewards, as at the fixed point."""
@@ -260,14 +283,17 @@ class TestIQL:
         k, obs, action = 16.0, row.obs, row.action
 
         def weights(learner, k):
-            last = (state.value.weights[-1] * k, state.value.biases[-1] * k)
+            last = (
+                state.parameters["value"].weights[-1] * k,
+                state.parameters["value"].biases[-1] * k,
+            )
             value = replace(
-                state.value,
-                weights=(*state.value.weights[:-1], last[0]),
-                biases=(*state.value.biases[:-1], last[1]),
+                state.parameters["value"],
+                weights=(*state.parameters["value"].weights[:-1], last[0]),
+                biases=(*state.parameters["value"].biases[:-1], last[1]),
             )
             q = k * jnp.sum(action, -1)
-            return learner.weights(q - value(obs)[:, 0], None)
+            return regression_weights(learner, q - value(obs)[:, 0], None)
 
         cooler = replace(learner, inverse_temperature=learner.inverse_temperature / k)
         np.testing.assert_allclose(weights(cooler, k), weights(learner, 1.0), rtol=1e-12)
@@ -308,26 +334,27 @@ class TestTD3BC:
 @pytest.mark.parametrize("kind", [CQL, SACN, EDAC, AWAC, IQL, XQL])
 def test_acting_is_the_mean_whatever_the_deviation(kind, problem):
     """And takes no key: an evaluation that draws measures another policy."""
-    learner = kind(**SMALL)
+    learner = made(kind, **SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
-    state = replace(state, actor=jax.tree.map(lambda leaf: leaf + 0.3, state.actor))
+    actor = jax.tree.map(lambda leaf: leaf + 0.3, state.parameters["actor"])
+    state = state.with_parameters(actor=actor)
     obs = problem.log.obs[0]
     policy = learner.policy(state)
     acted = [policy((), obs, key)[1] for key in (None, jax.random.key(1), jax.random.key(2))]
     np.testing.assert_array_equal(acted[0], acted[1])
     np.testing.assert_array_equal(acted[0], acted[2])
-    if hasattr(state.actor, "log_std"):
-        mean, wider = state.actor.mean, replace(state.actor, log_std=state.actor.log_std + 3)
+    if hasattr(actor, "log_std"):
+        mean, wider = actor.mean, replace(actor, log_std=actor.log_std + 3)
     else:
-        bias, act = state.actor.biases[-1], len(acted[0])
-        wider = replace(state.actor, biases=(*state.actor.biases[:-1], bias.at[act:].add(3.0)))
-        mean = state.actor
-    np.testing.assert_array_equal(learner.policy(replace(state, actor=wider))((), obs)[1], acted[0])
+        bias, act = actor.biases[-1], len(acted[0])
+        mean, wider = actor, replace(actor, biases=(*actor.biases[:-1], bias.at[act:].add(3.0)))
+    spread = learner.policy(state.with_parameters(actor=wider))
+    np.testing.assert_array_equal(spread((), obs)[1], acted[0])
     unit = np.tanh(
-        centre(mean, np.asarray(state.scaling.obs.to_scaled(obs), float))[: len(acted[0])]
+        centre(mean, np.asarray(state.preparation.obs.to_scaled(obs), float))[: len(acted[0])]
     )
     assert np.abs(unit).max() > 0.3, "so large that a tanh is no straight line"
-    low, high = np.asarray(state.scaling.low), np.asarray(state.scaling.high)
+    low, high = np.asarray(state.preparation.low), np.asarray(state.preparation.high)
     np.testing.assert_allclose(2 * (acted[0] - low) / (high - low) - 1, unit, atol=1e-5)
 
 

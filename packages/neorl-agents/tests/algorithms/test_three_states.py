@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from neorl_agents import CQL, IQL, TD3BC
-from neorl_agents.algorithms import CQLState, TD3BCState
 from neorl_agents.algorithms._iql import _scaled_critic_loss, _value_loss
 from neorl_agents.algorithms._td3_bc import _actor_loss
-from neorl_agents.algorithms._weighted_regression import weighted_regression_loss
-from neorl_agents.networks import MLP, GaussianActor, critic_loss, tanh
+from neorl_agents.learning import (
+    LearnerState,
+    critic_loss,
+    regression_weights,
+    weighted_regression_loss,
+)
+from neorl_agents.networks import MLP, GaussianActor, tanh
 
 from .by_hand import KEY, linear, method, rows_of
 
@@ -19,6 +23,11 @@ from .by_hand import KEY, linear, method, rows_of
 def in_float64():
     with jax.enable_x64(True):
         yield
+
+
+def frozen(parameters=None, targets=None):
+    """A state of networks alone, for what takes no gradient step."""
+    return LearnerState(parameters or {}, targets or {}, {}, {}, None, {})
 
 
 class TestThreeStates:
@@ -41,6 +50,7 @@ class TestThreeStates:
             reward=np.array([1.0, 2.0, 4.0]),
             next_obs=np.vstack([state[1:], state[2:]]),
             terminated=np.array([False, False, True]),
+            discount=0.9,
         )
         return rows, linear(*self.CRITICS)
 
@@ -52,7 +62,7 @@ class TestThreeStates:
     def test_td3_bc(self, mdp):
         rows, critics = mdp
         learner = TD3BC(discount=0.9, noise_std=0.0)
-        state = TD3BCState(None, None, self.actor(1), critics, None, None, None)
+        state = frozen(targets={"actor": self.actor(1), "critics": critics})
         updates = jax.tree.map(lambda x: x[None], rows)
         target = method("critic_targets")(learner, state, updates, KEY)[0]
         np.testing.assert_allclose(target, [14.5, 29.9, 4.0])
@@ -63,7 +73,7 @@ class TestThreeStates:
     def test_cql(self, mdp):
         rows, critics = mdp
         learner = CQL(discount=0.9)
-        state = CQLState(self.actor(2), None, critics, *[None] * 7)
+        state = frozen({"actor": self.actor(2)}, {"critics": critics})
         target = method("critic_target")(learner, state, rows, jnp.ones(()), KEY)
         np.testing.assert_allclose(target, [14.5, 29.9, 4.0], rtol=1e-6)
         # Samples at -1 and 1, as dense as can be: log(2 cosh 2) - 1 above the first, + 1 above
@@ -84,7 +94,8 @@ class TestThreeStates:
         # Targets 1 + 0.9 * 10, 2 + 0.9 * 20 and 4.
         loss, _ = _scaled_critic_loss(critics, rows, jnp.asarray([10.0, 20.0, 4.0]), factor=0.5)
         np.testing.assert_allclose(loss, ((1 + 1 + 729) + (1 + 25 + 1225)) / 3 / 2)
-        weights = IQL(inverse_temperature=0.1).weights(jnp.asarray([-4.0, 5.0, 11.0]), None)
+        learner = IQL(inverse_temperature=0.1)
+        weights = regression_weights(learner, jnp.asarray([-4.0, 5.0, 11.0]), None)
         actor = GaussianActor(self.actor(1), jnp.zeros(1))
         loss, _ = weighted_regression_loss(actor, rows, weights, log_std_range=(-5, 2))
         by_hand = (np.exp(-0.4) + np.exp(0.5) + np.exp(1.1)) / 3 * np.log(2 * np.pi) / 2

@@ -132,7 +132,7 @@ class TD3BC(BaseLearner):
         next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
         next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
         targets = clipped_double_td_target(
-            flat.reward, flat.discount * next_q, flat.terminated, discount=1.0
+            flat.reward, flat.discount[None] * next_q, flat.terminated, discount=1.0
         )
         return targets.reshape(rows.reward.shape)
 
