@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, CQL, IQL, SACN, XQL, ReBRAC
-from neorl_agents.algorithms import for_run, unfinished_schedules
+from neorl_agents.learning import for_run, unfinished_schedules
 from neorl_agents.online import for_fine_tuning
+
+from ..making import made
 
 ALL = {"discount": 0.99, "tau": 0.005}
 TWO = {"hidden": (256, 256), "batch_size": 256}
@@ -46,7 +48,9 @@ def test_every_learner_is_here():
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_defaults_are_the_published_ones(name):
     learner = ALGORITHMS[name]()
-    assert {field: getattr(learner, field) for field in PUBLISHED[name]} == PUBLISHED[name]
+    nested = {"hidden": learner.networks, "batch_size": learner.steps}
+    defaults = {field: getattr(nested.get(field, learner), field) for field in PUBLISHED[name]}
+    assert defaults == PUBLISHED[name]
 
 
 def test_what_is_published_for_fine_tuning():
@@ -58,7 +62,7 @@ def test_what_is_published_for_fine_tuning():
 
 @pytest.mark.parametrize("kind", [IQL, XQL, ReBRAC])
 def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
-    whole = kind(decay_updates=-1, hidden=(8,))
+    whole = made(kind, decay_updates=-1, hidden=(8,))
     with pytest.raises(ValueError, match=rf"{kind.__name__}\.decay_updates is -1, the length of"):
         whole.init(problem.spec, problem.statistics, jax.random.key(0))
     calls = 100 // whole.batches_per_update
@@ -71,8 +75,9 @@ def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
 @pytest.mark.parametrize("kind", [SACN, ReBRAC])
 def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(kind, problem):
     """1e-3 in the actor and 3e-3 in the critics, drawn evenly to either side."""
-    state = kind(hidden=(64, 64)).init(problem.spec, problem.statistics, jax.random.key(0))
-    for network, bound in ((state.actor, 1e-3), (state.critics, 3e-3)):
+    state = made(kind, hidden=(64, 64)).init(problem.spec, problem.statistics, jax.random.key(0))
+    for name, bound in (("actor", 1e-3), ("critics", 3e-3)):
+        network = state.parameters[name]
         for bias in network.biases[:-1]:
             np.testing.assert_array_equal(bias, np.float32(0.1))
         last = np.asarray(network.weights[-1])
@@ -83,8 +88,8 @@ def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(ki
 
 
 def test_the_multiplier_of_cql_starts_at_e_the_temperature_at_one_and_draws_are_clipped(problem):
-    learner = CQL(hidden=(8,))
+    learner = made(CQL, hidden=(8,))
     state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
     assert learner.explore(state).log_std_range == (-20.0, 2.0)
-    assert float(state.log_multiplier) == 1.0
-    assert float(state.log_temperature) == 0.0
+    assert float(state.parameters["log_multiplier"]) == 1.0
+    assert float(state.parameters["log_temperature"]) == 0.0

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from neorl_agents.algorithms import _rebrac, _td3_bc
-from neorl_agents.algorithms._diagnostics import held_actions, value_metrics, weight_metrics
+from neorl_agents.learning import held_actions, value_metrics, weight_metrics
 from neorl_agents.networks import init_critics, init_mlp, tanh
-from neorl_agents.policies import init_scaling
+from neorl_agents.policies import prepare
 from neorl_core import Transition
 
 
@@ -25,10 +25,10 @@ def test_the_effective_sample_is_kishs_and_masked_rows_do_not_count():
 
 def test_values_beyond_what_the_rewards_of_the_log_admit_are_counted(problem):
     """Rewards from -1 to 2 at discount 0.5: from -2 to 4, and a twentieth of the width more."""
-    scaling = init_scaling(problem.spec, problem.statistics)
+    preparation = prepare(problem.spec, problem.statistics)
 
     def beyond(q, low=-1.0, high=2.0, **how):
-        within = replace(scaling, reward_range=jnp.array([low, high]))
+        within = replace(preparation, reward_range=jnp.array([low, high]))
         found = value_metrics(jnp.array(q), within, None, discount=0.5, **how)
         assert found["q"] == pytest.approx(np.mean(q), rel=1e-6)
         return float(found["q_beyond_rewards"])

@@ -7,22 +7,30 @@ import jax
 import pytest
 
 from neorl_agents import ALGORITHMS
+from neorl_agents.learning import Networks, Steps
 from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws
 
+from ..making import made
+
 SMALL = {"hidden": (8, 8), "batch_size": 32}
-LEARNERS = {name: partial(ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
+PLACES = {
+    field.name: part
+    for part, settings in (("networks", Networks), ("steps", Steps))
+    for field in fields(settings)
+}
+LEARNERS = {name: partial(made, ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
 LEARNERS["bc_gaussian_filtered"] = partial(
-    ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
+    made, ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
 )
-LEARNERS["bc_mixture"] = partial(ALGORITHMS["bc"], variant="mixture", n_components=3, **SMALL)
+LEARNERS["bc_mixture"] = partial(made, ALGORITHMS["bc"], variant="mixture", n_components=3, **SMALL)
 MEMORY = {
-    f"{name}_{encoder}": partial(ALGORITHMS[name], encoder=encoder, history_steps=3, **SMALL)
+    f"{name}_{encoder}": partial(made, ALGORITHMS[name], encoder=encoder, history_steps=3, **SMALL)
     for name in ALGORITHMS
     for encoder in ("history", "gru")
 }
 MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
-MEMORY["iql_n_step"] = partial(ALGORITHMS["iql"], n_step=3, **SMALL)
+MEMORY["iql_n_step"] = partial(made, ALGORITHMS["iql"], n_step=3, **SMALL)
 DAILY = {"td3_bc_history", "bc_gru"}
 LEARNERS |= {name: make for name, make in MEMORY.items() if name in DAILY}
 
@@ -53,7 +61,7 @@ def test_law(law):
 def test_policies_of_all_learners_share_one_program(problem):
     structures = set()
     for kind in ALGORITHMS.values():
-        learner = kind(**SMALL)
+        learner = made(kind, **SMALL)
         state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
         assert isinstance(learner.policy(state), NetworkPolicy)
         structures.add(jax.tree.structure(learner.policy(state)))
@@ -72,13 +80,14 @@ def test_policies_of_all_learners_share_one_program(problem):
     ],
 )
 def test_bad_shapes_are_refused_by_name(name, field, value):
-    with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}\.{field} must be"):
-        ALGORITHMS[name](**{field: value}).validate()
+    words = rf"{ALGORITHMS[name].__name__}\.{PLACES[field]}\.{field} must be"
+    with pytest.raises(ValueError, match=words):
+        made(ALGORITHMS[name], **{field: value}).validate()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_costs_play_no_part(name, problem_without_costs):
-    plain = ALGORITHMS[name](**SMALL)
+    plain = made(ALGORITHMS[name], **SMALL)
     spec, statistics = problem_without_costs.spec, problem_without_costs.statistics
     plain.init(spec, statistics, jax.random.key(0))
     assert "cost" not in plain.fields
@@ -171,9 +180,8 @@ BAD["sac_n"] = CRITIC_LEARNER | {
 }
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 for fields_of in BAD.values():
-    fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5]}
-for name in ("iql", "td3_bc"):
-    BAD[name] |= {"n_step": [0, 1.5]}
+    fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5], "kind": ["resnet"]}
+    fields_of |= {"n_step": [0, 1.5], "optimiser": ["adamm"], "reward_scale": ["range"]}
 CASES = [
     (name, field, value)
     for name, of in BAD.items()
@@ -184,14 +192,14 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "field", "value"), CASES)
 def test_bad_values_are_refused_by_name(name, field, value, problem):
-    algorithm = ALGORITHMS[name](**{field: value})
-    with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}\.{field} must be .*, got"):
+    algorithm = made(ALGORITHMS[name], **{field: value})
+    where = rf"{PLACES[field]}\.{field}" if field in PLACES else field
+    with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}\.{where} must be .*, got"):
         algorithm.init(problem.spec, problem.statistics, jax.random.key(0))
 
 
 def test_every_field_is_checked():
     for name, kind in ALGORITHMS.items():
-        unchecked = (
-            {field.name for field in fields(kind)} - set(BAD[name]) - {"hidden", "batch_size"}
-        )
+        own = {field.name for field in fields(kind)} - {"networks", "steps"}
+        unchecked = (own | set(PLACES)) - set(BAD[name]) - {"hidden", "batch_size"}
         assert not unchecked, f"{name}: no bad value of {unchecked} is tested"

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from neorl_agents import BC, CQL
+from neorl_agents.learning import unit_rows
 from neorl_agents.networks import q_values
-from neorl_agents.policies import scaled
-from neorl_agents.sampling import sampler_of
 from neorl_agents.testing import statistics_of
 from neorl_core import Channel, Spec, Transition, as_arrays
+
+from ..making import made
 
 HORIZON, EPISODES, DT = 32, 128, 0.1
 GAIN = np.array([3.0, 2.0])
@@ -71,7 +72,7 @@ def expert():
 def trained(learner, spec, log, statistics, updates):
     """The state after so many updates, all in one program; over a stacked learner by ``vmap``."""
     unread = {name: None for name in log._fields if name not in learner.fields}
-    sampler = sampler_of(learner)
+    sampler = learner.sampler
     tables = jax.tree.map(jnp.asarray, sampler.tables(log._replace(**unread)))
     shape = (learner.batches_per_update, learner.batch_size)
     state = learner.init(spec, statistics, KEY)
@@ -87,9 +88,9 @@ def trained(learner, spec, log, statistics, updates):
 
 
 CLONES = {
-    "deterministic": BC(learning_rate=1e-3, hidden=(32, 32)),
-    "gaussian": BC(learning_rate=1e-3, variant="gaussian", hidden=(32, 32)),
-    "mixture": BC(learning_rate=1e-3, variant="mixture", n_components=3, hidden=(32, 32)),
+    "deterministic": made(BC, learning_rate=1e-3, hidden=(32, 32)),
+    "gaussian": made(BC, learning_rate=1e-3, variant="gaussian", hidden=(32, 32)),
+    "mixture": made(BC, learning_rate=1e-3, variant="mixture", n_components=3, hidden=(32, 32)),
 }
 
 
@@ -112,7 +113,7 @@ def test_cloning_an_expert_earns_what_it_earned(variant, expert):
 
 def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions(expert):
     spec, log, statistics, _ = expert
-    learner = CQL(critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)
+    learner = made(CQL, critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)
     pair = jax.tree.map(lambda x: jnp.stack([x, x]), as_arrays(learner))
     weights = jnp.asarray([0.0, 5.0])
     pair = jax.tree.unflatten(
@@ -126,9 +127,11 @@ def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions
     rng, gaps = np.random.default_rng(0), []
     for i in range(2):
         state = jax.tree.map(lambda leaf, i=i: leaf[i], states)
-        rows = scaled(state.scaling, log)
+        rows = unit_rows(state.preparation, log)
         random = jnp.asarray(rng.uniform(-1, 1, size=rows.action.shape), jnp.float32)
-        logged, other = (q_values(state.critics, rows.obs, a) for a in (rows.action, random))
+        logged, other = (
+            q_values(state.parameters["critics"], rows.obs, a) for a in (rows.action, random)
+        )
         gaps.append(float(jnp.mean(logged - other)))
     assert gaps[1] > gaps[0] + 0.5
 
@@ -142,7 +145,7 @@ def test_a_mixture_clones_one_of_two_controllers_and_a_gaussian_their_mean(exper
     log = log._replace(action=jnp.asarray(action, jnp.float32))
     statistics, acted = statistics_of(log), {}
     for variant in ("deterministic", "mixture"):
-        learner = BC(learning_rate=3e-3, variant=variant, n_components=2, hidden=(8,))
+        learner = made(BC, learning_rate=3e-3, variant=variant, n_components=2, hidden=(8,))
         state = jax.jit(trained(learner, spec, log, statistics, 600))(as_arrays(learner))
         policy = learner.policy(state)
         acted[variant] = jax.vmap(lambda obs, p=policy: p((), obs)[1])(log.obs[:100])

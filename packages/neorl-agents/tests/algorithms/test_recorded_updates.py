@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 from neorl_agents import AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
-from neorl_agents.policies import Scaling, init_scaling
-from neorl_agents.sampling import BestEpisodes, Reference
+from neorl_agents.policies import Preparation, prepare
+from neorl_agents.sampling import Batch, BestEpisodes
 from neorl_core import Affine, Channel, DataStatistics, FieldStatistics, Spec, Transition
+
+from ..making import made
 
 FIXTURES = Path(__file__).parent / "fixtures"
 UPDATES, BATCH, MASKED, ACT, N = 100, 32, 8, 2, 10
@@ -40,45 +42,45 @@ CONSERVATIVE = (
 )  # fmt: skip
 THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
-    "bc": (BC(batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
-    "td3_bc": (TD3BC(**TWO), (PLAIN,), {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}),
+    "bc": (made(BC, batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
+    "td3_bc": (made(TD3BC, **TWO), (PLAIN,), {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}),
     "iql": (
-        IQL(expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
+        made(IQL, expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
         (),
         {"value_loss": "value_loss", "critic_loss": "q_loss", "actor_loss": "actor_loss"},
     ),
     "iql_original": (
-        IQL(decay_updates=UPDATES, **TWO),
+        made(IQL, decay_updates=UPDATES, **TWO),
         (),
         {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
     ),
     "xql": (
-        XQL(decay_updates=UPDATES, **TWO),
+        made(XQL, decay_updates=UPDATES, **TWO),
         (),
         {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
     ),
     "awac": (
-        AWAC(variant="corl", **THREE),
+        made(AWAC, variant="corl", **THREE),
         THRICE[:2],
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss"},
     ),
     "rebrac": (
-        ReBRAC(actor_weight=0.3, critic_weight=0.5, **THREE),
+        made(ReBRAC, actor_weight=0.3, critic_weight=0.5, **THREE),
         (PLAIN,),
         {"critic_loss": "critic_loss"},
     ),
-    "cql": (CQL(**SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "cql": (made(CQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "cql_lagrange": (
-        CQL(conservative_weight=5.0, gap=2.0, sample_temperature=0.7, **LAGRANGE, **SOFT, **THREE),
+        made(CQL, conservative_weight=5.0, gap=2.0, sample_temperature=0.7, **LAGRANGE, **SOFT, **THREE),
         CONSERVATIVE,
         {"actor_loss": "policy_loss", "temperature": "alpha"},
     ),
-    "cal_ql": (CalQL(**SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "cal_ql": (made(CalQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "sac_n": (
-        SACN(n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "temperature": "alpha"}
+        made(SACN, n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "temperature": "alpha"}
     ),
     "edac": (
-        EDAC(n_critics=4, **THREE),
+        made(EDAC, n_critics=4, **THREE),
         THRICE,
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"},
     ),
@@ -109,12 +111,14 @@ def part(case: str, which: str) -> dict[str, np.ndarray]:
 
 
 def named_leaves(state: Any) -> dict[str, Any]:
-    paths, _ = jax.tree_util.tree_flatten_with_path(state)
+    """Leaves of the parameters by name, and those of the targets behind ``target_``."""
+    slow = {f"target_{name}": network for name, network in state.targets.items()}
+    paths, _ = jax.tree_util.tree_flatten_with_path(state.parameters | slow)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
 @cache
-def scaled_as_there() -> tuple[Spec, DataStatistics, Scaling]:
+def prepared_as_there() -> tuple[Spec, DataStatistics, Preparation]:
     """A specification, and CORL's maps of observations."""
     rows = log()
     channels = tuple(Channel(f"x{i}", "1", -50.0, 50.0) for i in range(rows["obs"].shape[1]))
@@ -124,22 +128,21 @@ def scaled_as_there() -> tuple[Spec, DataStatistics, Scaling]:
     scalar = FieldStatistics(one, one, one, one, one)
     obs = FieldStatistics(one, rows["mean"], rows["scale"], rows["mean"], rows["mean"])
     statistics = DataStatistics(obs, scalar, scalar, scalar, scalar, scalar)
-    scaling = jax.tree.map(wide, init_scaling(spec, statistics, "none"))
-    return spec, statistics, replace(scaling, obs=Affine(rows["mean"], rows["scale"]))
+    preparation = jax.tree.map(wide, prepare(spec, statistics, "none"))
+    return spec, statistics, replace(preparation, obs=Affine(rows["mean"], rows["scale"]))
 
 
 def started(learner: Any, before: dict[str, np.ndarray]) -> Any:
     """A float64 state with the recorded weights, each in its place; moments of zero."""
-    spec, statistics, scaling = scaled_as_there()
+    spec, statistics, preparation = prepared_as_there()
     state = jax.eval_shape(lambda key: learner.init(spec, statistics, key), jax.random.key(0))
-    leaves, structure = jax.tree.flatten(state)
-    names = list(named_leaves(state))
-    assert set(before) <= set(names)
-    filled = [
-        wide(before.get(name.replace("target_", "", 1), np.zeros(leaf.shape, leaf.dtype)))
-        for name, leaf in zip(names, leaves, strict=True)
-    ]
-    return replace(structure.unflatten(filled), scaling=scaling)
+    zero = jax.tree.map(lambda leaf: wide(np.zeros(leaf.shape, leaf.dtype)), state)
+    leaves = named_leaves(replace(zero, targets={}))
+    assert set(before) <= set(leaves)
+    filled = [wide(before.get(name, leaf)) for name, leaf in leaves.items()]
+    parameters = jax.tree.unflatten(jax.tree.structure(zero.parameters), filled)
+    targets = {name: parameters[name] for name in zero.targets}
+    return replace(zero, parameters=parameters, targets=targets, preparation=preparation)
 
 
 def wide(x: Any) -> np.ndarray:
@@ -164,7 +167,7 @@ def batches(learner: Any) -> Any:
     mask = np.broadcast_to(np.arange(BATCH + MASKED) < BATCH, (UPDATES, per, BATCH + MASKED))
     drawn = Transition(**{"reward": None} | columns, mask=mask)
     calibrated = learner.fields[-1:] == ("truncated",)
-    return Reference(drawn, column("mc_return")) if calibrated else drawn
+    return Batch(drawn, mc_return=column("mc_return")) if calibrated else drawn
 
 
 def draws(learner: Any, order: tuple[Any, ...]) -> list[np.ndarray]:

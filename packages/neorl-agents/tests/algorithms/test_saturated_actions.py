@@ -14,25 +14,31 @@ from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL,
 from neorl_agents.testing import make_problem, statistics_of
 from neorl_core import as_arrays, highs, lows
 
+from ..making import made
+
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 RATES = dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
 SOFT = {**SMALL, **RATES, "temperature_learning_rate": 3e-3}
 NIGHTLY = ("cql", "cal_ql", "edac")
 LEARNERS = {
-    "awac": AWAC(**SMALL, **RATES),
-    "rebrac": ReBRAC(**SMALL, **RATES, actor_weight=0.1),
-    "cql": CQL(**SOFT, n_samples=4),
-    "cal_ql": CalQL(**SOFT, n_samples=4),
-    "edac": EDAC(**SOFT, n_critics=20, diversity_weight=5.0),
-    "bc": BC(learning_rate=3e-3, **SMALL),
-    "bc_mixture": BC(learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
-    "td3_bc": TD3BC(actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
-    "iql": IQL(**SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)),
-    "xql": XQL(**SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)),
+    "awac": made(AWAC, **SMALL, **RATES),
+    "rebrac": made(ReBRAC, **SMALL, **RATES, actor_weight=0.1),
+    "cql": made(CQL, **SOFT, n_samples=4),
+    "cal_ql": made(CalQL, **SOFT, n_samples=4),
+    "edac": made(EDAC, **SOFT, n_critics=20, diversity_weight=5.0),
+    "bc": made(BC, learning_rate=3e-3, **SMALL),
+    "bc_mixture": made(BC, learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
+    "td3_bc": made(TD3BC, actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
+    "iql": made(
+        IQL, **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
+    ),
+    "xql": made(
+        XQL, **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
+    ),
 }
 
 
-BOTH_BOUNDS = {"sac_n": SACN(**SOFT, n_critics=4)}
+BOTH_BOUNDS = {"sac_n": made(SACN, **SOFT, n_critics=4)}
 
 
 def valve_log(*, both):

@@ -162,7 +162,7 @@ def _reward_in_units(preparation: Preparation, reward: Array) -> Array:
 
 
 def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
-    return cost / preparation.cost_unit
+    return cost / jnp.broadcast_to(preparation.cost_unit, cost.shape)
 
 
 def _return_in_units(preparation: Preparation, returns: Array) -> Array:
