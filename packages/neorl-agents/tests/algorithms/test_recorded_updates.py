@@ -43,7 +43,11 @@ CONSERVATIVE = (
 THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
     "bc": (made(BC, batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
-    "td3_bc": (made(TD3BC, **TWO), (PLAIN,), {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}),
+    "td3_bc": (
+        made(TD3BC, **TWO),
+        (PLAIN,),
+        {"critic_loss": "critic_loss", "actor_loss": "actor_loss"},
+    ),
     "iql": (
         made(IQL, expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
         (),
@@ -71,13 +75,18 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
     ),
     "cql": (made(CQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "cql_lagrange": (
-        made(CQL, conservative_weight=5.0, gap=2.0, sample_temperature=0.7, **LAGRANGE, **SOFT, **THREE),
+        made(
+            CQL, conservative_weight=5.0, gap=2.0, sample_temperature=0.7,
+            **LAGRANGE, **SOFT, **THREE,
+        ),
         CONSERVATIVE,
         {"actor_loss": "policy_loss", "temperature": "alpha"},
     ),
     "cal_ql": (made(CalQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "sac_n": (
-        made(SACN, n_critics=4, **THREE), THRICE, {"critic_loss": "critic_loss", "temperature": "alpha"}
+        made(SACN, n_critics=4, **THREE),
+        THRICE,
+        {"critic_loss": "critic_loss", "temperature": "alpha"},
     ),
     "edac": (
         made(EDAC, n_critics=4, **THREE),
