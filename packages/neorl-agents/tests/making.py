@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 
-def made(kind: type, **settings: Any) -> Any:
+def made(kind: type, /, **settings: Any) -> Any:
     """A learner; settings of its ``networks`` and ``steps`` stand beside its own.
 
     What is not given keeps the learner's default, also where that is not the one of ``Networks`` or

@@ -29,6 +29,7 @@ def test_examples(name):
         "classical",
         "controllers",
         "critics",
+        "learning",
         "networks",
         "online",
         "optimisers",

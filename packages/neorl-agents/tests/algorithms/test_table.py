@@ -8,51 +8,68 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from neorl_agents import ALGORITHMS, BC, Algorithm, load_policy, save_policy
-from neorl_agents.algorithms import require_number
-from neorl_agents.algorithms._contract import check_algorithm
-from neorl_agents.networks import MLP, init_mlp, tanh
-from neorl_agents.policies import Scaling, init_scaling, network_policy, scaled
+from neorl_agents import ALGORITHMS, BC, Algorithm, LearnerState, load_policy, save_policy
+from neorl_agents.learning import check_algorithm, require_number, single, unit_rows
+from neorl_agents.networks import init_mlp, tanh
+from neorl_agents.policies import network_policy, prepare
+from neorl_agents.sampling import Rows
 from neorl_core import InputError, as_arrays
 from neorl_core.boundary import Registry
 from neorl_core.testing import assert_close
 
 
-class NudgeState(eqx.Module):
-    actor: MLP
-    scaling: Scaling
+class Depth(eqx.Module):
+    """Settings of one's own, nested."""
+
+    layers: int = eqx.field(static=True, default=1)
+    width: int = eqx.field(static=True, default=8)
 
 
 class Nudge(eqx.Module):
-    """Plain gradient descent on the squared distance to the log: a learner in public names."""
+    """Plain gradient descent on the squared distance to the log: the bare protocol, no shell."""
 
     rate: float = 1e-2
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(8,), converter=tuple)
+    depth: Depth = Depth()
     batch_size: int = eqx.field(static=True, default=32)
 
     fields: ClassVar[tuple[str, ...]] = ("obs", "action", "mask")
     batches_per_update: ClassVar[int] = 1
+    sampler: ClassVar[Rows] = Rows()
+    schedules: ClassVar[tuple[str, ...]] = ()
 
     def validate(self):
         require_number(self, "rate", low=0, open_low=True)
 
-    def init(self, spec, statistics, key):
-        widths = (spec.n_obs, *self.hidden, spec.n_action)
+    def fits(self):
+        return {}
+
+    def source(self, given):
+        return given
+
+    def prepare(self, spec, statistics):
+        return prepare(spec, statistics, "none")
+
+    def init(self, spec, statistics, key, *, preparation=None, context=None):
+        widths = (spec.n_obs, *[self.depth.width] * self.depth.layers, spec.n_action)
         actor = init_mlp(widths, key, output=tanh)
-        return NudgeState(actor, init_scaling(spec, statistics, "none"))
+        preparation = preparation or self.prepare(spec, statistics)
+        counters = {"updates": jnp.zeros((), jnp.int32)}
+        return LearnerState({"actor": actor}, {}, {}, counters, preparation, {})
 
     def update(self, state, batch, key):
-        rows = jax.tree.map(lambda x: x[0], scaled(state.scaling, batch))
+        rows = single(unit_rows(state.preparation, batch))
 
         def distance(actor):
             return jnp.mean(jnp.square(actor(rows.obs) - rows.action))
 
-        loss, slope = jax.value_and_grad(distance)(state.actor)
-        actor = jax.tree.map(lambda p, g: p - self.rate * g, state.actor, slope)
-        return NudgeState(actor, state.scaling), {"actor_loss": loss}
+        before = state.parameters["actor"]
+        loss, slope = jax.value_and_grad(distance)(before)
+        actor = jax.tree.map(lambda p, g: p - self.rate * g, before, slope)
+        state = state.with_parameters(actor=actor).with_counters(updates=state.updates + 1)
+        return state, {"actor_loss": loss}
 
     def policy(self, state):
-        return network_policy(state.scaling, state.actor)
+        return network_policy(state.preparation, state.parameters["actor"])
 
 
 @pytest.fixture
@@ -73,7 +90,7 @@ def test_a_learner_of_public_names_is_an_algorithm(table, problem, tmp_path):
         losses.append(float(metrics["actor_loss"]))
     assert losses[2] < losses[0]
     save_policy(tmp_path / "p", plain.policy(state), problem.spec, problem.log.obs[:32])
-    assert_close(load_policy(tmp_path / "p").policy.network, state.actor)
+    assert_close(load_policy(tmp_path / "p").policy.network, state.parameters["actor"])
 
 
 def test_an_entry_point_brings_a_learner(tmp_path, monkeypatch):
@@ -129,6 +146,26 @@ def with_a_text_leaf():
     return Loose
 
 
+def with_a_nested_function():
+    class Wild(Depth):
+        activation: object = eqx.field(static=True, default=tanh)
+
+    class Odd(Nudge):
+        depth: Depth = Wild()
+
+    return Odd
+
+
+def with_a_nested_text_leaf():
+    class Loose(Depth):
+        mode: str = "fast"
+
+    class Odd(Nudge):
+        depth: Depth = Loose()
+
+    return Odd
+
+
 class NoModule:
     pass
 
@@ -138,12 +175,17 @@ class NoModule:
     [
         (NoModule, "expected a frozen dataclass registered with JAX"),
         (Nudge(), "expected a frozen dataclass registered with JAX"),
-        (NudgeState, "has no fields, batch_size, batches_per_update, validate, init, update, pol"),
+        (
+            Depth,
+            "has no fields, batch_size, batches_per_update, sampler, schedules, validate, ",
+        ),
         (changed(fields=("obs", "act")), "its fields act are none of a Transition"),
         (with_a_bad_default(), r"Negative\.rate must be above 0, got -1.0"),
         (without_a_default(), "its field depth needs a default"),
-        (with_a_function(), "its field activation must be a number, a text or a tuple"),
+        (with_a_function(), "its field activation must be a number, a text, a tuple of them or"),
+        (with_a_nested_function(), r"its field depth\.activation must be a number, a text, a tup"),
         (with_a_text_leaf(), "its texts and shapes must be static fields"),
+        (with_a_nested_text_leaf(), "its texts and shapes must be static fields"),
     ],
 )
 def test_what_is_no_learner_is_refused_by_what_it_lacks(table, kind, message):
@@ -159,5 +201,5 @@ def test_a_name_must_fit_into_a_configuration(table, name):
 
 
 def test_the_packages_own_learners_keep_the_contract():
-    for name in ("bc", "td3_bc", "iql"):
-        check_algorithm(name, ALGORITHMS[name])
+    for name, kind in ALGORITHMS.items():
+        check_algorithm(name, kind)

@@ -2,7 +2,6 @@
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -19,6 +18,7 @@ from neorl_agents.policies import GaussianPolicy, NetworkPolicy
 from neorl_core import as_arrays
 from neorl_core.control import PID, ConstantPolicy
 
+from ..making import made
 from .test_controller_kinds import KINDS as CONTROLLERS
 
 KEY = jax.random.key(0)
@@ -35,25 +35,25 @@ def pid(n_override: int = 0) -> PID:
 
 
 def remembering(kind, problem, few, encoder):
-    plain = kind(encoder=encoder, history_steps=3, **few)
+    plain = made(kind, encoder=encoder, history_steps=3, **few)
     return plain.policy(plain.init(problem.spec, problem.statistics, KEY))
 
 
 @pytest.fixture(scope="module")
 def policies(problem, few):
-    algorithm = ALGORITHMS["iql"](**few)
+    algorithm = made(ALGORITHMS["iql"], **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     memory = {
         f"history {encoder}": remembering(ALGORITHMS["sac_n"], problem, few, encoder)
         for encoder in ("history", "gru")
     }
-    mixture = ALGORITHMS["bc"](variant="mixture", n_components=3, **few)
+    mixture = made(ALGORITHMS["bc"], variant="mixture", n_components=3, **few)
     return {
         **memory,
         "network": algorithm.policy(state),
         "network mixture": mixture.policy(mixture.init(problem.spec, problem.statistics, KEY)),
         "history mixture": remembering(
-            partial(ALGORITHMS["bc"], variant="mixture"), problem, few, "gru"
+            ALGORITHMS["bc"], problem, {**few, "variant": "mixture"}, "gru"
         ),
         "pid": pid(),
         "pid with override": pid(2),

@@ -31,6 +31,7 @@ from neorl_core import Channel, InputError, Spec, Transition, as_arrays
 from neorl_core.statistics import area_under_roc
 
 from ..classical.neorl2 import DMSD_SPEC, dmsd_log
+from ..making import made
 
 FEW = EnsembleSettings(members=5, hidden=(32, 32), updates=1500, batch_size=128)
 KEY = jax.random.key(0)
@@ -216,21 +217,22 @@ def test_units_change_nothing(fitted):
 
 @pytest.mark.parametrize("learner", [EDAC, IQL])
 def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
-    algorithm = learner(**few)
+    algorithm = made(learner, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     ensemble = critic_ensemble(state)
     obs, action = problem.log.obs[:8], problem.log.action[:8]
-    scaled = state.scaling.obs.to_scaled(obs), state.scaling.action.to_scaled(action)
-    expected = np.asarray(q_values(state.critics, *scaled)).std(axis=0)
+    maps, critics = state.preparation, state.parameters["critics"]
+    scaled = maps.obs.to_scaled(obs), maps.action.to_scaled(action)
+    expected = np.asarray(q_values(critics, *scaled)).std(axis=0)
     np.testing.assert_allclose(critic_scores(ensemble, obs, action), expected, rtol=1e-4)
     # What was not logged has no interval.
     assert np.isnan(predicted(as_arrays(ensemble), obs[0], action[0]).low).all()
-    with pytest.raises(TypeError, match="a int has no critics to ask"):
+    with pytest.raises(TypeError, match="this int has no critics; give the state"):
         critic_ensemble(3)
     for encoder in ("history", "gru"):
-        remembers = replace(algorithm, encoder=encoder, history_steps=2)
+        remembers = made(learner, encoder=encoder, history_steps=2, **few)
         state = remembers.init(problem.spec, problem.statistics, KEY)
-        with pytest.raises(TypeError, match=r"windows of 2 steps, .* with encoder='none'"):
+        with pytest.raises(TypeError, match=r"windows of 2 steps, .* with networks.encoder='none'"):
             critic_ensemble(state)
 
 

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.networks import critic_loss, first_q_value, init_critics, q_values
+from neorl_agents.learning import critic_loss
+from neorl_agents.networks import first_q_value, init_critics, q_values
 
 KEY = jax.random.key(0)
 

@@ -1,7 +1,6 @@
 """The online buffer beside a deque of Python, and batches that are balanced exactly."""
 
 from collections import deque
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -15,18 +14,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from neorl_agents import ALGORITHMS, IQL, SACN, TD3BC, CalQL, ReBRAC
-from neorl_agents.algorithms import for_run
+from neorl_agents.learning import for_run, restarted
 from neorl_agents.online import (
     balanced_batch,
     for_fine_tuning,
     replay_begin,
     replay_push,
-    restarted,
     rows_of_the_log,
 )
-from neorl_agents.sampling import Reference, sampler_of
 from neorl_core import InputError, Transition, as_arrays
 from neorl_core.replay import ring_order
+
+from ..making import made
 
 ENVS, HORIZON, DISCOUNT, BEYOND = 3, 5, 0.9, -7.0
 PUSH = jax.jit(replay_push, static_argnames="horizon")
@@ -124,7 +123,7 @@ def batches(problem):
         for _ in range(4):
             replay = PUSH(replay, rows(), horizon=8)
         unread = {f: None for f in problem.log._fields if f not in algorithm.fields}
-        tables = sampler_of(algorithm).tables(problem.log._replace(**unread))
+        tables = algorithm.sampler.tables(problem.log._replace(**unread))
         tables = jax.tree.map(jnp.asarray, tables)
         draw = jax.jit(partial(balanced_batch, algorithm, share=share))
         return draw(tables, replay, jnp.int32(number), jax.random.key(seed))
@@ -140,26 +139,26 @@ def _calibrated(algorithm):
     ("kind", "share"), [(IQL, 0.25), (IQL, 1.0), (CalQL, 0.5), (ReBRAC, 0.0), (ReBRAC, 0.5)]
 )
 def test_every_batch_has_the_stated_counts(batches, kind, share):
-    algorithm = kind(batch_size=10)
+    algorithm = made(kind, batch_size=10)
     batch = batches(algorithm, share)
-    rows = batch.rows if isinstance(batch, Reference) else batch
+    rows = batch.rows
     online = np.asarray(rows.reward) == 1e3
     assert online.shape == (algorithm.batches_per_update, 10)
     assert (online.sum(axis=1) == 10 - rows_of_the_log(10, share)).all()
     assert rows_of_the_log(10, share) == {0.0: 0, 0.25: 2, 0.5: 5, 1.0: 10}[share]
     given = [field for field in Transition._fields if getattr(rows, field) is not None]
     assert set(given) == set(algorithm.fields) - {"mask"}
-    if isinstance(batch, Reference):  # no episode of the buffer has ended
+    if kind is CalQL:  # no episode of the buffer has ended
         assert (np.isneginf(np.asarray(batch.mc_return)) == online).all()
 
 
 def test_draws_are_functions_of_the_number_and_cover_the_buffer(batches):
-    learner = IQL(batch_size=64)
-    first, again, next_one = (batches(learner, 0.5, number=n) for n in (0, 0, 1))
+    learner = made(IQL, batch_size=64)
+    first, again, next_one = (batches(learner, 0.5, number=n).rows for n in (0, 0, 1))
     np.testing.assert_array_equal(first.obs, again.obs)
     for half in (slice(0, 32), slice(32, 64)):  # of the log, and of the buffer
         assert not np.array_equal(first.obs[0, half], next_one.obs[0, half])
-    seen = batches(IQL(batch_size=2560), 0.0).obs[0, :, 0]
+    seen = batches(made(IQL, batch_size=2560), 0.0).rows.obs[0, :, 0]
     counts = np.unique(seen, return_counts=True)[1]
     assert len(counts) == 12
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -190,13 +189,15 @@ def test_what_cannot_be_fine_tuned_is_named():
 def test_a_row_whose_episode_goes_on_has_no_bound(problem):
     """Of such rows alone Cal-QL learns what CQL does; with a high return it does not."""
     small = {"hidden": (4,), "batch_size": 8, "n_samples": 2}
-    bounded, plain = CalQL(**small), CalQL(**small, calibrated=False)
+    bounded, plain = made(CalQL, **small), made(CalQL, **small, calibrated=False)
     state = bounded.init(problem.spec, problem.statistics, jax.random.key(0))
     batch, key = problem.batch(bounded), jax.random.key(1)
     update = jax.jit(CalQL.update)
 
     def learned(learner, rows):
-        return jax.tree.leaves(update(as_arrays(learner), state, rows, key)[0].critics)
+        return jax.tree.leaves(
+            update(as_arrays(learner), state, rows, key)[0].parameters["critics"]
+        )
 
     without = learned(plain, batch.rows)
     for returns, same in ((-np.inf, True), (1e3, False)):
@@ -208,18 +209,19 @@ def test_a_row_whose_episode_goes_on_has_no_bound(problem):
 @pytest.mark.parametrize("kind", [IQL, CalQL, ReBRAC])
 def test_what_is_tried_lies_around_the_policy_and_inside_the_box(problem, kind):
     """Median of the draws: for all three it is what the deterministic policy does."""
-    learner = as_arrays(kind(hidden=(8,)))
-    state = kind(hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
+    plain = made(kind, hidden=(8,))
+    learner = as_arrays(plain)
+    state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     tried, policy, obs = learner.explore(state), learner.policy(state), problem.log.obs[0]
     keys = jax.random.split(jax.random.key(1), 2001)
     draws = jax.jit(jax.vmap(lambda key: tried(tried.initial_carry(), obs, key)[1]))(keys)
-    to_unit = state.scaling.action.to_scaled
+    to_unit = state.preparation.action.to_scaled
     middle = np.median(np.asarray(to_unit(draws)), axis=0)
     np.testing.assert_allclose(middle, to_unit(policy((), obs, None)[1]), atol=0.1)
     assert np.asarray(draws).std(axis=0).min() > 0
-    assert (np.asarray(draws) >= np.asarray(state.scaling.low)).all()
-    assert (np.asarray(draws) <= np.asarray(state.scaling.high)).all()
+    assert (np.asarray(draws) >= np.asarray(state.preparation.low)).all()
+    assert (np.asarray(draws) <= np.asarray(state.preparation.high)).all()
     assert tried.sent((), draws[0]) == ()
     if kind is not CalQL:  # schedules begin with the fine-tuning
-        late = replace(state, step=jnp.asarray(7, jnp.int32))
+        late = state.with_counters(updates=jnp.asarray(7, jnp.int32))
         chex.assert_trees_all_equal(restarted(late), state)

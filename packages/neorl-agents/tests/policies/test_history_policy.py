@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from neorl_agents import BC, IQL
-from neorl_agents.algorithms import with_history
-from neorl_agents.policies import GaussianPolicy, scaled
-from neorl_agents.sampling import Rows
+from neorl_agents.learning import unit_rows
+from neorl_agents.policies import GaussianPolicy
 from neorl_agents.sampling._histories import next_windows, windows
+
+from ..making import made
 
 SMALL = {"hidden": (8, 8), "batch_size": 32, "history_steps": 3}
 ROWS = 64
@@ -18,7 +19,7 @@ ROWS = 64
 @pytest.fixture(scope="module", params=["history", "gru"])
 def trained(request, problem):
     """A learner with memory, and its state; nothing need be learned to tell two windows apart."""
-    plain = BC(encoder=request.param, **SMALL)
+    plain = made(BC, encoder=request.param, **SMALL)
     return plain, plain.init(problem.spec, problem.statistics, jax.random.key(3))
 
 
@@ -55,9 +56,9 @@ def episode_starts(log):
 def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
     plain, state = trained
     policy = plain.policy(state)
-    tables = jax.tree.map(jnp.asarray, with_history(plain, Rows()).tables(log))
+    tables = jax.tree.map(jnp.asarray, plain.sampler.tables(log))
     seen = log._replace(obs=windows(tables, jnp.arange(ROWS), steps=3), next_obs=None, mask=None)
-    rows = scaled(state.scaling, jax.tree.map(jnp.asarray, seen))
+    rows = unit_rows(state.preparation, jax.tree.map(jnp.asarray, seen))
     expected = np.asarray(policy.action.to_physical(policy.network(rows.obs)))
     got = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
     half = np.asarray(policy.high - policy.low) / 2
@@ -68,7 +69,7 @@ def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
 def test_windows_are_those_of_a_loop(log):
     """Masked rows are in none, however good their observations look."""
     log = log._replace(obs=np.where(np.isnan(log.obs), 7.0, log.obs))
-    tables = jax.tree.map(jnp.asarray, with_history(BC(encoder="gru", **SMALL), Rows()).tables(log))
+    tables = jax.tree.map(jnp.asarray, made(BC, encoder="gru", **SMALL).sampler.tables(log))
     got = jax.device_get(windows(tables, jnp.arange(ROWS), steps=3))
     after = jax.device_get(next_windows(tables, jnp.arange(ROWS), steps=3))
     starts = episode_starts(log)
@@ -127,7 +128,7 @@ def test_what_came_before_matters_and_a_fresh_carry_forgets_it(trained, problem)
 
 
 def test_exploring_carries_the_memory_of_the_mean(problem):
-    plain = IQL(encoder="history", **SMALL)
+    plain = made(IQL, encoder="history", **SMALL)
     state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     explore, mean = plain.explore(state), plain.policy(state)
     assert isinstance(explore, GaussianPolicy)
@@ -141,14 +142,14 @@ def test_exploring_carries_the_memory_of_the_mean(problem):
 def test_a_batch_without_windows_is_refused(trained, problem):
     plain, state = trained
     with pytest.raises(ValueError, match=r"see windows of 3 steps, got rows"):
-        scaled(state.scaling, problem.log)
-    memoryless = BC(hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
+        unit_rows(state.preparation, problem.log)
+    memoryless = made(BC, hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
     with pytest.raises(ValueError, match=r"see rows, got windows of 3 steps"):
-        scaled(memoryless.scaling, problem.batch(plain))
+        unit_rows(memoryless.preparation, problem.batch(plain))
 
 
 def test_a_log_that_does_not_say_where_episodes_end_is_refused(problem):
-    sampler = with_history(BC(encoder="gru", **SMALL), Rows())
+    sampler = made(BC, encoder="gru", **SMALL).sampler
     with pytest.raises(ValueError, match="must list terminated and truncated among its fields"):
         sampler.tables(problem.log._replace(truncated=None))
 

@@ -207,9 +207,26 @@ def _init(
     spec: Spec,
 ) -> LearnerState:
     parameters, targets = learner.fresh(spec, key)
+    _require_names(learner, parameters, targets)
     optimisers = {
         name: init_optimiser(learner.steps.optimiser, value, getattr(learner, learner.rates[name]))
         for name, value in parameters.items()
     }
     counters = {UPDATES: jnp.zeros((), jnp.int32)}
     return LearnerState(parameters, targets, optimisers, counters, preparation, context)
+
+
+def _require_names(learner: BaseLearner, parameters: Any, targets: Any) -> None:
+    name = type(learner).__name__
+    for parameter in parameters:
+        if parameter not in learner.rates:
+            raise InputError(
+                f"{name}.rates has no learning rate for the parameter {parameter!r}; add "
+                f'{{{parameter!r}: "the field that holds it"}}'
+            )
+    for target in targets:
+        if target not in parameters:
+            raise InputError(
+                f"{name}.fresh returns a target {target!r} of no parameter; its parameters: "
+                f"{', '.join(parameters)}"
+            )

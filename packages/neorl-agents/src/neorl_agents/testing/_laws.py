@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.artefact import policy_actions
-from neorl_agents.learning import Algorithm, check_algorithm, require_answer, require_policy
+from neorl_agents.learning import (
+    Algorithm,
+    BaseLearner,
+    LearnerState,
+    check_algorithm,
+    require_answer,
+    require_policy,
+)
 from neorl_agents.testing._problem import (
     Problem,
     in_other_units,
@@ -40,6 +47,9 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
     """
     laws = (
         _it_has_the_face_of_an_algorithm,
+        _the_state_has_named_parts,
+        _an_update_changes_no_map_and_no_context_and_is_counted,
+        _a_preparation_may_be_given,
         _other_values_compile_nothing,
         _every_leaf_is_a_strong_array_and_keeps_its_form,
         _update_is_pure,
@@ -84,8 +94,12 @@ class _Subject:
         return self._started
 
     @staticmethod
-    def fresh(plain: Any, problem: Problem) -> Any:
-        return plain.init(problem.spec, problem.statistics, jax.random.key(0))
+    def fresh(plain: Any, problem: Problem, seed: int = 0, **given: Any) -> Any:
+        """A fresh state; what is to be fitted before it is fresh too."""
+        fits = plain.fits()
+        context = {name: _Subject.fresh(fits[name].learner, problem) for name in fits}
+        key = jax.random.key(seed)
+        return plain.init(problem.spec, problem.statistics, key, context=context, **given)
 
 
 def _it_has_the_face_of_an_algorithm(subject: _Subject) -> None:
@@ -95,6 +109,53 @@ def _it_has_the_face_of_an_algorithm(subject: _Subject) -> None:
     assert isinstance(plain.batches_per_update, int), "batches_per_update must be a whole number"
     same = hash(jax.tree.structure(plain)) == hash(jax.tree.structure(subject.make()))
     assert same, "two learners of the same values differ in their static fields"
+
+
+def _the_state_has_named_parts(subject: _Subject) -> None:
+    _, _, state = subject.started()
+    assert isinstance(state, LearnerState), (
+        f"init returns a {type(state).__name__}, no LearnerState"
+    )
+    parameters, optimisers = set(state.parameters), set(state.optimisers)
+    differ = ", ".join(sorted(parameters ^ optimisers))
+    assert not differ, f"{differ}: every parameter has an optimiser of its name, and no other name"
+    for name, slow in state.targets.items():
+        assert name in parameters, f"the target {name!r} is of no parameter"
+        message = f"the target {name!r} has another form than its parameter"
+        chex.assert_trees_all_equal_shapes_and_dtypes(
+            slow, state.parameters[name], custom_message=message
+        )
+    assert "updates" in state.counters, "counters have no 'updates', the calls of update"
+    assert set(state.context) == set(subject.started()[0].fits()), "context is not what was fitted"
+
+
+def _an_update_changes_no_map_and_no_context_and_is_counted(subject: _Subject) -> None:
+    plain, algorithm, state = subject.started()
+    for i in range(2):
+        batch = subject.problem.batch(plain, seed=i)
+        new, _ = _updated(algorithm, state, batch, jax.random.key(i))
+        for part in ("preparation", "context"):
+            before, after = getattr(state, part), getattr(new, part)
+            chex.assert_trees_all_equal(before, after, custom_message=f"update changes {part}")
+        counts = int(state.updates), int(new.updates)
+        assert counts == (i, i + 1), f"counters['updates'] goes from {counts[0]} to {counts[1]}"
+        state = new
+
+
+def _a_preparation_may_be_given(subject: _Subject) -> None:
+    """So that sites with one key start equal: nothing else of a site is in its fresh state."""
+    plain, _, state = subject.started()
+    problem, other = subject.problem, make_problem(seed=1)
+    one, again = (plain.prepare(problem.spec, problem.statistics) for _ in range(2))
+    chex.assert_trees_all_equal(one, again, custom_message="prepare is not deterministic")
+    given = subject.fresh(plain, problem, preparation=one)
+    message = "init with the preparation of prepare differs from init without one"
+    chex.assert_trees_all_equal(given, state, custom_message=message)
+    elsewhere = plain.init(
+        problem.spec, other.statistics, jax.random.key(0), preparation=one, context=state.context
+    )
+    message = "init reads statistics although a preparation is given"
+    chex.assert_trees_all_equal(elsewhere, state, custom_message=message)
 
 
 def _other_values_compile_nothing(subject: _Subject) -> None:
@@ -274,7 +335,7 @@ def _the_state_is_a_function_of_the_key(subject: _Subject) -> None:
     plain, _, state = subject.started()
     problem = subject.problem
     chex.assert_trees_all_equal(state, subject.fresh(plain, problem))
-    other = plain.init(problem.spec, problem.statistics, jax.random.key(1))
+    other = subject.fresh(plain, problem, seed=1)
     assert not _equal(state, other), "another key gives the same state"
 
 
@@ -309,7 +370,8 @@ def _a_one_step_task_is_learned(subject: _Subject) -> None:
 
 
 def _with_rates(algorithm: Any, factor: float) -> Any:
-    names = [f.name for f in fields(algorithm) if f.name.endswith("learning_rate")]
+    named = algorithm.rates.values() if isinstance(algorithm, BaseLearner) else ()
+    names = set(named) or {f.name for f in fields(algorithm) if f.name.endswith("learning_rate")}
     return replace(algorithm, **{name: factor * getattr(algorithm, name) for name in names})
 
 

@@ -135,7 +135,7 @@ def task_reward(unit: np.ndarray) -> np.ndarray:
 def in_other_units(problem: Problem) -> Problem:
     """The same plant with other units of everything; factors are powers of two, so exact."""
     obs, act = 2.0 ** np.array([-13, 10, -20, 3]), 2.0 ** np.array([-9, 5])
-    reward = 2.0**13
+    reward, cost = 2.0**13, 2.0**-7
 
     def converted(channels: tuple[Channel, ...], factors: np.ndarray) -> tuple[Channel, ...]:
         return tuple(
@@ -144,19 +144,22 @@ def in_other_units(problem: Problem) -> Problem:
         )
 
     following, following_action = problem.log.next_obs, problem.log.next_action
-    assert following is not None  # make_problem fills both
+    # make_problem fills them all.
+    assert following is not None
     assert following_action is not None
+    assert problem.log.cost is not None
     log = problem.log._replace(
         obs=problem.log.obs * obs[None].astype(np.float32),
         next_obs=following * obs[None].astype(np.float32),
         action=problem.log.action * act[None].astype(np.float32),
         next_action=following_action * act[None].astype(np.float32),
         reward=problem.log.reward * np.float32(reward),
+        cost=problem.log.cost * np.float32(cost),
     )
     spec = Spec(
         obs=converted(problem.spec.obs, obs),
         action=converted(problem.spec.action, act),
-        cost=problem.spec.cost,
+        cost=tuple(CostChannel(c.name, "other", c.limit * cost, c.per) for c in problem.spec.cost),
         dt=problem.spec.dt,
         horizon=problem.spec.horizon,
     )

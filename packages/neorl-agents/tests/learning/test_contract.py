@@ -86,6 +86,70 @@ def test_masked_rows_that_weigh_in_a_mean_break_a_law():
         law()
 
 
+class Bare(BC):
+    """Behaviour cloning whose state is no ``LearnerState``."""
+
+    def init(self, *given, **named):
+        return STATE
+
+
+class Adamless(BC):
+    """Behaviour cloning that leaves its optimiser out of the state."""
+
+    def init(self, *given, **named):
+        return dataclasses.replace(super().init(*given, **named), optimisers={})
+
+
+class Uncounted(BC):
+    """Behaviour cloning that forgets its updates."""
+
+    def update(self, state, batch, key):
+        after, metrics = super().update(state, batch, key)
+        return after.with_counters(updates=state.updates), metrics
+
+
+class Drifting(BC):
+    """Behaviour cloning that learns the maps too."""
+
+    def update(self, state, batch, key):
+        after, metrics = super().update(state, batch, key)
+        maps = jax.tree.map(lambda x: 2 * x, after.preparation)
+        return dataclasses.replace(after, preparation=maps), metrics
+
+
+class Local(BC):
+    """Behaviour cloning that prepares from its own rows, whatever it is given."""
+
+    def init(self, spec, statistics, key, *, preparation=None, context=None):
+        return super().init(spec, statistics, key, context=context)
+
+
+class Proud(BC):
+    """Behaviour cloning whose first network hangs on the log's rewards."""
+
+    def init(self, spec, statistics, key, *, preparation=None, context=None):
+        state = super().init(spec, statistics, key, preparation=preparation, context=context)
+        shifted = jax.tree.map(lambda x: x + statistics.reward.mean, state.parameters)
+        return dataclasses.replace(state, parameters=shifted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "law", "words"),
+    [
+        (Bare, "the_state_has_named_parts", "init returns a Pair, no LearnerState"),
+        (Adamless, "the_state_has_named_parts", "actor: every parameter has an optimiser"),
+        (Uncounted, "an_update_changes_no_map_and_no_context_and_is_counted", "goes from 0 to 0"),
+        (Drifting, "an_update_changes_no_map_and_no_context_and_is_counted", "changes preparation"),
+        (Local, "a_preparation_may_be_given", "init reads statistics although a preparation"),
+        (Proud, "a_preparation_may_be_given", "init reads statistics although a preparation"),
+    ],
+)
+def test_a_state_that_breaks_the_contract_breaks_a_law(kind, law, words):
+    laws = algorithm_laws(lambda: made(kind, hidden=(4,), batch_size=8))
+    with pytest.raises(AssertionError, match=words):
+        laws[law]()
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_single_width_is_named_not_iterated(name):
     learner = made(ALGORITHMS[name], hidden=32)
