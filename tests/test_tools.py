@@ -224,6 +224,26 @@ def test_sizes_notices_long_files_long_functions_and_copies(tmp_path: Path) -> N
     assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in found
 
 
+def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) -> None:
+    """A little of the tree, too much of the folder; of learners less is allowed."""
+    source = tmp_path / "packages/neorl-agents/src/neorl_agents"
+    (source / "algorithms").mkdir(parents=True)
+    (source / "policies").mkdir()
+    (source / "policies/_own.py").write_text("\n".join(f"z{i} = {i}" for i in range(390)))
+    shared = "\n".join(f"x{i} = {i}" for i in range(8))
+    for name in "ab":
+        own = "\n".join(f"{name}{i} = {i}" for i in range(70))
+        (source / f"algorithms/_{name}.py").write_text(f"{own}\n{shared}\n")
+    found = sizes.faults(tmp_path)
+    place = "packages/neorl-agents/src/neorl_agents/algorithms"
+    assert found == [
+        f"{place}: 4.1% of six-line windows are repeated, at most 3%:",
+        f"  {place}/_a.py and {place}/_b.py: x0 = 0",
+    ]
+    (source / "algorithms").rename(source / "sampling")
+    assert sizes.faults(tmp_path) == []
+
+
 def test_sizes_notices_a_crowded_folder(tmp_path: Path) -> None:
     folder = tmp_path / "packages/neorl-core/tests/losses"
     (folder / "__pycache__").mkdir(parents=True)
