@@ -93,3 +93,19 @@ def test_the_multiplier_of_cql_starts_at_e_the_temperature_at_one_and_draws_are_
     assert learner.explore(state).log_std_range == (-20.0, 2.0)
     assert float(state.parameters["log_multiplier"]) == 1.0
     assert float(state.parameters["log_temperature"]) == 0.0
+
+
+@pytest.mark.parametrize("variant", ["original", "corl"])
+def test_iql_starts_as_its_variant_does(problem, variant):
+    """Orthogonal columns of length sqrt(2) and no biases, or uniform draws of both."""
+    algorithm = made(IQL, variant=variant, hidden=(16, 16))
+    value = algorithm.init(problem.spec, problem.statistics, jax.random.key(0)).parameters["value"]
+    square = np.asarray(value.weights[1], np.float64)
+    orthogonal = np.allclose(square.T @ square, 2 * np.eye(len(square)), atol=1e-5)
+    assert orthogonal == (variant == "original")
+    largest = [np.abs(bias).max() for bias in value.biases]
+    if variant == "original":
+        assert max(largest) == 0
+    else:
+        bounds = [1 / np.sqrt(len(weight)) for weight in value.weights]
+        assert all(0.5 * b < x <= b for x, b in zip(largest[:2], bounds[:2], strict=True))

@@ -392,19 +392,3 @@ def test_the_log_deviation_is_clipped_as_in_the_code_of_its_variant(
         actor = replace(state.parameters["actor"], log_std=jnp.full(2, log_std))
         far = state.with_parameters(actor=actor)
         np.testing.assert_array_equal(algorithm.explore(far).log_std, np.full(2, expected))
-
-
-@pytest.mark.parametrize("variant", ["original", "corl"])
-def test_iql_starts_as_its_variant_does(problem, few, variant):
-    """Orthogonal columns of length sqrt(2) and no biases, or uniform draws of both."""
-    algorithm = made(IQL, variant=variant, **few)
-    value = algorithm.init(problem.spec, problem.statistics, KEY).parameters["value"]
-    square = np.asarray(value.weights[1], np.float64)
-    orthogonal = np.allclose(square.T @ square, 2 * np.eye(len(square)), atol=1e-5)
-    assert orthogonal == (variant == "original")
-    largest = [np.abs(bias).max() for bias in value.biases]
-    if variant == "original":
-        assert max(largest) == 0
-    else:
-        bounds = [1 / np.sqrt(len(weight)) for weight in value.weights]
-        assert all(0.5 * b < x <= b for x, b in zip(largest[:2], bounds[:2], strict=True))
