@@ -3,9 +3,11 @@
 import pytest
 from outsider.crr import CRR
 
+from neorl_agents.learning import Networks, Steps
 from neorl_agents.testing import algorithm_laws
 
-LAWS = algorithm_laws(lambda: CRR(hidden=(8, 8), batch_size=32))
+SMALL = {"networks": Networks(hidden=(8, 8)), "steps": Steps(batch_size=32)}
+LAWS = algorithm_laws(lambda: CRR(**SMALL))
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)

@@ -60,16 +60,17 @@ def ours(learner: str, size: dict[str, int], arguments: Any) -> Work:
     import jax.numpy as jnp
 
     from neorl_agents import ALGORITHMS
-    from neorl_agents.sampling import sampler_of
+    from neorl_agents.learning import Networks, Steps
     from neorl_core import as_arrays
 
     more = {"n_critics": N_CRITICS} if learner in ("sac_n", "edac") else {}
     more |= {"n_samples": N_SAMPLES} if learner == "cql" else {}
     widths = (size["width"],) * DEPTH[learner]
-    plain = ALGORITHMS[learner](hidden=widths, batch_size=size["batch"], **more)
+    networks, steps = Networks(hidden=widths), Steps(batch_size=size["batch"])
+    plain = ALGORITHMS[learner](networks=networks, steps=steps, **more)
     spec, log, statistics = _log(size)
     unread = {name: None for name in log._fields if name not in plain.fields}
-    sampler = sampler_of(plain)
+    sampler = plain.sampler
     tables = jax.tree.map(jnp.asarray, sampler.tables(log._replace(**unread)))
     shape = (plain.batches_per_update, plain.batch_size)
     steps = steps_of_a_call(size)

@@ -32,6 +32,7 @@ def small_case(name: str) -> tuple[Any, Any]:
     import numpy as np
 
     from neorl_agents import ALGORITHMS
+    from neorl_agents.learning import Networks, Steps
     from neorl_envs import make
     from neorl_envs.datasets import data_statistics, dataset_from_columns
     from neorl_train.experience import TrainingData
@@ -50,7 +51,8 @@ def small_case(name: str) -> tuple[Any, Any]:
         truncated=np.arange(1, ROWS + 1) % 100 == 0,
     )
     rows = log.transitions._replace(mask=None)
-    algorithm = ALGORITHMS[name](hidden=(64, 64), batch_size=64)
+    networks, steps = Networks(hidden=(64, 64)), Steps(batch_size=64)
+    algorithm = ALGORITHMS[name](networks=networks, steps=steps)
     return algorithm, TrainingData(rows, data_statistics(log), spec)
 
 

@@ -102,6 +102,7 @@ def _steps() -> tuple[dict[str, Callable[[], Any]], Callable[[], float]]:
     import numpy as np
 
     from neorl_agents import ALGORITHMS
+    from neorl_agents.learning import Networks
     from neorl_envs.plants import ChemicalReactor
     from neorl_safety.constraints import action_constraints, declared_constraints
     from neorl_safety.guards import guard
@@ -109,7 +110,7 @@ def _steps() -> tuple[dict[str, Callable[[], Any]], Callable[[], float]]:
     _, data = small_case("td3_bc")
     plant = ChemicalReactor()
     spec, pid = plant.spec, plant.tunings()[plant.reference]
-    algorithm = ALGORITHMS["td3_bc"](hidden=(64, 64))
+    algorithm = ALGORITHMS["td3_bc"](networks=Networks(hidden=(64, 64)))
     state = algorithm.init(spec, data.statistics, jax.random.key(0))
     policy = algorithm.policy(state)
     rates = action_constraints(spec, plant.action_rates())

@@ -72,12 +72,13 @@ def _updates(name: str) -> dict[str, Callable[[], Any]]:
     import jax
 
     algorithm, data = small_case(name)
-    return {
-        optimiser: bare_scan(
-            dataclasses.replace(algorithm, optimiser=optimiser), data, jax.devices()[0], 0, STEPS
-        )
-        for optimiser in ("adam", "packed_adam")
-    }
+
+    def scan(optimiser: str) -> Callable[[], Any]:
+        steps = dataclasses.replace(algorithm.steps, optimiser=optimiser)
+        other = dataclasses.replace(algorithm, steps=steps)
+        return bare_scan(other, data, jax.devices()[0], 0, STEPS)
+
+    return {optimiser: scan(optimiser) for optimiser in ("adam", "packed_adam")}
 
 
 def _steps() -> dict[str, Callable[[], Any]]:

@@ -149,10 +149,12 @@ def _learner(name: str) -> tuple[Callable[[], None], int]:
     import jax
 
     from neorl_agents import ALGORITHMS
+    from neorl_agents.learning import Networks, Steps
     from neorl_core import as_arrays
 
     log, spec, statistics = _random_log()
-    plain = ALGORITHMS[name](hidden=(64, 64), batch_size=64)
+    networks, steps = Networks(hidden=(64, 64)), Steps(batch_size=64)
+    plain = ALGORITHMS[name](networks=networks, steps=steps)
     algorithm, updates = as_arrays(plain), CHUNK // plain.batches_per_update
     shape = (updates, plain.batches_per_update, plain.batch_size)
 

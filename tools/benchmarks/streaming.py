@@ -239,7 +239,7 @@ def work(kind: str, path: Path, options: argparse.Namespace) -> int:
     from neorl_train.experience import streamed_data, training_data
     from neorl_train.training import ParallelSeeds
 
-    algorithm = TD3BC(hidden=(256, 256), batch_size=256)
+    algorithm = TD3BC()  # networks of 256 and 256, batches of 256
     data = training_data(read_dataset(path)) if kind == "memory" else streamed_data(path)
     parallel = ParallelSeeds(algorithm, data, (0,), jax.local_devices())
     parallel.compile(CHUNK // algorithm.batches_per_update)
@@ -307,6 +307,7 @@ def scores(options: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
 
     from neorl_agents import IQL
+    from neorl_agents.learning import Networks, Steps
     from neorl_envs import collect_log, make, write_dataset
     from neorl_train import train
     from neorl_train.evaluation import PolicyValidation
@@ -324,7 +325,8 @@ def scores(options: argparse.Namespace) -> dict[str, Any]:
             stream = dataclasses.replace(data.stream, block_rows=blocks[0], buffer_blocks=blocks[1])
             data = dataclasses.replace(data, stream=stream)
         plan = Plan(options.updates, 500, options.updates)
-        trained = train(IQL(hidden=(64, 64), batch_size=64), data, seeds, plan)
+        learner = IQL(networks=Networks(hidden=(64, 64)), steps=Steps(batch_size=64))
+        trained = train(learner, data, seeds, plan)
         judged = [jax.device_get(judge(policy)) for policy in trained.policies]
         found[name] = {metric: [float(one[metric]) for one in judged] for metric in judged[0]}
         print(name, found[name]["plant_return"], flush=True)

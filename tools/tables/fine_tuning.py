@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fine_tuning_critics import knowledge
+from learner_settings import flat_settings, learner_with
 from neorl_agents import ALGORITHMS, IQL
 from neorl_core import Policy
 from neorl_core.boundary import keep_compiled_programs
@@ -109,7 +110,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
     """One cell; the file is written last."""
     how, env = WAYS[way], make(plant)
     kind: Any = ALGORITHMS[name] if how.noise else Noiseless
-    learner = kind(**SIZES, **how.changes)
+    learner = learner_with(kind, **SIZES, **how.changes)
     data = medium_log(env)
     offline = train(learner, data, (seed,), Plan(how.offline, CHUNK, how.offline))
     online, curve = tuned(env, learner, data, offline, how, seed)
@@ -123,7 +124,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
         "learner": name,
         "way": way,
         "seed": seed,
-        "hyperparameters": dataclasses.asdict(algorithm),
+        "hyperparameters": flat_settings(algorithm),
         "settings": dataclasses.asdict(SETTINGS) | dataclasses.asdict(how),
         "log_rows": len(data.rows.obs),
         "before": scored(env, offline.policies[0], EPISODES, seed=1).tolist(),
@@ -132,7 +133,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
         "curve": curve,
         "curve_reference": float(scored(env, reference, CURVE_EPISODES, seed=7).mean()),
         "knowledge": {
-            when: knowledge(env, ALGORITHMS[name](**SIZES), state, price)
+            when: knowledge(env, learner_with(ALGORITHMS[name], **SIZES), state, price)
             for when, state in states.items()
         },
         "online": {field: np.asarray(value).tolist() for field, value in counts._asdict().items()},

@@ -34,12 +34,11 @@ def knowledge(env: Any, learner: Any, state: Any, price: Float[Array, " cost"]) 
     obs, drawn, usual, earned = jax.jit(_compared)(
         env, as_arrays(explore), as_arrays(mean), price, keys
     )
-    scaling = as_arrays(state.scaling)
-    obs = scaling.obs.to_scaled(obs)
-    drawn, usual = (scaling.action.to_scaled(action) for action in (drawn, usual))
+    maps, critics = as_arrays(state.preparation), as_arrays(state.parameters["critics"])
+    obs = maps.obs.to_scaled(obs)
+    drawn, usual = (maps.action.to_scaled(action) for action in (drawn, usual))
     of_draw, of_mean = (
-        jnp.min(q_values(as_arrays(state.critics), obs, action), axis=0)
-        for action in (drawn, usual)
+        jnp.min(q_values(critics, obs, action), axis=0) for action in (drawn, usual)
     )
     found: Any = stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned))
     return float(found.statistic)

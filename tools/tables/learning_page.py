@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from learner_settings import changed_settings
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import crossed_interval, student_interval
 
@@ -182,13 +183,9 @@ def _settings(folder: Path) -> str:
 
 
 def _changed(result: dict[str, Any]) -> str:
+    settings = changed_settings(result["algorithm"], result["hyperparameters"])
     changed = [f"{result['updates']:,} updates"]
-    defaults = ALGORITHMS[result["algorithm"]].__dataclass_fields__
-    for field, value in result["hyperparameters"].items():
-        default = defaults[field].default
-        if value != (list(default) if isinstance(default, tuple) else default):
-            changed.append(f"`{field}` {value}")
-    return ", ".join(changed)
+    return ", ".join(changed + [f"`{field}` {value}" for field, value in settings.items()])
 
 
 def _iqm_text(runs: list[list[float]]) -> str:

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
@@ -148,10 +149,11 @@ def _cell(
     args: argparse.Namespace, env: Any, data: TrainingData, path: Path, name: str, seed: int
 ) -> None:
     learner = _learner(args, name)
-    asked = {"updates": args.updates, "hyperparameters": dataclasses.asdict(learner)}
+    asked = {"updates": args.updates, "hyperparameters": flat_settings(learner)}
     if path.is_file():
         stored = json.loads(path.read_text())
-        if json.loads(json.dumps(asked)) != {key: stored[key] for key in asked}:
+        alike = same_settings(learner, stored["hyperparameters"])
+        if not alike or stored["updates"] != args.updates:
             raise SystemExit(f"{path} is of other updates or hyperparameters; give another --out")
         print(f"{path.name} is there", flush=True)
         return
@@ -190,7 +192,7 @@ def _cell(
 
 
 def _learner(args: argparse.Namespace, name: str) -> Any:
-    kind = ALGORITHMS[name]
+    defaults = flat_settings(ALGORITHMS[name]())
     given: dict[str, Any] = {}
     if args.hidden:
         given["hidden"] = tuple(args.hidden)
@@ -198,10 +200,9 @@ def _learner(args: argparse.Namespace, name: str) -> Any:
         given["batch_size"] = args.batch_size
     for pair in args.set:
         field, _, value = pair.partition("=")
-        if field in kind.__dataclass_fields__:
-            default = kind.__dataclass_fields__[field].default
-            given[field] = value if isinstance(default, str) else json.loads(value)
-    return kind(**given)
+        if field in defaults:
+            given[field] = value if isinstance(defaults[field], str) else json.loads(value)
+    return learner_with(ALGORITHMS[name], **given)
 
 
 def _beside_the_log(policy: Any, log: Dataset) -> dict[str, float]:

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from learner_settings import learner_with
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make
@@ -102,7 +103,8 @@ def main() -> None:
             label = f"{name}{changed} {updates} {encoder} {seed}"
             if label in done:
                 continue
-            learner = ALGORITHMS[name](
+            learner = learner_with(
+                ALGORITHMS[name],
                 hidden=(64, 64),
                 batch_size=128,
                 encoder="none" if encoder == "all" else encoder,
