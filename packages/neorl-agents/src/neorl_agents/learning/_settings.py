@@ -26,7 +26,9 @@ from neorl_core import Spec
 
 
 class Networks(eqx.Module):
-    """The form of all networks of a learner; every field is static.
+    """Widths, memory and kind of all networks of a learner.
+
+    Every field is static: another value is another program.
 
     Attributes:
         hidden: Widths of the hidden layers.
@@ -82,7 +84,9 @@ class Networks(eqx.Module):
 
 
 class Steps(eqx.Module):
-    """What one gradient step is made of; every field is static.
+    """Rows, steps ahead, optimiser and unit of the reward of one gradient step.
+
+    Every field is static: another value is another program.
 
     Attributes:
         batch_size: Rows of one gradient step.
