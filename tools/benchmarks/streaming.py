@@ -237,11 +237,11 @@ def work(kind: str, path: Path, options: argparse.Namespace) -> int:
     from neorl_agents import TD3BC
     from neorl_envs import read_dataset
     from neorl_train.experience import streamed_data, training_data
-    from neorl_train.training import ParallelSeeds
+    from neorl_train.training import offline_seeds
 
     algorithm = TD3BC()  # networks of 256 and 256, batches of 256
     data = training_data(read_dataset(path)) if kind == "memory" else streamed_data(path)
-    parallel = ParallelSeeds(algorithm, data, (0,), jax.local_devices())
+    parallel = offline_seeds(algorithm, data, (0,), jax.local_devices())
     parallel.compile(CHUNK // algorithm.batches_per_update)
     jax.block_until_ready(parallel.advance())
     print("ready", flush=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.networks import init_mlp, tanh
-from neorl_agents.policies import GaussianPolicy, NetworkPolicy
+from neorl_agents.policies import GaussianPolicy, NetworkPolicy, SquashedGaussianPolicy
 from neorl_core import Affine
 from neorl_core.testing import finite_grad, no_recompile
 
@@ -76,3 +76,12 @@ class TestNetworkPolicy:
             actions[:, 1].mean(), act(explorer.mean, jnp.ones(3))[1], atol=0.02
         )
         assert explorer.initial_carry() == () == explorer.sent((), actions[0])
+
+    @pytest.mark.parametrize("kind", ["gaussian", "squashed"])
+    def test_exploration_without_a_key_is_refused(self, kind):
+        drawn = {
+            "gaussian": GaussianPolicy(policy(), jnp.zeros(2)),
+            "squashed": SquashedGaussianPolicy(policy(), (-5.0, 2.0)),
+        }
+        with pytest.raises(ValueError, match=r"draws its actions: give it a key"):
+            act(drawn[kind], jnp.ones(3))

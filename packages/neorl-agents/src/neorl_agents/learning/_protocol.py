@@ -1,7 +1,7 @@
 """What training asks of a learner, and what evaluation and export ask of an algorithm."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -37,6 +37,8 @@ class Learner(Protocol):
             may follow the run (:func:`neorl_agents.learning.for_run`).
     """
 
+    schedules: ClassVar[tuple[str, ...]]
+
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of ``Transition`` that are read."""
@@ -55,11 +57,6 @@ class Learner(Protocol):
     @property
     def sampler(self) -> Sampler:
         """How batches are drawn from a log."""
-        ...
-
-    @property
-    def schedules(self) -> tuple[str, ...]:
-        """Fields whose value -1 stands for the length of the run."""
         ...
 
     def validate(self) -> None:
@@ -161,14 +158,11 @@ class Explorer(Algorithm, Protocol):
             variant; see :func:`neorl_agents.online.for_fine_tuning`.
     """
 
+    fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]]
+
     @property
     def discount(self) -> float:
         """Discount of the reward per step."""
-        ...
-
-    @property
-    def fine_tuning(self) -> Mapping[str, Mapping[str, Any]]:
-        """Fields to replace when an offline training goes on online, by variant."""
         ...
 
     def explore(self, state: LearnerState) -> Policy:

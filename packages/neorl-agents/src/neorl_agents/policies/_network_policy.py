@@ -79,11 +79,15 @@ class GaussianPolicy(eqx.Module):
         return self.mean.initial_carry()
 
     def __call__(
-        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw for one observation, both in physical units."""
+        """A fresh draw for one observation, both in physical units.
+
+        Raises:
+            ValueError: If there is no key.
+        """
         carry, unit = self.mean.unit(carry, obs)
-        noise = jax.random.normal(key, unit.shape, unit.dtype)
+        noise = jax.random.normal(_given(key), unit.shape, unit.dtype)
         action = self.mean.action.to_physical(unit + jnp.exp(self.log_std) * noise)
         return carry, jnp.clip(action, self.mean.low, self.mean.high)
 
@@ -109,17 +113,27 @@ class SquashedGaussianPolicy(eqx.Module):
         return self.parameters.initial_carry()
 
     def __call__(
-        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[Any, Float[Array, " act"]]:
-        """A fresh draw for one observation, both in physical units."""
+        """A fresh draw for one observation, both in physical units.
+
+        Raises:
+            ValueError: If there is no key.
+        """
         inner = self.parameters
         carry, outputs = inner.unit(carry, obs)
         mean, log_std = jnp.split(outputs, 2)
         log_std = jnp.clip(log_std, *self.log_std_range)
-        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        noise = jax.random.normal(_given(key), mean.shape, mean.dtype)
         action = inner.action.to_physical(jnp.tanh(mean + jnp.exp(log_std) * noise))
         return carry, jnp.clip(action, inner.low, inner.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Tells the network's policy."""
         return self.parameters.sent(carry, action)
+
+
+def _given(key: PRNGKeyArray | None) -> PRNGKeyArray:
+    if key is None:
+        raise ValueError("this policy draws its actions: give it a key, policy(carry, obs, key)")
+    return key
