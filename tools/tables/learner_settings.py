@@ -33,9 +33,15 @@ def learner_with(kind: type, **settings: Any) -> Any:
 
 
 def changed_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Of stored settings those that are not the learner's defaults."""
-    defaults = flat_settings(ALGORITHMS[name]())
-    return {field: value for field, value in settings.items() if value != defaults[field]}
+    """Of stored settings those that are not the learner's defaults, by their full names."""
+    learner: Any = ALGORITHMS[name]()
+    defaults, full = flat_settings(learner), {}
+    for part in NESTED:
+        full |= {
+            field.name: f"{part}.{field.name}"
+            for field in dataclasses.fields(getattr(learner, part))
+        }
+    return {full.get(k, k): value for k, value in settings.items() if value != defaults[k]}
 
 
 def same_settings(learner: Any, stored: dict[str, Any]) -> bool:
