@@ -3,11 +3,9 @@
 import pytest
 from outsider.crr import CRR
 
-from neorl_agents.learning import Networks, Steps
-from neorl_agents.testing import algorithm_laws
+from neorl_agents.testing import algorithm_laws, sized
 
-SMALL = {"networks": Networks(hidden=(8, 8)), "steps": Steps(batch_size=32)}
-LAWS = algorithm_laws(lambda: CRR(**SMALL))
+LAWS = algorithm_laws(lambda: sized(CRR(), hidden=(8, 8), batch_size=32))
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)

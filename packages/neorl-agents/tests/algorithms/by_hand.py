@@ -10,10 +10,8 @@ from neorl_agents import ReBRAC
 from neorl_agents.algorithms import _rebrac, _td3_bc
 from neorl_agents.learning import UnitRows
 from neorl_agents.networks import MLP
-from neorl_agents.testing import make_problem
+from neorl_agents.testing import make_problem, sized
 from neorl_core import as_arrays
-
-from ..making import made
 
 SMALL = {"hidden": (8,), "batch_size": 32}
 KEY = jax.random.key(0)
@@ -36,7 +34,7 @@ def rows_of(obs, action, *, discount=0.99, **columns):
 @cache
 def started(kind):
     """A learner with array leaves and a state of it, in float64."""
-    problem, learner = make_problem(), made(kind, **SMALL)
+    problem, learner = make_problem(), sized(kind(), **SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
     return jax.tree.map(wide, (as_arrays(learner), state))
 

@@ -17,8 +17,7 @@ import pytest
 
 from neorl_agents.learning import unit_rows
 from neorl_agents.optimisers import OPTIMISERS
-
-from ..making import made
+from neorl_agents.testing import sized
 
 RATE, STEP = 0.05, 1e-6
 SMALL = {"hidden": (8, 8), "batch_size": 8, "optimiser": "sgd"}
@@ -139,7 +138,7 @@ def parity(problem):
         **fields: Any,
     ) -> Update:
         with _sgd():
-            plain = made(kind, **SMALL, **fields)
+            plain = sized(kind(), **SMALL, **fields)
             rates = {
                 name: RATE
                 for name in type(plain).__dataclass_fields__

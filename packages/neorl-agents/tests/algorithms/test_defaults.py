@@ -7,8 +7,7 @@ import pytest
 from neorl_agents import ALGORITHMS, CQL, IQL, SACN, XQL, ReBRAC
 from neorl_agents.learning import for_run, unfinished_schedules
 from neorl_agents.online import for_fine_tuning
-
-from ..making import made
+from neorl_agents.testing import sized
 
 ALL = {"discount": 0.99, "tau": 0.005}
 TWO = {"hidden": (256, 256), "batch_size": 256}
@@ -62,7 +61,7 @@ def test_what_is_published_for_fine_tuning():
 
 @pytest.mark.parametrize("kind", [IQL, XQL, ReBRAC])
 def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
-    whole = made(kind, decay_updates=-1, hidden=(8,))
+    whole = sized(kind(), decay_updates=-1, hidden=(8,))
     with pytest.raises(ValueError, match=rf"{kind.__name__}\.decay_updates is -1, the length of"):
         whole.init(problem.spec, problem.statistics, jax.random.key(0))
     calls = 100 // whole.batches_per_update
@@ -75,7 +74,7 @@ def test_a_schedule_of_the_run_needs_its_length_and_ends_with_it(kind, problem):
 @pytest.mark.parametrize("kind", [SACN, ReBRAC])
 def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(kind, problem):
     """1e-3 in the actor and 3e-3 in the critics, drawn evenly to either side."""
-    state = made(kind, hidden=(64, 64)).init(problem.spec, problem.statistics, jax.random.key(0))
+    state = sized(kind(), hidden=(64, 64)).init(problem.spec, problem.statistics, jax.random.key(0))
     for name, bound in (("actor", 1e-3), ("critics", 3e-3)):
         network = state.parameters[name]
         for bias in network.biases[:-1]:
@@ -88,7 +87,7 @@ def test_first_weights_of_the_last_layers_are_small_and_hidden_biases_a_tenth(ki
 
 
 def test_the_multiplier_of_cql_starts_at_e_the_temperature_at_one_and_draws_are_clipped(problem):
-    learner = made(CQL, hidden=(8,))
+    learner = sized(CQL(), hidden=(8,))
     state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
     assert learner.explore(state).log_std_range == (-20.0, 2.0)
     assert float(state.parameters["log_multiplier"]) == 1.0
@@ -98,7 +97,7 @@ def test_the_multiplier_of_cql_starts_at_e_the_temperature_at_one_and_draws_are_
 @pytest.mark.parametrize("variant", ["original", "corl"])
 def test_iql_starts_as_its_variant_does(problem, variant):
     """Orthogonal columns of length sqrt(2) and no biases, or uniform draws of both."""
-    algorithm = made(IQL, variant=variant, hidden=(16, 16))
+    algorithm = sized(IQL(), variant=variant, hidden=(16, 16))
     value = algorithm.init(problem.spec, problem.statistics, jax.random.key(0)).parameters["value"]
     square = np.asarray(value.weights[1], np.float64)
     orthogonal = np.allclose(square.T @ square, 2 * np.eye(len(square)), atol=1e-5)

@@ -14,6 +14,7 @@ from neorl_agents import AWAC, BC, IQL, TD3BC, XQL
 from neorl_agents.algorithms._delayed import delayed_critic_steps
 from neorl_agents.algorithms._iql import _value_loss
 from neorl_agents.learning import UnitRows, regress_actor
+from neorl_agents.testing import sized
 from neorl_core import (
     Channel,
     DataStatistics,
@@ -24,7 +25,6 @@ from neorl_core import (
 )
 from neorl_core.testing import assert_close
 
-from ..making import made
 from .by_hand import actor_step
 
 KEY = jax.random.key(0)
@@ -64,14 +64,14 @@ def scaled_critics(state, factor):
 
 @pytest.fixture(scope="module")
 def td3(problem, few):
-    algorithm = made(TD3BC, **few)
+    algorithm = sized(TD3BC(), **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
 
 @pytest.fixture(scope="module")
 def iql(problem, few):
-    algorithm = made(IQL, **few)
+    algorithm = sized(IQL(), **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
@@ -110,7 +110,7 @@ def pair(rows):
 
 class TestBC:
     def test_loss_is_the_mean_over_rows_and_channels(self, problem, few):
-        algorithm = made(BC, **few)
+        algorithm = sized(BC(), **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         batch = problem.batch(algorithm)
         _, metrics = update(as_arrays(algorithm), state, batch, KEY)
@@ -122,7 +122,7 @@ class TestBC:
         np.testing.assert_allclose(metrics["actor_loss"], np.mean(error**2), rtol=1e-4)
 
     def test_learns_saturated_actions_up_to_the_margin(self, problem, few):
-        algorithm = made(BC, learning_rate=1e-2, **few)
+        algorithm = sized(BC(), learning_rate=1e-2, **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         batch = problem.batch(algorithm)
         high = jnp.asarray([channel.high for channel in problem.spec.action])
@@ -143,7 +143,7 @@ class TestTD3BC:
 
     def test_alpha_zero_is_behaviour_cloning(self, td3, problem, few):
         algorithm, state, _ = td3
-        bc = made(BC, **few)
+        bc = sized(BC(), **few)
         start = bc.init(problem.spec, problem.statistics, KEY)
         start = start.with_parameters(actor=state.parameters["actor"])
         expected, theirs = update(as_arrays(bc), start, problem.batch(bc), KEY)
@@ -219,7 +219,7 @@ def value_of(critics, obs, action):
 class TestIQL:
     def test_value_reaches_the_expectile(self, problem, few):
         """On one state with eight values, the value network finds scipy's root."""
-        algorithm = made(IQL, expectile=0.8, value_learning_rate=3e-3, **few)
+        algorithm = sized(IQL(), expectile=0.8, value_learning_rate=3e-3, **few)
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         q = jnp.asarray(np.random.default_rng(0).normal(size=32), jnp.float32)
         rows = rows_by_hand(state, problem.batch(algorithm))
@@ -250,7 +250,7 @@ class TestIQL:
 
     def test_advantage_over_its_deviation_does_not_feel_the_scale(self, iql, few):
         algorithm, state, rows = iql
-        relative = as_arrays(made(IQL, advantage_scale="std", **few))
+        relative = as_arrays(sized(IQL(), advantage_scale="std", **few))
         advantage = jnp.linspace(-1, 3, 32)
         one, loss = regressed(relative, state, rows, advantage)
         other, _ = regressed(relative, state, rows, 64 * advantage)
@@ -292,7 +292,7 @@ class TestIQL:
 
     def test_explores_with_its_own_deviation_and_acts_with_the_mean(self, iql, problem, few):
         _, state, _ = iql
-        plain = made(IQL, **few)
+        plain = sized(IQL(), **few)
         obs = problem.log.obs[0]
         _, mean = plain.policy(state)((), obs)
         actor = replace(state.parameters["actor"], log_std=jnp.full(2, -5.0))
@@ -307,8 +307,8 @@ class TestIQL:
         fast = {"value_learning_rate": 0.1, **few}
         metrics = {}
         for variant in ("original", "corl"):
-            algorithm = made(IQL, variant=variant, **fast)
-            state = made(IQL, **fast).init(problem.spec, problem.statistics, KEY)
+            algorithm = sized(IQL(), variant=variant, **fast)
+            state = sized(IQL(), **fast).init(problem.spec, problem.statistics, KEY)
             batch = problem.batch(algorithm)
             _, metrics[variant] = update(as_arrays(algorithm), state, batch, KEY)
         rows = rows_by_hand(state, batch)
@@ -354,9 +354,9 @@ def test_values_of_a_chain_are_exact(kind, ends):
     spec, log, statistics, exact = chain(ends)
     common = {"hidden": (32, 32), "batch_size": 96, "discount": 0.9, "tau": 0.1}
     if kind == "iql":
-        algorithm = made(IQL, value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
+        algorithm = sized(IQL(), value_learning_rate=3e-3, critic_learning_rate=3e-3, **common)
     else:
-        algorithm = made(TD3BC, critic_learning_rate=3e-3, **common)
+        algorithm = sized(TD3BC(), critic_learning_rate=3e-3, **common)
     state = algorithm.init(spec, statistics, KEY)
     shape = (algorithm.batches_per_update, 96)
     batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[1:])), log)
@@ -386,7 +386,7 @@ def test_values_of_a_chain_are_exact(kind, ends):
 def test_the_log_deviation_is_clipped_as_in_the_code_of_its_variant(
     problem, few, kind, variant, low
 ):
-    algorithm = made(kind, **variant, **few)
+    algorithm = sized(kind(), **variant, **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     for log_std, expected in ((-30.0, low), (30.0, 2.0)):
         actor = replace(state.parameters["actor"], log_std=jnp.full(2, log_std))

@@ -17,9 +17,9 @@ from neorl_agents import AWAC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.algorithms._td3_bc import _actor_loss
 from neorl_agents.learning import UnitRows, regression_weights
 from neorl_agents.networks import MLP, q_values, tanh
+from neorl_agents.testing import sized
 from neorl_core.losses import expectile_loss
 
-from ..making import made
 from .by_hand import KEY, SMALL, actor_step, linear, method, rows_of, slope_of, started, wide
 
 
@@ -244,7 +244,7 @@ class TestIQL:
     def test_the_advantage_is_that_of_the_target_critics(self, problem):
         """The version in FQL's code takes the online ones."""
         learner, state = started(IQL)
-        batch, update = jax.tree.map(wide, problem.batch(made(IQL, **SMALL))), method("update")
+        batch, update = jax.tree.map(wide, problem.batch(sized(IQL(), **SMALL))), method("update")
         other = state.with_parameters(
             critics=jax.tree.map(lambda x: 3 * x, state.parameters["critics"])
         )
@@ -260,7 +260,7 @@ class TestIQL:
         """unifloral applies the schedule to every network."""
         learner, state = started(IQL)
         learner = replace(learner, decay_updates=np.int32(10))
-        batch, update = jax.tree.map(wide, problem.batch(made(IQL, **SMALL))), method("update")
+        batch, update = jax.tree.map(wide, problem.batch(sized(IQL(), **SMALL))), method("update")
         late = state.with_counters(updates=np.int32(10))
         early, ended = (update(learner, s, batch, KEY)[0] for s in (state, late))
         np.testing.assert_array_equal(
@@ -334,7 +334,7 @@ class TestTD3BC:
 @pytest.mark.parametrize("kind", [CQL, SACN, EDAC, AWAC, IQL, XQL])
 def test_acting_is_the_mean_whatever_the_deviation(kind, problem):
     """And takes no key: an evaluation that draws measures another policy."""
-    learner = made(kind, **SMALL)
+    learner = sized(kind(), **SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
     actor = jax.tree.map(lambda leaf: leaf + 0.3, state.parameters["actor"])
     state = state.with_parameters(actor=actor)

@@ -9,9 +9,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_agents.learning import Networks, Steps
 from neorl_agents.policies import NetworkPolicy
-from neorl_agents.testing import algorithm_laws
-
-from ..making import made
+from neorl_agents.testing import algorithm_laws, sized
 
 SMALL = {"hidden": (8, 8), "batch_size": 32}
 PLACES = {
@@ -19,18 +17,22 @@ PLACES = {
     for part, settings in (("networks", Networks), ("steps", Steps))
     for field in fields(settings)
 }
-LEARNERS = {name: partial(made, ALGORITHMS[name], **SMALL) for name in ALGORITHMS}
+LEARNERS = {name: partial(sized, ALGORITHMS[name](), **SMALL) for name in ALGORITHMS}
 LEARNERS["bc_gaussian_filtered"] = partial(
-    made, ALGORITHMS["bc"], variant="gaussian", fraction=0.5, **SMALL
+    sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
 )
-LEARNERS["bc_mixture"] = partial(made, ALGORITHMS["bc"], variant="mixture", n_components=3, **SMALL)
+LEARNERS["bc_mixture"] = partial(
+    sized, ALGORITHMS["bc"](), variant="mixture", n_components=3, **SMALL
+)
 MEMORY = {
-    f"{name}_{encoder}": partial(made, ALGORITHMS[name], encoder=encoder, history_steps=3, **SMALL)
+    f"{name}_{encoder}": partial(
+        sized, ALGORITHMS[name](), encoder=encoder, history_steps=3, **SMALL
+    )
     for name in ALGORITHMS
     for encoder in ("history", "gru")
 }
 MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
-MEMORY["iql_n_step"] = partial(made, ALGORITHMS["iql"], n_step=3, **SMALL)
+MEMORY["iql_n_step"] = partial(sized, ALGORITHMS["iql"](), n_step=3, **SMALL)
 DAILY = {"td3_bc_history", "bc_gru"}
 LEARNERS |= {name: make for name, make in MEMORY.items() if name in DAILY}
 
@@ -61,7 +63,7 @@ def test_law(law):
 def test_policies_of_all_learners_share_one_program(problem):
     structures = set()
     for kind in ALGORITHMS.values():
-        learner = made(kind, **SMALL)
+        learner = sized(kind(), **SMALL)
         state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
         assert isinstance(learner.policy(state), NetworkPolicy)
         structures.add(jax.tree.structure(learner.policy(state)))
@@ -82,12 +84,12 @@ def test_policies_of_all_learners_share_one_program(problem):
 def test_bad_shapes_are_refused_by_name(name, field, value):
     words = rf"{ALGORITHMS[name].__name__}\.{PLACES[field]}\.{field} must be"
     with pytest.raises(ValueError, match=words):
-        made(ALGORITHMS[name], **{field: value}).validate()
+        sized(ALGORITHMS[name](), **{field: value}).validate()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_costs_play_no_part(name, problem_without_costs):
-    plain = made(ALGORITHMS[name], **SMALL)
+    plain = sized(ALGORITHMS[name](), **SMALL)
     spec, statistics = problem_without_costs.spec, problem_without_costs.statistics
     plain.init(spec, statistics, jax.random.key(0))
     assert "cost" not in plain.fields
@@ -192,7 +194,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "field", "value"), CASES)
 def test_bad_values_are_refused_by_name(name, field, value, problem):
-    algorithm = made(ALGORITHMS[name], **{field: value})
+    algorithm = sized(ALGORITHMS[name](), **{field: value})
     where = rf"{PLACES[field]}\.{field}" if field in PLACES else field
     with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}\.{where} must be .*, got"):
         algorithm.init(problem.spec, problem.statistics, jax.random.key(0))

@@ -10,10 +10,8 @@ import pytest
 from neorl_agents import BC, CQL
 from neorl_agents.learning import unit_rows
 from neorl_agents.networks import q_values
-from neorl_agents.testing import statistics_of
+from neorl_agents.testing import sized, statistics_of
 from neorl_core import Channel, Spec, Transition, as_arrays
-
-from ..making import made
 
 HORIZON, EPISODES, DT = 32, 128, 0.1
 GAIN = np.array([3.0, 2.0])
@@ -88,9 +86,9 @@ def trained(learner, spec, log, statistics, updates):
 
 
 CLONES = {
-    "deterministic": made(BC, learning_rate=1e-3, hidden=(32, 32)),
-    "gaussian": made(BC, learning_rate=1e-3, variant="gaussian", hidden=(32, 32)),
-    "mixture": made(BC, learning_rate=1e-3, variant="mixture", n_components=3, hidden=(32, 32)),
+    "deterministic": sized(BC(), learning_rate=1e-3, hidden=(32, 32)),
+    "gaussian": sized(BC(), learning_rate=1e-3, variant="gaussian", hidden=(32, 32)),
+    "mixture": sized(BC(), learning_rate=1e-3, variant="mixture", n_components=3, hidden=(32, 32)),
 }
 
 
@@ -113,7 +111,7 @@ def test_cloning_an_expert_earns_what_it_earned(variant, expert):
 
 def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions(expert):
     spec, log, statistics, _ = expert
-    learner = made(CQL, critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)
+    learner = sized(CQL(), critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)
     pair = jax.tree.map(lambda x: jnp.stack([x, x]), as_arrays(learner))
     weights = jnp.asarray([0.0, 5.0])
     pair = jax.tree.unflatten(
@@ -145,7 +143,7 @@ def test_a_mixture_clones_one_of_two_controllers_and_a_gaussian_their_mean(exper
     log = log._replace(action=jnp.asarray(action, jnp.float32))
     statistics, acted = statistics_of(log), {}
     for variant in ("deterministic", "mixture"):
-        learner = made(BC, learning_rate=3e-3, variant=variant, n_components=2, hidden=(8,))
+        learner = sized(BC(), learning_rate=3e-3, variant=variant, n_components=2, hidden=(8,))
         state = jax.jit(trained(learner, spec, log, statistics, 600))(as_arrays(learner))
         policy = learner.policy(state)
         acted[variant] = jax.vmap(lambda obs, p=policy: p((), obs)[1])(log.obs[:100])

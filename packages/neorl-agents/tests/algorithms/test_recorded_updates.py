@@ -21,9 +21,8 @@ import pytest
 from neorl_agents import AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, BestEpisodes
+from neorl_agents.testing import sized
 from neorl_core import Affine, Channel, DataStatistics, FieldStatistics, Spec, Transition
-
-from ..making import made
 
 FIXTURES = Path(__file__).parent / "fixtures"
 UPDATES, BATCH, MASKED, ACT, N = 100, 32, 8, 2, 10
@@ -42,54 +41,54 @@ CONSERVATIVE = (
 )  # fmt: skip
 THRICE = tuple(("normal", number, (ACT,)) for number in range(3))
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
-    "bc": (made(BC, batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
+    "bc": (sized(BC(), batch_size=BATCH, hidden=(12, 12)), (), {"actor_loss": "actor_loss"}),
     "td3_bc": (
-        made(TD3BC, **TWO),
+        sized(TD3BC(), **TWO),
         (PLAIN,),
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss"},
     ),
     "iql": (
-        made(IQL, expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
+        sized(IQL(), expectile=0.75, variant="corl", decay_updates=UPDATES, **TWO),
         (),
         {"value_loss": "value_loss", "critic_loss": "q_loss", "actor_loss": "actor_loss"},
     ),
     "iql_original": (
-        made(IQL, decay_updates=UPDATES, **TWO),
+        sized(IQL(), decay_updates=UPDATES, **TWO),
         (),
         {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
     ),
     "xql": (
-        made(XQL, decay_updates=UPDATES, **TWO),
+        sized(XQL(), decay_updates=UPDATES, **TWO),
         (),
         {name: name for name in ("value_loss", "critic_loss", "actor_loss")},
     ),
     "awac": (
-        made(AWAC, variant="corl", **THREE),
+        sized(AWAC(), variant="corl", **THREE),
         THRICE[:2],
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss"},
     ),
     "rebrac": (
-        made(ReBRAC, actor_weight=0.3, critic_weight=0.5, **THREE),
+        sized(ReBRAC(), actor_weight=0.3, critic_weight=0.5, **THREE),
         (PLAIN,),
         {"critic_loss": "critic_loss"},
     ),
-    "cql": (made(CQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "cql": (sized(CQL(), **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "cql_lagrange": (
-        made(
-            CQL, conservative_weight=5.0, gap=2.0, sample_temperature=0.7,
+        sized(
+            CQL(), conservative_weight=5.0, gap=2.0, sample_temperature=0.7,
             **LAGRANGE, **SOFT, **THREE,
         ),
         CONSERVATIVE,
         {"actor_loss": "policy_loss", "temperature": "alpha"},
     ),
-    "cal_ql": (made(CalQL, **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
+    "cal_ql": (sized(CalQL(), **SOFT, **THREE), CONSERVATIVE, {"actor_loss": "policy_loss"}),
     "sac_n": (
-        made(SACN, n_critics=4, **THREE),
+        sized(SACN(), n_critics=4, **THREE),
         THRICE,
         {"critic_loss": "critic_loss", "temperature": "alpha"},
     ),
     "edac": (
-        made(EDAC, n_critics=4, **THREE),
+        sized(EDAC(), n_critics=4, **THREE),
         THRICE,
         {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "temperature": "alpha"},
     ),

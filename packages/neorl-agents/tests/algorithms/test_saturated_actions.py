@@ -11,34 +11,32 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
-from neorl_agents.testing import make_problem, statistics_of
+from neorl_agents.testing import make_problem, sized, statistics_of
 from neorl_core import as_arrays, highs, lows
-
-from ..making import made
 
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 RATES = dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
 SOFT = {**SMALL, **RATES, "temperature_learning_rate": 3e-3}
 NIGHTLY = ("cql", "cal_ql", "edac")
 LEARNERS = {
-    "awac": made(AWAC, **SMALL, **RATES),
-    "rebrac": made(ReBRAC, **SMALL, **RATES, actor_weight=0.1),
-    "cql": made(CQL, **SOFT, n_samples=4),
-    "cal_ql": made(CalQL, **SOFT, n_samples=4),
-    "edac": made(EDAC, **SOFT, n_critics=20, diversity_weight=5.0),
-    "bc": made(BC, learning_rate=3e-3, **SMALL),
-    "bc_mixture": made(BC, learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
-    "td3_bc": made(TD3BC, actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
-    "iql": made(
-        IQL, **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
+    "awac": sized(AWAC(), **SMALL, **RATES),
+    "rebrac": sized(ReBRAC(), **SMALL, **RATES, actor_weight=0.1),
+    "cql": sized(CQL(), **SOFT, n_samples=4),
+    "cal_ql": sized(CalQL(), **SOFT, n_samples=4),
+    "edac": sized(EDAC(), **SOFT, n_critics=20, diversity_weight=5.0),
+    "bc": sized(BC(), learning_rate=3e-3, **SMALL),
+    "bc_mixture": sized(BC(), learning_rate=3e-3, variant="mixture", n_components=3, **SMALL),
+    "td3_bc": sized(TD3BC(), actor_learning_rate=3e-3, critic_learning_rate=3e-3, **SMALL),
+    "iql": sized(
+        IQL(), **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
     ),
-    "xql": made(
-        XQL, **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
+    "xql": sized(
+        XQL(), **SMALL, **dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
     ),
 }
 
 
-BOTH_BOUNDS = {"sac_n": made(SACN, **SOFT, n_critics=4)}
+BOTH_BOUNDS = {"sac_n": sized(SACN(), **SOFT, n_critics=4)}
 
 
 def valve_log(*, both):

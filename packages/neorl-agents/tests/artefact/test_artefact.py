@@ -15,10 +15,10 @@ from neorl_agents.artefact import _sealed_file as sealed_file
 from neorl_agents.artefact._sealed_file import write_sealed
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import GaussianPolicy, NetworkPolicy
+from neorl_agents.testing import sized
 from neorl_core import as_arrays
 from neorl_core.control import PID, ConstantPolicy
 
-from ..making import made
 from .test_controller_kinds import KINDS as CONTROLLERS
 
 KEY = jax.random.key(0)
@@ -35,19 +35,19 @@ def pid(n_override: int = 0) -> PID:
 
 
 def remembering(kind, problem, few, encoder):
-    plain = made(kind, encoder=encoder, history_steps=3, **few)
+    plain = sized(kind(), encoder=encoder, history_steps=3, **few)
     return plain.policy(plain.init(problem.spec, problem.statistics, KEY))
 
 
 @pytest.fixture(scope="module")
 def policies(problem, few):
-    algorithm = made(ALGORITHMS["iql"], **few)
+    algorithm = sized(ALGORITHMS["iql"](), **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     memory = {
         f"history {encoder}": remembering(ALGORITHMS["sac_n"], problem, few, encoder)
         for encoder in ("history", "gru")
     }
-    mixture = made(ALGORITHMS["bc"], variant="mixture", n_components=3, **few)
+    mixture = sized(ALGORITHMS["bc"](), variant="mixture", n_components=3, **few)
     return {
         **memory,
         "network": algorithm.policy(state),

@@ -13,9 +13,9 @@ from neorl_agents.critics import (
     load_critic,
     save_critic,
 )
+from neorl_agents.testing import sized
 from neorl_core.control import ConstantPolicy
 
-from ..making import made
 from . import chain
 
 KEY = jax.random.key(0)
@@ -44,7 +44,7 @@ def test_a_safety_critic_comes_back_to_the_bit(stored):
 
 
 def test_critics_of_a_learner_come_back_to_the_bit(tmp_path, problem, few):
-    state = made(EDAC, **few).init(problem.spec, problem.statistics, KEY)
+    state = sized(EDAC(), **few).init(problem.spec, problem.statistics, KEY)
     rows = problem.log.obs[:32], problem.log.action[:32]
     save_critic(tmp_path / "c.safetensors", critic_ensemble(state), problem.spec, *rows)
     found = load_critic(tmp_path / "c.safetensors")

@@ -27,11 +27,11 @@ from neorl_agents.critics._ensemble_fit import (
     members_say,
 )
 from neorl_agents.networks import q_values
+from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Spec, Transition, as_arrays
 from neorl_core.statistics import area_under_roc
 
 from ..classical.neorl2 import DMSD_SPEC, dmsd_log
-from ..making import made
 
 FEW = EnsembleSettings(members=5, hidden=(32, 32), updates=1500, batch_size=128)
 KEY = jax.random.key(0)
@@ -217,7 +217,7 @@ def test_units_change_nothing(fitted):
 
 @pytest.mark.parametrize("learner", [EDAC, IQL])
 def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
-    algorithm = made(learner, **few)
+    algorithm = sized(learner(), **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     ensemble = critic_ensemble(state)
     obs, action = problem.log.obs[:8], problem.log.action[:8]
@@ -230,7 +230,7 @@ def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
     with pytest.raises(TypeError, match="this int has no critics; give the state"):
         critic_ensemble(3)
     for encoder in ("history", "gru"):
-        remembers = made(learner, encoder=encoder, history_steps=2, **few)
+        remembers = sized(learner(), encoder=encoder, history_steps=2, **few)
         state = remembers.init(problem.spec, problem.statistics, KEY)
         with pytest.raises(TypeError, match=r"windows of 2 steps, .* with networks.encoder='none'"):
             critic_ensemble(state)

@@ -9,10 +9,8 @@ import pytest
 
 from neorl_agents import ALGORITHMS, BC
 from neorl_agents.learning import require_answer, require_policy
-from neorl_agents.testing import algorithm_laws
+from neorl_agents.testing import algorithm_laws, sized
 from neorl_core import InputError
-
-from ..making import made
 
 Learner = type("Learner", (), {})
 Pair = namedtuple("Pair", "a b")
@@ -65,7 +63,7 @@ class Forgetful(BC):
 
 
 def test_the_laws_say_so_too():
-    laws = algorithm_laws(lambda: made(Forgetful, hidden=(4,), batch_size=8))
+    laws = algorithm_laws(lambda: sized(Forgetful(), hidden=(4,), batch_size=8))
     with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
         laws["update_is_pure"]()
 
@@ -81,7 +79,9 @@ class Unmasked(BC):
 
 
 def test_masked_rows_that_weigh_in_a_mean_break_a_law():
-    law = algorithm_laws(lambda: made(Unmasked, hidden=(4,), batch_size=8))["masked_rows_are_inert"]
+    law = algorithm_laws(lambda: sized(Unmasked(), hidden=(4,), batch_size=8))[
+        "masked_rows_are_inert"
+    ]
     with pytest.raises(AssertionError, match="masked rows weigh in a mean"):
         law()
 
@@ -145,15 +145,15 @@ class Proud(BC):
     ],
 )
 def test_a_state_that_breaks_the_contract_breaks_a_law(kind, law, words):
-    laws = algorithm_laws(lambda: made(kind, hidden=(4,), batch_size=8))
+    laws = algorithm_laws(lambda: sized(kind(), hidden=(4,), batch_size=8))
     with pytest.raises(AssertionError, match=words):
         laws[law]()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_single_width_is_named_not_iterated(name):
-    learner = made(ALGORITHMS[name], hidden=32)
+    learner = sized(ALGORITHMS[name](), hidden=32)
     words = r"\.networks\.hidden must be one or more .*\(64, 64\), got 32"
     with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}{words}"):
         learner.validate()
-    assert made(ALGORITHMS[name], hidden=[32, 16]).networks.hidden == (32, 16)
+    assert sized(ALGORITHMS[name](), hidden=[32, 16]).networks.hidden == (32, 16)

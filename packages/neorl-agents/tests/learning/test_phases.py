@@ -10,9 +10,8 @@ from neorl_agents import BC, BaseLearner
 from neorl_agents.algorithms._bc import _squared_error
 from neorl_agents.learning import for_run, single
 from neorl_agents.networks import tanh
+from neorl_agents.testing import sized
 from neorl_core import as_arrays
-
-from ..making import made
 
 
 class Phases(BaseLearner):
@@ -44,7 +43,7 @@ class Phases(BaseLearner):
 
 
 def test_a_phase_is_the_counter_of_updates_and_its_length_a_schedule(problem):
-    plain = for_run(made(Phases, hidden=(8,), batch_size=32), 3)
+    plain = for_run(sized(Phases(), hidden=(8,), batch_size=32), 3)
     assert plain.first_updates == 3
     state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     batch = problem.batch(plain)

@@ -12,10 +12,9 @@ from neorl_agents import ALGORITHMS, BC, IQL, TD3BC, BaseLearner, CalQL, ReBRAC
 from neorl_agents.learning import Fit, single
 from neorl_agents.networks import tanh
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows
+from neorl_agents.testing import sized
 from neorl_core import InputError, as_arrays
 from neorl_core.losses import masked_mean
-
-from ..making import made
 
 KEY = jax.random.key(0)
 SMALL = {"hidden": (4,), "batch_size": 8}
@@ -46,13 +45,13 @@ class Costly(BaseLearner):
 
 
 def started(kind, problem, **settings):
-    learner = made(kind, **SMALL, **settings)
+    learner = sized(kind(), **SMALL, **settings)
     return learner, learner.init(problem.spec, problem.statistics, KEY)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_several_steps_are_refused_by_learners_of_single_ones(name, problem):
-    learner = made(ALGORITHMS[name], n_step=3, **SMALL)
+    learner = sized(ALGORITHMS[name](), n_step=3, **SMALL)
     if learner.takes_several_steps:
         learner.init(problem.spec, problem.statistics, KEY)
         assert learner.sampler == NSteps(3, learner.discount)
@@ -69,17 +68,17 @@ def test_those_that_take_several_steps():
 @pytest.mark.parametrize(("settings", "several"), [({"n_step": 2}, True), ({}, False)])
 def test_memory_and_several_steps_also_read_where_episodes_end(settings, several):
     ends = {"terminated", "truncated"}
-    assert (ends <= set(made(TD3BC, **settings).fields)) == several
+    assert (ends <= set(sized(TD3BC(), **settings).fields)) == several
     assert "truncated" not in TD3BC().fields
-    remembers = made(BC, encoder="gru", history_steps=4, **settings)
+    remembers = sized(BC(), encoder="gru", history_steps=4, **settings)
     assert ends <= set(remembers.fields)
     assert len(remembers.fields) == len(set(remembers.fields))
 
 
 def test_memory_draws_windows_of_the_rows_that_are_chosen_anyway():
-    assert made(IQL).sampler == Rows()
-    assert made(IQL, encoder="history", history_steps=5).sampler == Histories(Rows(), 5)
-    several = made(IQL, encoder="gru", history_steps=5, n_step=2)
+    assert IQL().sampler == Rows()
+    assert sized(IQL(), encoder="history", history_steps=5).sampler == Histories(Rows(), 5)
+    several = sized(IQL(), encoder="gru", history_steps=5, n_step=2)
     assert several.sampler == Histories(NSteps(2, several.discount), 5)
 
 
@@ -126,7 +125,7 @@ def test_a_learner_with_costs_is_given_them_in_units_and_trains(problem):
 
 
 def test_what_was_fitted_before_is_context_and_stays_as_it_is(problem):
-    learner = made(Costly, **SMALL)
+    learner = sized(Costly(), **SMALL)
     fit = learner.fits()["clone"]
     assert (type(fit.learner), fit.updates) == (BC, 10)
     clone = fit.learner.init(problem.spec, problem.statistics, jax.random.key(1))
@@ -136,7 +135,7 @@ def test_what_was_fitted_before_is_context_and_stays_as_it_is(problem):
     chex.assert_trees_all_equal(after.context, state.context)
     chex.assert_trees_all_equal(after.preparation, state.preparation)
     for name in ALGORITHMS:
-        plain = made(ALGORITHMS[name], **SMALL)
+        plain = sized(ALGORITHMS[name](), **SMALL)
         assert dict(plain.fits()) == {}
         assert plain.init(problem.spec, problem.statistics, KEY).context == {}
 
@@ -147,7 +146,7 @@ def test_the_source_of_a_run_is_that_of_a_learner_which_makes_none():
 
 
 def test_a_preparation_that_is_given_is_the_one_of_the_state(problem):
-    learner = made(CalQL, **SMALL)
+    learner = sized(CalQL(), **SMALL)
     own = learner.prepare(problem.spec, problem.statistics)
     chex.assert_trees_all_equal(
         learner.init(problem.spec, problem.statistics, KEY),
@@ -184,7 +183,7 @@ class Stray(Unnamed):
 )
 def test_parts_whose_names_do_not_agree_are_refused(kind, words, problem):
     with pytest.raises(InputError, match=words):
-        made(kind, **SMALL).init(problem.spec, problem.statistics, KEY)
+        sized(kind(), **SMALL).init(problem.spec, problem.statistics, KEY)
 
 
 @pytest.mark.parametrize("missing", ["fresh", "learn"])
@@ -196,7 +195,7 @@ def test_a_learner_without_equations_says_what_to_define(missing, problem):
             def fresh(self, spec, key):
                 return {}, {}
 
-    learner = made(Empty, **SMALL)
+    learner = sized(Empty(), **SMALL)
 
     def first_update():
         state = learner.init(problem.spec, problem.statistics, KEY)

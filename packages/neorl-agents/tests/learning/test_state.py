@@ -10,11 +10,9 @@ import pytest
 
 from neorl_agents import ALGORITHMS, IQL, LearnerState
 from neorl_agents.learning import restarted
-from neorl_agents.testing import make_problem
+from neorl_agents.testing import make_problem, sized
 from neorl_core import as_arrays
 from neorl_core.statistics import merge_statistics
-
-from ..making import made
 
 SMALL = {"hidden": (8,), "batch_size": 8}
 PARTS = [field.name for field in fields(LearnerState)]
@@ -69,7 +67,7 @@ def test_a_restart_sets_every_counter_to_zero_and_nothing_else():
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_leaves_of_a_learner_under_a_restart(name, problem):
     """After two updates the counters alone go back; networks, moments and maps stay to the bit."""
-    plain = made(ALGORITHMS[name], **SMALL)
+    plain = sized(ALGORITHMS[name](), **SMALL)
     fresh = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     update, state = jax.jit(type(plain).update), fresh
     for i in range(2):
@@ -89,7 +87,7 @@ def test_leaves_of_a_learner_under_a_restart(name, problem):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_four_sites_with_one_key_and_one_preparation_start_equal(name):
-    plain = made(ALGORITHMS[name], **SMALL)
+    plain = sized(ALGORITHMS[name](), **SMALL)
     sites = [make_problem(seed=seed) for seed in range(4)]
     whole = merge_statistics([site.statistics for site in sites])
     key, spec = jax.random.key(0), sites[0].spec
@@ -106,7 +104,7 @@ def test_four_sites_with_one_key_and_one_preparation_start_equal(name):
 def test_sites_average_parameters_alone():
     """What federated averaging does to a state: maps, counters and moments stay each site's."""
     problem = make_problem()
-    plain = made(IQL, **SMALL)
+    plain = sized(IQL(), **SMALL)
     first, second = (
         plain.init(problem.spec, problem.statistics, jax.random.key(i)) for i in range(2)
     )

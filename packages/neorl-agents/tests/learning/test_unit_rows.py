@@ -11,8 +11,7 @@ from neorl_agents import IQL
 from neorl_agents.learning import merged, numbered, single, unit_rows
 from neorl_agents.policies import prepare
 from neorl_agents.sampling import Batch
-
-from ..making import made
+from neorl_agents.testing import sized
 
 
 def test_standardises_observations_and_maps_actions_to_the_unit_box(problem):
@@ -127,7 +126,7 @@ def test_rewards_may_be_centred(problem):
 
 
 def test_batches_of_an_update_are_taken_one_by_one_or_together(problem):
-    learner = made(IQL, batch_size=8)
+    learner = sized(IQL(), batch_size=8)
     rows = unit_rows(prepare(problem.spec, problem.statistics), problem.batch(learner))
     twice = jax.tree.map(lambda x: jnp.concatenate([x, x + x]), rows)
     np.testing.assert_array_equal(single(twice).obs, rows.obs[0])

@@ -22,10 +22,9 @@ from neorl_agents.online import (
     replay_push,
     rows_of_the_log,
 )
+from neorl_agents.testing import sized
 from neorl_core import InputError, Transition, as_arrays
 from neorl_core.replay import ring_order
-
-from ..making import made
 
 ENVS, HORIZON, DISCOUNT, BEYOND = 3, 5, 0.9, -7.0
 PUSH = jax.jit(replay_push, static_argnames="horizon")
@@ -139,7 +138,7 @@ def _calibrated(algorithm):
     ("kind", "share"), [(IQL, 0.25), (IQL, 1.0), (CalQL, 0.5), (ReBRAC, 0.0), (ReBRAC, 0.5)]
 )
 def test_every_batch_has_the_stated_counts(batches, kind, share):
-    algorithm = made(kind, batch_size=10)
+    algorithm = sized(kind(), batch_size=10)
     batch = batches(algorithm, share)
     rows = batch.rows
     online = np.asarray(rows.reward) == 1e3
@@ -153,12 +152,12 @@ def test_every_batch_has_the_stated_counts(batches, kind, share):
 
 
 def test_draws_are_functions_of_the_number_and_cover_the_buffer(batches):
-    learner = made(IQL, batch_size=64)
+    learner = sized(IQL(), batch_size=64)
     first, again, next_one = (batches(learner, 0.5, number=n).rows for n in (0, 0, 1))
     np.testing.assert_array_equal(first.obs, again.obs)
     for half in (slice(0, 32), slice(32, 64)):  # of the log, and of the buffer
         assert not np.array_equal(first.obs[0, half], next_one.obs[0, half])
-    seen = batches(made(IQL, batch_size=2560), 0.0).rows.obs[0, :, 0]
+    seen = batches(sized(IQL(), batch_size=2560), 0.0).rows.obs[0, :, 0]
     counts = np.unique(seen, return_counts=True)[1]
     assert len(counts) == 12
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -189,7 +188,7 @@ def test_what_cannot_be_fine_tuned_is_named():
 def test_a_row_whose_episode_goes_on_has_no_bound(problem):
     """Of such rows alone Cal-QL learns what CQL does; with a high return it does not."""
     small = {"hidden": (4,), "batch_size": 8, "n_samples": 2}
-    bounded, plain = made(CalQL, **small), made(CalQL, **small, calibrated=False)
+    bounded, plain = sized(CalQL(), **small), sized(CalQL(), **small, calibrated=False)
     state = bounded.init(problem.spec, problem.statistics, jax.random.key(0))
     batch, key = problem.batch(bounded), jax.random.key(1)
     update = jax.jit(CalQL.update)
@@ -209,7 +208,7 @@ def test_a_row_whose_episode_goes_on_has_no_bound(problem):
 @pytest.mark.parametrize("kind", [IQL, CalQL, ReBRAC])
 def test_what_is_tried_lies_around_the_policy_and_inside_the_box(problem, kind):
     """Median of the draws: for all three it is what the deterministic policy does."""
-    plain = made(kind, hidden=(8,))
+    plain = sized(kind(), hidden=(8,))
     learner = as_arrays(plain)
     state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     tried, policy, obs = learner.explore(state), learner.policy(state), problem.log.obs[0]

@@ -10,10 +10,9 @@ import pytest
 
 from neorl_agents import BC, TD3BC
 from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
+from neorl_agents.testing import sized
 from neorl_core import InputError, as_arrays
 from neorl_core.testing import assert_close, state_keeps_form
-
-from ..making import made
 
 KEY = jax.random.key(0)
 RATE = jnp.float32(1e-2)
@@ -126,7 +125,7 @@ def test_the_state_is_arrays_of_strong_dtype_and_keeps_its_form(name, tree):
 @pytest.mark.parametrize("name", ["test_clipped_adamw", "test_warmed_up"])
 def test_a_learner_trains_with_a_registered_optimiser(name, problem, few):
     """The registered optimiser is the one that steps, and the rate still is data."""
-    plain = made(BC, optimiser=name, **few)
+    plain = sized(BC(), optimiser=name, **few)
     state = plain.init(problem.spec, problem.statistics, KEY)
     batch = problem.batch(plain)
 
@@ -137,14 +136,14 @@ def test_a_learner_trains_with_a_registered_optimiser(name, problem, few):
         return jax.vmap(run, in_axes=(0, None))(algorithms, state)
 
     rates = [
-        as_arrays(made(BC, optimiser=name, learning_rate=rate, **few)) for rate in (3e-4, 3e-3)
+        as_arrays(sized(BC(), optimiser=name, learning_rate=rate, **few)) for rate in (3e-4, 3e-3)
     ]
     together, metrics = jax.jit(side_by_side)(
         jax.tree.map(lambda *leaves: jnp.stack(leaves), *rates), state
     )
     assert np.all(np.isfinite(metrics["actor_loss"]))
     assert metrics["actor_loss"][1, -1] < metrics["actor_loss"][0, -1] < metrics["actor_loss"][0, 0]
-    reference = made(BC, **few).init(problem.spec, problem.statistics, KEY)
+    reference = sized(BC(), **few).init(problem.spec, problem.statistics, KEY)
     assert jax.tree.structure(state.optimisers) != jax.tree.structure(reference.optimisers)
     assert optax.tree.get(together.optimisers["actor"], "mu").weights[0].shape == (2, 4, 16)
 
@@ -153,7 +152,7 @@ def test_an_unknown_optimiser_is_refused_with_the_nearest(problem):
     with pytest.raises(
         ValueError, match=r"TD3BC\.steps\.optimiser must be one of adam, .*, got 'adan'"
     ):
-        made(TD3BC, optimiser="adan").validate()
+        sized(TD3BC(), optimiser="adan").validate()
     with pytest.raises(InputError, match="unknown optimiser 'adan'; did you mean 'adam'"):
         init_optimiser("adan", jnp.zeros(2), 0.1)
 

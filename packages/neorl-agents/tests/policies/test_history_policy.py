@@ -9,8 +9,7 @@ from neorl_agents import BC, IQL
 from neorl_agents.learning import unit_rows
 from neorl_agents.policies import GaussianPolicy
 from neorl_agents.sampling._histories import next_windows, windows
-
-from ..making import made
+from neorl_agents.testing import sized
 
 SMALL = {"hidden": (8, 8), "batch_size": 32, "history_steps": 3}
 ROWS = 64
@@ -19,7 +18,7 @@ ROWS = 64
 @pytest.fixture(scope="module", params=["history", "gru"])
 def trained(request, problem):
     """A learner with memory, and its state; nothing need be learned to tell two windows apart."""
-    plain = made(BC, encoder=request.param, **SMALL)
+    plain = sized(BC(), encoder=request.param, **SMALL)
     return plain, plain.init(problem.spec, problem.statistics, jax.random.key(3))
 
 
@@ -69,7 +68,7 @@ def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
 def test_windows_are_those_of_a_loop(log):
     """Masked rows are in none, however good their observations look."""
     log = log._replace(obs=np.where(np.isnan(log.obs), 7.0, log.obs))
-    tables = jax.tree.map(jnp.asarray, made(BC, encoder="gru", **SMALL).sampler.tables(log))
+    tables = jax.tree.map(jnp.asarray, sized(BC(), encoder="gru", **SMALL).sampler.tables(log))
     got = jax.device_get(windows(tables, jnp.arange(ROWS), steps=3))
     after = jax.device_get(next_windows(tables, jnp.arange(ROWS), steps=3))
     starts = episode_starts(log)
@@ -128,7 +127,7 @@ def test_what_came_before_matters_and_a_fresh_carry_forgets_it(trained, problem)
 
 
 def test_exploring_carries_the_memory_of_the_mean(problem):
-    plain = made(IQL, encoder="history", **SMALL)
+    plain = sized(IQL(), encoder="history", **SMALL)
     state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
     explore, mean = plain.explore(state), plain.policy(state)
     assert isinstance(explore, GaussianPolicy)
@@ -143,13 +142,13 @@ def test_a_batch_without_windows_is_refused(trained, problem):
     plain, state = trained
     with pytest.raises(ValueError, match=r"see windows of 3 steps, got rows"):
         unit_rows(state.preparation, problem.log)
-    memoryless = made(BC, hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
+    memoryless = sized(BC(), hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
     with pytest.raises(ValueError, match=r"see rows, got windows of 3 steps"):
         unit_rows(memoryless.preparation, problem.batch(plain))
 
 
 def test_a_log_that_does_not_say_where_episodes_end_is_refused(problem):
-    sampler = made(BC, encoder="gru", **SMALL).sampler
+    sampler = sized(BC(), encoder="gru", **SMALL).sampler
     with pytest.raises(ValueError, match="must list terminated and truncated among its fields"):
         sampler.tables(problem.log._replace(truncated=None))
 

@@ -39,8 +39,8 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
 
     Args:
         make: Function that makes the learner, best with small networks and batches: ``lambda:
-            CRR(networks=Networks(hidden=(8, 8)), steps=Steps(batch_size=32))``. Rates ten times as
-            large must still train it.
+            sized(CRR(), hidden=(8, 8), batch_size=32)``. Rates ten times as large must still train
+            it.
 
     Returns:
         Functions without arguments, for ``pytest.mark.parametrize``.
