@@ -76,11 +76,11 @@ class _Variant:
     def __init__(self, name: str, seeds: Any) -> None:
         import jax
 
-        from neorl_train.training import ParallelSeeds
+        from neorl_train.training import offline_seeds
 
         self.algorithm, data = small_case(name)
         self.n_updates = BLOCK // self.algorithm.batches_per_update
-        self.parallel = ParallelSeeds(self.algorithm, data, list(seeds), jax.local_devices())
+        self.parallel = offline_seeds(self.algorithm, data, list(seeds), jax.local_devices())
         self.parallel.compile(self.n_updates)
         self.done = 0
         self.round(1)

@@ -117,7 +117,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
     algorithm: Any = online.algorithm  # a dataclass, as all of ours
     reference = env.tunings()[env.reference]
     counts = online_counts(online)[0]
-    states = {"before": offline.states()[0], "after": online.states()[0].learner}
+    states = {"before": offline.states()[0], "after": online.states()[0]}
     price = prices(env, env.spec.cost)
     result = {
         "plant": plant,
