@@ -42,20 +42,20 @@ def test_options_override_the_file(tmp_path):
 def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
     OPTIMISERS.register("test_argument_momentum", partial(optax.sgd, momentum=0.9))
     path = tmp_path / "c.toml"
-    path.write_text('[algorithms.td3_bc]\noptimiser = "test_argument_momentum"\n')
-    words = [str(path), "--algorithms.iql.optimiser", "test_argument_momentum"]
+    path.write_text('[algorithms.td3_bc.steps]\noptimiser = "test_argument_momentum"\n')
+    words = [str(path), "--algorithms.iql.steps.optimiser", "test_argument_momentum"]
     config, _ = read_run_options(words, ALGORITHMS)
     validate(config)
     plain = config_to_dict(config)["algorithms"]
-    assert {name: plain[name]["optimiser"] for name in plain} == {
+    assert {name: plain[name]["steps"]["optimiser"] for name in plain} == {
         "bc": "adam",
         "td3_bc": "test_argument_momentum",
         "iql": "test_argument_momentum",
     }
     unknown, _ = read_run_options(
-        ["--algorithms.bc.optimiser", "test_argument_momentun"], ALGORITHMS
+        ["--algorithms.bc.steps.optimiser", "test_argument_momentun"], ALGORITHMS
     )
-    with pytest.raises(InputError, match=r"algorithms\.bc\.optimiser must be one of adam"):
+    with pytest.raises(InputError, match=r"algorithms\.bc\.steps\.optimiser must be one of adam"):
         validate(unknown)
 
 

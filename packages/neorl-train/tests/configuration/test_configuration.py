@@ -194,7 +194,7 @@ def test_the_values_of_a_learner_that_is_not_trained_are_checked_too(load):
     )
     (note,) = untrained_notes(changed, DEFAULT.algorithms)
     assert note.startswith(
-        "algorithms.rebrac has tau, networks, but this run does not train rebrac"
+        "algorithms.rebrac has networks.hidden, tau, but this run does not train"
     )
     assert untrained_notes(changed, changed.algorithms) == [], "as the run had it that is tuned"
     # The length of the run is that of the trained ones: 500 is no multiple of 3.

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, IQL
+from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_envs import read_dataset, write_dataset
 from neorl_train import Config
@@ -33,10 +34,11 @@ def test_a_batch_of_more_rows_than_the_training_part_is_refused(make_log):
         training_experience(configured(held_out=0.3, batch_size=128), make_log(), {})
 
 
-def test_episodes_are_trained_on_or_held_out_and_rewards_penalised_in_training_alone(make_log):
+def test_episodes_are_trained_on_or_held_out_and_rewards_priced_for_learners_alone(make_log):
     log = make_log(n_cost=1)  # 20 episodes of 6 rows
     experience = training_experience(configured(held_out=0.3), log, {"cost_0": 2.0})
-    training, held_out = experience.training.rows, experience.held_out.transitions
+    data, held_out = experience.training, experience.held_out.transitions
+    training = data.rows
     assert experience.dataset is log
     assert (len(training.reward), experience.held_out.n_rows) == (84, 36)
     rows = {obs.tobytes(): i for i, obs in enumerate(log.transitions.obs)}
@@ -45,7 +47,12 @@ def test_episodes_are_trained_on_or_held_out_and_rewards_penalised_in_training_a
     assert sorted(trained + kept) == list(range(120))
     own = log.transitions.reward[trained]
     penalised = own - 2.0 * log.transitions.cost[trained, 0]
-    np.testing.assert_allclose(training.reward, penalised, rtol=1e-6)
+    np.testing.assert_array_equal(training.reward, own)
+    np.testing.assert_array_equal(training.cost, log.transitions.cost[trained])
+    np.testing.assert_allclose(data.rows_for(IQL()).reward, penalised, rtol=1e-6)
+    statistics = data.statistics_for(IQL())
+    np.testing.assert_allclose(statistics.reward.mean, penalised.mean(), rtol=1e-5)
+    np.testing.assert_allclose(data.statistics.reward.mean, own.mean(), rtol=1e-5)
     np.testing.assert_array_equal(held_out.reward, log.transitions.reward[kept])
 
 

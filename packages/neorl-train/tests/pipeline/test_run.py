@@ -7,6 +7,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
+from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train import Run, configure, resume, start, train

@@ -154,6 +154,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         from neorl_core.boundary import keep_compiled_programs
         keep_compiled_programs()
         from neorl_agents import IQL
+        from neorl_agents.testing import sized
         from neorl_envs import read_dataset
         from neorl_envs.datasets import data_statistics
         from neorl_train.runs import tree_digest

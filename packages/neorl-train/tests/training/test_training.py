@@ -1,7 +1,5 @@
 """Interrupted anywhere, training continues to the same bits, with the same records."""
 
-import dataclasses
-
 import jax.numpy as jnp
 import pytest
 
@@ -101,7 +99,7 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
     make_line, make_notes, line_data, checkpoints_in, tmp_path
 ):
     checkpoints = checkpoints_in(tmp_path)
-    said = r"seed 4 is (nan|inf) \(and so weight\) at update \d+; no checkpoint was kept; lower"
+    said = r"seed 4 is (nan|inf) \(and so parameters.weight\) at update \d+; no checkpoint was kept"
     with pytest.raises(InputError, match=said):
         train(
             make_line(learning_rate=1e6),
@@ -123,8 +121,9 @@ def test_a_tensor_that_is_not_finite_is_named_with_the_last_good_checkpoint(
     class Late(type(make_line())):
         def update(self, state, batch, key):
             new, metrics = super().update(state, batch, key)
-            weight = jnp.where(new.count == late // self.cycle, jnp.nan, new.weight)
-            return dataclasses.replace(new, weight=weight), metrics
+            late_now = new.updates == late // self.cycle
+            weight = jnp.where(late_now, jnp.nan, new.parameters["weight"])
+            return new.with_parameters(weight=weight), metrics
 
     checkpoints, before = checkpoints_in(tmp_path), late - 20
     said = rf"weight of seed 1 is not finite at update {late}; the last good .* {before}; lower"

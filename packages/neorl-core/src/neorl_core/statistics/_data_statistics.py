@@ -1,4 +1,4 @@
-"""Statistics of training data: of several sites together, or of declared ranges without any data."""
+"""Statistics of training data: of several sites together, or of declared ranges alone."""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,6 @@
 
 from neorl_train.training._collect import Counts as Counts
 from neorl_train.training._fine_tune import online_counts as online_counts
-from neorl_train.training._fine_tune import train_online as train_online
 from neorl_train.training._loop import Plan as Plan
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
@@ -25,5 +24,4 @@ __all__ = [
     "offline_seeds",
     "online_counts",
     "run_keys",
-    "train_online",
 ]
