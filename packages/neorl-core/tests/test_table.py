@@ -85,6 +85,10 @@ ELSEWHERE = {
     "returns/test_off_policy_returns.py": {
         "test_rlax": "VTrace",
     },
+    "statistics/test_data_statistics.py": {
+        "test_merged_statistics_are_those_of_all_rows": "merge_statistics",
+        "test_ranges_count_as_uniform_and_give_way_to_data": "range_statistics",
+    },
     "statistics/test_interval_coverage.py": {
         "test_counts_cover_whatever_the_probability": "Interval",
     },

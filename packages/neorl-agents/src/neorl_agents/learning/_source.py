@@ -56,20 +56,20 @@ class Source(Protocol):
         """Calls of ``update`` between two calls of :meth:`advance`."""
         ...
 
-    def begin(self, learner: Learner, state: LearnerState, tables: Any, key: PRNGKeyArray) -> Any:
+    def begin(self, learner: Any, state: LearnerState, tables: Any, keys: TrainingKeys) -> Any:
         """The memory before the first update; ``()`` without one.
 
         Args:
             learner: Learner with array leaves.
             state: Its initial state.
             tables: What batches are drawn from besides the memory, on the device.
-            key: Key of the run's source.
+            keys: Keys of the training.
         """
         ...
 
     def advance(
         self,
-        learner: Learner,
+        learner: Any,
         state: LearnerState,
         memory: Any,
         tables: Any,
@@ -90,7 +90,7 @@ class Source(Protocol):
 
     def batches(
         self,
-        learner: Learner,
+        learner: Any,
         memory: Any,
         tables: Any,
         numbers: Int[Array, " update"],
@@ -196,5 +196,6 @@ def priced_reward(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
         prices: Reward that one unit of each cost takes off, shape ``(cost,)``.
     """
     paid = [i for i, price in enumerate(prices) if price]
-    price = np.asarray(prices, np.float32)[paid]
-    return penalised_reward(np.asarray(reward), np.asarray(cost)[..., paid], price)
+    columns: Any = (np.asarray(reward), np.asarray(cost)[..., paid])
+    price: Any = np.asarray(prices, np.float32)[paid]
+    return penalised_reward(*columns, price)

@@ -42,8 +42,8 @@ def penalised_reward(
     penalty = checked_positive("penalty", penalty, or_zero=True, many=True)
     if not (isinstance(reward, np.ndarray) and isinstance(cost, np.ndarray)):
         reward, cost = floats(reward), floats(cost)
-    for i in range(np.shape(penalty)[0]):
+    prices = np.asarray(penalty, reward.dtype) if is_concrete(penalty) else penalty
+    for i in range(np.shape(prices)[0]):
         # Term by term: rows taken in blocks of any size, on the host or compiled, agree.
-        price = np.asarray(penalty[i], reward.dtype) if is_concrete(penalty) else penalty[i]
-        reward = reward - (price * cost[..., i]).astype(reward.dtype)
+        reward = reward - (prices[i] * cost[..., i]).astype(reward.dtype)
     return reward

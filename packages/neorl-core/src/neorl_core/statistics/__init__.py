@@ -22,7 +22,7 @@ from neorl_core.statistics._conformal import (
 from neorl_core.statistics._crossed_interval import crossed_interval as crossed_interval
 from neorl_core.statistics._data_statistics import merge_statistics as merge_statistics
 from neorl_core.statistics._data_statistics import range_statistics as range_statistics
-from neorl_core.statistics._default_level import DEFAULT_LEVEL as DEFAULT_LEVEL
+from neorl_core.statistics._intervals import DEFAULT_LEVEL as DEFAULT_LEVEL
 from neorl_core.statistics._intervals import Interval as Interval
 from neorl_core.statistics._intervals import (
     paired_difference_interval as paired_difference_interval,

@@ -20,8 +20,7 @@ from neorl_core.statistics._bootstrap import (
     take_rows,
     widened_samples,
 )
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 Blocks = Literal["stationary", "circular", "moving"]
 

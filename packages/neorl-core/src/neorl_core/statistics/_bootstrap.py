@@ -18,8 +18,7 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
 from neorl_core._internal.resampling import in_blocks, random_rows
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def sample_mean(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"]:

@@ -17,8 +17,7 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.sorting import sort_floats
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def hoeffding_interval(

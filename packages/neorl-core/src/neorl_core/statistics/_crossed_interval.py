@@ -6,8 +6,7 @@ from jaxtyping import ArrayLike, Float
 
 from neorl_core._internal.checks import checked_probability, floats, require_rank
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 from neorl_core.statistics._student import student_quantile
 
 

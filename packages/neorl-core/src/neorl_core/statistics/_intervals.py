@@ -13,8 +13,10 @@ from neorl_core._internal.checks import (
     require_same_shape,
 )
 from neorl_core._internal.float_widths import narrowed, widened
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
 from neorl_core.statistics._student import student_quantile
+
+DEFAULT_LEVEL = 0.95
+"""Confidence level where none is asked for; ``evaluation.level`` of a run begins with it."""
 
 
 class Interval(NamedTuple):

@@ -8,8 +8,7 @@ from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 from neorl_core._internal.checks import checked_probability, floats, is_concrete
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._binomial_limits import upper_log_odds
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def wilson_interval(

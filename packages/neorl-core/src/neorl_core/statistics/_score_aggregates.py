@@ -22,8 +22,7 @@ from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core._internal.sorting import sort_floats
 from neorl_core.statistics._bootstrap import percentile_interval
-from neorl_core.statistics._default_level import DEFAULT_LEVEL
-from neorl_core.statistics._intervals import Interval
+from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
 
 def interquartile_mean(scores: Float[ArrayLike, "*shape"]) -> Float[Array, ""]:
