@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from neorl_core import InputError
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.plant_logs import _files as tables
 from neorl_envs.plant_logs import convert_log
@@ -69,6 +70,21 @@ def test_a_clean_export_comes_back_exactly(tank: Tank, wide: Path) -> None:
     again = read_dataset(write_dataset(wide / "log.h5", dataset))
     assert again.content_hash == dataset.content_hash
     assert again.attributes == dataset.attributes
+
+
+def test_constraints_of_the_file_go_with_the_dataset(tank: Tank, wide: Path) -> None:
+    tables = [
+        {"kind": "rate", "channel": "valve", "up": 2.0, "down": float("inf")},
+        {"kind": "sum", "sum": {"valve": 1.0}, "at_most": 90},
+    ]
+    dataset = converted(wide, changed(constraint=tables))
+    assert dataset.attributes["constraints"] == [
+        {"kind": "rate", "channel": "valve", "up": 2.0},  # one that is missing means no limit
+        tables[1],
+    ]
+    assert read_dataset(write_dataset(wide / "log.h5", dataset)).attributes == dataset.attributes
+    with pytest.raises(InputError, match="constraint must be a list"):
+        converted(wide, changed(constraint=3))
 
 
 def test_the_size_of_blocks_decides_nothing(

@@ -1,6 +1,8 @@
 """Limits and fallback of a run: taken from the source, tightened, refused, said in words."""
 
+import dataclasses
 import math
+import tomllib
 from types import SimpleNamespace
 from typing import get_args
 
@@ -8,7 +10,12 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_core import Channel, CostChannel, InputError, Spec
-from neorl_train.configuration import FallbackConfig, LimitsConfig, limited_spec
+from neorl_train.configuration import (
+    FallbackConfig,
+    LimitsConfig,
+    limited_spec,
+    load_toml,
+)
 from neorl_train.configuration._fallback import (
     _RULES,
     FallbackKind,
@@ -17,6 +24,7 @@ from neorl_train.configuration._fallback import (
     resolved_fallback,
 )
 from neorl_train.configuration._limits import cost_sentences, declared_limits, resolved_limits
+from neorl_train.configuration._sections import Config
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),
@@ -68,6 +76,62 @@ def test_a_bad_limit_is_refused_by_name_and_unit(kind):
     fields, message = BAD[kind]
     with pytest.raises(InputError, match=message):
         resolved_limits(LimitsConfig(**fields), PLANT, SPEC)
+
+
+RECORDS = """
+[[constraint]]
+kind = "range"
+channel = "valve"
+low = 10.0
+
+[[constraint]]
+kind = "rate"
+channel = "feed"
+up = 30.0
+per = "min"
+
+[[constraint]]
+kind = "while"
+obs = "level"
+above = 1.8
+channel = "valve"
+high = 20.0
+"""
+
+
+def test_ranges_and_rates_among_the_tables_of_constraints_are_the_limits_of_their_channels(
+    tmp_path,
+):
+    (tmp_path / "run.toml").write_text(f"[limits.high]\nvalve = 90.0\n{RECORDS}")
+    config = load_toml(tmp_path / "run.toml", Config())
+    found = resolved_limits(config.limits, PLANT, SPEC)
+    assert found.low == {"valve": 10.0, "feed": -5.0}
+    assert found.high["valve"] == 90.0
+    assert found.rate_up == {"valve": 2.0, "feed": 0.5}
+    assert found.rate_down == PLANT.rate_down
+    assert [record["kind"] for record in found.further] == ["while"]
+    assert resolved_limits(found, PLANT, SPEC) == found
+    twice = dataclasses.replace(config.limits, low={"valve": 5.0})
+    with pytest.raises(InputError, match=r"limits.low.valve is 5, and a constraint says 10; keep"):
+        resolved_limits(twice, PLANT, SPEC)
+    (tmp_path / "run.toml").write_text(RECORDS.replace("low = 10.0", "low = -10.0"))
+    outside = load_toml(tmp_path / "run.toml", Config())
+    with pytest.raises(InputError, match=r"limits.low.valve is -10 %, outside the range"):
+        resolved_limits(outside.limits, PLANT, SPEC)
+    (tmp_path / "run.toml").write_text('[constraint]\nkind = "range"')
+    with pytest.raises(InputError, match="with two brackets"):
+        load_toml(tmp_path / "run.toml", Config())
+
+
+def test_what_the_plant_toml_of_a_log_declares_is_the_sources_own():
+    own = tomllib.loads(RECORDS)["constraint"]
+    declared = declared_limits(SPEC, None, own)
+    assert (declared.low["valve"], declared.rate_up["feed"]) == (10.0, 0.5)
+    assert declared.rate_down["feed"] == math.inf
+    with pytest.raises(InputError, match=r"from 0 to the plant's own 0.5, in kg/h per second"):
+        resolved_limits(LimitsConfig(rate_up={"feed": 1.0}), declared, SPEC)
+    with pytest.raises(InputError, match=r"plant.toml, constraint 0 \(rate of 'feed'\): give up"):
+        declared_limits(SPEC, None, [{"kind": "rate", "channel": "feed"}])
 
 
 def fallback(kind, values, *, reference="", mean=(50.0, 9.0), limits=LOG):

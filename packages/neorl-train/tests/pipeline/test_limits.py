@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
+from neorl_core import InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import write_dataset
+from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
-from neorl_train import verdict
+from neorl_train import configure, verdict
 from neorl_train._command.main import main
+from neorl_train._pipeline.resolution import resolved
 
 QUICK = (
     *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),
@@ -149,3 +152,49 @@ def test_a_bad_limit_is_one_line_and_leaves_nothing(tmp_path, make_log, capsys):
     assert said.count("\n") == 1
     assert "did you mean 'valve'?" in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_it(
+    tmp_path, make_log
+):
+    spec, rng = make_log(length=40).spec, np.random.default_rng(4)
+    level, obs, action = 0.0, [], rng.uniform(-9, 9, (1200, 1)).astype(np.float32)
+    for u in action[:, 0]:
+        obs.append([level, rng.normal()])
+        level = 0.9 * level + 0.05 * u + rng.normal(0, 0.05)
+    obs = np.array([*obs, [level, 0.0]], np.float32)
+    tables = [
+        {"kind": "rate", "channel": "valve", "up": 6.0, "per": "min"},
+        {"kind": "while", "obs": "flow", "above": 5.0, "channel": "valve", "high": 1.0},
+        {"kind": "keep_below", "obs": "level", "at_most": 2.0},
+    ]
+    log = dataset_from_columns(
+        spec,
+        obs=obs[:-1],
+        action=action,
+        reward=np.zeros(1200),
+        cost=np.zeros((1200, 0)),
+        next_obs=obs[1:],
+        terminated=np.zeros(1200, bool),
+        truncated=np.arange(1, 1201) % 40 == 0,
+        attributes={"constraints": tables},
+    )
+    write_dataset(tmp_path / "log.h5", log)
+    source = {"source": str(tmp_path / "log.h5")}
+    found = resolved(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
+    text = "\n".join(found.limits)
+    assert "valve rises by at most 0.1 % per second and falls by at most 0.5" in text
+    assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
+    assert "level at most 2 m, by a linear model: what it predicts 1 steps ahead keeps 50 %" in text
+    assert "which its error exceeded in" in text
+    kinds = [record["kind"] for record in found.config.limits.further]
+    assert kinds == ["while", "barrier"]
+    again = resolved(found.config)
+    assert again.config.limits == found.config.limits
+    assert again.limits == found.limits
+
+
+def test_keep_below_without_a_log_is_refused_before_anything_is_collected():
+    limits = {"further": [{"kind": "keep_below", "obs": "T_R", "at_most": 380.0}]}
+    with pytest.raises(InputError, match="name a log as the source of the run"):
+        resolved(configure(data={"source": "ChemicalReactor-v0"}, limits=limits))

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from neorl_core import InputError
 from neorl_core.boundary import unknown_name
@@ -184,6 +184,7 @@ class PlantLog:
     tags: tuple[Tag, ...]
     costs: tuple[Cost, ...] = ()
     history: History = History()
+    constraints: tuple[Mapping[str, Any], ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
         """The tags of some roles, in the order of the file."""

@@ -2,10 +2,11 @@
 
 import contextlib
 import importlib.metadata
+import math
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,14 @@ def _spec_of(config: PlantLog, ended: np.ndarray) -> Spec:
     )
 
 
+def _finite(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Records without infinite limits, which JSON cannot hold: one that is missing means none."""
+    return [
+        {k: v for k, v in one.items() if not (isinstance(v, float) and math.isinf(v))}
+        for one in records
+    ]
+
+
 def _attributes(
     config: PlantLog, tally: Tally, counts: Counter[str], samples: Samples
 ) -> dict[str, Any]:
@@ -234,6 +243,7 @@ def _attributes(
         "name": config.name,
         "time_origin": "1970-01-01T00:00:00Z",
         **({"setpoints": setpoints} if setpoints else {}),
+        **({"constraints": _finite(config.constraints)} if config.constraints else {}),
         "reward": {"expression": config.reward.expression, "unit": config.reward.unit},
         "ingestion": {
             "rows_read": tally.rows,

@@ -5,7 +5,9 @@ from neorl_safety.constraints._action_limits import action_constraints as action
 from neorl_safety.constraints._barrier import Barrier as Barrier
 from neorl_safety.constraints._barrier import barrier_records as barrier_records
 from neorl_safety.constraints._by_channel import Box as Box
+from neorl_safety.constraints._by_channel import ChannelLimits as ChannelLimits
 from neorl_safety.constraints._by_channel import Rate as Rate
+from neorl_safety.constraints._by_channel import channel_limits as channel_limits
 from neorl_safety.constraints._constraints import AnyConstraints as AnyConstraints
 from neorl_safety.constraints._constraints import Constraints as Constraints
 from neorl_safety.constraints._constraints import channels_of as channels_of
@@ -18,6 +20,7 @@ from neorl_safety.constraints._function_kind import Requirement as Requirement
 from neorl_safety.constraints._function_kind import Tier as Tier
 from neorl_safety.constraints._identified import IdentifiedModel as IdentifiedModel
 from neorl_safety.constraints._identified import identified_model as identified_model
+from neorl_safety.constraints._identified import with_models as with_models
 from neorl_safety.constraints._interlock import Interlock as Interlock
 from neorl_safety.constraints._json import constraints_from_dict as constraints_from_dict
 from neorl_safety.constraints._json import constraints_to_dict as constraints_to_dict
@@ -45,6 +48,7 @@ __all__ = [
     "AnyConstraints",
     "Barrier",
     "Box",
+    "ChannelLimits",
     "ChannelRange",
     "Channels",
     "ConstraintKind",
@@ -64,6 +68,7 @@ __all__ = [
     "Tier",
     "action_constraints",
     "barrier_records",
+    "channel_limits",
     "channels_of",
     "constraints_from_dict",
     "constraints_from_toml",
@@ -77,5 +82,6 @@ __all__ = [
     "require_feasible",
     "requirement",
     "spec_channels",
+    "with_models",
     "with_requirements",
 ]

@@ -153,6 +153,62 @@ class RateKind:
         )
 
 
+class ChannelLimits(NamedTuple):
+    """Ranges and rates of declared records, and the records of all other kinds.
+
+    Attributes:
+        low: Lower ends by channel, where a record gives one.
+        high: Upper ends.
+        up: Largest rise per second.
+        down: Largest fall per second, as a positive number.
+        further: The other records, in order.
+    """
+
+    low: dict[str, float]
+    high: dict[str, float]
+    up: dict[str, float]
+    down: dict[str, float]
+    further: list[Mapping[str, Any]]
+
+
+def channel_limits(
+    channels: Channels, records: Sequence[Mapping[str, Any]], where: str = "constraint"
+) -> ChannelLimits:
+    """Takes the ranges and the rates of single channels out of declared records.
+
+    Args:
+        channels: Channels of action and observation.
+        records: Records as declared, of any kind.
+        where: What a record is called in messages, before its number.
+
+    Returns:
+        The limits by channel; an end that no record gives is missing.
+
+    Raises:
+        InputError: If a field is missing, unknown or bad, or a channel has two.
+    """
+    further: list[Mapping[str, Any]] = []
+    of_kind: dict[str, list[Record]] = {"box": [], "rate": []}
+    for i, record in enumerate(records):
+        require(isinstance(record, Mapping), f"{where} {i} must be a table, got {record!r:.40}")
+        given = record.get("kind")
+        kind = {"range": "box"}.get(str(given), str(given))
+        if kind not in of_kind:
+            further.append(record)
+            continue
+        fields = {name: value for name, value in record.items() if name != "kind"}
+        of_kind[kind].append(Record(f"{where} {i} ({given})", fields))
+    unlimited = {"low": -np.inf, "high": np.inf}
+    ranges = _pairs(channels.action, of_kind["box"], unlimited)
+    rates = _pairs(channels.action, of_kind["rate"], {"up": np.inf, "down": np.inf}, timed=True)
+    low, high, up, down = (
+        {name: pair[end] for name, pair in pairs.items() if not np.isinf(pair[end])}
+        for pairs in (ranges, rates)
+        for end in (0, 1)
+    )
+    return ChannelLimits(low, high, up, down, further)
+
+
 def _column(pairs: Sequence[tuple[float, ...]], index: int) -> Array:
     return column([pair[index] for pair in pairs])
 

@@ -79,7 +79,7 @@ def identified_model(
         [[0.2]]
     """
     x, u = np.asarray(obs, np.float64), np.asarray(action, np.float64)
-    usable = np.isfinite(np.column_stack([x, u])).all(axis=1)
+    usable = np.logical_and.reduce(np.isfinite(np.column_stack([x, u])), axis=1)
     if mask is not None:
         usable = usable & np.asarray(mask, bool)
     begins = np.zeros(len(x), bool)

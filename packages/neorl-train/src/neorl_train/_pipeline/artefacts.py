@@ -13,6 +13,7 @@ from neorl_safety.constraints import (
     action_constraints,
     constraints_from_dict,
     constraints_to_dict,
+    spec_channels,
 )
 from neorl_safety.guards import GuardSettings, settings_to_dict
 from neorl_train.configuration._limits import LimitsConfig
@@ -40,6 +41,7 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
     if not limits.further:
         return Constraints(action)
     document = constraints_to_dict(action)
+    document["observations"] = [channel._asdict() for channel in spec_channels(spec).obs]
     document["constraints"] += limits.further
     return constraints_from_dict(document, source="limits.further")
 

@@ -1,13 +1,20 @@
 """What a run leaves open is taken from its source and written out, before anything is written."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from neorl_core import Spec
 from neorl_envs import Dataset
-from neorl_safety.constraints import describe_constraints
+from neorl_safety.constraints import (
+    IdentifiedModel,
+    describe_constraints,
+    identified_model,
+    spec_channels,
+    with_models,
+)
 from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.offline_run import check_offline_run, offline_run
 from neorl_train._pipeline.origins import origins
@@ -32,6 +39,8 @@ from neorl_train.experience._split import check_batches, check_split, training_r
 from neorl_train.experience._streamed import require_single_rows
 
 ROWS_AT_ONCE = 65_536
+MOST_MODEL_ROWS = 1_000_000
+"""Rows of a log from which a model is identified; more would hardly change it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +93,7 @@ def resolved(config: Config) -> Resolved:
     else:
         spec, rates = environment.spec, environment.action_rates()
         reference = environment.reference
-    declared = declared_limits(spec, rates)
-    limits = resolved_limits(config.limits, declared, spec)
+    declared, limits = _limits(config, spec, rates, dataset)
     mean = None if dataset is None else _mean_action(dataset)
     fallback = resolved_fallback(
         config.fallback,
@@ -117,6 +125,39 @@ def resolved(config: Config) -> Resolved:
         notes=_unused(config)
         + ([] if environment is not None else _undeclared(config, words, spec)),
         origins=origins(config, constraints),
+    )
+
+
+def _limits(
+    config: Config, spec: Spec, rates: Sequence[float] | None, dataset: Dataset | None
+) -> tuple[LimitsConfig, LimitsConfig]:
+    """The limits of the channels that the source declares, and all limits in force."""
+    own = () if dataset is None else dataset.attributes.get("constraints", ())
+    declared = declared_limits(spec, rates, own)
+    limits = resolved_limits(config.limits, declared, spec)
+    given = (*declared.further, *limits.further)
+    models = any(record.get("kind") == "keep_below" for record in given)
+    model = _model(dataset) if models and dataset is not None else None
+    sources, run = (
+        [dict(record) for record in with_models(spec_channels(spec), records, model)]
+        for records in (declared.further, limits.further)
+    )
+    # A run that is resolved again has those of its source among its own.
+    further = (*(record for record in sources if record not in run), *run)
+    return (
+        dataclasses.replace(declared, further=()),
+        dataclasses.replace(limits, further=further),
+    )
+
+
+def _model(dataset: Dataset) -> IdentifiedModel:
+    rows, used = dataset.transitions, slice(0, MOST_MODEL_ROWS)
+    starts = np.asarray(dataset.episode_starts)
+    return identified_model(
+        np.asarray(rows.obs[used]),
+        np.asarray(rows.action[used]),
+        starts[starts < min(len(rows.obs), MOST_MODEL_ROWS)],
+        mask=None if rows.mask is None else np.asarray(rows.mask[used]),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from neorl_core import Channel, InputError, Spec
 from neorl_core.boundary import unknown_name
 from neorl_core.costs import limit_kind
+from neorl_safety.constraints import channel_limits, spec_channels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,8 @@ class LimitsConfig:
         rate_up: Largest rise of an action by name of the channel, in its unit per second; ``inf``
             for no limit.
         rate_down: Largest fall of an action as a positive number, in its unit per second.
-        further: Constraints of further kinds, each with its ``kind`` and that kind's fields, as
-            in a document of constraints.
+        further: Constraints, each with its ``kind`` and that kind's fields; in a file, tables
+            ``[[constraint]]`` at its top. Ranges and rates are taken into the tables above.
     """
 
     cost: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -34,25 +35,35 @@ class LimitsConfig:
     further: tuple[dict[str, Any], ...] = ()
 
 
-def declared_limits(spec: Spec, rates: Sequence[float] | None) -> LimitsConfig:
+def declared_limits(
+    spec: Spec,
+    rates: Sequence[float] | None,
+    constraints: Sequence[Mapping[str, Any]] = (),
+) -> LimitsConfig:
     """The limits that a source has by itself.
 
     Args:
         spec: Cost channels, and actions with their ranges.
         rates: Largest change of every action per second, infinite for no limit; ``None`` where
             nothing is known of them, as for a log.
+        constraints: What the plant.toml of a log declares.
 
     Returns:
         A value for every cost and every action channel.
+
+    Raises:
+        InputError: If a constraint is bad.
     """
     names = [channel.name for channel in spec.action]
     known = [math.inf] * spec.n_action if rates is None else [float(rate) for rate in rates]
+    own = channel_limits(spec_channels(spec), constraints, "plant.toml, constraint")
     return LimitsConfig(
         cost={channel.name: float(channel.limit) for channel in spec.cost},
-        low={channel.name: float(channel.low) for channel in spec.action},
-        high={channel.name: float(channel.high) for channel in spec.action},
-        rate_up=dict(zip(names, known, strict=True)),
-        rate_down=dict(zip(names, known, strict=True)),
+        low={channel.name: float(channel.low) for channel in spec.action} | own.low,
+        high={channel.name: float(channel.high) for channel in spec.action} | own.high,
+        rate_up=dict(zip(names, known, strict=True)) | own.up,
+        rate_down=dict(zip(names, known, strict=True)) | own.down,
+        further=tuple(dict(record) for record in own.further),
     )
 
 
@@ -69,8 +80,10 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
 
     Raises:
         InputError: If a name is unknown, a cost's limit is negative or not finite, a box leaves
-            the range of its channel or is empty, or a rate is negative or above the declared one.
+            the range of its channel or is empty, a rate is negative or above the declared one, or
+            a channel has a limit twice.
     """
+    limits = _by_channel(limits, spec)
     require_known("cost in limits.cost", limits.cost, declared.cost)
     for channel in spec.cost:
         value = limits.cost.get(channel.name, channel.limit)
@@ -91,6 +104,24 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
         _check_box(channel, merged)
         _check_rates(channel, merged, declared)
     return merged
+
+
+def _by_channel(limits: LimitsConfig, spec: Spec) -> LimitsConfig:
+    """The same with the ranges and rates among the constraints in the tables of the channels."""
+    own = channel_limits(spec_channels(spec), limits.further)
+    tables: dict[str, dict[str, float]] = {}
+    pairs = (("low", own.low), ("high", own.high), ("rate_up", own.up), ("rate_down", own.down))
+    for field, declared in pairs:
+        table = getattr(limits, field)
+        for name in declared:
+            if name in table:
+                raise InputError(
+                    f"limits.{field}.{name} is {table[name]:g}, and a constraint says "
+                    f"{declared[name]:g}; keep one of them"
+                )
+        tables[field] = {**table, **declared}
+    further = tuple(dict(record) for record in own.further)
+    return LimitsConfig(cost=limits.cost, **tables, further=further)
 
 
 def _check_box(channel: Channel, limits: LimitsConfig) -> None:

@@ -39,9 +39,20 @@ def load_toml(path: Path, default: T) -> T:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
     try:
-        return updated(default, data)
+        return updated(default, _with_constraints(data))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:
+    """Tables ``[[constraint]]``, as documents and plant.toml have them, where the limits lie."""
+    if "constraint" not in data:
+        return data
+    listed, limits = data["constraint"], data.get("limits", {})
+    if not isinstance(listed, list) or not isinstance(limits, Mapping):
+        raise InputError("write each constraint as [[constraint]], with two brackets")
+    rest = {key: value for key, value in data.items() if key != "constraint"}
+    return {**rest, "limits": {**limits, "further": [*limits.get("further", []), *listed]}}
 
 
 def dump_toml(data: Mapping[str, Any]) -> str:
