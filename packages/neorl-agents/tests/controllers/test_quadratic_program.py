@@ -55,15 +55,30 @@ def test_float64_is_the_optimum_to_eight_digits(problems):
         assert float(jnp.max(solution.error)) < 1e-8
 
 
-def test_float32_is_near_the_optimum_and_says_how_near(problems):
-    parts, expected = problems
-    solution = solve(*(jnp.asarray(part, jnp.float32) for part in parts), 25)
-    off = np.max(np.abs(solution.x - np.stack(expected)), axis=1)
-    assert np.max(off) < 5e-3
-    assert np.median(off) < 1e-5
-    np.testing.assert_allclose(solution.x[:, 0], np.stack(expected)[:, 0], atol=1e-3)
-    assert float(jnp.max(solution.error)) < 1e-4
+def test_float32_is_the_optimum_of_its_program_on_any_processor(problems):
+    """The solver works in float64, so that only the rounding of the program itself is left."""
+    parts, _ = problems
+    rounded = [np.asarray(part, np.float32) for part in parts]
+    solution = solve(*map(jnp.asarray, rounded), 25)
+    assert solution.x.dtype == jnp.float32
+    expected = [
+        oracle.solved(*(np.asarray(part[i], np.float64) for part in rounded)) for i in range(DRAWS)
+    ]
+    np.testing.assert_allclose(solution.x, np.stack(expected), rtol=1e-6, atol=2e-7)
+    assert float(jnp.max(solution.error)) < 1e-8
     assert np.all(solution.multipliers >= 0)
+
+
+def test_compiled_exported_and_eager_agree(problems):
+    parts, _ = problems
+    one = [jnp.asarray(part[0], jnp.float32) for part in parts]
+
+    def point(h, g, rows, limits, yielding):
+        return QuadraticProgram(h, rows, yielding, 25).solve(g, limits).x
+
+    exported = jax.export.export(jax.jit(point))(*one)
+    for other in (jax.jit(point)(*one), exported.call(*one)):
+        np.testing.assert_allclose(other, point(*one), rtol=1e-6, atol=1e-7)
 
 
 def test_too_few_steps_are_flagged(problems):
