@@ -155,7 +155,8 @@ def _configuration(options: Convert) -> tuple[Path, tuple[Path, ...]]:
     path = options.configuration
     if path.suffix == ".toml":
         return path, options.logs
-    beside = path.parent / "plant.toml"
+    own = path.parent / f"{path.name.split('.')[0]}.toml"
+    beside = own if own.is_file() else path.parent / "plant.toml"
     if not beside.is_file():
         raise InputError(f"{path} has no plant.toml beside it; draft one: neorl-envs init {path}")
     return beside, (path, *options.logs)

@@ -1,10 +1,13 @@
 """``neorl-envs init LOG.csv``: a first plant.toml from a look at a log."""
 
 import dataclasses
+import shlex
+import tomllib
 from pathlib import Path
 
 import tyro
 
+from neorl_core import InputError
 from neorl_core.boundary import write_text
 from neorl_envs._command.convert import check_destination, lines_to_complete, plant_log_tools
 from neorl_envs.command_line import parse_options
@@ -12,15 +15,15 @@ from neorl_envs.command_line import parse_options
 
 @dataclasses.dataclass(frozen=True)
 class Init:
-    """Drafts a plant.toml by looking at a log: columns, stamps, period, ranges, roles.
+    """Drafts a plant.toml by looking at a log: columns, stamps, period, units, ranges, roles.
 
     example: neorl-envs init export.csv
     """
 
-    log: tyro.conf.Positional[Path]
-    """CSV, compressed CSV or Parquet."""
+    logs: tyro.conf.Positional[tuple[Path, ...]]
+    """CSV, compressed CSV or Parquet; several files of one log share one plant.toml."""
     out: Path | None = None
-    """The file; plant.toml beside the log by default."""
+    """The file; plant.toml beside the log by default, LOG.toml where that is of another log."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing file."""
 
@@ -28,12 +31,24 @@ class Init:
 def command(words: list[str]) -> None:
     """``neorl-envs init``."""
     options = parse_options(Init, words, program="neorl-envs init")
-    out = options.out or options.log.parent / "plant.toml"
+    if not options.logs:
+        raise InputError("name the log to look at: neorl-envs init export.csv")
+    out = options.out or _beside(options.logs[0])
     check_destination(out, options.overwrite)
-    text = plant_log_tools().draft_plant_log(options.log)
+    text = plant_log_tools().draft_plant_log(*options.logs, folder=out.parent)
     write_text(out, text)
     tags = text.count("[[tag]]")
     print(
         f"{out}: {tags} tags, {lines_to_complete(text)} lines to complete (marked TODO)\n"
-        f"Next: neorl-envs convert {out}"
+        f"Next: {shlex.join(['neorl-envs', 'convert', str(out)])}"
     )
+
+
+def _beside(log: Path) -> Path:
+    """The configuration of a log: plant.toml, unless that is one of another log."""
+    usual = log.parent / "plant.toml"
+    try:
+        files = tomllib.loads(usual.read_text(encoding="utf-8"))["log"]["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return usual
+    return usual if log.name in files else log.parent / f"{log.name.split('.')[0]}.toml"

@@ -36,6 +36,8 @@ class Files:
         time_zone: Of stamps that name none, as ``"Europe/Vienna"``.
         ambiguous: What becomes of the hour that the end of daylight saving repeats.
         separator: Between the columns of CSV.
+        encoding: Of CSV, as ``"utf-8"``, ``"cp1252"`` or ``"utf-16"``.
+        header_rows: Rows of CSV above the first sample: the names, and perhaps units below them.
         decimal: ``"."`` or ``","``.
         thousands: Mark between groups of three digits: ``"."``, ``","``, ``" "`` or ``"'"``. A mark
             that is not declared is refused.
@@ -54,6 +56,8 @@ class Files:
     time_zone: str = "UTC"
     ambiguous: Ambiguous = "refuse"
     separator: str = ","
+    encoding: str = "utf-8"
+    header_rows: int = 1
     decimal: Decimal = "."
     thousands: Thousands = ""
     missing: tuple[str, ...] = ()
@@ -220,6 +224,15 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         raise InputError(
             f'{source}: log.ambiguous = "order" needs rows in order of time, which the long layout '
             'does not have; choose from "mask", "earliest" and "latest"'
+        )
+    try:
+        "x".encode(config.log.encoding)
+    except (LookupError, ValueError) as error:
+        raise InputError(f"{source}: log.encoding: {error}") from error
+    if config.log.header_rows < 1:
+        raise InputError(
+            f"{source}: log.header_rows must be 1 or more, got {config.log.header_rows}; the names "
+            "of the columns stand in the first row"
         )
     if config.log.thousands == config.log.decimal:
         raise InputError(

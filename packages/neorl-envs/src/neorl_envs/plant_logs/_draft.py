@@ -1,131 +1,129 @@
-"""A first ``plant.toml`` from a look at a log; what was guessed is said beside it."""
+"""A first ``plant.toml`` from a look at a log; what was guessed stands beside it as a comment."""
 
-import csv
 import json
 import math
 import os
 import re
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
 from neorl_envs.plant_logs._configuration import Files
-from neorl_envs.plant_logs._files import ROW, tables
-from neorl_envs.plant_logs._stamps import Clock
+from neorl_envs.plant_logs._evidence import Evidence, Reading, log_notation, tag_notation
+from neorl_envs.plant_logs._files import tables
+from neorl_envs.plant_logs._layout import LOOKED_AT, MEMORY, Layout, layout_of, stamps_of
+from neorl_envs.plant_logs._numbers import Notation
 
-LOOKED_AT, MEMORY = 50_000, 1e9
-STAMP = re.compile(r"time|date|stamp|^ts$|zeit|^t$", re.IGNORECASE)
-QUALITY = re.compile(r"qual|status|\.q$|_q$", re.IGNORECASE)
-LONG = {
-    "tag": re.compile(r"^(tag|tagname|tag_name|point|name|variable)$", re.IGNORECASE),
-    "value": re.compile(r"^(value|val|reading|wert)$", re.IGNORECASE),
-}
 ROLES = (
     ("mode", re.compile(r"mode|auto", re.IGNORECASE)),
     ("batch", re.compile(r"batch|charge|lot", re.IGNORECASE)),
-    ("setpoint", re.compile(r"([._-]|^)sp$|set_?point|\bsoll", re.IGNORECASE)),
+    ("setpoint", re.compile(r"([\s._-]|^)sp$|set_?point|\bsoll", re.IGNORECASE)),
     (
         "manipulated",
-        re.compile(r"([._-]|^)(op|out|mv|co)$|valve|xmv|manip|^u_?\d+$", re.IGNORECASE),
+        re.compile(r"([\s._-]|^)(op|out|mv|co)$|valve|xmv|manip|^u_?\d+$", re.IGNORECASE),
     ),
+    ("observation", re.compile(r"([\s._-]|^)(pv|cv|me)$|xmeas|^y_?\d+$", re.IGNORECASE)),
 )
+AUTOMATIC = re.compile(r"^(a|aut|auto|automatic|cas|cascade|rcas|rauto)$", re.IGNORECASE)
+BRACKETS = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\[\]]*)\]$")
+PARENTHESES = re.compile(r"^(?P<name>.*\S)(?P<space>\s*)\((?P<unit>[^()]*[^()\d\s][^()]*)\)$")
+SPARSE = 3.0
+"""Periods between two values beyond which a tag is taken to be sampled on its own."""
 
 
-def draft_plant_log(path: str | os.PathLike[str]) -> str:
+def draft_plant_log(
+    path: str | os.PathLike[str],
+    *more: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
+) -> str:
     """A configuration to be completed by hand.
+
+    Roles and units come from the names of the columns, from a row of units or from the cells;
+    ranges, decimal marks and texts for missing values from the rows of all files, at most
+    200,000 of each.
 
     Args:
         path: A log as CSV, compressed CSV or Parquet.
+        more: Further files of the same log.
+        folder: Where the configuration will lie, so that the paths of the files are written as
+            seen from there; the folder of the first file by default.
 
     Returns:
-        Text of ``plant.toml``: columns, stamps, period, ranges and roles as far as names and
-        values tell. Units, reward and limits they do not tell.
+        Text of ``plant.toml``. What names and values do not show is marked TODO: the reward, the
+        ranges of the instruments, units that are written nowhere, and limits.
 
     Raises:
-        DatasetError: If the file cannot be read or has no column of stamps.
+        DatasetError: If a file cannot be read, has no column of stamps, or lacks a column that the
+            first file has.
     """
-    path = Path(path)
-    require_regular(path)
-    separator = _separator(path)
-    files = Files((path.name,), "", separator=separator)
-    try:
-        table = _head(path, files)
-    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
-        reason = (str(error).splitlines() or ["?"])[0]
-        raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
-    if table.is_empty():
-        raise DatasetError(f"{path}: the log has no row")
-    return _text(path, table, separator)
+    paths = [Path(path), *map(Path, more)]
+    folder = paths[0].parent if folder is None else Path(folder)
+    layout = layout_of(paths[0])
+    evidence: dict[str, Evidence] = {}
+    for each in paths:
+        require_regular(each)
+        try:
+            _add_file(each, layout, evidence)
+        except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
+            reason = (str(error).splitlines() or ["?"])[0]
+            raise DatasetError(f"{each}: cannot read it as a table: {reason}") from error
+    names = [os.path.relpath(each, folder).replace(os.sep, "/") for each in paths]
+    return _text(paths[0], names, layout, evidence)
 
 
-def _head(path: Path, files: Files) -> pl.DataFrame:
-    parts: list[pl.DataFrame] = []
-    for table in tables(path, files, memory=MEMORY):
-        parts.append(table)
-        if sum(map(len, parts)) >= LOOKED_AT:
+def _add_file(path: Path, layout: Layout, evidence: dict[str, Evidence]) -> None:
+    """Adds the rows of a file to what is seen of every tag."""
+    rows = 0
+    wanted = layout.columns if path != layout.path else ()
+    for table in tables(path, layout.files, memory=MEMORY, wanted=wanted):
+        at = stamps_of(table, layout)
+        for name, values, units, stamps in layout.by_tag(table, at):
+            tag = evidence.setdefault(name, Evidence(values.dtype))
+            tag.add(values, stamps)
+            if units is not None:
+                tag.units.update(units.cast(pl.String).str.strip_chars().drop_nulls().to_list())
+        rows += len(table)
+        if rows >= LOOKED_AT:
             break
-    return pl.concat(parts).head(LOOKED_AT).drop(ROW) if parts else pl.DataFrame()
 
 
-def _separator(path: Path) -> str:
-    if path.suffix in (".parquet", ".pq"):
-        return ","
-    import gzip
-
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8", errors="replace") as file:
-            head = file.read(65_536)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path}: cannot read it: {error}") from error
-    if not head.strip():
-        raise DatasetError(f"{path}: the log is empty")
-    try:
-        return csv.Sniffer().sniff(head.splitlines()[0], ",;\t|").delimiter
-    except csv.Error:
-        return ","
-
-
-def _text(path: Path, table: pl.DataFrame, separator: str) -> str:
-    stamp, kind = _stamps(path, table)
-    columns = {
-        role: next((c for c in table.columns if found.search(c)), "")
-        for role, found in LONG.items()
-    }
-    long = all(columns.values())
-    decimal = "," if separator != "," and _has_decimal_commas(table) else "."
+def _text(path: Path, names: list[str], layout: Layout, evidence: dict[str, Evidence]) -> str:
+    files = layout.files
+    notation = log_notation(list(evidence.values()))
+    tags, missing = _tags(layout, evidence, notation)
     lines = [
         "# A draft from a look at the log. Complete the lines marked TODO.",
-        f"name = {_quoted(path.name.split('.')[0])}",
+        f"name = {quoted(path.name.split('.')[0])}",
         "",
         "[log]",
-        f"files = [{_quoted(path.name)}]",
-        f"timestamp = {_quoted(stamp)}",
-        f"timestamp_format = {_quoted(kind)}  # empty: ISO 8601",
-        'time_zone = "UTC"  # TODO of stamps that name no offset',
+        f"files = [{', '.join(map(quoted, names))}]",
+        f"timestamp = {quoted(files.timestamp)}",
+        f"timestamp_format = {quoted(files.timestamp_format)}{layout.remark}",
     ]
-    lines += [f"separator = {_quoted(separator)}"] if separator != "," else []
-    lines += [f'decimal = "{decimal}"'] if decimal != "." else []
-    if long:
-        lines += ['layout = "long"', f"tag_column = {_quoted(columns['tag'])}"]
-        lines += [f"value_column = {_quoted(columns['value'])}"]
-        quality = next((c for c in table.columns if QUALITY.search(c)), "")
-        lines += [f"quality_column = {_quoted(quality)}  # TODO check log.good"] if quality else []
-        series = {
-            str(name): part[columns["value"]]
-            for (name,), part in table.group_by(columns["tag"], maintain_order=True)
-        }
-    else:
-        series = {c: table[c] for c in table.columns if c != stamp and not QUALITY.search(c)}
-    tags, missing = _tags(series, [c for c in table.columns if QUALITY.search(c)], decimal, long)
+    if layout.local:
+        lines += [
+            'time_zone = "UTC"  # TODO of the stamps, such as "Europe/Vienna"; they name no offset',
+            '# ambiguous = "order"  # the hour that the end of daylight saving repeats',
+        ]
+    plain = Files((), "")
+    for key in ("separator", "encoding", "header_rows"):
+        if getattr(files, key) != getattr(plain, key):
+            lines.append(f"{key} = {_value(getattr(files, key))}")
+    lines += [f"decimal = {quoted(notation.decimal)}"] if notation.decimal != "." else []
+    lines += [f"thousands = {quoted(notation.thousands)}"] if notation.thousands else []
+    if files.layout == "long":
+        lines += ['layout = "long"']
+        lines += [
+            f"{key} = {quoted(getattr(files, key))}{'  # TODO check log.good' * (key[0] == 'q')}"
+            for key in ("tag_column", "value_column", "quality_column", "unit_column")
+            if getattr(files, key)
+        ]
     if missing:
-        lines.append(f"missing = [{', '.join(map(_quoted, sorted(missing)))}]")
-    return "\n".join([*lines, *_rules(_period(path, table, stamp, kind)), *tags]) + "\n"
+        lines.append(f"missing = [{', '.join(map(quoted, sorted(missing)))}]")
+    return "\n".join([*lines, *_rules(layout.period_s), *tags]) + "\n"
 
 
 def _rules(period: float) -> list[str]:
@@ -150,81 +148,118 @@ def _rules(period: float) -> list[str]:
     ]
 
 
-def _stamps(path: Path, table: pl.DataFrame) -> tuple[str, str]:
-    """The column of stamps and their format."""
-    for column in sorted(table.columns, key=lambda name: not STAMP.search(name)):
-        for kind in ("", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S", "epoch_s"):
-            if kind == "epoch_s" and not STAMP.search(column):
-                continue
-            try:
-                _placed(path, table, column, kind)
-            except (DatasetError, pl.exceptions.PolarsError):
-                continue
-            return column, kind
-    raise DatasetError(
-        f"{path}: no column holds stamps (ISO 8601, day.month.year, month/day/year or seconds "
-        f"since 1970); columns: {', '.join(table.columns[:8])}"
-    )
-
-
-def _placed(path: Path, table: pl.DataFrame, column: str, kind: str) -> np.ndarray:
-    files = Files((), column, timestamp_format=kind)
-    rows = pl.Series(range(2, len(table) + 2), dtype=pl.Int64)
-    return Clock(files, str(path)).nanoseconds(table[column], rows).to_numpy()
-
-
-def _period(path: Path, table: pl.DataFrame, stamp: str, kind: str) -> float:
-    steps = np.diff(np.unique(_placed(path, table, stamp, kind)))
-    return float(np.median(steps)) / 1e9 if len(steps) else 1.0
-
-
-def _has_decimal_commas(table: pl.DataFrame) -> bool:
-    texts = [table[c] for c in table.columns if table[c].dtype == pl.String]
-    return any(bool(text.str.contains(r"^\s*-?\d+,\d+\s*$").any()) for text in texts)
-
-
 def _tags(
-    series: dict[str, pl.Series], qualities: Sequence[str], decimal: str, long: bool
+    layout: Layout, evidence: dict[str, Evidence], log: Notation
 ) -> tuple[list[str], set[str]]:
-    """A table for every tag, and texts found among numbers."""
+    """A table for every tag, and the texts among numbers."""
     lines: list[str] = []
     missing: set[str] = set()
-    names: set[str] = set()
-    for column, values in series.items():
-        if values.dtype in (pl.Categorical, pl.Enum):
-            values = values.cast(pl.String)
-        if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Boolean, pl.Null)):
-            lines += ["", f"# {_quoted(column)} holds no numbers but {values.dtype}"]
-            continue
-        if values.dtype == pl.String:
-            text = values.str.strip_chars().replace("", None).drop_nulls()
-            plain = text.str.replace(",", ".", literal=True) if decimal == "," else text
-            number = plain.cast(pl.Float64, strict=False)
-            words = set(text.filter(number.is_null()).unique().to_list())
-        else:
-            number, words = values.cast(pl.Float64, strict=False).drop_nulls(), set()
-        role = next((role for role, found in ROLES if found.search(column)), "observation")
-        found = number.is_not_null().sum() > 0.5 * max(len(number), 1)
-        numeric = found and bool(number.is_finite().any())  # and not NaN alone
-        if role in ("mode", "batch") and numeric:
-            role = "observation" if role == "mode" else role
+    taken: set[str] = set()
+    for column, tag in evidence.items():
+        base, unit = split_unit(column)
+        notation = tag_notation(tag, log)
+        reading = tag.readings.get(notation, Reading())
+        numeric = tag.is_numeric(notation)
+        role = next((role for role, pattern in ROLES if pattern.search(base)), "")
+        if role == "mode" and numeric:
+            role = ""
         if not numeric and role not in ("mode", "batch"):
-            told = f" ({', '.join(sorted(words)[:4])})" if words else " in the rows looked at"
-            lines += ["", f"# {_quoted(column)} holds no numbers{told}"]
+            lines += ["", f"# {quoted(column)} holds no numbers{_instead(tag, reading)}"]
             continue
-        name = _name(column, names)
-        names.add(name)
-        lines += ["", "[[tag]]", f"name = {_quoted(name)}", f"tag = {_quoted(column)}"]
-        lines += [f"role = {_quoted(role)}  # TODO check"]
+        name = _name(base, taken)
+        taken.add(name)
+        lines += ["", "[[tag]]", f"name = {quoted(name)}"]
+        lines += [f"tag = {quoted(column)}"] if column != name else []
+        lines.append(f'role = "{role}"' if role else 'role = "observation"  # TODO check')
         if role == "mode":
-            lines += [f"automatic = [{', '.join(map(_quoted, sorted(words)))}]  # TODO choose"]
+            lines.append(_automatic(reading))
         elif role != "batch":
-            missing |= words
-            low, high = _range(number, role)
-            lines += ['unit = "?"  # TODO', f"low = {low!r}  # TODO", f"high = {high!r}  # TODO"]
-        quality = next((q for q in qualities if not long and q.startswith(column)), "")
-        lines += [f"quality = {_quoted(quality)}  # TODO check log.good"] if quality else []
+            words = [word for word in reading.others if not re.match(r"[+-]?[.,]?\d", word)]
+            missing |= set(words)
+            unit = (
+                unit or layout.units.get(column) or next(iter(tag.units.most_common(1)), ("",))[0]
+            )
+            lines += _number_lines(tag, reading, role or "observation", unit)
+            lines += _notation_lines(tag, notation, log, set(reading.others) - set(words))
+            lines += _gap_lines(tag, role, layout.period_s)
+        quality = layout.qualities.get(column)
+        lines += [f"quality = {quoted(quality)}  # TODO check log.good"] if quality else []
     return lines, missing
+
+
+def split_unit(column: str) -> tuple[str, str]:
+    """A name and the unit behind it, as of ``TIC-201.OP [%]`` or ``Level (m)``.
+
+    Digits in parentheses are an index, and so is the word of a role: ``XMV(3)``, ``TIC-201(OP)``.
+    """
+    match = BRACKETS.match(column) or PARENTHESES.match(column)
+    if not match:
+        return column, ""
+    unit = match["unit"].strip()
+    if any(pattern.search(unit) for _, pattern in ROLES):
+        return column, ""
+    return match["name"].strip(), unit
+
+
+def _instead(tag: Evidence, reading: Reading) -> str:
+    """What a column that is left out holds."""
+    if tag.dtype not in (pl.String, pl.Null) and not tag.dtype.is_numeric():
+        return f" but {tag.dtype}"
+    words = sorted(reading.others)[:4]
+    return f" ({', '.join(words)})" if words else " in the rows looked at"
+
+
+def _automatic(reading: Reading) -> str:
+    words = sorted(reading.others)
+    chosen = [word for word in words if AUTOMATIC.match(word)]
+    if chosen and len(chosen) < len(words):
+        return f"automatic = [{', '.join(map(quoted, chosen))}]  # of {', '.join(words[:6])}"
+    return f"automatic = [{', '.join(map(quoted, words))}]  # TODO choose"
+
+
+def _number_lines(tag: Evidence, reading: Reading, role: str, unit: str) -> list[str]:
+    low, high = _range(reading, role)
+    lines = [f"unit = {quoted(unit)}" if unit else 'unit = "?"  # TODO']
+    others = [f"{other} = [1.0, 0.0]" for other in tag.units if other and other != unit]
+    if others:
+        lines.append(f"conversions = {{{', '.join(others)}}}  # TODO factor and offset to {unit}")
+    lines += [f"low = {low!r}  # TODO low and high: the range of the instrument"]
+    return [*lines, f"high = {high!r}"]
+
+
+def _notation_lines(
+    tag: Evidence, notation: Notation, log: Notation, misfits: set[str]
+) -> list[str]:
+    """The decimal mark of a tag that differs from its log, and numbers that fit neither."""
+    lines = []
+    if notation.decimal != log.decimal:
+        other = Notation(log.decimal, notation.decimal)
+        doubt = f"  # TODO or are its {quoted(notation.decimal)} thousands?"
+        lines.append(f"decimal = {quoted(notation.decimal)}{doubt if other in tag.best() else ''}")
+    if misfits:
+        some = ", ".join(sorted(misfits)[:3])
+        lines.append(f"# TODO not written as the other numbers of this tag are: {some}")
+    return lines
+
+
+def _gap_lines(tag: Evidence, role: str, period: float) -> list[str]:
+    """How long a value holds that comes less often than once a period."""
+    spacing = tag.spacing_s
+    if spacing <= SPARSE * period:
+        return []
+    often = f"a value every {_duration(spacing)}"
+    if role in ("setpoint", "manipulated"):
+        return [f"largest_gap_s = inf  # TODO {often}: logged on change?"]
+    digits = -math.floor(math.log10(spacing)) + 1
+    held = round(2 * spacing, digits)
+    return [f"largest_gap_s = {held:g}  # TODO {often}: how long does one hold?"]
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _name(column: str, taken: set[str]) -> str:
@@ -236,13 +271,9 @@ def _name(column: str, taken: set[str]) -> str:
     return name
 
 
-def _range(number: pl.Series, role: str) -> tuple[float, float]:
+def _range(reading: Reading, role: str) -> tuple[float, float]:
     """That of the data and a tenth more; 0 to 100 for a valve inside it."""
-    finite = number.filter(number.is_finite())
-    if finite.is_empty():
-        return 0.0, 1.0
-    values = finite.to_numpy()
-    low, high = float(values.min()), float(values.max())
+    low, high = reading.low, reading.high
     if role == "manipulated" and low >= 0 and 1 < high <= 100:
         return 0.0, 100.0
     margin = 0.1 * (high - low) or max(0.5, abs(low) / 2)
@@ -251,5 +282,10 @@ def _range(number: pl.Series, role: str) -> tuple[float, float]:
     return round(low - margin, digits), round(high + margin, digits)
 
 
-def _quoted(text: str) -> str:
+def _value(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def quoted(text: str) -> str:
+    """A text as TOML writes it."""
     return json.dumps(text, ensure_ascii=False)

@@ -4,6 +4,7 @@ A scan of polars reads ahead of whoever takes its batches: it held most of a CSV
 Parquet, at the end. So CSV is cut at the ends of rows here, and Parquet is asked for by rows.
 """
 
+import codecs
 import gzip
 import io
 import re
@@ -18,7 +19,8 @@ from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.plant_logs._configuration import Files
 
 ROW = "neorl row"
-HEAD = re.compile(rb'[\r\n]*+(?:[^"\n]++|"[^"]*+")*+\n')
+ONE_ROW = rb'(?:[^"\n]++|"[^"]*+")*+\n'
+HEAD = re.compile(rb"[\r\n]*+" + ONE_ROW)
 """Of CSV; what is between quotes may hold line breaks."""
 LEAST, MOST = 2**16, 2**23
 """Bytes of CSV that are parsed at once."""
@@ -57,22 +59,63 @@ def _csv(path: Path, files: Files, memory: float, wanted: Sequence[str]) -> Iter
     at_once = int(min(MOST, max(LEAST, memory / 32)))
     opener = gzip.open if path.name.endswith(".gz") else open
     with opener(path, "rb") as file:
-        row, head = 2, b""  # the line below the header
-        for piece in records(cast(BinaryIO, file), at_once, str(path)):
-            text = head + piece
+        source = Utf8(cast(BinaryIO, file), files.encoding, str(path))
+        row, head, above = 2, b"", files.header_rows - 1  # row 2 is below the names
+        for piece in records(source, at_once, str(path)):
+            if not head:
+                head = _head(piece)
+                body = piece[len(head) :]
+            else:
+                body = piece
+            while above and (line := re.match(ONE_ROW, body)):
+                body, row, above = body[line.end() :], row + 1, above - 1
             frame = pl.scan_csv(
-                io.BytesIO(text),
+                io.BytesIO(head + body),
                 separator=files.separator,
                 infer_schema=False,
                 row_index_name=ROW,
                 row_index_offset=row,
             )
-            if not head:
+            if wanted:
                 _require(path, frame, wanted)
-                head = _head(text)
             table = (frame.select(ROW, *wanted) if wanted else frame).collect()
             row += len(table)
             yield table
+
+
+class Utf8:
+    """A file of text in any encoding, read as UTF-8.
+
+    Args:
+        file: Opened for bytes.
+        encoding: Of the file.
+        source: Named in the message.
+    """
+
+    def __init__(self, file: BinaryIO, encoding: str, source: str) -> None:
+        self._file, self._source, self._encoding = file, source, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._rows = 1
+
+    def read(self, size: int) -> bytes:
+        """About so many bytes; none at the end of the file.
+
+        Raises:
+            DatasetError: At the first row with bytes that are not of the encoding.
+        """
+        while True:
+            raw = self._file.read(size)
+            try:
+                text = self._decoder.decode(raw, final=not raw)
+            except UnicodeDecodeError as error:
+                row = self._rows + error.object[: error.start].count(b"\n")
+                raise DatasetError(
+                    f"{self._source}: row {row} holds bytes that are not {self._encoding}; set "
+                    'log.encoding, such as "cp1252" or "utf-16"'
+                ) from error
+            if text or not raw:
+                self._rows += text.count("\n")
+                return text.encode()
 
 
 def _parquet(
@@ -88,7 +131,7 @@ def _parquet(
         yield frame.slice(first, size).collect()
 
 
-def records(file: BinaryIO, at_once: int, source: str) -> Iterator[bytes]:
+def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]:
     """The bytes of a CSV in pieces that end where a row does; an empty file gives one empty piece.
 
     Args:

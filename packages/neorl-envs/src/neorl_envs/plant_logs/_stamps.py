@@ -13,6 +13,8 @@ ISO = (
     r"\s*(Z|[+-]\d{2}:?\d{2})?\s*$"
 )
 NUMBERS = {"epoch_s": 10**9, "epoch_ms": 10**6}
+YEARS = 1678, 2261
+"""Nanoseconds since 1970 hold no others."""
 HALF_AN_HOUR = 1800 * 10**9
 
 
@@ -72,7 +74,7 @@ class Clock:
     def _text(self, column: pl.Series, rows: pl.Series) -> pl.Series:
         pattern = self.files.timestamp_format
         if pattern:
-            naive = column.str.to_datetime(pattern, time_unit="ns", strict=False)
+            naive = _datetime(column, pattern)
             if isinstance(naive.dtype, pl.Datetime) and naive.dtype.time_zone is not None:
                 return naive.to_physical()
             self._require(column, rows, naive.is_null(), f"by the format {pattern!r}")
@@ -87,9 +89,7 @@ class Clock:
         time = parts.select(
             pl.when(pl.lit(short)).then(pl.col("time") + ":00").otherwise(pl.col("time"))
         ).to_series()
-        naive = (parts["day"] + "T" + time).str.to_datetime(
-            "%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False
-        )
+        naive = _datetime(parts["day"] + "T" + time, "%Y-%m-%dT%H:%M:%S%.f")
         self._require(column, rows, naive.is_null(), "as an ISO 8601 stamp")
         zoned = parts["zone"].is_not_null()
         if not zoned.any():
@@ -165,6 +165,20 @@ class Clock:
             before = np.append(self.latest, stamps[:-1])
             self.out_of_order += int((stamps < before).sum())
             self.latest = int(stamps[-1])
+
+
+def _datetime(column: pl.Series, pattern: str) -> pl.Series:
+    """Stamps by a format; null where one does not follow it, or where nanoseconds overflow.
+
+    A year of two digits is the year 24 under `%Y`, whose nanoseconds wrap to the year 1777.
+    """
+    naive = column.str.to_datetime(pattern, time_unit="ns", strict=False)
+    year = column.str.to_datetime(pattern, time_unit="us", strict=False).dt.year()
+    inside = year.is_between(*YEARS).fill_null(False)
+    if inside.all():
+        return naive
+    frame = pl.DataFrame({"at": naive, "inside": inside})
+    return frame.select(pl.when("inside").then("at")).to_series()
 
 
 def _offset(zone: pl.Series) -> pl.Series:

@@ -1,0 +1,159 @@
+"""What the rows of a log show of each tag, for the draft of ``plant.toml``."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from neorl_envs.plant_logs._numbers import Notation, is_grouped, is_long, parse
+
+PLAIN = (Notation("."), Notation(","))
+GROUPED = (
+    Notation(".", ","),
+    Notation(",", "."),
+    Notation(".", " "),
+    Notation(",", " "),
+    Notation(".", "'"),
+    Notation(",", "'"),
+)
+SOME_GROUP = r"^[+\u2212-]?[1-9][0-9]{0,2}[., '\u2019\u00a0\u2009\u202f][0-9]{3}"
+MOST_WORDS = 50
+MOST_UNITS = 3
+"""A column with more texts behind its numbers holds remarks, not units."""
+
+
+@dataclasses.dataclass
+class Reading:
+    """What the texts of a tag are under one notation.
+
+    Attributes:
+        fits: How many are numbers.
+        low: Least of them.
+        high: Largest of them.
+        others: Some of the texts that are not numbers.
+    """
+
+    fits: int = 0
+    low: float = np.inf
+    high: float = -np.inf
+    others: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, text: pl.Series, number: pl.Series) -> None:
+        """Takes more texts and what they are under the notation, null for no number."""
+        finite = number.filter(number.is_finite())
+        self.fits += int(number.is_not_null().sum())
+        if len(finite):
+            values = finite.to_numpy()
+            self.low = min(self.low, float(values.min()))
+            self.high = max(self.high, float(values.max()))
+        for word in text.filter(number.is_null()).unique(maintain_order=True):
+            if len(self.others) < MOST_WORDS:
+                self.others[word] += 1
+
+
+@dataclasses.dataclass
+class Evidence:
+    """What the rows show of one tag.
+
+    Attributes:
+        dtype: Of the column as it is stored.
+        filled: Cells that are not empty.
+        spacing_s: Median distance of their stamps, seconds, in the largest part of the log that
+            came at once; 0 where it is not known.
+        spacings: How many distances that part has.
+        readings: The numbers and words under every notation that was tried.
+        grouped: Notations under which a number has a thousands mark.
+        long: Whether a number has four digits or more in a row before any mark.
+        units: Units that stand behind numbers, or in the unit column.
+    """
+
+    dtype: pl.DataType
+    filled: int = 0
+    spacing_s: float = 0.0
+    spacings: int = 0
+    readings: dict[Notation, Reading] = dataclasses.field(default_factory=dict)
+    grouped: set[Notation] = dataclasses.field(default_factory=set)
+    long: bool = False
+    units: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, values: pl.Series, at: pl.Series | None) -> None:
+        """Takes more cells of the tag, and their stamps where they could be read."""
+        if values.dtype in (pl.Categorical, pl.Enum):
+            values = values.cast(pl.String)
+        if values.dtype == pl.String:
+            values = values.str.strip_chars().replace("", None)
+        present = values.is_not_null()
+        self.filled += int(present.sum())
+        if at is not None and present.any():
+            stamps = np.unique(at.filter(present).drop_nulls().to_numpy()) / 1e9
+            if len(stamps) - 1 > self.spacings:
+                self.spacing_s = float(np.median(np.diff(stamps)))
+                self.spacings = len(stamps) - 1
+        values = values.filter(present)
+        if values.dtype == pl.String:
+            self._add_text(values)
+        elif values.dtype.is_numeric() or values.dtype == pl.Boolean:
+            number = values.cast(pl.Float64, strict=False)
+            self._reading(PLAIN[0]).add(values.cast(pl.String), number)
+
+    def _add_text(self, text: pl.Series) -> None:
+        plain: dict[str, pl.Series] = {}
+        for notation in PLAIN:
+            plain[notation.decimal], units = parse(text, notation)
+            self._reading(notation).add(text, plain[notation.decimal])
+            if units is not None and notation is PLAIN[0]:
+                self.units.update(units.drop_nulls().to_list())
+        self.long |= bool(is_long(text).any())
+        marked = bool(text.str.contains(SOME_GROUP).any())
+        for notation in GROUPED:
+            number = parse(text, notation)[0] if marked else plain[notation.decimal]
+            self._reading(notation).add(text, number)
+            if marked and is_grouped(text, notation).any():
+                self.grouped.add(notation)
+
+    def _reading(self, notation: Notation) -> Reading:
+        return self.readings.setdefault(notation, Reading())
+
+    def best(self) -> tuple[Notation, ...]:
+        """The notations that fit most cells; plain ones before those with a thousands mark.
+
+        A thousands mark counts only where no number lacks it.
+        """
+        usable = {
+            notation: reading.fits
+            for notation, reading in self.readings.items()
+            if not notation.thousands or (notation in self.grouped and not self.long)
+        }
+        most = max(usable.values(), default=0)
+        return tuple(n for n in (*PLAIN, *GROUPED) if most and usable.get(n) == most)
+
+    def is_numeric(self, notation: Notation) -> bool:
+        """Whether most cells are numbers, and not NaN alone."""
+        reading = self.readings.get(notation, Reading())
+        finite = reading.low <= reading.high
+        return finite and reading.fits > 0.5 * self.filled and len(self.units) <= MOST_UNITS
+
+
+def log_notation(tags: Sequence[Evidence]) -> Notation:
+    """The decimal mark of most tags that show one, and the mark that groups their digits."""
+    decimals: Counter[str] = Counter()
+    thousands: Counter[str] = Counter()
+    for tag in tags:
+        best = tag.best()
+        if len({notation.decimal for notation in best}) == 1:  # whole numbers fit both marks
+            decimals[best[0].decimal] += 1
+            if best[0].thousands:
+                thousands[best[0].thousands] += 1
+    decimal = max((".", ","), key=lambda mark: decimals[mark])
+    thousands.pop(decimal, None)
+    mark = thousands.most_common(1)[0][0] if thousands else ""
+    return Notation(decimal, mark)  # pyright: ignore
+
+
+def tag_notation(tag: Evidence, log: Notation) -> Notation:
+    """The notation of a tag: that of its log where it fits as many cells as any other."""
+    best = tag.best()
+    plain = Notation(log.decimal)
+    return next((n for n in (log, plain, *best) if n in best), log)

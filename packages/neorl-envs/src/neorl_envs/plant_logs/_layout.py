@@ -1,0 +1,257 @@
+"""How a file of a log is laid out: encoding, separator, header, stamps, one tag a column or not."""
+
+import codecs
+import csv
+import dataclasses
+import gzip
+import itertools
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+import polars as pl
+
+from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._hdf5 import require_regular
+from neorl_envs.plant_logs._configuration import Files
+from neorl_envs.plant_logs._files import ROW, tables
+from neorl_envs.plant_logs._numbers import Notation, parse
+from neorl_envs.plant_logs._stamps import Clock
+
+LOOKED_AT, MEMORY = 200_000, 1e9
+"""Rows of every file, and bytes of a table of them."""
+TRIED = 2000
+"""Rows by which the column of stamps and its format are chosen."""
+MOST_HEADER_ROWS = 4
+STAMP = re.compile(r"time|date|stamp|^ts$|zeit|datum|^t$", re.IGNORECASE)
+QUALITY = re.compile(r"qual|status|\.q$|_q$", re.IGNORECASE)
+LONG = {
+    "tag_column": re.compile(r"^(tag|tagname|tag_name|point|name|variable)$", re.IGNORECASE),
+    "value_column": re.compile(r"^(value|val|reading|wert)$", re.IGNORECASE),
+}
+UNITS = re.compile(r"^(unit|units|uom|eu|eng_?units?|einheit)$", re.IGNORECASE)
+DAYS = ("%d.%m.%", "%m/%d/%", "%d/%m/%", "%d-%b-%")
+TIMES = ("%H:%M:%S%.f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
+FORMATS = (
+    "",
+    "%Y/%m/%d %H:%M:%S",
+    # Years of two digits come first: %Y would read 24 as the year 24.
+    *(f"{day}{year} {time}" for time in TIMES for day in DAYS for year in "yY"),
+    "epoch_s",
+)
+KNOWN = "ISO 8601, day.month.year, month/day/year, day/month/year, day-Mon-year or seconds of 1970"
+
+
+@dataclasses.dataclass
+class Layout:
+    """How the files of a log are laid out, as the first of them shows.
+
+    Attributes:
+        path: The first file.
+        files: What ``[log]`` of the configuration says.
+        columns: All columns.
+        units: Unit of each column that a row of units names.
+        qualities: The column of qualities of each column that has one.
+        period_s: Median distance of the stamps.
+        local: Whether the stamps are local times that name no offset from UTC.
+        remark: Comment behind the format of the stamps.
+    """
+
+    path: Path
+    files: Files
+    columns: list[str]
+    units: dict[str, str]
+    qualities: dict[str, str]
+    period_s: float
+    local: bool
+    remark: str
+
+    def by_tag(
+        self, table: pl.DataFrame, at: pl.Series | None
+    ) -> Iterator[tuple[str, pl.Series, pl.Series | None, pl.Series | None]]:
+        """Name, values, units and stamps of every tag in some rows."""
+        files = self.files
+        if files.layout == "wide":
+            skipped = {files.timestamp, *(c for c in self.columns if QUALITY.search(c))}
+            for column in self.columns:
+                if column not in skipped:
+                    yield column, table[column], None, at
+            return
+        frame = table if at is None else table.with_columns(at.alias("neorl at"))
+        for (name,), part in frame.group_by(files.tag_column, maintain_order=True):
+            units = part[files.unit_column] if files.unit_column else None
+            stamps = None if at is None else part["neorl at"]
+            yield str(name), part[files.value_column], units, stamps
+
+
+def layout_of(path: Path) -> Layout:
+    """Looks at the beginning of a file.
+
+    Raises:
+        DatasetError: If it cannot be read, has no row or no column of stamps.
+    """
+    require_regular(path)
+    parquet = path.name.endswith((".parquet", ".pq"))
+    encoding = "utf-8" if parquet else encoding_of(path)
+    files = Files((path.name,), "", encoding=encoding)
+    if not parquet:
+        files = dataclasses.replace(files, separator=_separator(path, encoding))
+    try:
+        table = next(tables(path, files, memory=MEMORY), pl.DataFrame())
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
+        reason = (str(error).splitlines() or ["?"])[0]
+        raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
+    if table.is_empty():
+        raise DatasetError(f"{path}: the log has no row")
+    table = table.drop(ROW)
+    above, stamp, kind = _stamps(path, table, 0 if parquet else MOST_HEADER_ROWS - 1)
+    kind, remark = _day_or_month(path, table.slice(above), stamp, kind)
+    files = dataclasses.replace(
+        files, timestamp=stamp, timestamp_format=kind, header_rows=1 + above
+    )
+    qualities = [c for c in table.columns if QUALITY.search(c)]
+    long = {k: next((c for c in table.columns if p.search(c)), "") for k, p in LONG.items()}
+    if all(long.values()):
+        unit = next((c for c in table.columns if UNITS.search(c)), "")
+        files = dataclasses.replace(
+            files, layout="long", quality_column=(qualities or [""])[0], unit_column=unit, **long
+        )
+    others = [c for c in table.columns if c != stamp and c not in qualities]
+    clock, rows = Clock(files, str(path)), table.slice(above)
+    at = _placed(clock, rows, files)
+    stamps = np.unique(at.drop_nulls().to_numpy().astype(np.float64))
+    local = kind not in ("epoch_s", "epoch_ms") and not clock.offsets
+    local = local and getattr(rows[stamp].dtype, "time_zone", None) is None
+    return Layout(
+        path=path,
+        files=files,
+        columns=table.columns,
+        units=_units(table.head(above), others),
+        qualities={c: q for c in others for q in qualities if q.startswith(c)},
+        period_s=float(np.median(np.diff(stamps))) / 1e9 if len(stamps) > 1 else 1.0,
+        local=local,
+        remark=remark,
+    )
+
+
+def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
+    """The stamps of some rows in nanoseconds; ``None`` where one cannot be read."""
+    try:
+        return _placed(Clock(layout.files, str(layout.path)), table, layout.files)
+    except (DatasetError, pl.exceptions.PolarsError):
+        return None
+
+
+def encoding_of(path: Path) -> str:
+    """The encoding of a text file: UTF-8 if all of it is, else UTF-16 by its mark, else cp1252.
+
+    Raises:
+        DatasetError: If it cannot be read.
+    """
+    opener = gzip.open if path.name.endswith(".gz") else open
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with cast(BinaryIO, opener(path, "rb")) as file:
+            while True:
+                part = file.read(2**20)
+                if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    return "utf-16"
+                decoder.decode(part, final=not part)
+                if not part:
+                    return "utf-8"
+    except UnicodeDecodeError:
+        return "cp1252"
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path}: cannot read it: {error}") from error
+
+
+def _separator(path: Path, encoding: str) -> str:
+    opener = gzip.open if path.name.endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding=encoding, errors="replace") as file:
+            head = file.read(65_536)
+    except (OSError, EOFError, zlib.error, UnicodeError) as error:
+        raise DatasetError(f"{path}: cannot read it: {error}") from error
+    if not head.strip("\ufeff \t\r\n"):
+        raise DatasetError(f"{path}: the log is empty")
+    try:
+        return csv.Sniffer().sniff(head.lstrip().splitlines()[0], ",;\t|").delimiter
+    except csv.Error:
+        return ","
+
+
+def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str, str]:
+    """Rows of header below the names, the column of stamps, and their format.
+
+    A row below the names belongs to the header if it holds no number, as a row of units does.
+    """
+    likely = sorted(table.columns, key=lambda name: not STAMP.search(name))
+    for above in range(min(most_above + 1, len(table))):
+        rows = table.slice(above, TRIED)
+        for column, kind in itertools.product(likely, FORMATS):
+            named = kind != "epoch_s" or STAMP.search(column)
+            if named and _read(path, rows, column, kind) is not None:
+                return above, column, kind
+        if _has_number(table.slice(above, 1)):
+            break
+    if sum(_has_number(pl.DataFrame({"name": [name]})) for name in table.columns) > 1:
+        raise DatasetError(
+            f"{path}: the first row looks like numbers ({', '.join(table.columns[:4])}), not like "
+            "the names of the columns; write a header above it"
+        )
+    raise DatasetError(
+        f"{path}: no column holds stamps ({KNOWN}); columns: {', '.join(table.columns[:8])}"
+    )
+
+
+def _read(path: Path, rows: pl.DataFrame, column: str, kind: str) -> np.ndarray | None:
+    """The stamps of some rows; ``None`` where one of them does not follow the format."""
+    files = Files((), column, timestamp_format=kind)
+    try:
+        at = _placed(Clock(files, str(path)), rows, files)
+    except (DatasetError, pl.exceptions.PolarsError):
+        return None
+    return at.to_numpy()
+
+
+def _placed(clock: Clock, rows: pl.DataFrame, files: Files) -> pl.Series:
+    return clock.nanoseconds(rows[files.timestamp], pl.Series(range(len(rows)), dtype=pl.Int64))
+
+
+def _day_or_month(path: Path, rows: pl.DataFrame, column: str, kind: str) -> tuple[str, str]:
+    """The format of stamps such as 03/04/2024, and a remark where both orders are possible.
+
+    Both may fit all rows; then the days are in order only under the right one.
+    """
+    other = kind.replace("%m/%d/", "%d/%m/")
+    at = _read(path, rows, column, kind)
+    swapped = None if other == kind else _read(path, rows, column, other)
+    if swapped is None:
+        return kind, ""
+    if at is None:
+        return other, ""
+    spans = [int(stamps.max() - stamps.min()) for stamps in (at, swapped)]
+    if spans[0] == spans[1]:
+        return kind, "  # TODO month before day, or day before month?"
+    return (kind, "") if spans[0] < spans[1] else (other, "")
+
+
+def _has_number(row: pl.DataFrame) -> bool:
+    """Whether a cell is a number, under either decimal mark."""
+    cells = pl.Series([str(x).strip() for x in row.row(0) if x is not None], dtype=pl.String)
+    found = (parse(cells, Notation(mark)) for mark in (".", ","))
+    return any(bool(number.is_finite().any()) for number, _ in found)
+
+
+def _units(header: pl.DataFrame, columns: list[str]) -> dict[str, str]:
+    """The row of units among those below the names: the shortest texts."""
+    rows = [dict(zip(header.columns, row, strict=True)) for row in header.iter_rows()]
+    named = [{c: str(row[c]).strip() for c in columns if row[c]} for row in rows]
+    filled = [row for row in named if row]
+    if not filled:
+        return {}
+    shortest = min(filled, key=lambda row: sum(map(len, row.values())) / len(row))
+    return {column: text.strip("[]()") for column, text in shortest.items()}
