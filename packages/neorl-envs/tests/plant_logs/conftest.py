@@ -108,3 +108,18 @@ def wide(tank: Tank, tmp_path: Path) -> Path:
     """A clean wide export."""
     (tmp_path / "log.csv").write_text("\n".join(wide_lines(tank)) + "\n")
     return tmp_path
+
+
+def toml_of(values: dict[str, Any]) -> str:
+    """The tables of a configuration as TOML."""
+
+    def line(key: str, value: Any) -> str:
+        return f"{key} = {str(value) if isinstance(value, int | float) else repr(value)}"
+
+    lines = [line("name", values["name"])]
+    for name in ("log", "sampling", "episodes", "reward"):
+        lines += [f"[{name}]", *(line(*item) for item in values[name].items())]
+    for name in ("tag", "cost"):
+        for table in values[name]:
+            lines += [f"[[{name}]]", *(line(*item) for item in table.items())]
+    return "\n".join(lines) + "\n"

@@ -1,5 +1,8 @@
 """The commands from a log to a report."""
 
+import builtins
+import copy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from neorl_envs.inspection import dataset_report
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 
-from .conftest import WIDE, Tank
+from .conftest import WIDE, Tank, toml_of, wide_lines
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +107,64 @@ def _with_column(text: str, name: str, value: str) -> str:
     cut = [row.split(",") for row in rows]
     held = [",".join([*row[:place], value, *row[place + 1 :]]) for row in cut]
     return "\n".join([head, *held]) + "\n"
+
+
+def test_the_tag_that_masks_most_rows_is_named(
+    tank: Tank, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A laboratory value every 30 rows masked 97 % of them; only their number was told."""
+    monkeypatch.chdir(tmp_path)
+    lines = wide_lines(tank)
+    rows = [f"{line},{'3.1' if i % 30 == 0 else ''}" for i, line in enumerate(lines[1:101])]
+    Path("log.csv").write_text("\n".join([lines[0] + ",QI-9", *rows]) + "\n")
+    values = copy.deepcopy(WIDE)
+    lab = {"name": "lab", "tag": "QI-9", "role": "observation", "low": 0.0, "high": 9.0}
+    values["tag"].append(lab)
+    Path("plant.toml").write_text(toml_of(values))
+    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
+    out = capsys.readouterr().out
+    counted = read_dataset("log.h5").attributes["ingestion"]
+    # A value counts for one period behind its own: of each 30 rows two know it, of 99 rows eight.
+    assert counted["unknown"] == {"lab": {"rows": 91, "alone": 91, "mean_spacing_s": 1800.0}}
+    assert "log.h5: 61 rows (58 masked)" in out
+    assert (
+        "from 99 rows of the running plant; 56 masked: obs unknown; 38 left out: unknown at an end "
+        "of an episode; 2 masked: next_obs unknown"
+    ) in out
+    expected = (
+        "warning: lab is unknown in 91 of 99 rows, in 91 of them alone; its values are 30 min "
+        "apart on average; set its largest_gap_s in plant.toml to how long a value holds (inf if "
+        "it is logged on change), or take the tag out"
+    )
+    assert expected in out.splitlines()
+    assert main(["inspect", "log.h5"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "unknown: lab: rows 91, alone 91, mean_spacing_s 1800" in text
+    Path("plant.toml").write_text(toml_of(values).replace("9.0", "9.0\nlargest_gap_s = 1800"))
+    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
+    assert "unknown in" not in capsys.readouterr().out
+    assert int(np.asarray(read_dataset("whole.h5").transitions.mask).sum()) == 98
+
+
+def test_the_hint_to_install_the_extra_works_without_an_index_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It named neorl-envs[etl], which is on no index: the name could be anyone's."""
+    monkeypatch.setitem(sys.modules, "neorl_envs.plant_logs", None)
+    error = ModuleNotFoundError("No module named 'polars'", name="polars")
+
+    def refused(name: str, *args: object, **kwargs: object) -> object:
+        if name == "neorl_envs" and "plant_logs" in (args[2] if len(args) > 2 else ()):
+            raise error
+        return plain(name, *args, **kwargs)
+
+    plain = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", refused)
+    (tmp_path / "log.csv").write_text("time,a\n")
+    assert main(["init", str(tmp_path / "log.csv")]) == 2
+    line = capsys.readouterr().err
+    assert 'need the extra etl, which is: python -m pip install "polars' in line
+    assert "neorl-envs[" not in line
 
 
 def test_a_failed_conversion_leaves_nothing(

@@ -22,7 +22,7 @@ from neorl_envs.plant_logs import convert_log, draft_plant_log, read_plant_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_envs.plant_logs._expressions import Expression
 
-from .conftest import WIDE
+from .conftest import WIDE, toml_of
 
 EXAMPLES = int(os.environ.get("NEORL_FUZZ_EXAMPLES", "12"))
 FUZZ = settings(
@@ -48,21 +48,6 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert read_plant_log(folder / "plant.toml").name == "tank"
     assert converted(folder / "log.csv", WIDE) is not None
     return folder
-
-
-def toml_of(values: dict[str, Any]) -> str:
-    """The tables of a configuration as TOML."""
-
-    def line(key: str, value: Any) -> str:
-        return f"{key} = {str(value) if isinstance(value, int | float) else repr(value)}"
-
-    lines = [line("name", values["name"])]
-    for name in ("log", "sampling", "episodes", "reward"):
-        lines += [f"[{name}]", *(line(*item) for item in values[name].items())]
-    for name in ("tag", "cost"):
-        for table in values[name]:
-            lines += [f"[[{name}]]", *(line(*item) for item in table.items())]
-    return "\n".join(lines) + "\n"
 
 
 def one_line(error: InputError, named: str) -> None:

@@ -145,6 +145,7 @@ CONFIGURATIONS = {
         r"in \[log\] 'timestmp'; did you mean 'timestamp'",
     ),
     "missing key": (put("log", "timestamp", None), "plant.toml: log.timestamp is missing"),
+    "missing tables": (put("episodes", None), "plant.toml: episodes.gap_s is missing"),
     "text for a number": (
         put("sampling", "period_s", "60"),
         "sampling.period_s must be a number, got '60'",
@@ -203,6 +204,17 @@ def test_bad_configurations(case: str) -> None:
         spec_of(plant_log_from_dict(values, "plant.toml"), np.ones(1, np.bool_), "plant.toml")
     assert "plant.toml" in str(caught.value) or "tag 'mode'" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_missing_keys_are_told_together() -> None:
+    """They were told one at a time: `episodes is missing`, then `episodes.gap_s is missing`."""
+    values = copy.deepcopy(WIDE)
+    for place, key in ((values["log"], "files"), (values["tag"][1], "role"), (values, "episodes")):
+        del place[key]
+    del values["cost"][0]["unit"]
+    message = "log.files, episodes.gap_s, tag 'setpoint'.role, cost 'overflow'.unit are missing$"
+    with pytest.raises(InputError, match=message):
+        plant_log_from_dict(values, "plant.toml")
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ import numpy as np
 import tyro
 
 from neorl_core import InputError
+from neorl_envs._command.extras import install_line
 from neorl_envs.command_line import parse_options
 from neorl_envs.ingest._read import read_dataset
+from neorl_envs.inspection._report import duration
 from neorl_envs.inspection._reward import reward_is_constant
 
 OFTEN = 0.01
 """Part of the values of a tag outside its range from which on its range is doubted."""
+MASKING = 0.1
+"""Part of the rows in which a tag is unknown from which on it is named."""
 FEWEST = 4
 """Episodes that can be split: two to train on and two to hold out."""
 
@@ -62,7 +66,12 @@ def command(words: list[str]) -> None:
         f"{out}: {dataset.n_rows} rows ({masked} masked) in {dataset.n_episodes} episodes, "
         f"{int(columns.terminated.sum())} terminated"
     )
-    for line in [*_unfinished(path, config, columns), *_lost(path, config, dataset)]:
+    counted = dataset.attributes["ingestion"]["rows"]
+    print(
+        f"from {counted.get('of the running plant', 0)} rows of the running plant{_left(counted)}"
+    )
+    warnings = [*_unfinished(path, config, columns), *_maskers(path, dataset)]
+    for line in [*warnings, *_lost(path, config, dataset)]:
         print(f"warning: {line}")
     print(f"Next: neorl-envs inspect {out}")
 
@@ -83,6 +92,34 @@ def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
     left = lines_to_complete(path.read_text(encoding="utf-8"))
     if left:
         found.append(f"{left} lines of {path} are still marked TODO; complete them")
+    return found
+
+
+def _left(counted: dict[str, int]) -> str:
+    """Why rows are masked or left out, most of them first."""
+    reasons = {
+        why: number for why, number in counted.items() if why.startswith(("masked", "left out"))
+    }
+    order = sorted(reasons, key=lambda why: -reasons[why])
+    return "".join(f"; {reasons[why]} {why}" for why in order)
+
+
+def _maskers(path: Path, dataset: Any) -> list[str]:
+    """The tags that cost most rows, and what to do about each."""
+    counted = dataset.attributes["ingestion"]
+    rows = counted["rows"].get("of the running plant", 0)
+    tags = sorted(counted["unknown"].items(), key=lambda item: -item[1]["rows"])
+    found = []
+    for name, unknown in tags:
+        if unknown["rows"] <= MASKING * rows:
+            continue
+        spacing = unknown["mean_spacing_s"]
+        every = f"its values are {duration(spacing)} apart on average; " if spacing else ""
+        found.append(
+            f"{name} is unknown in {unknown['rows']} of {rows} rows, in {unknown['alone']} of them "
+            f"alone; {every}set its largest_gap_s in {path} to how long a value holds (inf if it "
+            "is logged on change), or take the tag out"
+        )
     return found
 
 
@@ -132,7 +169,9 @@ def plant_log_tools() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "polars":
             raise
-        raise InputError("plant logs need the extra etl: pip install 'neorl-envs[etl]'") from error
+        raise InputError(
+            f"plant logs need the extra etl, which is: {install_line('etl')}"
+        ) from error
     return plant_logs
 
 

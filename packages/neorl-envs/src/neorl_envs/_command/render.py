@@ -13,6 +13,7 @@ import tyro
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.boundary import unknown_name
 from neorl_core.control import ConstantPolicy, UniformPolicy
+from neorl_envs._command.extras import install_line
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.command_line import parse_options
 from neorl_envs.scoring import run_episode
@@ -103,4 +104,4 @@ def _check(options: Render) -> None:
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError('pictures need the extra: python -m pip install "neorl-envs[render]"')
+        raise InputError(f"pictures need the extra render, which is: {install_line('render')}")

@@ -117,6 +117,14 @@ def origin_lines(report: dict[str, Any]) -> list[str]:
         value = report[name]
         if isinstance(value, dict):
             lines.append(f"{name}: {_pairs(value)}")
+    ingestion = report["ingestion"] if isinstance(report["ingestion"], dict) else {}
+    if isinstance(ingestion.get("rows"), dict):
+        lines.append(f"rows: {_pairs(ingestion['rows'])}")
+    for title, key in (("values of", "tags"), ("unknown:", "unknown")):
+        tags = ingestion.get(key)
+        for tag, counts in tags.items() if isinstance(tags, dict) else ():
+            if isinstance(counts, dict):
+                lines.append(f"{title} {tag}: {_pairs(counts)}")
     return lines
 
 

@@ -48,6 +48,10 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
     Raises:
         InputError: As :func:`read_plant_log`.
     """
+    absent = _absent(PlantLog, values, "")
+    if absent:
+        verb = "is" if len(absent) == 1 else "are"
+        raise InputError(f"{source}: {', '.join(absent)} {verb} missing")
     config = _table(PlantLog, values, source, "")
     check_plant_log(config, source)
     return config
@@ -66,9 +70,29 @@ def _table(kind: type[Table], values: Any, source: str, place: str) -> Table:
         where = f"{place}.{key}" if place else key
         if key in values:
             given[field.name] = _value(hints[field.name], values[key], source, where)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise InputError(f"{source}: {where} is missing")
     return kind(**given)
+
+
+def _absent(kind: type, values: Any, place: str) -> list[str]:
+    """Every required key that is absent, those inside an absent table by their own names."""
+    if not isinstance(values, Mapping):
+        return []
+    absent: list[str] = []
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        key, hint = KEYS.get(field.name, field.name), hints[field.name]
+        where = f"{place}.{key}" if place else key
+        inside = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if dataclasses.is_dataclass(hint) and (required or key in values):
+            absent += _absent(typing.cast(type, hint), values.get(key, {}), where)
+        elif dataclasses.is_dataclass(inside) and isinstance(values.get(key), list):
+            for number, item in enumerate(values[key], 1):
+                name = item.get("name", number) if isinstance(item, Mapping) else number
+                absent += _absent(typing.cast(type, inside), item, f"{where} {name!r}")
+        elif required and key not in values:
+            absent.append(where)
+    return absent
 
 
 def _value(hint: Any, value: Any, source: str, place: str) -> Any:

@@ -156,7 +156,7 @@ def _looked_at(
         if not rows.n_rows:
             why = _why(config, timeline.valid, rows.counts, tally)
             raise DatasetError(f"{source}: the log gives no row: {why}")
-        yield rows, _attributes(config, tally, rows.counts, samples)
+        yield rows, _attributes(config, tally, rows, samples, timeline)
 
 
 def _paths(patterns: Sequence[str | os.PathLike[str]], folder: Path, source: str) -> list[Path]:
@@ -236,7 +236,7 @@ def _finite(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _attributes(
-    config: PlantLog, tally: Tally, counts: Counter[str], samples: Samples
+    config: PlantLog, tally: Tally, rows: Rows, samples: Samples, timeline: Timeline
 ) -> dict[str, Any]:
     setpoints = [{"name": t.name, "unit": t.unit} for t in config.of_role("setpoint")]
     return {
@@ -254,7 +254,16 @@ def _attributes(
             "offsets_from_utc": sorted(tally.offsets),
             "tags": {name: dict(counter) for name, counter in sorted(tally.tags.items())},
             "unknown_tags": sorted(tally.unknown)[:50],
-            "rows": {name: number for name, number in counts.items() if number},
+            "rows": {name: number for name, number in rows.counts.items() if number},
+            "unknown": {
+                tag.name: {
+                    "rows": rows.unknown[tag.name],
+                    "alone": rows.alone[tag.name],
+                    "mean_spacing_s": float(spacing),
+                }
+                for tag, spacing in zip(config.tags, timeline.spacing_s, strict=True)
+                if rows.unknown[tag.name]
+            },
         },
         "provenance": {
             "generator": "neorl_envs.plant_logs.convert_log",

@@ -130,9 +130,9 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     ended = terminated | ~np.append(usable[1:], False) | signals.cut
     ended = (ended | _length_ends(ended & usable, usable, config.episodes.length)) & usable
     known = signals.unknown == 0
-    for place, reason in enumerate(REASONS[1:], 1):
-        counts[f"masked: {reason}"] += int((usable & (signals.unknown == place)).sum())
     kept = _without_unknown_ends(usable, ended, terminated, known, counts)
+    for place, reason in enumerate(REASONS[1:], 1):
+        counts[f"masked: {reason}"] += int((kept & (signals.unknown == place)).sum())
     # What is left out ends the row above it.
     ended = (ended | ~np.append(kept[1:], False)) & kept
     follows = ended | np.append(signals.acted[1:], False)

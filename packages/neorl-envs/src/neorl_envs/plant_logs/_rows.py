@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from neorl_envs.datasets._checks import DatasetError
-from neorl_envs.plant_logs._configuration import PlantLog
+from neorl_envs.plant_logs._configuration import BEFORE, PlantLog
 from neorl_envs.plant_logs._episodes import (
     Flags,
     Rules,
@@ -56,6 +56,9 @@ class Rows:
 
     Attributes:
         counts: Rows by why they are masked or left out.
+        unknown: For every tag that a row needs, the rows of a running plant in which it is
+            unknown.
+        alone: The same, where no other tag is unknown.
         stretches: With at least one row that is kept, in order of time.
 
     Raises:
@@ -83,6 +86,14 @@ class Rows:
                 "a stamp far from the others, or choose a longer sampling.period_s"
             )
         self.counts: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
+        self.alone: Counter[str] = Counter()
+        used = set(rule.reward.roots).union(*(cost.roots for cost in rule.costs))
+        self._needed = [
+            tag
+            for tag in config.numbers
+            if tag.role != "auxiliary" or {tag.name, BEFORE + tag.name} & used
+        ]
         self.stretches: list[Stretch] = []
         room = at_once  # rows that are not computed again to be written
         for periods in timeline.stretches:
@@ -126,10 +137,26 @@ class Rows:
         for where in self._pieces(len(periods)):
             part = self._piece(periods, where)
             columns = add_signals(signals, part, self._config, self._rule, where, met)
+            self._count_unknown(part, signals, where)
             met = int(signals.block[where.first : where.last + 1].max(initial=met))
         whole = len(periods) <= min(room, self._at_once)
         found = flags(signals, self._config, self.counts)
         return Stretch(periods, signals, found, columns if whole else None)
+
+    def _count_unknown(self, part: Piece, signals: Signals, where: Where) -> None:
+        """Counts which tags are unknown where rows begin."""
+        rows = slice(where.first - where.begin, where.last - where.begin)
+        running = signals.block[where.first : where.last] >= 0
+        values = [
+            part.shifted[tag.name] if tag.role == "auxiliary" else part.values[tag.name]
+            for tag in self._needed
+        ]
+        absent = np.isnan([column[rows] for column in values]) & running
+        alone = absent & (absent.sum(axis=0) == 1)
+        self.counts["of the running plant"] += int(running.sum())
+        for tag, without, only in zip(self._needed, absent, alone, strict=True):
+            self.unknown[tag.name] += int(without.sum())
+            self.alone[tag.name] += int(only.sum())
 
     def _pieces(self, n_samples: int) -> Iterator[Where]:
         for first in range(0, n_samples - 1, self._at_once):

@@ -50,6 +50,7 @@ class Timeline:
         stretches: Periods of every stretch of the log without such a gap.
         conflicts: For every tag, stamps with two values.
         valid: For every tag, whether it has a finite sample.
+        spacing_s: For every tag, the mean distance of its samples; 0 where there is only one.
     """
 
     def __init__(
@@ -72,8 +73,11 @@ class Timeline:
         shape = (len(self.numbers) + 1, n_tags)
         self._before = np.full(shape, NONE), np.full(shape, np.nan)
         self._after = np.full(shape, NONE), np.full(shape, np.nan)
-        self._bins: list[np.ndarray] = []
+        self._n_samples = np.zeros(n_tags, np.int64)
         self._look()
+        first, last = self._after[0][0], self._before[0][-1]
+        several = np.maximum(self._n_samples - 1, 1)
+        self.spacing_s = np.where(self._n_samples > 1, (last - first) / several / 1e9, 0.0)
 
     def _look(self) -> None:
         """One pass over the parts: what their edges are, and where there are samples."""
@@ -86,6 +90,7 @@ class Timeline:
                 array[i + 1] = array[i]
             for tag in range(self._n_tags):
                 at, value = part.of_tag(tag)
+                self._n_samples[tag] += len(at)
                 if len(at):
                     self.valid[tag] |= bool(np.isfinite(value).any())
                     self._before[0][i + 1, tag], self._before[1][i + 1, tag] = at[-1], value[-1]

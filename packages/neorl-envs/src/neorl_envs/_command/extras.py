@@ -1,0 +1,14 @@
+"""What the optional extras of this package need, for messages."""
+
+import importlib.metadata
+
+
+def install_line(extra: str) -> str:
+    """The command that installs what an extra of this package needs.
+
+    It names the libraries and not the extra: this package is not on an index.
+    """
+    declared = importlib.metadata.requires("neorl-envs") or []
+    parts = [line.partition(";") for line in declared]
+    needed = [f'"{name.strip()}"' for name, _, marker in parts if extra in marker]
+    return " ".join(["python -m pip install", *needed])
