@@ -201,7 +201,7 @@ def test_a_restored_state_releases_no_stop_of_this_process(read, state):
 def test_a_disk_that_fails_takes_no_action_from_the_plant(read, state, caplog, tmp_path):
     runtime = Runtime(read)
     runtime.keep(state)
-    runtime._state = tmp_path / "gone" / "state"
+    runtime._file.path, runtime._file._digest = tmp_path / "gone" / "state", b""
     decisions = drive(runtime, 3)
     assert all(np.isfinite(one.action).all() for one in decisions)
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -210,7 +210,7 @@ def test_a_disk_that_fails_takes_no_action_from_the_plant(read, state, caplog, t
     with pytest.raises(StateError, match="cannot write the state"):
         runtime.stop("operator: the disk is full too")
     assert "emergency_stop" in names(runtime, drive(runtime, 1)[0])
-    assert not [path for path in tmp_path.iterdir() if path != state]
+    assert {path.name for path in tmp_path.iterdir()} == {state.name, f"{state.name}.steps"}
 
 
 def test_a_stop_without_a_reason_acts_and_says_so(read):
@@ -237,3 +237,43 @@ def test_the_file_is_replaced_in_one_piece(read, state, monkeypatch):
     monkeypatch.undo()
     assert again(read, state).carry[".supervisor.stopped"]
     assert os.listdir(state.parent) == [state.name]
+
+
+def test_a_step_is_found_again_though_the_state_itself_was_not_replaced(read, state):
+    runtime = Runtime(read)
+    runtime.keep(state)
+    drive(runtime, 6)
+    before = state.read_bytes()
+    rows = drive(runtime, 7, np.array([50.0, 300.0]))
+    assert state.read_bytes() == before
+    other = again(read, state)
+    assert other.events[-1].step == 13
+    np.testing.assert_array_equal(other.carry[".previous"], rows[-1].action)
+
+
+@pytest.mark.parametrize("damage", ["newest", "both", "swapped", "gone", "of another state"])
+def test_places_that_are_torn_or_older_do_not_count(read, state, damage):
+    """The state before them stands, or the step before the torn one."""
+    runtime = Runtime(read)
+    runtime.keep(state)
+    rows = drive(runtime, 9, np.array([50.0, 300.0]))
+    places = state.with_name(f"{state.name}.steps")
+    data = places.read_bytes()
+    half = len(data) // 2
+    if damage == "newest":  # the ninth decision lies in the second place
+        places.write_bytes(data[:half] + data[half : half + 60] + bytes(half - 60))
+    elif damage == "both":
+        places.write_bytes(bytes(len(data)))
+    elif damage == "swapped":
+        places.write_bytes(data[half:] + data[:half])
+    elif damage == "gone":
+        places.unlink()
+    else:
+        runtime.stop("operator: smell")
+        places.write_bytes(data)
+    found = again(read, state)
+    expected = {"newest": 8, "both": 0, "swapped": 9, "gone": 0, "of another state": 9}[damage]
+    assert found.events[-1].step == expected
+    assert bool(found.carry[".supervisor.stopped"]) == (damage == "of another state")
+    if expected:
+        np.testing.assert_array_equal(found.carry[".previous"], rows[expected - 1].action)

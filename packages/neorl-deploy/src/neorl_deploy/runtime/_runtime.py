@@ -18,7 +18,6 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.runtime._events import (
     FALLBACK,
-    LOGGER,
     POLICY,
     RELEASE,
     RESET,
@@ -36,7 +35,13 @@ from neorl_deploy.runtime._programs import (
     open_programs,
     told_entries,
 )
-from neorl_deploy.runtime._state import State, StateError, aged_words, read_state, write_state
+from neorl_deploy.runtime._state import (
+    State,
+    StateFile,
+    aged_words,
+    read_state,
+    write_state,
+)
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
@@ -106,8 +111,7 @@ class Runtime:
         self._carry = self._initial
         self._proposed = self._nothing_sent()
         self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
-        self._state: Path | None = None
-        self._unwritten = False
+        self._file: StateFile | None = None
         self._fallback_used = self.manifest.flags.get("fallback_used", 0)
         self._max_age = np.array(
             [self.manifest.max_age.get(c.name, math.inf) for c in self.manifest.obs]
@@ -185,12 +189,14 @@ class Runtime:
         Raises:
             StateError: If it cannot be written.
         """
-        words = np.asarray(self._carry)[: self._n_carry_words]
-        now = time.time()
-        state = State(
-            self.bundle.digest, now, self._steps, self._fell_back, words, self._events.list()
-        )
-        write_state(Path(path), state, durable=durable)
+        if self._file is not None and Path(path) == self._file.path:
+            self._keep(durable=durable)
+        else:
+            write_state(Path(path), self._remembered(), durable=durable)
+
+    def _remembered(self) -> State:
+        words, events = np.asarray(self._carry)[: self._n_carry_words], self._events.list()
+        return State(self.bundle.digest, time.time(), self._steps, self._fell_back, words, events)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a file that :meth:`save` wrote, in this process or in an earlier one.
@@ -225,22 +231,12 @@ class Runtime:
         Raises:
             StateError: If it cannot be written.
         """
-        self._state = Path(path)
+        self._file = StateFile(Path(path))
         self._keep(durable=True)
 
     def _keep(self, *, durable: bool) -> None:
-        if self._state is not None:
-            self.save(self._state, durable=durable)
-
-    def _keep_if_possible(self) -> None:
-        """A full disk must not take the action from the plant; it is logged once until it ends."""
-        try:
-            self._keep(durable=False)
-            self._unwritten = False
-        except StateError as error:
-            if not self._unwritten:
-                LOGGER.error("step %d: %s", self._steps, error)
-            self._unwritten = True
+        if self._file is not None:
+            self._file.replace(self._remembered(), durable=durable)
 
     def step(
         self,
@@ -305,14 +301,16 @@ class Runtime:
 
     def _note_who_acts(self, decision: Decision) -> None:
         fell_back = bool(decision.flags & self._fallback_used)
-        if fell_back != self._fell_back:
+        changed = fell_back != self._fell_back
+        if changed:
             causes = [name for name in self.flag_names(decision.flags) if name not in NO_CAUSES]
             alarms = [f"monitor {name}" for name in self.alarm_names(decision.alarms)]
             who = FALLBACK if fell_back else POLICY
             self._events.note(self._steps, who, ", ".join(causes + alarms) or "all is well")
             self._fell_back = fell_back
         self._steps += 1
-        self._keep_if_possible()
+        if self._file is not None:
+            self._file.step(self._remembered(), events=changed)
 
     def _nothing_sent(self) -> np.ndarray:
         return np.full(len(self.manifest.action), np.nan, np.float32)

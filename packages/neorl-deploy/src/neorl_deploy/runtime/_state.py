@@ -1,4 +1,11 @@
-"""What a runtime remembers, as a file: an emergency stop outlives the process that took it."""
+"""What a runtime remembers, as files: an emergency stop outlives the process that took it.
+
+Two files, because a new file costs milliseconds on a busy disk, and a control step has none to
+spare. The state itself is replaced in one piece whenever something happened: a stop, a release, a
+reset, a take-over. Between two such events every step overwrites one of two places in a second file
+beside it, ``NAME.steps``, in turn. A place names the state that it goes on from and holds a digest,
+so one that is older than the state, torn or of something else does not count.
+"""
 
 import base64
 import contextlib
@@ -6,7 +13,9 @@ import hashlib
 import math
 import os
 import secrets
+import struct
 import time
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +24,7 @@ import numpy as np
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._document_heads import head, require_head
 from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
-from neorl_deploy.runtime._events import Event
+from neorl_deploy.runtime._events import LOGGER, Event
 from neorl_deploy.runtime._packed import Layout
 
 KIND, VERSION = "runtime-state", 1
@@ -24,6 +33,10 @@ LARGEST = 512 * 2**20
 NUMBERS = ("saved_at", "step")
 OLDEST = 2**30
 """Steps that an age is counted up to, as in the guard itself."""
+
+
+RECORD = struct.Struct("<32sQd?")
+"""Head of a place for a step: digest of the state, number of the step, time, who acted."""
 
 
 class StateError(DeployError):
@@ -62,13 +75,16 @@ class State(NamedTuple):
         return f"{passed:.1f} s old" if passed < math.inf else "from the future: the clock was set"
 
 
-def write_state(path: Path, state: State, *, durable: bool) -> None:
+def write_state(path: Path, state: State, *, durable: bool) -> bytes:
     """Writes a state in place of an earlier one; a reader sees the one or the other, never a part.
 
     Args:
         path: The file.
         state: What to write.
         durable: Whether to wait until it would survive a loss of power.
+
+    Returns:
+        The digest of what was written.
 
     Raises:
         StateError: If the file cannot be written.
@@ -94,6 +110,94 @@ def write_state(path: Path, state: State, *, durable: bool) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise StateError(f"cannot write the state {path}: {error.strerror}") from error
+    return bytes.fromhex(digest)
+
+
+class StateFile:
+    """The files of a runtime that keeps its state.
+
+    Args:
+        path: File of the state; the places of the steps lie beside it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._digest = b""
+        self._places: Any = None
+        self._failed = False
+
+    def replace(self, state: State, *, durable: bool) -> None:
+        """Writes a state with all its events in one piece.
+
+        Args:
+            state: What to write.
+            durable: Whether to wait until it would survive a loss of power.
+
+        Raises:
+            StateError: If it cannot be written.
+        """
+        self._digest = b""
+        digest = write_state(self.path, state, durable=durable)
+        if self._places is None:
+            places = _places_of(self.path)
+            try:
+                places.touch()
+                self._places = places.open("r+b", buffering=0)
+            except OSError as error:
+                raise StateError(f"cannot write the state {places}: {error.strerror}") from error
+            weakref.finalize(self, self._places.close)
+        self._digest = digest
+
+    def step(self, state: State, *, events: bool) -> None:
+        """Writes the state after a step; what fails is logged once, until it works again.
+
+        A full disk must not take the action from the plant.
+
+        Args:
+            state: The state, with its events.
+            events: Whether there are new ones.
+        """
+        try:
+            if events or not self._digest:
+                self.replace(state, durable=False)
+            else:
+                self._overwrite(state)
+            self._failed = False
+        except StateError as error:
+            if not self._failed:
+                LOGGER.error("step %d: %s", state.step, error)
+            self._failed = True
+
+    def _overwrite(self, state: State) -> None:
+        stored = RECORD.pack(self._digest, state.step, state.saved_at, state.fell_back)
+        data = stored + state.words.astype("<u4").tobytes()
+        try:
+            self._places.seek(state.step % 2 * (len(data) + 32))
+            self._places.write(data + hashlib.sha256(data).digest())
+        except OSError as error:
+            raise StateError(f"cannot write the state {self.path}: {error.strerror}") from error
+
+
+def _places_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.steps")
+
+
+def _latest(path: Path, digest: bytes, state: State) -> State:
+    """The state after the last step that was written since; itself where there is none."""
+    size = RECORD.size + 4 * len(state.words) + 32
+    try:
+        data = _places_of(path).read_bytes()[: 2 * size]
+    except OSError:
+        return state
+    for place in (data[:size], data[size:]):
+        body, stored = place[:-32], place[-32:]
+        if len(place) != size or hashlib.sha256(body).digest() != stored:
+            continue
+        of, step, saved_at, fell_back = RECORD.unpack_from(body)
+        if of == digest and step > state.step:
+            words = np.frombuffer(body[RECORD.size :], "<u4")
+            state = state._replace(step=step, saved_at=saved_at, fell_back=fell_back, words=words)
+    return state
 
 
 def read_state(path: Path, digest: str, n_words: int) -> State:
@@ -135,7 +239,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
         )
     if len(state.words) != n_words:
         raise StateError(f"the state {path} holds {len(state.words)} words, expected {n_words}")
-    return state
+    return _latest(path, bytes.fromhex(document["sha256"]), state)
 
 
 def _parsed(content: dict[str, Any]) -> State:
