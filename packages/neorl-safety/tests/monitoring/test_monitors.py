@@ -12,12 +12,14 @@ from neorl_safety.monitoring import (
     EnsembleMonitor,
     Monitor,
     Seen,
+    alarms_per_day,
     calibrated,
     drift_monitor,
     episode_scores,
     frozen_monitor,
     mahalanobis_monitor,
     neighbour_monitor,
+    operation_scores,
     range_monitor,
     violation_depth,
 )
@@ -118,7 +120,7 @@ def test_the_false_alarms_promised_are_those_measured(name):
         rates.append(np.mean(scores[99:] > threshold))
     held_out = episodes(99)
     monitor = calibrated(FITTED[name], *held_out, false_alarms=0.1)
-    again = np.asarray(score(*(jnp.concatenate([part] * 4)[:299] for part in held_out)))[:99]
+    again = np.asarray(operation_scores(FITTED[name], *held_out))
     np.testing.assert_allclose(monitor.threshold, np.sort(again)[89], rtol=1e-5)
     # Each rate is Beta(10, 90) and binomial noise: the mean of 20 has a deviation below 0.01.
     assert 0.07 < np.mean(rates) < 0.13
@@ -169,3 +171,49 @@ def test_the_depth_of_violations_is_that_of_numpy():
     assert [float(part) for part in none] == [0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="shape"):
         violation_depth(jnp.ones(3), dt=1.0)
+
+
+def slow(rng, runs, steps):
+    """A process with a memory of a hundred steps, from its stationary law on."""
+    x = np.empty((runs, steps, 2), np.float32)
+    x[:, 0] = rng.normal(size=(runs, 2))
+    for t in range(1, steps):
+        x[:, t] = 0.99 * x[:, t - 1] + np.sqrt(1 - 0.99**2) * rng.normal(size=(runs, 2))
+    return x
+
+
+def test_scores_of_operation_run_on_and_are_cut_into_stretches():
+    rng = np.random.default_rng(2)
+    obs, none = slow(rng, 3, 50), np.zeros((3, 50, 1))
+    mask = np.arange(50) < np.array([50, 45, 7])[:, None]
+    monitor = drift_monitor(slow(rng, 20, 100).reshape(-1, 2))
+    mean, scale = np.asarray(monitor.mean), np.asarray(monitor.scale)
+    z, expected = np.zeros(2), []
+    for count in (None, 10):
+        for row, counts in zip(obs, mask, strict=True):
+            values = []
+            for x in row[counts]:
+                z = z + 0.05 * ((x - mean) / scale - z)
+                values.append(np.abs(z).max() / np.sqrt(0.05 / 1.95))
+            whole = len(values) if count is None else len(values) // count * count
+            parts = [values] if count is None else np.reshape(values[:whole], (-1, count))
+            expected += [] if count is None else [max(part) for part in parts]
+    found = operation_scores(monitor, obs, none, mask, stretch=10)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    assert len(found) == 9
+
+
+def test_a_slow_healthy_plant_keeps_the_promised_alarms_a_day():
+    """Runs of forty stretches; a monitor that begins anew in each of them looks quieter."""
+    rng = np.random.default_rng(6)
+    monitor = drift_monitor(slow(rng, 400, 50).reshape(-1, 2))
+    held_out, operation = slow(rng, 400, 50), slow(rng, 40, 2000)
+    none = np.zeros((400, 50, 1))
+    anew = conformal_quantile(episode_scores(monitor, held_out, none), miscoverage=0.05)
+    kept = calibrated(monitor, held_out, none, false_alarms=0.05).threshold
+    scores = np.asarray(operation_scores(monitor, operation, np.zeros((40, 2000, 1)), stretch=50))
+    assert float(anew) < float(kept)
+    assert (scores > float(anew)).mean() > (scores > float(kept)).mean()
+    # The runs have a memory longer than a stretch: 40 of them leave the rate open by about a third.
+    assert 0.02 < (scores > float(kept)).mean() < 0.075
+    assert alarms_per_day(0.05, 6000.0) == pytest.approx(0.72)

@@ -1,8 +1,10 @@
 """What watches and what happened: monitors, thresholds, violations and their statistics."""
 
+from neorl_safety.monitoring._calibration import alarms_per_day as alarms_per_day
 from neorl_safety.monitoring._calibration import calibrated as calibrated
 from neorl_safety.monitoring._calibration import episode_alarms as episode_alarms
 from neorl_safety.monitoring._calibration import episode_scores as episode_scores
+from neorl_safety.monitoring._calibration import operation_scores as operation_scores
 from neorl_safety.monitoring._document import watches_from_dict as watches_from_dict
 from neorl_safety.monitoring._document import watches_to_dict as watches_to_dict
 from neorl_safety.monitoring._drift import DriftMonitor as DriftMonitor
@@ -72,6 +74,7 @@ __all__ = [
     "ViolationStatistics",
     "Watch",
     "above",
+    "alarms_per_day",
     "always",
     "below",
     "calibrated",
@@ -90,6 +93,7 @@ __all__ = [
     "mahalanobis_monitor",
     "negation",
     "neighbour_monitor",
+    "operation_scores",
     "policy_ensemble",
     "range_monitor",
     "read_formula",

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import InputError
@@ -61,36 +62,107 @@ def calibrated(
     mask: Bool[Array, "episode time"] | None = None,
     *,
     false_alarms: float,
+    stretch: int | None = None,
 ) -> AnyMonitor:
-    """The monitor with the conformal threshold of held-out episodes.
+    """The monitor with the conformal threshold of held-out operation.
 
-    Of episodes that are exchangeable with these, at most a part ``false_alarms`` raises a false
-    alarm at any step: on average over the draw of these episodes, not for a given draw. The steps
-    of one episode are not exchangeable, so the score of an episode is its largest.
+    Of stretches that are exchangeable with these, at most a part ``false_alarms`` raises a false
+    alarm at any step: on average over the draw of these stretches, not for a given draw. The steps
+    of one stretch are not exchangeable, so the score of a stretch is its largest. What a monitor
+    remembers runs on from one stretch to the next, as it does while a plant runs; a monitor that
+    begins anew in every stretch would look quieter than it is in operation.
 
     Args:
         monitor: A monitor with a field ``threshold``.
         obs: Observations of episodes that it was not fitted on.
         action: What the policy proposed, or what was sent.
         mask: False where an episode has no step.
-        false_alarms: Promised rate of false alarms an episode, in (0, 1).
+        false_alarms: Promised part of the stretches with a false alarm, in (0, 1); in a day there
+            are at most :func:`alarms_per_day` of them.
+        stretch: Steps of a stretch, of which an episode may hold many; ``None`` for whole episodes.
 
     Returns:
         The monitor with its threshold.
 
     Raises:
-        InputError: If there are too few episodes to promise it: ``1 / false_alarms - 1`` are
+        InputError: If there are too few stretches to promise it: ``1 / false_alarms - 1`` are
             needed.
     """
-    scores = episode_scores(monitor, obs, action, mask)
+    scores = operation_scores(monitor, obs, action, mask, stretch=stretch)
     threshold = conformal_quantile(scores, miscoverage=false_alarms)
     if not bool(jnp.isfinite(threshold)):
         raise InputError(
-            f"{len(scores)} episodes cannot promise {false_alarms} false alarms an episode: "
-            f"{conformal_sample_size(false_alarms)} with finite scores are needed"
+            f"{len(scores)} {'episodes' if stretch is None else 'stretches'} cannot promise "
+            f"{false_alarms:g} false alarms in each: {conformal_sample_size(false_alarms)} with "
+            "finite scores are needed"
         )
     old = monitor.threshold
     return eqx.tree_at(lambda m: m.threshold, monitor, threshold.astype(old.dtype))
+
+
+def operation_scores(
+    monitor: Monitor,
+    obs: Float[Array, "episode time obs"],
+    action: Float[Array, "episode time act"],
+    mask: Bool[Array, "episode time"] | None = None,
+    *,
+    stretch: int | None = None,
+) -> Float[Array, " stretch"]:
+    """The largest score of a monitor in every stretch of operation, one after the other.
+
+    What the monitor remembers runs on from step to step and from episode to episode; before the
+    first it has seen all of them once.
+
+    Args:
+        monitor: Any monitor.
+        obs: Observations of each episode.
+        action: What the policy proposed, or what was sent.
+        mask: False where an episode has no step; such steps are passed over.
+        stretch: Steps of a stretch; what is left over of an episode is not counted. ``None`` for
+            whole episodes.
+
+    Returns:
+        One score a stretch.
+    """
+    valid = np.ones(obs.shape[:2], bool) if mask is None else np.asarray(mask, bool)
+    values = np.asarray(
+        _continued(monitor, jnp.asarray(obs), jnp.asarray(action), jnp.asarray(valid))
+    )
+    values = values.reshape(valid.shape)
+    if stretch is None:
+        return jnp.asarray(np.max(np.where(valid, values, -np.inf), axis=1))
+    scores = []
+    for row, counts in zip(values, valid, strict=True):
+        kept = row[counts]
+        whole = len(kept) // stretch * stretch
+        scores.append(kept[:whole].reshape(-1, stretch).max(axis=1))
+    return jnp.asarray(np.concatenate(scores))
+
+
+def alarms_per_day(false_alarms: float, stretch_seconds: float) -> float:
+    """False alarms in a day of operation where a part of its stretches has one.
+
+    Args:
+        false_alarms: Part of the stretches that may have one.
+        stretch_seconds: Length of a stretch; however often it alarms there, it counts once.
+    """
+    return false_alarms * 86_400.0 / stretch_seconds
+
+
+@jax.jit
+def _continued(monitor: Any, obs: Array, action: Array, valid: Array) -> Array:
+    """Values of every step, in order, in the second of two passes."""
+
+    def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, Array]:
+        now, act, counts = row
+        after, score = monitor(carry, Seen(now, act, act))
+        after = jax.tree.map(lambda new, old: jnp.where(counts, new, old), after, carry)
+        return after, jnp.where(counts, score.value, -jnp.inf)
+
+    obs, action, valid = (part.reshape(-1, *part.shape[2:]) for part in (obs, action, valid))
+    rows = obs, action, valid
+    seen, _ = jax.lax.scan(step, monitor.initial_carry(), rows)
+    return jax.lax.scan(step, seen, rows)[1]
 
 
 def _along(

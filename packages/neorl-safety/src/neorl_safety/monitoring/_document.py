@@ -1,5 +1,6 @@
 """Monitors as a JSON document: records with plain numbers, read back to the same float32."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ PLAIN: dict[str, tuple[type, tuple[str, ...], tuple[str, ...]]] = {
 }
 """Kinds that are their arrays: class, arrays and static fields."""
 BY_CHANNEL = {"low", "high", "least", "most", "mean", "scale"}
-COMMON = {"kind", "name", "false_alarms", "episodes"}
+COMMON = {"kind", "name", "false_alarms", "episodes", "stretch"}
 
 
 def watches_to_dict(watches: Sequence[Watch], spec: Spec) -> dict[str, Any]:
@@ -56,6 +57,7 @@ def _record(watch: Watch, spec: Spec) -> dict[str, Any]:
         "name": watch.name,
         "false_alarms": watch.false_alarms if watch.calibrated else None,
         "episodes": watch.episodes,
+        "stretch": None if math.isnan(watch.stretch) else watch.stretch,
     }
     for kind, (made, arrays, statics) in PLAIN.items():
         if type(monitor) is made:
@@ -115,8 +117,13 @@ def _watch(
     good = promised is None or (isinstance(promised, float) and 0 < promised < 1)
     if not good or isinstance(episodes, bool) or not isinstance(episodes, int):
         raise InputError(f"{where}: false_alarms is a rate or null, episodes a whole number")
-    rate = float("nan") if promised is None else promised
-    return Watch(record["name"], made, rate, episodes, used)
+    rate = math.nan if promised is None else promised
+    stretch = record.get("stretch")
+    if stretch is not None and not (isinstance(stretch, float) and 0 < stretch < math.inf):
+        raise InputError(f"{where}: stretch is a number of seconds or null, got {stretch!r}")
+    return Watch(
+        record["name"], made, rate, episodes, used, math.nan if stretch is None else stretch
+    )
 
 
 def _made(

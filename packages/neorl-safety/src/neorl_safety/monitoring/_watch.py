@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from neorl_core import Spec
+from neorl_safety.monitoring._calibration import alarms_per_day
 from neorl_safety.monitoring._drift import DriftMonitor
 from neorl_safety.monitoring._formula_text import formula_text
 from neorl_safety.monitoring._learned import EnsembleMonitor
@@ -24,10 +25,11 @@ class Watch:
     Attributes:
         name: Unique in its guard.
         monitor: What watches.
-        false_alarms: Promised rate of false alarms an episode; NaN where its threshold is given
-            and not calibrated.
-        episodes: Number of held-out episodes that set its threshold; zero for a given one.
+        false_alarms: Promised part of the stretches of operation with a false alarm; NaN where its
+            threshold is given and not calibrated.
+        episodes: Number of held-out stretches that set its threshold; zero for a given one.
         policies: Names of the policies whose disagreement it watches; empty for other kinds.
+        stretch: Seconds that a stretch lasts; NaN where that is not known.
     """
 
     name: str
@@ -35,11 +37,17 @@ class Watch:
     false_alarms: float = math.nan
     episodes: int = 0
     policies: tuple[str, ...] = ()
+    stretch: float = math.nan
 
     @property
     def calibrated(self) -> bool:
         """Whether its threshold comes from held-out episodes."""
         return not math.isnan(self.false_alarms)
+
+    @property
+    def per_day(self) -> float:
+        """False alarms that are promised at most in a day of operation; NaN where none are."""
+        return alarms_per_day(self.false_alarms, self.stretch)
 
 
 def describe_watch(watch: Watch, spec: Spec) -> str:
@@ -55,9 +63,15 @@ def describe_watch(watch: Watch, spec: Spec) -> str:
     words = f"{watch.name}: {_words(watch, spec)}"
     if not watch.calibrated:
         return words
+    if math.isnan(watch.stretch):
+        return (
+            f"{words}; promised: a false alarm in at most {100 * watch.false_alarms:.3g} % of "
+            f"episodes like the {watch.episodes} held-out ones that set it"
+        )
     return (
-        f"{words}; promised: a false alarm in at most {100 * watch.false_alarms:.3g} % of episodes "
-        f"like the {watch.episodes} held-out ones that set it"
+        f"{words}; promised: at most {watch.per_day:.3g} false alarms in a day of operation like "
+        f"the {watch.episodes} held-out stretches of {watch.stretch:g} s that set it (in "
+        f"{100 * watch.false_alarms:.3g} % of them)"
     )
 
 

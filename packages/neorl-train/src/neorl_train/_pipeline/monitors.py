@@ -1,5 +1,6 @@
 """Monitors fitted on the log of a run, with thresholds of its held-out episodes."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -32,6 +33,9 @@ from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._split import sample_of, training_episodes
+
+LEAST_STRETCH = 100
+"""Steps: five times as many as the moving mean of a drift monitor weighs."""
 
 
 def fitted_watches(config: Config, experience: Experience) -> list[Watch]:
@@ -84,7 +88,7 @@ def disagreement_watch(
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
     found = _calibrated(DISAGREEMENT, raw, config.monitors, experience.held_out)
-    return [Watch(found.name, found.monitor, found.false_alarms, found.episodes, tuple(names))]
+    return [dataclasses.replace(found, policies=tuple(names))]
 
 
 def guard_settings(
@@ -135,11 +139,32 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
 
 def _calibrated(name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset) -> Watch:
     obs, action, mask = padded_episodes(held_out)
+    lengths = held_out.episode_lengths
+    steps = stretch_of(lengths, conformal_sample_size(monitors.share))
     try:
-        set_ = calibrated(raw, obs, action, mask, false_alarms=monitors.share)
+        set_ = calibrated(raw, obs, action, mask, false_alarms=monitors.share, stretch=steps)
     except InputError as error:
         raise InputError(f"monitor {name}: {error}") from error
-    return Watch(name, set_, monitors.share, len(obs))
+    count = len(obs) if steps is None else int((lengths // steps).sum())
+    seconds = held_out.spec.dt * float(lengths.mean() if steps is None else steps)
+    return Watch(name, set_, monitors.share, count, stretch=seconds)
+
+
+def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
+    """Steps of the longest stretches of which the episodes hold so many; ``None``: whole ones.
+
+    A long record has few episodes; it is cut. What is shorter than a moving mean remembers is no
+    stretch of its own, and then there are too few.
+    """
+    if len(lengths) >= needed:
+        return None
+    short, long = LEAST_STRETCH, int(lengths.max()) + 1
+    if (lengths // short).sum() < needed:
+        return None
+    while long - short > 1:
+        middle = (short + long) // 2
+        short, long = (middle, long) if (lengths // middle).sum() >= needed else (short, middle)
+    return short
 
 
 def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
@@ -147,9 +172,11 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
     if not monitors.calibrated:
         return
     needed = conformal_sample_size(monitors.share)
-    if held_out.n_episodes < needed:
+    lengths = held_out.episode_lengths
+    if held_out.n_episodes < needed and stretch_of(lengths, needed) is None:
         raise InputError(
             f"monitors.false_alarms is {monitors.false_alarms:g} for "
             f"{', '.join(monitors.calibrated)} together, which {held_out.n_episodes} held-out "
-            f"episodes cannot promise: {needed} are needed; raise it, or data.held_out"
+            f"episodes cannot promise: {needed} are needed, or as many stretches of "
+            f"{LEAST_STRETCH} steps in longer ones; raise it, or data.held_out"
         )
