@@ -15,8 +15,8 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, report_html, report_text
-from neorl_envs.inspection._channels import longest_flat
 from neorl_envs.inspection._contradictions import kolmogorov_smirnov
+from neorl_envs.inspection._standstills import standstills
 
 
 def logged(obs: np.ndarray, action: np.ndarray, ends: np.ndarray, **options: Any) -> Dataset:
@@ -142,9 +142,10 @@ def test_flat_lines_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -
             for i, (v, m) in enumerate(zip(obs[:, channel], mask, strict=True))
         ]
         expected.append(max(len(list(run)) - 1 for _, run in groupby(keys)))
-    np.testing.assert_array_equal(longest_flat(dataset.transitions.obs, dataset), expected)
+    columns: Any = dataset.transitions
+    assert [s.longest[0][0] for s in standstills(columns.obs, dataset)] == expected
     monkeypatch.setattr("neorl_envs.datasets._checks.BLOCK", 7)
-    np.testing.assert_array_equal(longest_flat(dataset.transitions.obs, dataset), expected)
+    assert [s.longest[0][0] for s in standstills(columns.obs, dataset)] == expected
 
 
 def test_the_size_of_blocks_decides_nothing(

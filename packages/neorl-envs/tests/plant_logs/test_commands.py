@@ -62,7 +62,7 @@ def test_a_draft_that_nobody_completed_is_told(
     assert "warning: the reward is constant (0): nothing can be learned from it" in out
     assert 'warning: the unit is still "?" of LI_1_PV, LC_1_SP, LC_1_OP' in out
     assert "warning: 7 lines of plant.toml are still marked TODO" in out
-    assert f"note: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
+    assert f"doubt: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
     text = Path("plant.toml").read_text().replace('"0"', '"-abs(LI_1_PV - LC_1_SP)"')
     text = text.replace('"?"', '"m"').replace("# TODO", "#")
     Path("plant.toml").write_text(text.replace("# length = 500", "length = 50"))

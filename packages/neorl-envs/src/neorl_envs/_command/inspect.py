@@ -16,6 +16,7 @@ from neorl_envs.ingest._read import read_dataset, reader_name
 from neorl_envs.inspection._html import report_html
 from neorl_envs.inspection._report import dataset_report
 from neorl_envs.inspection._text import report_text
+from neorl_envs.inspection._trends import trends
 
 VERSION = 2
 """Version of the JSON document."""
@@ -33,7 +34,7 @@ class Inspect:
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of text."""
     html: Path | None = None
-    """Write a page as well; it needs nothing else."""
+    """Write a page as well, with the trends of all channels; it needs nothing else."""
 
 
 def command(words: list[str]) -> None:
@@ -41,9 +42,10 @@ def command(words: list[str]) -> None:
     options = parse_options(Inspect, words, program="neorl-envs inspect")
     if options.html is not None and not options.html.parent.is_dir():
         raise InputError(f"{options.html}: no folder {options.html.parent}; create it first")
-    report = dataset_report(_opened(options.file))
+    dataset = _opened(options.file)
+    report = dataset_report(dataset)
     if options.html is not None:
-        write_text(options.html, report_html(report))
+        write_text(options.html, report_html(report, trends(dataset)))
     document = {**head("dataset-report", VERSION), **report}
     if options.json:
         print(json.dumps(document, indent=2))

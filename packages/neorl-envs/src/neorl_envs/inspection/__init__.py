@@ -3,9 +3,7 @@
 from neorl_envs.inspection._html import report_html as report_html
 from neorl_envs.inspection._report import dataset_report as dataset_report
 from neorl_envs.inspection._text import report_text as report_text
+from neorl_envs.inspection._trends import Trends as Trends
+from neorl_envs.inspection._trends import trends as trends
 
-__all__ = [
-    "dataset_report",
-    "report_html",
-    "report_text",
-]
+__all__ = ["Trends", "dataset_report", "report_html", "report_text", "trends"]

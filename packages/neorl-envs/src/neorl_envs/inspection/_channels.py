@@ -1,4 +1,4 @@
-"""Ranges, saturation and flat lines of channels, block by block."""
+"""Ranges, saturation and movement of channels, block by block."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 from neorl_core import Channel
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.inspection._standstills import Standstills
 
 SATURATED = 0.005
 """Within this part of the range from either end, a channel counts as saturated."""
@@ -37,9 +38,12 @@ def summary(values: np.ndarray) -> dict[str, float]:
 
 
 def channel_entries(
-    channels: Sequence[Channel], column: np.ndarray, dataset: Dataset
+    channels: Sequence[Channel],
+    column: np.ndarray,
+    dataset: Dataset,
+    still: Sequence[Standstills],
 ) -> list[dict[str, Any]]:
-    """What a report says of every channel of a column."""
+    """What a report says of every channel of a column; ``still`` is how long each stands still."""
     mask: Any = dataset.transitions.mask
     low, high = (np.array([getattr(c, end) for c in channels]) for end in ("low", "high"))
     span = high - low
@@ -65,7 +69,7 @@ def channel_entries(
         place = np.clip(((part - low) / span * BINS).astype(np.int64), 0, BINS - 1)
         for i in range(len(channels)):
             histogram[i] += np.bincount(place[:, i], minlength=BINS)
-    flat = longest_flat(column, dataset)
+    flat = [signal.longest[0][0] if signal.longest else 0 for signal in still]
     return [
         {
             "name": channel.name,
@@ -87,34 +91,6 @@ def channel_entries(
 def _numbers(least: float, mean: float, most: float, variance: float) -> dict[str, float]:
     numbers = {"min": least, "mean": mean, "max": most, "std": np.sqrt(variance)}
     return {name: float(value) for name, value in numbers.items()}
-
-
-def longest_flat(column: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """The largest number of steps over which each channel did not change at all."""
-    mask: Any = dataset.transitions.mask
-    width = column.shape[1]
-    longest, run = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    starts = np.zeros(dataset.n_rows, np.bool_)
-    starts[dataset.episode_starts] = True
-    for rows in blocks(dataset.n_rows, column):
-        first = max(rows.start - 1, 0)
-        values = np.asarray(column[first : rows.stop])
-        live = (
-            ~starts[first + 1 : rows.stop]
-            & mask[first + 1 : rows.stop]
-            & mask[first : rows.stop - 1]
-        )
-        same = (values[1:] == values[:-1]) & live[:, None]
-        for i in range(width):
-            ends = np.flatnonzero(~same[:, i])
-            if not len(ends):
-                run[i] += len(same)
-                longest[i] = max(longest[i], run[i])
-                continue
-            longest[i] = max(longest[i], run[i] + ends[0], np.diff(ends).max(initial=1) - 1)
-            run[i] = len(same) - 1 - ends[-1]
-            longest[i] = max(longest[i], run[i])
-    return longest
 
 
 def movement(dataset: Dataset) -> list[dict[str, Any]]:

@@ -4,8 +4,11 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from neorl_envs.inspection._report import duration
-from neorl_envs.inspection._text import moment, origin_lines, relation_lines
+import numpy as np
+
+from neorl_envs.inspection._report import duration, moment
+from neorl_envs.inspection._text import origin_lines, relation_lines
+from neorl_envs.inspection._trends import Trends
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --soft: #777; --bar: #2a6db0; --bad: #b3261e; }
@@ -15,15 +18,24 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child, td:nth-child(2) { text-align: left; }
 .wide { overflow-x: auto; } svg { vertical-align: middle; } rect { fill: var(--bar); }
-.note::before { content: "! "; color: var(--bad); font-weight: bold; } small { color: var(--soft); }
+.doubt::before { content: "! "; color: var(--bad); font-weight: bold; }
+small { color: var(--soft); }
+.trend { display: grid; grid-template-columns: minmax(6rem, 14rem) 1fr; gap: 0 1rem; }
+.trend > div { border-bottom: 1px solid #8884; padding: .2rem 0; overflow-wrap: anywhere; }
+.trend svg { display: block; width: 100%; height: 3.5rem; }
+.trend path { fill: var(--bar); stroke: var(--bar); vector-effect: non-scaling-stroke; }
+.trend rect { fill: var(--bad); opacity: .25; }
+@media (max-width: 40rem) { .trend { grid-template-columns: 1fr; }
+  .trend > div:nth-child(odd) { border: 0; padding-bottom: 0; } }
 """
 
 
-def report_html(report: dict[str, Any]) -> str:
+def report_html(report: dict[str, Any], drawn: Trends | None = None) -> str:
     """Formats a :func:`~neorl_envs.inspection.dataset_report` as a page of its own.
 
     Args:
         report: The report.
+        drawn: Its trends, from :func:`~neorl_envs.inspection.trends`; none are drawn without.
 
     Returns:
         HTML that needs nothing else; every text of the log is escaped.
@@ -32,8 +44,11 @@ def report_html(report: dict[str, Any]) -> str:
     sections = [
         f"<h1>{name}: what the log can show</h1>",
         _summary(report),
-        "<h2>What deserves attention</h2>",
-        _list(report["notes"], "note") or "<p>Nothing was found.</p>",
+        "<h2>What to clear up before training</h2>",
+        _list(report["doubts"], "doubt") or "<p>No check raised a doubt.</p>",
+        "<h2>Good to know</h2>",
+        _list(report["notes"][len(report["doubts"]) :], "") or "<p>Nothing.</p>",
+        *([] if drawn is None else ["<h2>Trends</h2>", _trends(report, drawn)]),
         "<h2>Time</h2>",
         _time(report),
         "<h2>Manipulated variables</h2>",
@@ -89,6 +104,65 @@ def _time(report: dict[str, Any]) -> str:
         f"<p>{html.escape(words)}</p>"
         '<svg viewBox="0 0 1000 24" width="100%" height="24" preserveAspectRatio="none" '
         f'role="img" aria-label="episodes over time">{boxes}</svg>'
+    )
+
+
+def _trends(report: dict[str, Any], drawn: Trends) -> str:
+    """Every channel over the whole log, its least and its largest value beside it."""
+    channels = [*report["action"], *report["obs"], {"name": "reward", "unit": ""}]
+    rows = [
+        f"<div>{_scale(channel, drawn)}</div><div>{_trend(channel['name'], report, drawn)}</div>"
+        for channel in channels
+        if channel["name"] in drawn.low
+    ]
+    origin = (report["time"] or {}).get("origin")
+    words = f"rows {drawn.start:.0f} to {drawn.end:.0f}"
+    if drawn.stamped:
+        words = f"{moment(drawn.start, origin)} to {moment(drawn.end, origin)}"
+    text = (
+        f"From left to right {words}; each column of the picture spans the least and the largest "
+        "value of its interval. Manipulated variables come first. A red field marks a signal that "
+        "stood still while others moved."
+    )
+    return f"<p>{html.escape(text)}</p><div class='trend'>{''.join(rows)}</div>"
+
+
+def _scale(channel: dict[str, Any], drawn: Trends) -> str:
+    low, high = drawn.low[channel["name"]], drawn.high[channel["name"]]
+    name = html.escape(channel["name"])
+    if not np.isfinite(low).any():
+        return f"{name}<br><small>no value</small>"
+    unit = html.escape(channel["unit"])
+    return f"{name}<br><small>{np.nanmin(low):.5g} to {np.nanmax(high):.5g} {unit}</small>"
+
+
+def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
+    """A band from the least to the largest value, broken where there is none."""
+    low, high = drawn.low[name], drawn.high[name]
+    finite = np.flatnonzero(np.isfinite(low))
+    if not len(finite):
+        return ""
+    least, most = float(np.nanmin(low)), float(np.nanmax(high))
+    span = (most - least) or 1.0
+    top, bottom = (2 + 56 * (1 - (edge - least) / span) for edge in (high, low))
+    paths = []
+    for run in np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1):
+        places = [(i + 0.5, top[i]) for i in run] + [(i + 0.5, bottom[i]) for i in run[::-1]]
+        if len(run) == 1:
+            places = [(run[0], top[run[0]]), (run[0] + 1, bottom[run[0]])]
+        paths.append("M" + "L".join(f"{x:g} {y:.1f}" for x, y in places) + "Z")
+    n = len(low)
+    scale = n / (drawn.end - drawn.start)
+    dt = report["period_s"]
+    boxes = "".join(
+        f'<rect x="{((s["start"] if drawn.stamped else s["row"]) - drawn.start) * scale:.1f}" '
+        f'width="{s["duration_s"] / (1 if drawn.stamped else dt) * scale:.1f}" y="0" height="60"/>'
+        for s in report["frozen"]
+        if s["name"] == name
+    )
+    return (
+        f'<svg viewBox="0 0 {n} 60" preserveAspectRatio="none" role="img" '
+        f'aria-label="{html.escape(name)} over time">{boxes}<path d="{"".join(paths)}"/></svg>'
     )
 
 

@@ -1,6 +1,8 @@
 """What a log holds, for an engineer who decides whether it is worth training on."""
 
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from neorl_envs.inspection._contradictions import (
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
+from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
@@ -33,12 +36,18 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         dataset: The log.
 
     Returns:
-        Plain numbers and strings, ready for JSON. ``notes`` says what deserves attention.
+        Plain numbers and strings, ready for JSON. ``notes`` says what deserves attention;
+        ``doubts`` are those of them to clear up before anything is trained.
     """
     rows: Any = dataset.transitions
     used = np.asarray(rows.mask)
     spec, attributes = dataset.spec, dataset.attributes
-    actions = channel_entries(spec.action, rows.action, dataset)
+    obs_still, action_still = (standstills(c, dataset) for c in (rows.obs, rows.action))
+    actions = channel_entries(spec.action, rows.action, dataset, action_still)
+    # Set points stand still by intent, and what history repeats is looked at once.
+    skipped = {channel.name for channel in spec.obs if REPEATED.search(channel.name)}
+    for entry in attributes.get("setpoints") or ():
+        skipped.add(str(entry.get("name") if isinstance(entry, dict) else entry))
     report = {
         "name": attributes.get("name", "?"),
         "content_hash": dataset.content_hash,
@@ -55,11 +64,13 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "episode_return": summary(dataset.episode_returns()),
         "time": time_report(dataset),
         "costs": _costs(spec.cost, dataset.episode_costs(), np.asarray(rows.cost)[used]),
-        "obs": channel_entries(spec.obs, rows.obs, dataset),
+        "obs": channel_entries(spec.obs, rows.obs, dataset, obs_still),
         "action": [{**c, **m} for c, m in zip(actions, movement(dataset), strict=True)],
         "manual": _manual(dataset),
         "contradictions": contradictions(dataset),
         **relations(episodes_sample(dataset), spec),
+        "frozen": frozen(obs_still, action_still, dataset, skipped),
+        "rarely_sampled": rarely_sampled(spec.obs, obs_still, spec.dt, skipped),
         "drift": drift(dataset),
         "reward_constant": reward_is_constant(rows),
         "reward_check": reward_check(dataset),
@@ -69,7 +80,8 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
             for name in ("excitation", "ingestion", "provenance", "split", "attribution")
         },
     }
-    return {**report, "notes": _notes(report)}
+    doubts = _doubts(report)
+    return {**report, "doubts": doubts, "notes": [*doubts, *_remarks(report)]}
 
 
 def _manual(dataset: Dataset) -> list[float] | None:
@@ -119,10 +131,59 @@ def _behaviours(dataset: Dataset) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(report: dict[str, Any]) -> list[str]:
-    notes = []
+def _doubts(report: dict[str, Any]) -> list[str]:
+    """What to clear up before training."""
+    doubts = []
     if report["reward_constant"]:
-        notes.append("reward is constant: nothing can be learned from it")
+        doubts.append("reward is constant: nothing can be learned from it")
+    check = report["reward_check"]
+    if check["checked"] and check["largest_difference"] > check["tolerance"]:
+        doubts.append(
+            f"the reward differs from its expression by up to {check['largest_difference']:.3g}"
+        )
+    doubts += [
+        sentence.format(report["contradictions"][name])
+        for name, sentence in CONTRADICTIONS.items()
+        if report["contradictions"][name]
+    ]
+    time = report["time"]
+    for still in report["frozen"]:
+        began = f"row {still['row']}"
+        if time is not None:
+            began = moment(still["start"], time["origin"])
+        doubts.append(
+            f"{still['name']} stood still for {duration(still['duration_s'])} from {began} while "
+            f"other signals moved (it usually does for {duration(still['usual_s'])} at most): an "
+            "instrument that froze? Leave these rows out or mark the values as bad"
+        )
+    for action, values in zip(report["action"], report["correlation"], strict=True):
+        doubts += [
+            f"{observed['name']} is almost the action {action['name']} itself (correlation "
+            f"{value:+.3f} in the same row): if it is measured behind the action, a policy reads "
+            "the action from its own effect, so give it the role auxiliary; if the action is "
+            "computed from it, the log shows no other action there"
+            for observed, value in zip(report["obs"], values, strict=True)
+            if abs(value) >= SAME and not REPEATED.search(observed["name"])
+        ]
+    doubts += [
+        f"action {channel['name']} hardly moves: nothing can be learned about it"
+        for channel in report["action"]
+        if channel["moved"] < 0.01
+    ]
+    if time is not None and time["overlapping_episodes"]:
+        doubts.append(f"{time['overlapping_episodes']} episodes overlap others in time")
+    return doubts
+
+
+def _remarks(report: dict[str, Any]) -> list[str]:
+    """What is good to know and may well be right."""
+    notes = []
+    for rare in report["rarely_sampled"]:
+        every = duration(rare["every_s"])
+        notes.append(
+            f"{rare['name']} changes every {every} on average: a laboratory value, or one logged "
+            "on change; in between a policy sees an old value"
+        )
     if report["terminated"] == 0:
         notes.append("no row is terminated: a log without a single trip is valid")
     if report["truncated"] == 0:
@@ -142,17 +203,20 @@ def _notes(report: dict[str, Any]) -> list[str]:
             for c in report[kind]
             if c["outside"] > 0
         ]
-    notes += [
-        sentence.format(report["contradictions"][name])
-        for name, sentence in CONTRADICTIONS.items()
-        if report["contradictions"][name]
-    ]
-    notes += _notes_on_time(report["time"])
+    notes += _remarks_on_time(report["time"])
     drifting = [d["name"] for d in report["drift"] if d["distance"] > DRIFTS]
     if drifting:
         notes.append(f"the last fifth of the episodes differs from the rest in {_some(drifting)}")
-    notes += _notes_on_behaviour(report)
-    return [*notes, *(note for channel in report["action"] for note in _doubts(channel))]
+    fixed = [b["action"] for b in report["behaviour"] if b["repeatable"] > REPEATABLE]
+    if fixed:
+        notes.append(
+            f"the observation decides {_some(fixed)}: nothing is known of other actions there"
+        )
+    return notes + [
+        f"action {c['name']} is at an end of its range in {c['saturated']:.0%} of rows"
+        for c in report["action"]
+        if c["saturated"] > 0.5
+    ]
 
 
 CONTRADICTIONS = {
@@ -162,6 +226,11 @@ CONTRADICTIONS = {
     "duplicate_episodes": "{} episodes repeat another one",
 }
 DRIFTS, REPEATABLE = 0.3, 0.98
+SAME = 0.98
+"""Correlation of an observation with an action of the same row from which on they are the same."""
+REPEATED = re.compile(r"\[-\d+\]$")
+"""Name of a channel that repeats an earlier row, as ``level[-1]``."""
+EPOCH = "1970-01-01T00:00:00Z"
 
 
 def _some(names: list[str]) -> str:
@@ -169,7 +238,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
 
 
-def _notes_on_time(time: dict[str, Any] | None) -> list[str]:
+def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
     if time is None:
         return ["no stamps are recorded, so holes inside an episode cannot be seen"]
     notes = []
@@ -178,25 +247,8 @@ def _notes_on_time(time: dict[str, Any] | None) -> list[str]:
             f"{time['gaps']} gaps, the longest {duration(time['longest_gap_s'])}; rows cover "
             f"{time['covered']:.0%} of the time"
         )
-    if time["overlapping_episodes"]:
-        notes.append(f"{time['overlapping_episodes']} episodes overlap others in time")
     if time["episodes_out_of_order"]:
         notes.append(f"{time['episodes_out_of_order']} episodes start before the one above them")
-    return notes
-
-
-def _notes_on_behaviour(report: dict[str, Any]) -> list[str]:
-    fixed = [b["action"] for b in report["behaviour"] if b["repeatable"] > REPEATABLE]
-    notes = []
-    if fixed:
-        notes.append(
-            f"the observation decides {_some(fixed)}: nothing is known of other actions there"
-        )
-    check = report["reward_check"]
-    if check["checked"] and check["largest_difference"] > check["tolerance"]:
-        notes.append(
-            f"the reward differs from its expression by up to {check['largest_difference']:.3g}"
-        )
     return notes
 
 
@@ -208,11 +260,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _doubts(channel: dict[str, Any]) -> list[str]:
-    doubts = []
-    if channel["saturated"] > 0.5:
-        fraction = f"{channel['saturated']:.0%}"
-        doubts.append(f"action {channel['name']} is at an end of its range in {fraction} of rows")
-    if channel["moved"] < 0.01:
-        doubts.append(f"action {channel['name']} hardly moves: nothing can be learned about it")
-    return doubts
+def moment(seconds: float, origin: str | None) -> str:
+    """A stamp for people: a date where it counts from 1970, else seconds."""
+    if origin != EPOCH:
+        return f"{seconds:g} s"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s"

@@ -2,14 +2,12 @@
 
 import textwrap
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from neorl_core.costs import limit_kind
-from neorl_envs.inspection._report import duration
+from neorl_envs.inspection._report import duration, moment
 
 WIDTH = 110
-EPOCH = "1970-01-01T00:00:00Z"
 
 
 def report_text(report: dict[str, Any]) -> str:
@@ -48,7 +46,9 @@ def report_text(report: dict[str, Any]) -> str:
     if report["attribution"]:
         lines += ["", f"attribution: {report['attribution']}"]
     if report["notes"]:
-        lines += ["", *(f"note: {note}" for note in report["notes"])]
+        remarks = report["notes"][len(report["doubts"]) :]
+        lines += ["", *(f"doubt: {doubt}" for doubt in report["doubts"])]
+        lines += [f"note: {remark}" for remark in remarks]
     return "\n".join([*lines, "", f"content {report['content_hash']}"])
 
 
@@ -60,16 +60,6 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
         f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; {time['gaps']} "
         f"gaps, the longest {duration(time['longest_gap_s'])}"
     ]
-
-
-def moment(seconds: float, origin: str | None) -> str:
-    """A stamp for people: a date where it counts from 1970, else seconds."""
-    if origin != EPOCH:
-        return f"{seconds:g} s"
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:g} s"
 
 
 def relation_lines(report: dict[str, Any]) -> list[str]:

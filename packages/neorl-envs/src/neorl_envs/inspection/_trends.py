@@ -1,0 +1,71 @@
+"""Trends of all channels over the whole log: the least and the largest value of each interval."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from neorl_envs.datasets._checks import blocks
+from neorl_envs.datasets._dataset import Dataset
+
+INTERVALS = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Trends:
+    """The course of every channel.
+
+    Attributes:
+        start: Time of the first interval, seconds; rows where the log has no stamps.
+        end: End of the last one.
+        stamped: Whether these are times.
+        low: For every name the least value of each interval; NaN where there is none.
+        high: The largest value.
+    """
+
+    start: float
+    end: float
+    stamped: bool
+    low: dict[str, np.ndarray]
+    high: dict[str, np.ndarray]
+
+
+def trends(dataset: Dataset, intervals: int = INTERVALS) -> Trends:
+    """The course of all observations, actions and of the reward, block by block.
+
+    Args:
+        dataset: The log.
+        intervals: Of the time axis; fewer where the log has fewer periods.
+
+    Returns:
+        Least and largest unmasked value of every interval.
+    """
+    columns: Any = dataset.transitions
+    named = [
+        ([channel.name for channel in dataset.spec.obs], columns.obs),
+        ([channel.name for channel in dataset.spec.action], columns.action),
+        (["reward"], columns.reward),
+    ]
+    stamped = dataset.time is not None
+    at = np.asarray(dataset.time) if stamped else np.arange(dataset.n_rows, dtype=np.float64)
+    width = dataset.spec.dt if stamped else 1.0
+    start, end = float(at.min()), float(at.max()) + width
+    intervals = max(1, min(intervals, int((end - start) / width)))
+    low, high = {}, {}
+    for names, column in named:
+        least = np.full((intervals, len(names)), np.nan)
+        most = least.copy()
+        for rows in blocks(dataset.n_rows, column):
+            used = np.asarray(columns.mask[rows])
+            values = np.asarray(column[rows], np.float64).reshape(len(used), -1)[used]
+            if not len(values):
+                continue
+            middle = at[rows][used] - start + width / 2  # no rounding moves it over an edge
+            place = (middle * intervals / (end - start)).astype(np.int64)
+            place = np.clip(place, 0, intervals - 1)
+            first = np.flatnonzero(np.diff(place, prepend=-1))
+            np.fmin.at(least, place[first], np.fmin.reduceat(values, first, axis=0))
+            np.fmax.at(most, place[first], np.fmax.reduceat(values, first, axis=0))
+        low |= dict(zip(names, least.T, strict=True))
+        high |= dict(zip(names, most.T, strict=True))
+    return Trends(start, end, stamped, low, high)
