@@ -144,11 +144,20 @@ def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
         name = equation.primitive.name
         outs = equation.outvars
         if name in LOOPS:
-            outs = outs[: equation.params.get("num_carry", len(outs))]
+            outs = _carried(equation)
         elif name not in SUMS:
             continue
         short = [out.aval for out in outs if getattr(out.aval, "dtype", None) == jnp.bfloat16]
         assert not short, f"{name} adds up in bfloat16: {short}"
+
+
+def _carried(loop: Any) -> list[Any]:
+    """What a loop hands from step to step; outputs that a scan stacks have one more axis."""
+    body = loop.params.get("jaxpr")
+    if body is None:
+        return list(loop.outvars)
+    pairs = zip(loop.outvars, body.jaxpr.outvars, strict=True)
+    return [out for out, inner in pairs if out.aval.shape == inner.aval.shape]
 
 
 def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:

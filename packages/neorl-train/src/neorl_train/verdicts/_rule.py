@@ -152,7 +152,7 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     estimate = row.difference
     if estimate is None:
         raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
-    holds = estimate.low > 0
+    holds = bool(estimate.low > 0)
     comparison = "is above" if holds else "is not above"
     return Clause(
         name="return",
@@ -176,7 +176,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     bound = max(estimate.high, cell.largest) if kind.bounds_largest else estimate.high
     if math.isnan(cell.largest):  # max() would let it pass or not by the order of its arguments
         bound = cell.largest
-    holds = bound <= cell.limit
+    holds = bool(bound <= cell.limit)
     comparison = "is within" if holds else "is not within"
     subject = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
     bounded = quantity(bound, cell.unit)
@@ -210,7 +210,7 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
         if limit_kind(cell.per).bounds_largest:
             continue
         share, limit = cell.violating, theirs.violating.value + tables.episode_margin
-        holds = share.high <= limit
+        holds = bool(share.high <= limit)
         clauses.append(
             Clause(
                 name=f"{cell.name}, single episodes",
