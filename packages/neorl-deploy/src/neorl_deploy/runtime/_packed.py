@@ -18,23 +18,23 @@ class Layout(NamedTuple):
     Attributes:
         entries: Names, shapes and dtypes, in order.
         ends: Index behind the last word of each.
-        places: Words and entry of every name.
+        places: Words, shape and dtype of every name.
     """
 
     entries: tuple[ArrayEntry, ...]
     ends: tuple[int, ...]
-    places: Mapping[str, tuple[slice, ArrayEntry]]
+    places: Mapping[str, tuple[slice, tuple[int, ...], np.dtype]]
 
     def get(self, words: np.ndarray, name: str) -> np.ndarray:
         """A copy of one array."""
-        at, entry = self.places[name]
-        return _from_words(words[at].copy(), entry)
+        at, shape, dtype = self.places[name]
+        return _from_words(words[at].copy(), shape, dtype)
 
     def set(self, words: np.ndarray, name: str, value: np.ndarray) -> np.ndarray:
         """A copy of the words in which one array has another value."""
-        at, entry = self.places[name]
+        at, _, dtype = self.places[name]
         changed = np.array(words)
-        changed[at] = _to_words(np.asarray(value, entry.dtype))
+        changed[at] = _to_words(np.asarray(value, dtype))
         return changed
 
 
@@ -46,7 +46,7 @@ def layout_of(entries: Sequence[ArrayEntry]) -> Layout:
     ]
     ends = tuple(int(end) for end in np.cumsum(sizes, dtype=int))
     places = {
-        entry.name: (slice(end - size, end), entry)
+        entry.name: (slice(end - size, end), entry.shape, np.dtype(entry.dtype))
         for entry, size, end in zip(entries, sizes, ends, strict=True)
     }
     return Layout(tuple(entries), ends, places)
@@ -112,10 +112,11 @@ def _to_words(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(unsigned).astype(np.uint32)
 
 
-def _from_words(words: np.ndarray, entry: ArrayEntry) -> np.ndarray:
-    dtype = np.dtype(entry.dtype)
+def _from_words(words: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype.itemsize == WORD:
+        return words.view(dtype).reshape(shape)
     if dtype == np.bool_:
-        return (words != 0).reshape(entry.shape)
+        return (words != 0).reshape(shape)
     if dtype.itemsize < WORD:
         words = words.astype(f"uint{8 * dtype.itemsize}")
-    return words.view(dtype).reshape(entry.shape)
+    return words.view(dtype).reshape(shape)

@@ -390,8 +390,11 @@ def _said(reason: str) -> str:
 
 
 def _vector(name: str, value: Any, width: int) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        vector = np.asarray(value, np.float32)
+    if isinstance(value, np.ndarray) and value.dtype == np.float32:
+        vector = value
+    else:
+        with np.errstate(over="ignore"):
+            vector = np.asarray(value, np.float32)
     if vector.shape != (width,):
         raise ValueError(f"{name} has shape {vector.shape}; expected ({width},)")
     return vector
