@@ -23,7 +23,7 @@ steps = 240
 held_out = 0.3
 [penalty]
 overflow = 1.0
-[[limits.further]]
+[[constraint]]
 kind = "ceiling"
 channel = "inflow"
 obs = 0

@@ -1,6 +1,7 @@
 """The commands about plants: describe, render, check, and all of them on a plant from outside."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -148,5 +149,5 @@ def test_check_says_which_laws_are_broken(tank: Any, capsys: pytest.CaptureFixtu
     seen = capsys.readouterr()
     assert "FAILED  a wrong shape is refused: an action of shape (2,) is accepted" in seen.out
     assert "ok      finite under hostile actions" in seen.out
-    assert "breaks 1 of 18 laws" in seen.err
+    assert re.search(r"breaks 1 of \d+ laws: a wrong shape is refused", seen.err)
     assert len(seen.err.splitlines()) == 1
