@@ -30,6 +30,7 @@ def test_examples(name):
         "controllers",
         "critics",
         "learning",
+        "models",
         "networks",
         "online",
         "optimisers",

@@ -13,9 +13,10 @@ Needs ``pip install neorl-agents[testing]``::
 """
 
 from neorl_agents.testing._laws import algorithm_laws as algorithm_laws
+from neorl_agents.testing._laws import learner_laws as learner_laws
 from neorl_agents.testing._problem import Problem as Problem
 from neorl_agents.testing._problem import make_problem as make_problem
 from neorl_agents.testing._problem import sized as sized
 from neorl_agents.testing._problem import statistics_of as statistics_of
 
-__all__ = ["Problem", "algorithm_laws", "make_problem", "sized", "statistics_of"]
+__all__ = ["Problem", "algorithm_laws", "learner_laws", "make_problem", "sized", "statistics_of"]

@@ -1,0 +1,107 @@
+"""The laws of masked rows: they reach nothing, whatever they hold."""
+
+from functools import partial
+from typing import Any
+
+import chex
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.testing._subject import Subject, equal, masked, updated, with_rates, with_rows
+from neorl_core import Transition
+from neorl_core.testing import assert_close
+
+
+def masked_rows_are_inert(subject: Subject) -> None:
+    plain, algorithm, state = subject.started()
+    batch, key = subject.problem.batch(plain), jax.random.key(1)
+    shape = (plain.batches_per_update, plain.batch_size)
+    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
+
+    def spoiled(rows: Transition) -> Transition:
+        def column(x: Any) -> Any:
+            if x is None or x.dtype == bool:
+                return x
+            return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, jnp.nan)
+
+        ends = None if rows.terminated is None else rows.terminated ^ ~mask
+        return jax.tree.map(column, rows)._replace(mask=mask, terminated=ends)
+
+    clean, _ = updated(algorithm, state, masked(batch, mask), key)
+    spoilt, metrics = updated(algorithm, state, with_rows(batch, spoiled), key)
+    reached = "NaN in masked rows reach the state: use the rows that `learn` is given"
+    chex.assert_trees_all_equal(clean, spoilt, custom_message=reached)
+    for name, metric in metrics.items():
+        assert np.isfinite(metric), f"masked rows with NaN in them reach metric {name}"
+    everything, _ = updated(algorithm, state, masked(batch, jnp.ones_like(mask)), key)
+    unmasked, _ = updated(algorithm, state, batch, key)
+    assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
+    assert not equal(clean, everything), "the mask changes nothing: it is not read"
+    _require_that_masked_rows_weigh_nothing(subject)
+
+
+def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
+    """Rows twice over give the means of rows once, the others masked, where nothing is drawn."""
+    plain, algorithm, state = subject.started()
+    algorithm = with_rates(algorithm, 10.0)
+    shape, half = (plain.batches_per_update, plain.batch_size), plain.batch_size // 2
+    for i in range(3):  # a fresh network answers masked rows, which are zeros, with zeros
+        batch = subject.problem.batch(plain, seed=i)
+        state, _ = updated(algorithm, state, batch, jax.random.key(i))
+    place = np.arange(plain.batch_size)
+    again = np.where(place < half, place, place - half)
+    twice = jax.tree.map(lambda x: x[:, again] if x.shape[:2] == shape else x, batch)
+    once, both = (masked(twice, jnp.broadcast_to(place < rows, shape)) for rows in (half, 2 * half))
+    means, _ = updated(algorithm, state, both, jax.random.key(1))
+    drawn, _ = updated(algorithm, state, both, jax.random.key(2))
+    if equal(means, drawn):
+        same, _ = updated(algorithm, state, once, jax.random.key(1))
+        message = "masked rows weigh in a mean: take masked_mean(loss, rows.mask)"
+        assert_close(same, means, rtol=1e-3, atol=1e-5, message=message)
+
+
+def masked_rows_are_in_no_loss(subject: Subject) -> None:
+    """Where observations have another zero, nothing but the blanks in masked rows looks different.
+
+    A loss that means over all rows, blanks included, keeps the law above.
+    """
+    plain, algorithm, state = subject.started()
+    maps = state.preparation
+    if maps.window:
+        return  # windows say of themselves what is blank
+    shape = (plain.batches_per_update, plain.batch_size)
+    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
+    batch, found = subject.problem.batch(plain), []
+    for steps in (0.0, 1.0):  # blanks at the mean of the log, and a deviation off
+        offset = steps * _coarse(maps.obs.scale)
+        change = offset - _coarse(maps.obs.offset)
+        moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
+        rows = with_rows(batch, partial(_moved_by, change=change, mask=mask))
+        new, _ = updated(algorithm, moved, rows, jax.random.key(1))
+        found.append(eqx.tree_at(lambda s: s.preparation.obs.offset, new, jnp.zeros_like(offset)))
+    others = dict(jax.tree.leaves_with_path(found[1]))
+    for path, leaf in jax.tree.leaves_with_path(found[0]):
+        where = jax.tree_util.keystr(path)
+        assert jnp.array_equal(leaf, others[path]), f"what moves {where} reads masked rows"
+
+
+def _moved_by(rows: Transition, change: Any, mask: Any) -> Transition:
+    def moved(obs: Any) -> Any:
+        return None if obs is None else _coarse(obs) + jnp.broadcast_to(change, obs.shape)
+
+    return rows._replace(obs=moved(rows.obs), next_obs=moved(rows.next_obs), mask=mask)
+
+
+def _coarse(x: Any) -> Any:
+    # So that sums of such numbers are exact in float32.
+    return jnp.round(jnp.asarray(x) * 64) / 64
+
+
+def nothing_is_learned_where_every_row_is_masked(subject: Subject) -> None:
+    plain, algorithm, state = subject.started()
+    shape = (plain.batches_per_update, plain.batch_size)
+    nothing = masked(subject.problem.batch(plain), jnp.zeros(shape, bool))
+    new, metrics = updated(algorithm, state, nothing, jax.random.key(1))
+    chex.assert_tree_all_finite((new, metrics))

@@ -1,0 +1,72 @@
+"""What a law asks a learner: a state, an update compiled once, other rates, masked rows."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from neorl_agents.learning import BaseLearner, Learner, require_answer
+from neorl_agents.testing._problem import Problem, make_problem
+from neorl_core import Transition, as_arrays
+
+traces: list[int] = []
+"""One entry for every time that an update was traced."""
+
+
+@jax.jit
+def updated(algorithm: Learner, state: Any, batch: Any, key: Any) -> Any:
+    traces.append(1)
+    return require_answer(algorithm, state, algorithm.update(state, batch, key))
+
+
+@jax.jit
+def side_by_side(algorithms: Any, state: Any, batch: Any, keys: Any) -> Any:
+    return jax.vmap(lambda one, key: one.update(state, batch, key)[0])(algorithms, keys)
+
+
+class Subject:
+    """A learner with a state, made when first asked for."""
+
+    def __init__(self, make: Callable[[], Learner]) -> None:
+        self.make = make
+        self.problem = make_problem()
+        self._started: tuple[Any, Any, Any] | None = None
+        self.hardened: Any = None
+
+    def started(self) -> tuple[Any, Any, Any]:
+        """The learner, the same with array leaves, and a fresh state."""
+        if self._started is None:
+            plain = self.make()
+            self._started = plain, as_arrays(plain), self.fresh(plain, self.problem)
+        return self._started
+
+    @staticmethod
+    def fresh(plain: Any, problem: Problem, seed: int = 0, **given: Any) -> Any:
+        """A fresh state; what is to be fitted before it is fresh too."""
+        fits = plain.fits()
+        context = {name: Subject.fresh(fits[name].learner, problem) for name in fits}
+        key = jax.random.key(seed)
+        return plain.init(problem.spec, problem.statistics, key, context=context, **given)
+
+
+def with_rates(algorithm: Any, factor: float) -> Any:
+    named = algorithm.rates.values() if isinstance(algorithm, BaseLearner) else ()
+    names = set(named) or {f.name for f in fields(algorithm) if f.name.endswith("learning_rate")}
+    return replace(algorithm, **{name: factor * getattr(algorithm, name) for name in names})
+
+
+def with_rows(batch: Any, change: Callable[[Transition], Transition]) -> Any:
+    if isinstance(batch, Transition):
+        return change(batch)
+    return batch._replace(rows=change(batch.rows))
+
+
+def masked(batch: Any, mask: Any) -> Any:
+    return with_rows(batch, lambda rows: rows._replace(mask=mask))
+
+
+def equal(left: Any, right: Any) -> bool:
+    same = jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b, equal_nan=True)), left, right)
+    return all(jax.tree.leaves(same))
