@@ -125,7 +125,7 @@ def batches(problem):
         tables = algorithm.sampler.tables(problem.log._replace(**unread))
         tables = jax.tree.map(jnp.asarray, tables)
         draw = jax.jit(partial(balanced_batch, algorithm, share=share))
-        return draw(tables, replay, jnp.int32(number), jax.random.key(seed))
+        return draw(tables, replay.ring, jnp.int32(number), jax.random.key(seed))
 
     return make
 

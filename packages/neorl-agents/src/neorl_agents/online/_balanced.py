@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.learning import Learner
-from neorl_agents.online._replay import Replay
 from neorl_agents.sampling import Batch, as_batch
 from neorl_core import Transition
-from neorl_core.replay import ring_sample
+from neorl_core.replay import RingBuffer, ring_sample
 
 
 def rows_of_the_log(batch_size: int, share: float) -> int:
@@ -36,7 +35,7 @@ def rows_of_the_log(batch_size: int, share: float) -> int:
 def balanced_batch(
     learner: Learner,
     tables: Any,
-    replay: Replay,
+    ring: RingBuffer,
     number: Int[Array, ""],
     key: PRNGKeyArray,
     *,
@@ -50,7 +49,7 @@ def balanced_batch(
     Args:
         learner: One that draws single rows.
         tables: What its sampler draws from; not read where no row comes from the log.
-        replay: Rows collected online; not empty.
+        ring: ``Batch`` rows collected online or predicted; not empty.
         number: Number of the update: a draw is a function of ``(key, number)`` and the buffer.
         key: Random key of the run.
         share: Share of the log, in [0, 1]; static.
@@ -66,7 +65,7 @@ def balanced_batch(
     updates, size = learner.batches_per_update, learner.batch_size
     from_log = rows_of_the_log(size, share)
     draws = updates * (size - from_log)
-    drawn, _ = ring_sample(replay.ring, jax.random.fold_in(online_key, number), batch=draws)
+    drawn, _ = ring_sample(ring, jax.random.fold_in(online_key, number), batch=draws)
     online = jax.tree.map(lambda x: x.reshape(updates, size - from_log, *x.shape[1:]), drawn)
     if not from_log:
         return online._replace(rows=_listed(learner, online.rows))

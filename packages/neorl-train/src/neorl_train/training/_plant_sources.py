@@ -107,7 +107,7 @@ class PlantAndLog(eqx.Module):
         """Batches with the same counts of rows from log and buffer."""
 
         def draw(number: Int[Array, ""]) -> Any:
-            return balanced_batch(learner, tables, memory.rows, number, key, share=self.share)
+            return balanced_batch(learner, tables, memory.rows.ring, number, key, share=self.share)
 
         return jax.vmap(draw)(numbers)
 
