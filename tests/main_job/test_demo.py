@@ -60,6 +60,7 @@ def test_export_and_replay_say_what_they_did(workplace: Path, outputs: dict[str,
     assert last.endswith("report.html")
 
 
+@pytest.mark.nightly
 def test_it_succeeds_twice(
     command, workplace: Path, small: tuple[str, ...], finished: Path
 ) -> None:

@@ -9,8 +9,8 @@ pytestmark = pytest.mark.slow
 
 ONE = ("--training.algorithms", "td3_bc", "--evaluation.candidate", "td3_bc")
 
-# One log through one algorithm every time and through all of them with ``--nightly``; the other
-# log shows that episodes of unequal length are read.
+# With ``--nightly``: one log through one algorithm and through all of them; the other log shows that
+# episodes of unequal length are read. A small third-party log is in the tests of neorl-train.
 FILES = {
     "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ONE),
     "DMSD, all": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ()),
@@ -23,10 +23,8 @@ FILES = {
 OWNER = "NeoRL-2 (polixir/NeoRL2), data licensed CC-BY-4.0"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["DMSD", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("DMSD, all", "Simglucose"))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", FILES)
 def test_neorl2(name: str, command, tmp_path: Path, small, shared_data) -> None:
     file, size, options = FILES[name]
     log = shared_data("neorl2", file)

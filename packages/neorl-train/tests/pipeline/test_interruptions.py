@@ -175,7 +175,7 @@ def test_a_streamed_run_is_killed_and_continues_to_the_same_bits(folder):
 def test_killed_at_many_moments(folder, straight, nightly):
     rng, run = random.Random(11), folder / "killed" / "0001"
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
-    for kill in range(20 if nightly else 4):
+    for kill in range(20 if nightly else 2):
         begun, in_a_write = _size(run / "metrics.jsonl"), kill % 2 == 1
         if in_a_write:
             # What the kill before left would look like a write; the other half of the resumes
