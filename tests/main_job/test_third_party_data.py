@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 ONE = ("--training.algorithms", "td3_bc", "--evaluation.candidate", "td3_bc")
 
-# With ``--nightly``: one log through one algorithm and through all of them; the other log shows that
+# One log goes through one algorithm and through all of them; the other log shows that
 # episodes of unequal length are read. A small third-party log is in the tests of neorl-train.
 FILES = {
     "DMSD": ("DMSD-high-100000-train.npz", "100000 rows of 1000 episodes", ONE),
