@@ -17,7 +17,6 @@ from neorl_envs.blocks._instruments import Instrument as Instrument
 from neorl_envs.blocks._instruments import InstrumentNoise as InstrumentNoise
 from neorl_envs.blocks._instruments import InstrumentParameters as InstrumentParameters
 from neorl_envs.blocks._instruments import InstrumentState as InstrumentState
-from neorl_envs.blocks._integrate import euler as euler
 from neorl_envs.blocks._integrate import runge_kutta as runge_kutta
 from neorl_envs.blocks._limits import Limit as Limit
 from neorl_envs.blocks._relations import Relation as Relation
@@ -40,7 +39,6 @@ __all__ = [
     "check_relations",
     "constant",
     "constant_values",
-    "euler",
     "no_feedforward",
     "pid_bank",
     "random_step",

@@ -39,16 +39,6 @@ def runge_kutta(
     return _integrated(_step(_runge_kutta_step, rates, width / substeps), state, args, substeps)
 
 
-def euler(rates: Callable[..., Tree], state: Tree, *args: Any, width: float, substeps: int) -> Tree:
-    """The state after ``width`` by the explicit Euler method; arguments as :func:`runge_kutta`.
-
-    Example:
-        >>> float(euler(lambda x: -x, jnp.float32(1), width=1.0, substeps=1))
-        0.0
-    """
-    return _integrated(_step(_euler_step, rates, width / substeps), state, args, substeps)
-
-
 def _integrated(step: Callable, state: Tree, args: tuple, substeps: int) -> Tree:
     change = jax.tree.map(jnp.zeros_like, state)
     change, *_ = jax.lax.fori_loop(0, substeps, step, (change, state, args))
@@ -77,14 +67,6 @@ def _runge_kutta_step(rates: Callable, h: float) -> Callable:
         k4 = rates(_moved(here, h, k3), *args)
         slopes = jax.tree.map(lambda a, b, c, d: a + 2 * (b + c) + d, k1, k2, k3, k4)
         return _moved(change, h / 6, slopes), state, args
-
-    return step
-
-
-def _euler_step(rates: Callable, h: float) -> Callable:
-    def step(_: jax.Array, carry: tuple) -> tuple:
-        change, state, args = carry
-        return _moved(change, h, rates(_sum(state, change), *args)), state, args
 
     return step
 

@@ -20,8 +20,8 @@ TEST_MODES: Mapping[str, Mapping[str, float]] = {
     "IndustrialBenchmark-v0": {"noise_mean": 2.0},
     "Pipeline-v0": {"change": 3.0},
     "PowerGrid-v0": {"inertia": 0.7, "load_sd": 1.5},
-    "RobotAssembly-v0": {"stiffness": 1.5},
-    "SteelAnnealing-v0": {"emissivity": 0.85, "losses": 1.5},
+    "RobotAssembly-v0": {"chamfer": 0.3},
+    "SteelAnnealing-v0": {"emissivity": 0.9, "losses": 1.3},
     "SupplyChain-v0": {"demand": 1.2},
     "WaterTreatment-v0": {"raw_turbidity": 1.5, "storm": 1.3},
 }

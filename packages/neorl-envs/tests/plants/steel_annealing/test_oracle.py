@@ -45,9 +45,9 @@ def right_hand_side(
         heat[j] = flux * (part * new[1] + (1 - part) * old[1]) * 2
     zone_rate = np.zeros(6)
     for k in range(6):
-        burnt = 0.7 * (1 - 2e-4 * (zones[k] - 900)) * 4.5e6 * fuel[k]
+        burnt = 0.7 * (1 - 2e-4 * (zones[k] - 900)) * 3.25e6 * fuel[k]
         neighbours = sum(1500 * (zones[i] - zones[k]) for i in (k - 1, k + 1) if 0 <= i < 6)
-        lost = 1500 * (zones[k] - 30) + heat[10 * k : 10 * k + 10].sum()
+        lost = 700 * (zones[k] - 30) + heat[10 * k : 10 * k + 10].sum()
         zone_rate[k] = (burnt - lost + neighbours) / 5e6
     return np.concatenate([rate, zone_rate, [(wanted - speed) / 10, speed]])
 
@@ -62,41 +62,48 @@ def weld() -> tuple[Furnace, Coil]:
 
 
 def test_a_weld_passes_as_in_an_independent_integration(weld: tuple[Furnace, Coil]) -> None:
-    """Eight periods: a coil is hung on, enters and leaves; what differs is the Euler step."""
-    fuel = np.random.default_rng(3).uniform(0.5, 1.0, (8, 6))
+    """Ten periods, compared one by one while the weld enters, is inside and leaves."""
+    fuel = np.random.default_rng(3).uniform(0.5, 1.0, (10, 6))
     start, following = weld
     with jax.enable_x64(True):
         c = SteelAnnealing().default_params("clean", dtype=jnp.float64).constants
         found = {}
-        for substeps in (40, 320):
+        for substeps in (25, 200):
             plant, coming = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), weld)
             step = jax.jit(
                 lambda p, u, n=substeps, f=coming: advance(c, p, u, c.ambient, f, substeps=n)
             )
+            plants = []
             for u in fuel:
                 plant = step(plant, jnp.asarray(u))
-            found[substeps] = jax.tree.map(np.asarray, plant)
+                plants.append(jax.tree.map(np.asarray, plant))
+            found[substeps] = plants
     old, new = (np.asarray(coil)[:2] for coil in (start.coil, start.coming))
     speeds = [np.clip(15.5 / (RHO * d * 1e-3 * w), 1.2, 2.8) for d, w in (old, new)]
     # The first coil ends within three periods; its length is then the weld's origin.
     y = np.concatenate([start.strip, start.zones, [start.speed, start.entered - 900.0]])
-    for u in fuel:
+    inside, worst = 0, 0.0
+    for i, u in enumerate(fuel):
         at = y[67]
         wanted = speeds[1] if at >= 120 else speeds[0] if at <= 0 else min(speeds)
         y = solve_ivp(
             right_hand_side, (0, PERIOD), y, "RK45", args=(u, wanted, old, new), rtol=1e-6,
             atol=1e-6, max_step=1.0,
         ).y[:, -1]  # fmt: skip
+        inside += 0 < y[67] < 120
+        # 25 steps of fourth order; with an eighth of the step only the jump's own error is left.
+        for substeps, kelvin in ((25, 0.6), (200, 0.05)):
+            plant = found[substeps][i]
+            np.testing.assert_allclose(plant.strip, y[:60], atol=kelvin)
+            np.testing.assert_allclose(plant.zones, y[60:66], atol=0.005)
+            np.testing.assert_allclose(plant.speed, y[66], atol=2e-3)
+            if substeps == 25:
+                worst = max(worst, float(np.abs(plant.strip - y[:60]).max()))
+    assert inside >= 2
     assert y[67] > 120
-    # An error of first order: an eighth with an eighth of the step.
-    for substeps, kelvin in ((40, 1.0), (320, 0.125)):
-        plant = found[substeps]
-        np.testing.assert_allclose(plant.strip, y[:60], atol=kelvin)
-        np.testing.assert_allclose(plant.zones, y[60:66], atol=0.035 * kelvin)
-        np.testing.assert_allclose(plant.entered, y[67], atol=2e-4 * kelvin)
-        np.testing.assert_allclose(plant.speed, y[66], atol=2e-5 * kelvin)
-    assert np.asarray(found[40].coil)[:2].tolist() == new.tolist()
-    assert float(found[40].coming.thickness) == following.thickness
+    assert worst > 0.005  # the comparison sees the step
+    assert np.asarray(found[25][-1].coil)[:2].tolist() == new.tolist()
+    assert float(found[25][-1].coming.thickness) == following.thickness
 
 
 def test_heat_capacity_is_that_of_the_standard() -> None:
@@ -127,8 +134,8 @@ def test_heat_is_conserved_and_float32_is_enough(weld: tuple[Furnace, Coil]) -> 
     np.testing.assert_allclose(single.strip, double.strip, atol=0.02)
     np.testing.assert_allclose(single.zones, double.zones, atol=0.01)
     zones, strip = double.zones, double.strip
-    burnt = (0.7 * (1 - 2e-4 * (zones - 900)) * 4.5e6 * 0.8).sum()
-    lost = (1500 * (zones - 30)).sum()
+    burnt = (0.7 * (1 - 2e-4 * (zones - 900)) * 3.25e6 * 0.8).sum()
+    lost = (700 * (zones - 30)).sum()
     # The strip leaves with what its heat capacity adds up to between the cells.
     upstream = np.concatenate([[30.0], strip[:-1]])
     taken = (specific_heat(strip) * (strip - upstream)).sum() * RHO * 0.9e-3 * 1.2 * double.speed

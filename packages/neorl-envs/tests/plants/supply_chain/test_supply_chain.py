@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from neorl_core.control import UniformPolicy
 from neorl_envs.plants import SupplyChain
 from neorl_envs.plants.supply_chain import MarketNoise, bad_policy
 from neorl_envs.plants.supply_chain._market import poisson_quantile
+from neorl_envs.plants.supply_chain._physics import unit_costs, worth
 
 RECORD = np.load(Path(__file__).with_name("or_gym.npz"))
 LANES = RECORD["lanes"].tolist()
@@ -154,6 +156,59 @@ def check_ranks(env: SupplyChain, totals: Any, episodes: int) -> None:
 @pytest.mark.nightly
 def test_no_constant_order_does_as_well(env: SupplyChain, constant_scores: Any) -> None:
     assert constant_scores(env, 500, 32).max() < 12.5
+
+
+def test_stocks_are_worth_what_they_have_cost(env: SupplyChain) -> None:
+    """By hand: a unit bought, made and sent on is an exchange; only holding costs are lost."""
+    params = env.default_params("clean")
+    node, leaving = unit_costs(params.constants)
+    np.testing.assert_allclose(node[3:], [0.15, 0.074, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(node[1], 0.07 + 2 * 0.002 + 0.015 + 9 * 0.005, rtol=1e-6)
+    np.testing.assert_allclose(leaving[7:], [0.15, 0.07, 0.2], rtol=1e-6)
+    empty = params.initial._replace(stock=jnp.asarray((0.0, 0, 0, 90, 0, 0)))
+    params = params._replace(initial=empty)
+    state, _ = env.reset(params, jax.random.key(0))
+    order = jnp.zeros(10).at[2].set(40.0)  # 4 to 2, eight days
+    state = state._replace(plant=state.plant._replace(owed=jnp.zeros(())))
+    before = worth(params.constants, state.plant)
+    for day in range(9):
+        state, _ = env.step(params, state, order if day == 0 else order * 0, jax.random.key(1))
+    plant = state.plant
+    assert float(plant.stock[1]) == 40
+    # The way 4-2 costs 0.224 a unit, the cheapest to node 2 0.134: the difference is lost.
+    spent = 40 * (0.010 + 8 * 0.008)
+    lost = 40 * (0.15 + 0.010 + 8 * 0.008 - 0.134)
+    np.testing.assert_allclose(worth(params.constants, plant) - before, spent - lost, rtol=1e-4)
+
+
+class CutOff(eqx.Module):
+    """A policy whose orders end on a day of their own on every lane."""
+
+    inner: Any
+    last: Any
+
+    def initial_carry(self) -> Any:
+        return self.inner.initial_carry(), jnp.zeros((), jnp.int32)
+
+    def __call__(self, carry: Any, obs: Any, key: Any = None) -> Any:
+        inner, day = carry
+        inner, action = self.inner(inner, obs, key)
+        return (inner, day), jnp.where(day >= self.last, 0.0, action)
+
+    def sent(self, carry: Any, action: Any) -> Any:
+        return self.inner.sent(carry[0], action), carry[1] + 1
+
+
+def test_selling_off_before_the_last_day_does_not_pay(env: SupplyChain, totals: Any) -> None:
+    """Raw materials end on day 40, factories ten days later, the shop with its lead times."""
+    reference = env.tunings()[env.reference]
+    last = (56, 57, 51, 50, 51, 49, 48, 40, 40, 40)
+    going_on = totals(env, reference, 128)
+    cut = totals(env, CutOff(reference, jnp.asarray(last)), 128)
+    ordinary = totals(env, env.tunings()["base stock"], 128)
+    gained = (cut.reward - going_on.reward).mean()  # on the same markets
+    assert 0 < gained < 0.25
+    assert gained < (going_on.reward - ordinary.reward).mean() / 2
 
 
 def test_hostile_orders_stay_finite_and_compile_once(env: SupplyChain) -> None:

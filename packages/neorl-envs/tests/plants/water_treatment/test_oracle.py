@@ -64,12 +64,12 @@ def right_hand_side(_t, x, alum, caustic, g, q, raw, demand) -> list[float]:
     kept = 1 - np.exp(-speed * 500 / q)
     depth = 3.0 * max(1 + 1.2 * s - 0.55 * s**2, 0.2) * np.sqrt(0.5 / q)
     outlet = pn * np.exp(-0.6 * depth) + pf * np.exp(-1.2 * depth)
-    well = q / (2000 * max(level, 0.1))
+    well = q / (3000 * max(level, 0.1))
     return [
         q / 30 * (alum * 6 / 594 - caustic - alkalinity - wa), q / 30 * (carbonate - wb),
         d1, d2, d3, e1, e2, e3, q / 1500 * (n3 - pn), q / 1500 * ((1 - kept) * f3 - pf),
         q / 2400 * (wa - sa), q / 2400 * (wb - sb), q / 217 * (pn + pf - outlet) * 1.65e-3,
-        well * (sa - ca), well * (sb - cb), (q - demand) / 2000,
+        well * (sa - ca), well * (sb - cb), (q - demand) / 3000,
     ]  # fmt: skip
 
 
@@ -119,6 +119,23 @@ def test_a_full_filter_is_washed_and_water_is_counted() -> None:
     assert washing == [600.0, 300.0, 0.0, 0.0, 0.0]
     np.testing.assert_allclose(deposit[:3], 0.1, rtol=1e-6)
     assert deposit[4] > deposit[3] > 0.1
-    moved = np.diff(levels) * 2000
-    np.testing.assert_allclose(moved, [-420, -120, -120, 30, 30], atol=0.01)
+    moved = np.diff(levels) * 3000
+    np.testing.assert_allclose(moved, [-1420, -120, -120, 30, 30], atol=0.02)
     np.testing.assert_allclose(float(works.run), 600.0)
+
+
+def test_a_wash_waits_for_water_and_what_is_spilled_is_counted() -> None:
+    env = WaterTreatment()
+    params = env.default_params("clean")
+    raw = Raw(*map(jnp.asarray, (8.0, 7.5, 1.0, 1.1, 12.0)))
+    dose = Dosing(*map(jnp.asarray, (20.0, 0.15, 40.0, 0.5)))
+    step = jax.jit(advance)
+    low = params.initial._replace(deposit=jnp.asarray(2.0), level=jnp.asarray(1.2))
+    after = step(params.constants, low, dose, raw, jnp.asarray(0.4))
+    assert float(after.washing) == 0
+    assert float(after.deposit) > 2
+    np.testing.assert_allclose(float(after.level), 1.21, atol=1e-5)
+    full = params.initial._replace(level=jnp.asarray(3.995))
+    after = step(params.constants, full, dose, raw, jnp.asarray(0.4))
+    np.testing.assert_allclose(float(after.spilled), 30 - 0.005 * 3000, atol=0.01)
+    assert float(after.level) == 4

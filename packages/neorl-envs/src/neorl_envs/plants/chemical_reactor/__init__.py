@@ -53,8 +53,11 @@ plant trips; with 20,680 kg of polymer the batch has succeeded.
 
 **Controllers.** Three PID loops and an interlock that caps the feed of a cold reactor, by the set
 point of the adiabatic temperature in degC and the gain of the feed in kg/h per K; the reference is
-``PID 106/1500``. Faster ones finish sooner and break the limit in half of the batches.
-:func:`bad_policy`, full feed with both inlets at 100 degC, breaks both costs.
+``PID 106/1500``. Faster ones finish sooner and break the limit in half of the batches. A search
+over all numbers of the same loops reaches a score of 84.4 in place of 83.1 with a reactor one
+kelvin colder (set points 88.9 and 89.6 degC) and a colder jacket; it is not the reference, since
+the recipe asks for 90 degC and the temperature decides what polymer comes out. :func:`bad_policy`,
+full feed with both inlets at 100 degC, breaks both costs.
 
 Source: Lucia, Andersson, Brandt, Diehl and Engell, J. Process Control 24 (2014) 1247, as in
 do-mpc's ``industrial_poly``.

@@ -13,6 +13,12 @@ noise of 0.003 mol/L and 0.2 K, a feed that drifts by 0.5 K and 0.005 mol/L, set
 limit of 340 K with a budget of 1 K min an episode, the trip at 400 K, and the reward
 ``-100 |C_A - set point|`` a step of 15 s. ``bad_policy()`` heats as far as it can.
 
+*Controllers.* "PI" corrects the coolant by the concentration, slowly enough for every draw. "PI
+feed-forward", the reference, starts from the coolant that holds the set point in the nominal tank,
+takes 0.6 K off for every kelvin that the tank is hotter than it would stand there (the thermometer
+shows at once where the concentration is going), and corrects by PI; its three numbers are of a
+cross-entropy search. Without the temperature it returned -137 in place of -105.
+
 *Dead time.* An analyser shows the concentration one step (15 s) late, own choice: a sample line and
 a measuring cell. The thermometer stands in the tank and the jacket's pipe is short, beside a lag of
 5 s, so both have none.

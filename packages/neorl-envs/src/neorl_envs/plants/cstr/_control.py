@@ -1,28 +1,53 @@
-"""Controllers of the stirred tank: PI on the concentration, with and without feed-forward."""
+"""Controllers of the stirred tank: PI on the concentration, alone and with a model's help."""
 
-from typing import Any
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core.control import ConstantPolicy
 from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
-from neorl_envs.plants.cstr._physics import ACTUATORS, DT, Constants, coolant_that_holds
+from neorl_envs.plants.cstr._physics import (
+    ACTUATORS,
+    DT,
+    Constants,
+    coolant_that_holds,
+    temperature_at,
+)
 
 NAME = "CSTR-v0"
 PI = (-12.0, 150.0)  # K L/mol, s: safe in every draw of the reaction, and slow
-FEEDFORWARD_PI = (-20.0, 60.0)
+FEEDFORWARD_PI = (-55.0, 36.0)
+BY_TEMPERATURE = 0.6  # K of coolant for a kelvin in the tank
 BIAS = 298.0  # K
 
 
-def deviation(numbers: Any, obs: Float[Array, "3"]) -> Float[Array, "1"]:
+class Numbers(NamedTuple):
+    """What the model's help computes with.
+
+    Attributes:
+        constants: Of the nominal tank.
+        by_temperature: Coolant taken off for a kelvin above the tank's nominal temperature, 1.
+    """
+
+    constants: Constants
+    by_temperature: Array
+
+
+def deviation(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
     """Measured concentration above its set point, mol/L."""
     return obs[:1] - obs[2:]
 
 
-def static_coolant(numbers: Constants, obs: Float[Array, "3"]) -> Float[Array, "1"]:
-    """The coolant at which the nominal tank stands at the set point, K above the bias."""
-    return coolant_that_holds(numbers, obs[2:]) - BIAS
+def model_coolant(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
+    """The coolant at which the nominal tank stands at the set point, K above the bias.
+
+    Less what the tank is hotter than it would stand there: the thermometer sees at once where the
+    concentration is going, which the analyser shows late.
+    """
+    c, setpoint = numbers.constants, obs[2:]
+    hotter = obs[1:2] - temperature_at(c, setpoint)
+    return coolant_that_holds(c, setpoint) - BIAS - numbers.by_temperature * hotter
 
 
 def tunings() -> dict[str, FeedforwardPID]:
@@ -52,10 +77,12 @@ def _loop(name: str, gain: float, integral_time: float) -> FeedforwardPID:
     ahead = name == "PI feed-forward"
     return FeedforwardPID(
         feedback=bank,
-        numbers=constant_values(Constants(), "clean", dtype=jnp.float32),
+        numbers=Numbers(
+            constant_values(Constants(), "clean", dtype=jnp.float32), jnp.asarray(BY_TEMPERATURE)
+        ),
         low=jnp.asarray([channel.low]),
         high=jnp.asarray([channel.high]),
         measure=deviation,
-        feedforward=static_coolant if ahead else no_feedforward,
+        feedforward=model_coolant if ahead else no_feedforward,
         origin=(NAME, name),
     )

@@ -54,7 +54,8 @@ class CSTR(SimulatedPlant):
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "points: minus 100 for each step and mol/L away from the set point, less 500 for a trip; "
-        "PI feed-forward: the coolant that holds the set point in the nominal tank, corrected by PI"
+        "PI feed-forward: the coolant that holds the set point in the nominal tank, corrected by "
+        "PI and by the temperature"
     )
     channel_descriptions: ClassVar[str] = (
         "Measured: C_A concentration of the reactant, T temperature, C_A_SP the set point. "

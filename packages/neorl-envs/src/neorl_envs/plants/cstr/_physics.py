@@ -83,10 +83,16 @@ def rates(x: Tank, c: Constants, coolant: Array, feed: Feed) -> Tank:
     )
 
 
+def temperature_at(c: Constants, concentration: Array) -> Array:
+    """Temperature in K at which the nominal tank stands at a concentration in mol/L."""
+    reaction = c.flow / c.volume * (c.feed_concentration - concentration)
+    return c.activation / jnp.log(c.rate_constant * concentration / reaction)
+
+
 def coolant_that_holds(c: Constants, concentration: Array) -> Array:
     """Coolant temperature in K at which the nominal tank stands at a concentration in mol/L."""
     reaction = c.flow / c.volume * (c.feed_concentration - concentration)
-    temperature = c.activation / jnp.log(c.rate_constant * concentration / reaction)
+    temperature = temperature_at(c, concentration)
     heat = c.density * c.heat_capacity
     flow = c.flow * heat * (c.feed_temperature - temperature)
     released = c.reaction_heat * c.volume * reaction

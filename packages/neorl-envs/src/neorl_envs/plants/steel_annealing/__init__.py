@@ -12,9 +12,9 @@ $$C \dot T_{f,k} = \eta(T_{f,k})\, Q\, (1 + f)\, u_k
 - UA (T_{f,k} - T_a) + k_z (T_{f,k-1} - 2 T_{f,k} + T_{f,k+1})$$
 
 with $\eta = 0.7\,(1 - 2 \cdot 10^{-4} (T_f - 900))$ and $c(T)$ of EN 1993-1-2, 3.4.1.2, its peak
-cut at 1500 J/(kg K). Explicit Euler, 40 substeps of 0.5 s in a period of 20 s. The line runs at
-$v = \mathrm{clip}(\dot m / (\rho d w), 1.2, 2.8)$ m/s, with a weld inside at the slower of its two
-coils, with a lag of 10 s. The weld is a position: thickness, width and set point move with the
+cut at 1500 J/(kg K). Classical Runge-Kutta, 25 substeps of 0.8 s in a period of 20 s. The line runs
+at $v = \mathrm{clip}(\dot m / (\rho d w), 1.2, 2.8)$ m/s, with a weld inside at the slower of its
+two coils, with a lag of 10 s. The weld is a position: thickness, width and set point move with the
 strip and are never smeared.
 
 Coils are 800 to 1500 m long. From coil to coil thickness (0.5 to 1.4 mm) and width (0.9 to 1.5 m)
@@ -27,8 +27,8 @@ begin before its weld arrives.
 | density of steel $\rho$ | 7850 kg/m3 | EN 1993-1-2 |
 | emissivity $\varepsilon$ (randomised, half the asked width) | 0.30 | own choice |
 | capacity of a zone $C$ | 5 MJ/K | own choice |
-| burner of a zone $Q$ | 4.5 MW | own choice |
-| losses $UA$ (randomised) | 1500 W/K | own choice |
+| burner of a zone $Q$ | 3.25 MW | own choice |
+| losses $UA$ of walls, rolls and openings (randomised) | 700 W/K | own choice |
 | exchange of neighbours $k_z$ | 1500 W/K | own choice |
 | mass flow $\dot m$ | 15.5 kg/s (55.8 t/h) | own choice; radiant lines of order 100 m |
 | ambient and mean inlet $T_a$ | 30 degC | own choice |
@@ -62,6 +62,13 @@ them, moved by 1.2 times the error of the exit: it knows nothing of thickness an
 coil. "PI feed-forward", the reference, brings them where the strip at hand needs them by a static
 inverse of the furnace, goes over to the coming coil during the last 240 s, and trims all burners
 by a PI on the exit. The documented bad policy is 60 % fuel everywhere: the strip stays cold.
+
+*Errors.* Of the steps of 0.8 s, against SciPy on the same 60 cells, under random fuel: below 0.6 K
+in the cell that a weld crosses and below 0.05 K at the exit. Of the 60 cells: at rest on nominal
+strip the exit is 2.9 K colder than with 960 cells (738.4 for 741.3 degC); the cells belong to the
+plant as it is defined, so a finer grid would be another plant. At rest with 80 % fuel 15.6 MW burn,
+3.6 MW leave through walls, rolls and openings, 7.3 MW go into 55.8 t/h of strip: 1.0 GJ/t, at the
+lower end of what such lines are said to need (1.0 to 1.3).
 
 *Published*: the structure (Yoshitani and Hasegawa 1998; McGuinness and Taylor 2004; Zareba et al.
 2016) and the heat capacity. *Own*: every size of the furnace. *Tuned* until the constraint could

@@ -70,7 +70,7 @@ def static_inverse(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, 
 
 
 def feedforward_pi(
-    *, zone_gain: float = 0.01, look_ahead: float = 240.0, kp: float = 0.006, ti: float = 200.0
+    *, zone_gain: float = 0.0155, look_ahead: float = 240.0, kp: float = 0.0055, ti: float = 160.0
 ) -> FeedforwardPID:
     """PI on the exit temperature over all zones, about a static inverse of the furnace.
 
@@ -130,10 +130,10 @@ def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
 
 
 def zone_pi() -> FeedforwardPID:
-    """PI of each zone (0.015/K, 300 s) to the recipe's temperature, trimmed by the exit's error."""
+    """PI of each zone (0.02/K, 300 s) to the recipe's temperature, trimmed by the exit's error."""
     return FeedforwardPID(
         feedback=pid_bank(
-            kp=(0.015,) * ZONES,
+            kp=(0.02,) * ZONES,
             ti=(300.0,) * ZONES,
             setpoint=(0.0,) * ZONES,
             bias=(0.8,) * ZONES,

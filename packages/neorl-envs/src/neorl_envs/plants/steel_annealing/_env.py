@@ -114,6 +114,19 @@ class SteelAnnealing(SimulatedPlant):
         burnt = inputs * (1 + disturbance.fuel)
         return physics.advance(c, plant, burnt, c.ambient + disturbance.inlet, following)
 
+    def derivative(
+        self, c: Any, plant: physics.Furnace, inputs: Array, disturbance: Any, time: Array
+    ) -> physics.Furnace:
+        """Strip, zones and line per second, between two welds that enter."""
+        wanted = physics.speed_in_period(c, plant.entered, plant.leaving, plant.coil)
+        moving = physics.Moving(plant.strip, plant.zones, plant.speed, plant.entered)
+        inlet = c.ambient + disturbance.inlet
+        burnt = inputs * (1 + disturbance.fuel)
+        coils = (plant.leaving, plant.coil)
+        rate = physics.rates(moving, c, burnt, inlet, wanted, *coils)
+        still = jax.tree.map(jnp.zeros_like, (*coils, plant.coming))
+        return physics.Furnace(*rate, *still)
+
     def measure(self, c: Any, now: Moment) -> Array:
         """Temperatures, then what the line knows of its coils."""
         plant = now.plant

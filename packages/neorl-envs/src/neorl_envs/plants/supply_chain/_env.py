@@ -39,7 +39,7 @@ class SupplyChain(SimulatedPlant):
 
     Attributes:
         legacy_allocation: Whether one stock may be promised to several buyers, as in or-gym,
-            which lets it become negative; for comparison with it.
+            which lets it become negative, and stocks are worth nothing; for comparison with it.
 
     Example:
         >>> env = SupplyChain()
@@ -148,8 +148,12 @@ class SupplyChain(SimulatedPlant):
     def reward(
         self, c: physics.Constants, before: Moment, now: Moment, trip: Bool[Array, ""]
     ) -> Array:
-        """Profit of the period, 100 $."""
-        return physics.profit(c, now.plant) / REWARD_SCALE
+        """Profit of the period, 100 $: cash, and what stocks have gained or lost in worth."""
+        cash = physics.profit(c, now.plant)
+        if self.legacy_allocation:
+            return cash / REWARD_SCALE
+        gained = physics.worth(c, now.plant) - physics.worth(c, before.plant)
+        return (cash + gained) / REWARD_SCALE
 
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""

@@ -158,7 +158,7 @@ def one_period(
 
 
 def profit(c: Constants, network: Network) -> Float[Array, ""]:
-    """Sales less raw materials, operation, holding, pipeline and backlog of a period, $."""
+    """Cash of a period: sales less raw materials, operation, holding, pipeline and backlog, $."""
     shipped = network.shipped[0]
     outside, supplies = (jnp.asarray(m, shipped.dtype) for m in (BOUGHT_OUTSIDE, SUPPLIES))
     made = supplies @ shipped
@@ -170,3 +170,29 @@ def profit(c: Constants, network: Network) -> Float[Array, ""]:
         - jnp.sum(c.pipeline * in_pipeline(network))
         - c.backlog * network.owed
     )
+
+
+def unit_costs(c: Constants) -> tuple[Float[Array, "6"], Float[Array, "10"]]:
+    """What a unit has cost when it comes to a node, and when it goes onto a lane, $.
+
+    Raw material, operation and holding on the way; of several ways to a node the cheapest.
+    """
+    node: dict[int, Array] = {}
+    leaving: dict[int, Array] = {}
+    # The lanes are listed from the shop upwards, so the raw materials come last.
+    for i, (supplier, receiver) in reversed(list(enumerate(LANES))):
+        bought = c.price[i] if supplier > len(NODES) else node[supplier] + c.operating[supplier - 1]
+        leaving[i] = bought
+        arrived = bought + float(LEAD_TIME[i]) * c.pipeline[i]
+        node[receiver] = jnp.minimum(node.get(receiver, arrived), arrived)
+    return jnp.stack([node[n] for n in NODES]), jnp.stack([leaving[i] for i in range(len(LANES))])
+
+
+def worth(c: Constants, network: Network) -> Float[Array, ""]:
+    """All units in stock and on the way at what they have cost, $."""
+    node, leaving = unit_costs(c)
+    age = jnp.arange(1, LONGEST + 1, dtype=node.dtype)[:, None]
+    each = leaving[None] + c.pipeline[None] * age
+    under_way = np.arange(LONGEST)[:, None] < LEAD_TIME
+    on_lanes = jnp.sum(jnp.where(under_way, network.shipped, 0) * each)
+    return jnp.sum(node * network.stock) + on_lanes

@@ -14,13 +14,13 @@ from neorl_envs.plants.water_treatment._chemistry import (
     carbonate_of_water,
     charged_share,
 )
+from neorl_envs.plants.water_treatment._objective import CLEAR
 from neorl_envs.plants.water_treatment._physics import PERIOD
 
 NAME = "WaterTreatment-v0"
-RAW_TURBIDITY, RAW_PH, RAW_ALKALINITY, DEMAND, MIXED_PH, SETTLED, LEVEL = 0, 1, 2, 4, 5, 7, 14
+RAW_TURBIDITY, RAW_PH, RAW_ALKALINITY, DEMAND, MIXED_PH, FILTERED, LEVEL = 0, 1, 2, 4, 5, 8, 14
 ALUM = 11
 LOW, HIGH = (0.0, 0.0, 10.0, 0.3), (80.0, 2.0, 80.0, 0.7)
-LEVEL_SETPOINT = 2.5  # m
 
 
 class Numbers(NamedTuple):
@@ -36,6 +36,7 @@ class Numbers(NamedTuple):
         storm: Raw turbidity at which it is cut most, NTU.
         cut: Largest cut of the flow, m3/s.
         reserve: Level of the clearwell at which the flow is not cut any more, m.
+        full: Set point of the level, m.
     """
 
     least_alum: Array
@@ -47,11 +48,12 @@ class Numbers(NamedTuple):
     storm: Array
     cut: Array
     reserve: Array
+    full: Array
 
 
 def measurements(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " loop"]:
-    """Settled turbidity, pH of the mixer, nothing for the mixing, level."""
-    return jnp.stack([obs[SETTLED], obs[MIXED_PH], jnp.zeros_like(obs[0]), obs[LEVEL]])
+    """Filtered turbidity, pH of the mixer, nothing for the mixing, level."""
+    return jnp.stack([obs[FILTERED], obs[MIXED_PH], jnp.zeros_like(obs[0]), obs[LEVEL]])
 
 
 def by_raw_water(n: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
@@ -63,32 +65,48 @@ def by_raw_water(n: Numbers, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
     taken = obs[ALUM] * MEQ_PER_MG_ALUM
     caustic = carbonate * charged_share(n.ph) - obs[RAW_ALKALINITY] + taken
     cut = n.cut * jnp.clip((turbidity - n.calm) / (n.storm - n.calm), 0, 1)
-    cut = cut * jnp.clip((obs[LEVEL] - n.reserve) / (LEVEL_SETPOINT - n.reserve), 0, 1)
+    cut = cut * jnp.clip((obs[LEVEL] - n.reserve) / (n.full - n.reserve), 0, 1)
     return jnp.stack([alum, caustic, n.gradient, obs[DEMAND] - cut])
 
 
 def feedforward_pi(
-    *, alum: float = 1.2, gradient: float = 60.0, cut: float = 0.2, ph: float = 7.0
+    *,
+    least_alum: float = 7.0,
+    alum: float = 2.35,
+    power: float = 0.77,
+    gradient: float = 72.0,
+    cut: float = 0.23,
+    ph: float = 6.93,
+    by_filtered: float = 1.6,
+    reserve: float = 1.6,
+    full: float = 3.2,
+    by_level: float = 0.05,
 ) -> FeedforwardPID:
-    """Dosing by the raw water, trimmed by loops on settled turbidity, pH and level.
+    """Dosing by the raw water, trimmed by loops on filtered turbidity, pH and level.
 
     Args:
-        alum: mg/L for a turbidity of 1 NTU to the power 0.85, on top of 12 mg/L.
+        least_alum: mg/L at no turbidity.
+        alum: mg/L for a turbidity of 1 NTU to the power below, on top of it.
+        power: Of the turbidity.
         gradient: Mixing, 1/s.
         cut: Largest cut of the flow in a storm, m3/s.
         ph: Wanted pH of the mixed water.
+        by_filtered: Alum for filtered turbidity, mg/L per NTU.
+        reserve: Level of the clearwell at which the flow is not cut any more, m.
+        full: Set point of the level, m.
+        by_level: Flow for a metre of level, m2/s.
     """
     feedback = pid_bank(
-        kp=(-3.0, 0.1, 0.0, 0.06),
+        kp=(-by_filtered, 0.1, 0.0, by_level),
         ti=(math.inf, 1800.0, math.inf, math.inf),
-        setpoint=(3.0, ph, 0.0, LEVEL_SETPOINT),
+        setpoint=(CLEAR, ph, 0.0, full),
         bias=(0.0, 0.0, 0.0, 0.0),
         low=(-20.0, -1.0, -1.0, -0.3),
         high=(20.0, 1.0, 1.0, 0.3),
         measured=(0, 1, 2, 3),
         dt=PERIOD,
     )
-    numbers = (12.0, alum, 0.85, ph, gradient, 15.0, 60.0, cut, 0.7)
+    numbers = (least_alum, alum, power, ph, gradient, 15.0, 60.0, cut, reserve, full)
     return FeedforwardPID(
         feedback=feedback,
         numbers=Numbers(*map(jnp.asarray, numbers)),
@@ -100,20 +118,37 @@ def feedforward_pi(
     )
 
 
-def feedback_pi(*, settled: float = 3.0) -> PID:
-    """Alum by the settled turbidity, caustic by the mixed pH, constant mixing, flow by the level.
+def feedback_pi(
+    *,
+    filtered: float = 0.05,
+    gain: float = 35.0,
+    integral_time: float = 2 * 3600.0,
+    usual: float = 38.0,
+    full: float = 3.0,
+    by_level: float = 0.04,
+) -> PID:
+    """Alum by the filtered turbidity, caustic by the mixed pH, constant mixing, flow by the level.
+
+    The settled turbidity would not do: beyond the dose of its least (14 mg/L at 8 NTU of raw water)
+    the alum's own floc raises it, and a loop on it would turn against itself. The filtered one
+    falls with alum up to three times that dose.
 
     Args:
-        settled: Set point of the settled turbidity, NTU.
+        filtered: Set point of the filtered turbidity, NTU.
+        gain: mg/L per NTU.
+        integral_time: s.
+        usual: Alum at the start, mg/L.
+        full: Set point of the level, m.
+        by_level: Flow for a metre of level, m2/s.
     """
     return pid_bank(
-        kp=(-2.0, 0.1, 0.0, 0.1),
-        ti=(2 * 3600.0, 1800.0, math.inf, math.inf),
-        setpoint=(settled, 7.2, 0.0, LEVEL_SETPOINT),
-        bias=(25.0, 0.3, 40.0, 0.46),
+        kp=(-gain, 0.1, 0.0, by_level),
+        ti=(integral_time, 1800.0, math.inf, math.inf),
+        setpoint=(filtered, 7.2, 0.0, full),
+        bias=(usual, 0.3, 40.0, 0.46),
         low=LOW,
         high=HIGH,
-        measured=(SETTLED, MIXED_PH, LEVEL, LEVEL),
+        measured=(FILTERED, MIXED_PH, LEVEL, LEVEL),
         dt=PERIOD,
     )
 

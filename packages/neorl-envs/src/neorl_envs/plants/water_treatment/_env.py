@@ -26,7 +26,9 @@ class WaterTreatment(SimulatedPlant):
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "k$"
     reference: ClassVar[str] = "PI feed-forward"
-    glossary: ClassVar[str] = "k$: water sold less chemicals, mixing and backwashes"
+    glossary: ClassVar[str] = (
+        "k$: what chemicals, mixing, backwashes, turbid and spilled water cost, negative"
+    )
     channel_descriptions: ClassVar[str] = (
         "Measured: the raw water's turbidity, pH, alkalinity and temperature; demand of the town; "
         "pH_mixed behind the mixer, 10 minutes old, pH_clear in the clearwell; turbidity settled "
@@ -129,10 +131,8 @@ class WaterTreatment(SimulatedPlant):
         return objective.quantities(c, now.plant, objective.dosing(now.inputs).flow)
 
     def reward(self, c: Any, before: Moment, now: Moment, trip: Bool[Array, ""]) -> Array:
-        """Water sold less what it cost."""
-        sold = world.demand(c, now.disturbance)
-        dose = objective.dosing(now.inputs)
-        return objective.reward(c, before.plant, now.plant, dose, sold, trip)
+        """What the treatment cost."""
+        return objective.reward(c, before.plant, now.plant, objective.dosing(now.inputs), trip)
 
     def tunings(self) -> dict[str, Policy]:
         """The plant's controllers by name."""

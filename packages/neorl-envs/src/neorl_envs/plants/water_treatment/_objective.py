@@ -21,8 +21,8 @@ GREATEST_TURBIDITY = 0.3  # NTU
 EMPTY = 0.3  # m
 HOURS = PERIOD / 3600
 COSTS = (
-    CostChannel("pH", "h", 1.0, "episode"),
-    CostChannel("turbidity", "NTU h", 5.0, "episode"),
+    CostChannel("pH", "h pH", 1.0, "episode"),
+    CostChannel("turbidity", "NTU h", 8.0, "episode"),
 )
 LIMITS = (
     Limit("clear_pH", LEAST_PH, GREATEST_PH, cost="pH", factor=HOURS, channel="pH_clear"),
@@ -36,7 +36,9 @@ LIMITS = (
     Limit("level", low=EMPTY, trip=True, unit="m"),
 )
 PENALTIES = {"pH": 5.0, "turbidity": 5.0}
-WATER, ALUM, CAUSTIC = 0.5e-3, 0.25e-3, 0.5e-3  # k$/m3, k$/kg, k$/kg
+ALUM, CAUSTIC = 0.25e-3, 0.5e-3  # k$/kg
+SPILL = 0.5e-3  # k$/m3: what the water would have been sold for
+CLEAR, REBATE = 0.1, 4e-4  # NTU; k$ for a cubic metre and NTU above it
 CAUSTIC_MASS = 0.04  # kg/eq
 POWER = 1e-4  # k$/kWh
 WASH = 0.2  # k$ for the work and the sludge of a backwash
@@ -54,17 +56,24 @@ def quantities(c: Constants, works: Works, flow: Array) -> dict[str, Array]:
     }
 
 
-def reward(
-    c: Constants, before: Works, works: Works, dose: Dosing, sold: Array, trip: Array
-) -> Array:
-    """Water sold less chemicals, mixing power and backwashes, k$."""
+def reward(c: Constants, before: Works, works: Works, dose: Dosing, trip: Array) -> Array:
+    """What the treatment of a period costs, k$: negative.
+
+    Chemicals, mixing power, backwashes, a rebate for turbid water, and what is spilled. What the
+    town pays for its water is left out: no controller has a say in how much it takes.
+    """
     water = dose.flow * PERIOD
     alum = ALUM * water * dose.alum * 1e-3
     caustic = CAUSTIC * water * dose.caustic * CAUSTIC_MASS
     # Velocity gradient: the power in a volume V is G^2 mu V, with mu = 1.2e-3 Pa s.
     power = POWER * HOURS * dose.gradient**2 * 1.2e-6 * 3 * c.flocculator
     washed = jnp.where(works.run < before.run, WASH, 0.0)
-    return WATER * sold * PERIOD - alum - caustic - power - washed - jnp.where(trip, TRIP_COST, 0.0)
+    filtering = jnp.where(works.washing > 0, 0.0, 1.0)
+    turbid = jnp.maximum(filter_outlet(c, works, dose.flow) - CLEAR, 0)
+    rebate = REBATE * filtering * water * turbid
+    spilled = SPILL * works.spilled
+    lost = alum + caustic + power + washed + rebate + spilled
+    return -lost - jnp.where(trip, TRIP_COST, 0.0)
 
 
 def dosing(inputs: Any) -> Dosing:

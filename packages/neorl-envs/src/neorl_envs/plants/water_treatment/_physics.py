@@ -22,7 +22,7 @@ class Constants(NamedTuple):
     settler: Scalar = constant(1500.0, "m3", OWN)
     settler_area: Scalar = constant(500.0, "m2", OWN)
     filter_area: Scalar = constant(217.0, "m2", OWN)
-    clearwell_area: Scalar = constant(2000.0, "m2", OWN)
+    clearwell_area: Scalar = constant(3000.0, "m2", OWN)
     aggregation: Scalar = constant(6.75e-5, "1", FLOC + "1.5 times 4.5e-5", spread=1.0)
     breakup: Scalar = constant(3e-8, "s", FLOC + "0.3 times 1e-7")
     alum_floc: Scalar = constant(0.08, "NTU L/mg", OWN)
@@ -31,7 +31,7 @@ class Constants(NamedTuple):
     bed: Scalar = constant(1.0, "m", OWN)
     clogging: Scalar = constant(1.65e-3, "1/(NTU m)", OWN)
     wash_at: Scalar = constant(1.6, "m", OWN)
-    wash_water: Scalar = constant(300.0, "m3", OWN)
+    wash_water: Scalar = constant(1300.0, "m3", OWN)
     raw_turbidity: Scalar = constant(8.0, "NTU", OWN, spread=1.0)
     raw_alkalinity: Scalar = constant(1.0, "meq/L", OWN, spread=1.0)
     raw_ph: Scalar = constant(7.5, "1", OWN)
@@ -68,6 +68,7 @@ class Works(NamedTuple):
         level: Of the clearwell, m.
         run: Time since the last backwash, s.
         washing: Time that a backwash has still to go, s.
+        spilled: Water that left the full clearwell over its weir in the last period, m3.
     """
 
     acid: Scalar
@@ -88,6 +89,7 @@ class Works(NamedTuple):
     level: Scalar
     run: Scalar
     washing: Scalar
+    spilled: Scalar
 
 
 class Dosing(NamedTuple):
@@ -113,6 +115,7 @@ CLEAN_DEPOSIT = 0.1
 FULLEST = 4.0  # m: the clearwell overflows
 WASH_TIME = 900.0  # s
 WASH_TURBIDITY, WASH_NOT_BEFORE = 0.5, 6 * 3600.0  # NTU, s
+WASH_LEVEL = 1.3  # m: with less in the clearwell a backwash waits, or the town would run dry
 RELATIONS = (
     Relation("day", "<", 0.85, "some water is always taken"),
     Relation("storm_dilution", "<", 1 / 1.2, "a storm leaves some alkalinity"),
@@ -126,10 +129,11 @@ RELATIONS = (
 )
 INITIAL: Any = Works(  # type: ignore[arg-type]
     *(-0.95, 1.08, 3.8, 2.2, 1.0, 6.0, 7.6, 8.3, 1.0, 2.6, -0.95, 1.08, 0.6, -0.95, 1.08),
-    *(2.5, 36000.0, 0.0),
+    *(2.5, 36000.0, 0.0, 0.0),
 )
 SPREAD: Any = Works(  # type: ignore[arg-type]
-    *(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.8, 0.0, 0.0, 0.4, 0.0, 0.0, 0.4, 30000.0, 0.0)
+    *(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.8, 0.0, 0.0, 0.4, 0.0, 0.0),
+    *(0.4, 30000.0, 0.0, 0.0),
 )
 
 
@@ -164,11 +168,14 @@ def settled_share(c: Constants, gradient: Array, flow: Array, temperature: Array
 
 
 def started_wash(c: Constants, works: Works, flow: Array) -> Works:
-    """The works with the filter in backwash where it is full or lets turbidity through."""
+    """The works with the filter in backwash where it is full or lets turbidity through.
+
+    With too little water in the clearwell it goes on filtering.
+    """
     outlet = filter_outlet(c, works, flow)
     full = head_loss(works.deposit, flow) > c.wash_at
     through = (outlet > WASH_TURBIDITY) & (works.run > WASH_NOT_BEFORE)
-    starts = (full | through) & (works.washing <= 0)
+    starts = (full | through) & (works.washing <= 0) & (works.level > WASH_LEVEL)
     drained = works.level - c.wash_water / c.clearwell_area
     return works._replace(
         deposit=jnp.where(starts, CLEAN_DEPOSIT, works.deposit),
@@ -221,6 +228,7 @@ def rates(x: Works, c: Constants, dose: Dosing, raw: Raw, demand: Array) -> Work
         level=(filtered - demand) / c.clearwell_area,
         run=filtering,
         washing=jnp.zeros_like(x.washing),
+        spilled=jnp.zeros_like(x.spilled),
     )
 
 
@@ -231,5 +239,7 @@ def advance(
     works = started_wash(c, works, dose.flow)
     works = runge_kutta(rates, works, c, dose, raw, demand, width=PERIOD, substeps=substeps)
     return works._replace(
-        level=jnp.clip(works.level, 0, FULLEST), washing=jnp.maximum(works.washing - PERIOD, 0)
+        level=jnp.clip(works.level, 0, FULLEST),
+        washing=jnp.maximum(works.washing - PERIOD, 0),
+        spilled=c.clearwell_area * jnp.maximum(works.level - FULLEST, 0),
     )
