@@ -82,6 +82,20 @@ def test_random_medium_and_expert_rank_and_no_constant_beats_the_expert(name: st
     assert best["score"] > constant["score"] + 2 * error
 
 
+@pytest.mark.parametrize("name", environment_names())
+def test_the_mode_of_test_tells_and_the_reference_stands_it(name: str) -> None:
+    """Who ignores the change loses visibly; the reference keeps its limits in most episodes."""
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    rows = {row["policy"]: row for row in result["rows"]}
+    ordinary = next(iter(make(name).tunings()))
+    modes = [rows[f"{tuning}, test mode"] for tuning in (ordinary, result["reference"])]
+    assert max(row["lost"] / max(row["lost_error"], 1e-9) for row in modes) > 4
+    assert min(modes[1]["kept"].values(), default=1.0) >= 0.5
+    names = [row["policy"] for row in result["rows"]]
+    drawn = any(constant.spread for _, constant, _ in named_constants(make(name).constants))
+    assert (f"{result['reference']}, shifted" in names) == drawn  # else it repeats the row above
+
+
 def test_the_tests_that_a_page_names_exist() -> None:
     page = ROOT / "docs/pages/explanation/plant-evidence.md"
     file, named = "", 0

@@ -51,9 +51,9 @@ TASKS: dict[str, Task | str] = {
     ),
     "WaterTreatment-v0": Task(
         (
-            Loop("turbidity_settled", "alum_dose", 1.0),
+            Loop("turbidity_filtered", "alum_dose", 0.05),
             Loop("pH_mixed", "caustic_dose", 7.2),
-            Loop("level", "flow", 2.5),
+            Loop("level", "flow", 3.0),
         )
     ),
     "IndustrialBenchmark-v0": "nothing has a set point: fatigue and consumption are to be small",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from baseline_table import note_on_changes
 from learning_page import (
     OFFICIAL,
     PUBLISHED,
@@ -67,7 +68,10 @@ def section(page: str) -> str:
         if published
         else ""
     )
-    return "\n".join([TEXT, "", heads, "|---|---|---|---|---|---|", *rows]) + said
+    return (
+        "\n".join([TEXT, "", note_on_changes(), "", heads, "|---|---|---|---|---|---|", *rows])
+        + said
+    )
 
 
 def _row(folder: Path, name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from baseline_table import note_on_changes
 from learner_settings import changed_settings
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import crossed_interval, student_interval
@@ -52,7 +53,7 @@ def page() -> str:
             parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT, beside_the_log(path)]
             parts += [_settings(path)]
     if own:
-        parts += ["## The plants' own logs", OWN_TEXT, _wins(own)]
+        parts += ["## The plants' own logs", note_on_changes(), OWN_TEXT, _wins(own)]
     for path in own:
         name, _, quality = path.name.rpartition("-")
         parts += [f"### {name}, {quality}", table(path), _settings(path)]

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from baseline_table import note_on_changes
 from neorl_envs import environment_names
 from neorl_train import verdict
 from neorl_train.results import PolicyRow, ResultTables, read_evaluation
@@ -129,7 +130,9 @@ quality, penalties and limits; {SEEDS} seeds an algorithm, {STARTS} paired episo
 default settings, nothing tuned to a plant. Learned policies act behind their guard; returns are
 means over episodes, with the range of the seeds' means for learners and 95 % intervals for the
 others. A cost is its mean per episode and, behind the slash, the share of episodes over its
-limit. A plant whose verdict is *do not deploy* is a result like any other."""
+limit. A plant whose verdict is *do not deploy* is a result like any other.
+
+{note_on_changes()}""".rstrip()
 
 
 def section(result: dict[str, Any]) -> list[str]:
