@@ -9,9 +9,9 @@ import pytest
 from neorl_agents.critics import SafetyCriticSettings, horizon_targets
 from neorl_agents.critics._columns import checked_columns, split_columns
 from neorl_agents.critics._horizon_learning import Draws, Rows, draw_rows, head_loss
-from neorl_agents.critics._next_actions import actions_along
 from neorl_agents.critics._safety_critic_fit import _draws, _fresh, _tables, counted_steps
 from neorl_agents.critics._windows import fully_seen, window_sums
+from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
 
 from . import chain
@@ -130,7 +130,7 @@ class Counter(eqx.Module):
 
 def test_a_policy_with_memory_is_told_what_was_done_and_begins_anew_with_every_episode():
     columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
-    found = actions_along(Counter(), columns)
+    found = actions_along(Counter(), columns.obs, columns.action, columns.next_obs, columns.last)
     np.testing.assert_allclose(found[:, 0], columns.age + 1 + 10 * columns.action[:, 0])
 
 

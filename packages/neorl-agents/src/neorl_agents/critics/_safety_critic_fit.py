@@ -13,7 +13,6 @@ from neorl_agents.calibration import identity_map, isotonic_map
 from neorl_agents.critics._columns import Columns, checked_columns, split_columns
 from neorl_agents.critics._horizon_learning import Draws, Rows, trained_members
 from neorl_agents.critics._limit_facts import LimitFacts, counted_steps, limit_facts
-from neorl_agents.critics._next_actions import actions_along
 from neorl_agents.critics._safety_critic import Quantity, SafetyCritic, horizon_curve
 from neorl_agents.critics._windows import fully_seen, window_sums
 from neorl_agents.learning import (
@@ -25,6 +24,7 @@ from neorl_agents.learning import (
     require_number,
     require_widths,
 )
+from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import (
@@ -225,7 +225,8 @@ def _tables(
         next_action = np.where(columns.last[:, None], 0, np.roll(columns.action, -1, axis=0))
         known = ~columns.last | columns.terminated
     else:
-        next_action, known = actions_along(policy, columns), np.ones(len(columns.last), bool)
+        seen = (columns.obs, columns.action, columns.next_obs, columns.last)
+        next_action, known = actions_along(policy, *seen), np.ones(len(columns.last), bool)
     draws, weight = _draws(columns, counted, settings.horizon)
     x = counted if settings.quantity == "violation" else columns.cost / np.asarray(critic.scale)
     settled = counted & (settings.quantity == "violation")

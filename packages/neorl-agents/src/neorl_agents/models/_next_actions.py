@@ -1,4 +1,4 @@
-"""What a policy would do next in every row of a log, had it been told what was done before."""
+"""What a policy would do next in every row of a log, told at every step what was done."""
 
 from typing import Any
 
@@ -7,26 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_agents.critics._columns import Columns
 from neorl_core import Policy
 from neorl_core.control import follow
 
 
-def actions_along(policy: Policy, columns: Columns) -> np.ndarray:
+def actions_along(
+    policy: Policy, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray, last: np.ndarray
+) -> np.ndarray:
     """The policy's action on the following observation of every row.
 
-    Its carry walks along each piece of the log and is told every step what was done, as in shadow
-    mode; so a controller with a memory is asked in the situation that it would take over.
+    Its carry walks along each piece of the log and learns at every step what was done, as in shadow
+    mode, so a controller with a memory is asked in the situation that it would take over.
 
     Args:
         policy: Deterministic; stepped from a fresh carry at the start of every piece.
-        columns: The log.
+        obs: Observations in physical units, in order of time, shape ``(row, obs)``.
+        action: Logged actions, shape ``(row, act)``.
+        next_obs: Following observations, shape ``(row, obs)``.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
 
     Returns:
-        Actions in physical units, shape ``(row, act)``.
+        Actions in physical units, shape ``(row, act)``, float64.
     """
-    starts = np.append(True, columns.last[:-1])
-    f32 = [np.asarray(x, np.float32) for x in (columns.obs, columns.action, columns.next_obs)]
+    starts = np.append(True, np.asarray(last)[:-1])
+    f32 = [np.asarray(x, np.float32) for x in (obs, action, next_obs)]
     return np.asarray(_along(policy, jnp.asarray(starts), *map(jnp.asarray, f32)), np.float64)
 
 

@@ -1,0 +1,185 @@
+"""The value of a given policy, estimated from a log: fitted Q evaluation."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    UnitRows,
+    require,
+    require_flag,
+    require_number,
+    single,
+)
+from neorl_agents.models._next_actions import actions_along
+from neorl_agents.networks import Network
+from neorl_core import InputError, Policy, Spec, Transition
+from neorl_core.losses import masked_mean
+
+
+class PolicyValue(NamedTuple):
+    """What follows an action under the policy that is evaluated, in physical units.
+
+    Attributes:
+        reward: Discounted sum of the rewards, scalar.
+        cost: Discounted sum of every cost, shape ``(cost,)``; of length zero where none is read.
+    """
+
+    reward: Float[Array, ""]
+    cost: Float[Array, " cost"]
+
+
+class FittedQEvaluation(BaseLearner):
+    """The action values of one policy, regressed on the rows of a log.
+
+    ``mean over rows of sum_k (Q_k(s, a) - (x_k + discount (1 - terminated) Q'_k(s', pi(s'))))^2``
+
+    with ``x_k`` the reward and, with ``evaluates_costs``, every cost. The policy enters through the
+    column ``next_action`` alone: give the rows of :func:`with_next_actions` for a policy, or for
+    the behaviour of the log. ``Q'`` follows ``Q`` by ``tau``.
+
+    It is a learner without a policy, so that it is trained, resumed, streamed and tracked like any
+    other. A value is as good as the log's cover of what the policy does: where actions are not in
+    the log, ``Q(s', pi(s'))`` is a guess of the network, and nothing here says how good it is.
+
+    Attributes:
+        discount: Discount of rewards and costs per step, in [0, 1].
+        tau: Fraction by which the target moves, in (0, 1].
+        learning_rate: Learning rate.
+        evaluates_costs: Whether costs are evaluated too, and the reward is the logged one; static.
+
+    Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
+    algorithm 3; a target that moves slowly in place of one that is solved for anew.
+    """
+
+    discount: float = 0.99  # pyright: ignore[reportIncompatibleVariableOverride]
+    tau: float = 0.005
+    learning_rate: float = 3e-4
+    evaluates_costs: bool = eqx.field(static=True, default=False)
+
+    rates: ClassVar[Mapping[str, str]] = {"values": "learning_rate"}
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The fields that are read; with ``cost`` where costs are evaluated."""
+        always = ("obs", "action", "reward", "next_obs", "next_action", "terminated", "mask")
+        return (*always, *["cost"] * self.evaluates_costs)
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_flag(self, "evaluates_costs")
+        alone = self.networks.encoder == "none"
+        require(self, "networks.encoder", alone, "'none': a value is of one observation")
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """One network with an output for the reward and for every cost, and its target."""
+        outputs = 1 + spec.n_cost * self.evaluates_costs
+        values = self.networks.of_both(spec, outputs, key, members=1, last_bound=1e-2)
+        return {"values": values}, {"values": values}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step; the key is ignored."""
+        rows, maps = single(rows), state.preparation
+        # Without the offset that learners of policies may take off: behind an end there is no value
+        # to make up for it.
+        earned = rows.reward[:, None] + maps.reward_offset / maps.reward_unit
+        paid = jnp.concatenate([earned, *[rows.cost] * self.evaluates_costs], axis=-1)
+        after = _values(state.targets["values"], rows.next_obs, rows.next_action)
+        target = paid + self.discount * jnp.where(rows.terminated[:, None], 0, after)
+        state, loss, value = self.descend(state, "values", _loss, rows, target)
+        return state.tracked("values", tau=self.tau), {"loss": loss, "q": value * maps.reward_unit}
+
+    def value(
+        self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> PolicyValue:
+        """The value of an action, behind which the policy acts.
+
+        Args:
+            state: State of this learner.
+            obs: One observation, physical units; batches are a ``vmap``.
+            action: The action, physical units; the policy's own gives the value of the state.
+        """
+        maps = state.preparation
+        inside = jnp.clip(maps.action.to_scaled(action), -1, 1)
+        scaled = _values(state.parameters["values"], maps.obs.to_scaled(obs)[None], inside[None])[0]
+        costs = scaled[1:] * maps.cost_unit[: len(scaled) - 1]
+        return PolicyValue(scaled[0] * maps.reward_unit, costs)
+
+
+def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transition:
+    """The rows of a log with the action that a policy takes next, for :class:`FittedQEvaluation`.
+
+    Args:
+        rows: Rows in the order of the log, host arrays in physical units, with ``next_obs``,
+            ``terminated`` and ``truncated``.
+        policy: Deterministic; one with a memory walks along every episode and learns what was done.
+            Without one the log's own next actions stand, which evaluates the behaviour; the last
+            row of a truncated episode then counts no more, since nobody knows what came next.
+
+    Returns:
+        The rows, on the host; without ``truncated``, since the next action is known there too.
+
+    Raises:
+        InputError: If the log lacks one of these columns, or no row is left.
+
+    Example:
+        >>> import numpy as np
+        >>> from neorl_core import Transition
+        >>> from neorl_core.control import ConstantPolicy
+        >>> level, ends = np.ones((3, 1), np.float32), np.array([False, False, True])
+        >>> rows = Transition(level, level, ends * 1.0, next_obs=level, next_action=level,
+        ...     terminated=ends & False, truncated=ends)
+        >>> with_next_actions(rows, ConstantPolicy(np.array([2.0]))).next_action.tolist()
+        [[2.0], [2.0], [2.0]]
+        >>> with_next_actions(rows).mask.tolist()
+        [True, True, False]
+    """
+    for name in ("next_obs", "terminated", "truncated"):
+        if getattr(rows, name) is None:
+            raise InputError(f"the log has no {name}, so what follows its rows is not known")
+    ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
+    ends[-1:] = True
+    counted = np.ones(len(ends), bool)
+    if rows.mask is not None:
+        counted = np.asarray(rows.mask, bool)
+        ends = ends | ~counted | ~np.append(counted[1:], True)
+    if policy is None:
+        unknown = ends & ~np.asarray(rows.terminated)
+        following = np.where(ends[:, None], 0, np.roll(np.asarray(rows.action), -1, axis=0))
+        counted = counted & ~unknown
+        if not counted.any():
+            raise InputError("no row is followed by another one of its episode")
+        return rows._replace(next_action=following, mask=counted, truncated=None)
+    seen = [np.asarray(x) for x in (rows.obs, rows.action, rows.next_obs)]
+    chosen = actions_along(policy, *seen, last=ends).astype(seen[1].dtype)
+    return rows._replace(next_action=chosen, truncated=None)
+
+
+def _values(
+    members: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> Float[Array, "batch out"]:
+    inputs = jnp.concatenate([obs, action], axis=-1)
+    return jax.vmap(_answer, in_axes=(0, None))(members, inputs)[0]
+
+
+def _answer(network: Network, inputs: Float[Array, "batch in"]) -> Float[Array, "batch out"]:
+    return network(inputs)
+
+
+def _loss(
+    members: Network, rows: UnitRows, target: Float[Array, "batch out"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    values = _values(members, rows.obs, rows.action)
+    errors = jnp.sum(jnp.square(values - target), axis=-1)
+    return masked_mean(errors, rows.mask), masked_mean(values[:, 0], rows.mask)
