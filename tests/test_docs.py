@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -139,6 +140,67 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(tmp_path: Path) -> None
     told = [run(words) for words in others]
     assert "reward is constant" not in "".join(told)
     assert "39 rows" in told[-1]
+
+
+def historian(tmp_path: Path, shared_data: Callable[..., Path]) -> str:
+    """The text of the tutorial on a historian's export, its data and its script done."""
+    text = (ROOT / "docs/pages/tutorials/historian.md").read_text()
+    (block,) = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    (place,) = re.findall(r'source = Path\("(.+)"\)', block)
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).symlink_to(shared_data("tep", "idv1", "u.dat").parents[1])
+    output_of([sys.executable, "-W", "error", "-c", block], tmp_path)
+    return text
+
+
+def output_of(command: list[str], place: Path) -> str:
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_export_of_the_tutorial_is_converted_as_it_says(
+    tmp_path: Path, shared_data: Callable[..., Path]
+) -> None:
+    """Its commands up to the training, with its two changes; every line it shows is printed."""
+    text = historian(tmp_path, shared_data)
+    commands = re.findall(r"```console\n(neorl-envs .+?)\n```", text)
+    assert [command.split()[1] for command in commands] == ["init", "convert", "inspect"]
+    (changes,) = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
+    shown = re.findall(r"```text\n(.+?)```", text, flags=re.DOTALL)
+    printed = []
+    for command in commands:
+        words = shlex.split(command)[1:]
+        printed.append(output_of([sys.executable, "-m", "neorl_envs", *words], tmp_path))
+        if words[0] == "init":
+            drafted = (tmp_path / "plant.toml").read_text()
+            for line in changes.splitlines():
+                key = line.split(" = ")[0]
+                drafted, changed = re.subn(
+                    rf"(?m)^(# )?{key} = .*$", lambda _, to=line: to, drafted, count=1
+                )
+                assert changed == 1
+            (tmp_path / "plant.toml").write_text(drafted)
+    for output, lines in zip(printed, shown[:3], strict=True):
+        for line in lines.splitlines():
+            assert line in output
+    assert "<h2>Trends</h2>" in (tmp_path / "tep.html").read_text()
+    (train,) = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
+    read_run_options(shlex.split(train), ALGORITHMS)
+
+
+@pytest.mark.nightly
+def test_the_run_of_the_tutorial_answers_as_it_says(
+    tmp_path: Path, shared_data: Callable[..., Path]
+) -> None:
+    """Two minutes; the numbers of a policy differ from machine to machine, the answer does not."""
+    test_the_export_of_the_tutorial_is_converted_as_it_says(tmp_path, shared_data)
+    text = (ROOT / "docs/pages/tutorials/historian.md").read_text()
+    (train,) = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
+    words = ["neorl_train", "run", *shlex.split(train), "--output.no-tracking"]
+    output = " ".join(output_of([sys.executable, "-m", *words], tmp_path).split())
+    answer = re.findall(r"```text\n(CANNOT TELL .+?)\n", text)[0]
+    assert " ".join(answer.split()) in output
 
 
 def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:

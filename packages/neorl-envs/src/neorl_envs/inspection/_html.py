@@ -133,7 +133,7 @@ def _scale(channel: dict[str, Any], drawn: Trends) -> str:
     if not np.isfinite(low).any():
         return f"{name}<br><small>no value</small>"
     unit = html.escape(channel["unit"])
-    return f"{name}<br><small>{np.nanmin(low):.5g} to {np.nanmax(high):.5g} {unit}</small>"
+    return f"{name}<br><small>{np.nanmin(low):.5g} to {np.nanmax(high) + 0.0:.5g} {unit}</small>"
 
 
 def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:

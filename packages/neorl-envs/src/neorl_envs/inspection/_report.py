@@ -148,13 +148,16 @@ def _doubts(report: dict[str, Any]) -> list[str]:
     ]
     time = report["time"]
     for still in report["frozen"]:
+        usual = f"its usual standstills last {duration(still['usual_s'])} at most"
+        if not still["usual_s"]:
+            usual = "it usually moves in every row"
         began = f"row {still['row']}"
         if time is not None:
             began = moment(still["start"], time["origin"])
         doubts.append(
             f"{still['name']} stood still for {duration(still['duration_s'])} from {began} while "
-            f"other signals moved (it usually does for {duration(still['usual_s'])} at most): an "
-            "instrument that froze? Leave these rows out or mark the values as bad"
+            f"other signals moved ({usual}): an instrument that froze? Leave these rows out, or "
+            "mark the values as bad"
         )
     for action, values in zip(report["action"], report["correlation"], strict=True):
         doubts += [
@@ -181,8 +184,8 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     for rare in report["rarely_sampled"]:
         every = duration(rare["every_s"])
         notes.append(
-            f"{rare['name']} changes every {every} on average: a laboratory value, or one logged "
-            "on change; in between a policy sees an old value"
+            f"{rare['name']} changes every {every} on average: a laboratory value, one logged on "
+            "change, or a coarse one; in between a policy sees an old value"
         )
     if report["terminated"] == 0:
         notes.append("no row is terminated: a log without a single trip is valid")
