@@ -20,8 +20,8 @@ from jax import monitoring
 
 from machine import browser as browser
 from machine import shared_data as shared_data
-from neorl_core.boundary import keep_compiled_programs
-from neorl_core.boundary._compiled_programs import VARIABLE as CACHE_VARIABLE
+from neorl_core.infrastructure import keep_compiled_programs
+from neorl_core.infrastructure._compiled_programs import VARIABLE as CACHE_VARIABLE
 from network import refuse_connections
 
 COMPILED = "/jax/core/compile/backend_compile_duration"

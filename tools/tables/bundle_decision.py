@@ -174,7 +174,7 @@ def _bundle(folder: Path, n_rows: int) -> Any:
     from neorl_agents.networks import init_mlp, tanh
     from neorl_agents.policies import NetworkPolicy
     from neorl_core import highs, lows, standardiser, unit_interval
-    from neorl_core.boundary import head
+    from neorl_core.infrastructure import head
     from neorl_deploy.export import export_run
     from neorl_envs.plants import ChemicalReactor
     from neorl_safety.constraints import constraints_to_dict, declared_constraints

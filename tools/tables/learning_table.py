@@ -31,7 +31,7 @@ from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
-from neorl_core.boundary import keep_compiled_programs
+from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.command_line import cache_directory

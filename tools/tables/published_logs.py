@@ -42,7 +42,7 @@ def _make(arguments: argparse.Namespace) -> None:
 
     if arguments.plain:
         _compile_as_the_tests()
-    from neorl_core.boundary import keep_compiled_programs
+    from neorl_core.infrastructure import keep_compiled_programs
     from neorl_envs import collect_log, environment_names, make
     from neorl_envs.published import (
         SPREAD,

@@ -29,24 +29,24 @@ EXPORTS = exports(neorl_core)
 # Exports that are no formulas on arrays (records, protocols, what makes an empty record, and what
 # turns plain numbers into others), by the test that uses each.
 ELSEWHERE = {
-    "boundary/test_compiled_programs.py": {
+    "infrastructure/test_compiled_programs.py": {
         "test_an_entry_is_shared_when_it_is_published": "CompiledPrograms",
         "test_the_environment_goes_before_the_configuration_before_the_default": (
             "keep_compiled_programs publish_compiled_programs"
         ),
     },
-    "boundary/test_files.py": {
+    "infrastructure/test_files.py": {
         "test_a_file_is_written_and_replaced": "write_bytes write_json write_text",
         "test_a_block_that_writes_nothing_is_an_error": "replacing",
         "test_a_folder_that_cannot_be_flushed_is_let_be": "sync_folder",
         "test_a_full_disk_is_recognised_behind_other_errors": "is_full_disk",
     },
-    "boundary/test_names_and_heads.py": {
+    "infrastructure/test_names_and_heads.py": {
         "test_the_nearest_name": "nearest_name",
         "test_an_unknown_name_is_an_error_that_lists_the_known": "InputError unknown_name",
         "test_a_head_comes_back_from_json": "check_head head",
     },
-    "boundary/test_registry.py": {
+    "infrastructure/test_registry.py": {
         "test_its_own_entries_are_a_mapping": "Registry",
     },
     "control/test_history.py": {

@@ -23,7 +23,7 @@ IN_TABLE = {row.function.__name__ for row in load_table(Path(__file__).parent)}
 EXPORTS = {
     name: value
     for name, value in exports(neorl_core).items()
-    if name not in neorl_core.boundary.__all__
+    if name not in neorl_core.infrastructure.__all__
 }
 CHANNEL = Channel("level", "m", 0.0, 1.0)
 # A call with the least value, and what is to be done about a smaller one.

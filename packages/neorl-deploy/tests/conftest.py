@@ -24,8 +24,8 @@ from neorl_core import (
     standardiser,
     unit_interval,
 )
-from neorl_core.boundary import head
 from neorl_core.control import PID
+from neorl_core.infrastructure import head
 from neorl_core.testing import configure_tests
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import export_run

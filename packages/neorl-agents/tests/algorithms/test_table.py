@@ -14,7 +14,7 @@ from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import network_policy, prepare
 from neorl_agents.sampling import Rows
 from neorl_core import InputError, as_arrays
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 from neorl_core.testing import assert_close
 
 

@@ -15,7 +15,7 @@ from neorl_agents.artefact import POLICY_KINDS, PolicyKind, _artefact, _kinds
 from neorl_agents.networks import ACTIVATIONS, init_mlp
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import Affine, InputError
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 KEY = jax.random.key(0)
 

@@ -1,11 +1,11 @@
 """Pure JAX mathematics for offline reinforcement learning and process control."""
 
-from neorl_core import boundary as boundary
 from neorl_core import control as control
 from neorl_core import costs as costs
 from neorl_core import distributions as distributions
 from neorl_core import federated as federated
 from neorl_core import graphs as graphs
+from neorl_core import infrastructure as infrastructure
 from neorl_core import linear_systems as linear_systems
 from neorl_core import losses as losses
 from neorl_core import off_policy_evaluation as off_policy_evaluation
@@ -50,13 +50,13 @@ __all__ = [
     "Trajectory",
     "Transition",
     "as_arrays",
-    "boundary",
     "control",
     "costs",
     "distributions",
     "federated",
     "graphs",
     "highs",
+    "infrastructure",
     "linear_systems",
     "losses",
     "lows",

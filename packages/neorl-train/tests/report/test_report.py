@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, InputError
-from neorl_core.boundary import head
 from neorl_core.control import ConstantPolicy
+from neorl_core.infrastructure import head
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict

@@ -250,7 +250,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
     program = f"""
         import pathlib, resource, numpy as np
         from neorl_train.runs import Checkpoints
-        from neorl_core.boundary import is_full_disk
+        from neorl_core.infrastructure import is_full_disk
         folder = pathlib.Path({str(tmp_path)!r})
         c = Checkpoints(folder, identity={{}}, interval=1, keep=2, say=print)
         tree = {{"w": np.random.default_rng(0).normal(size=(4, 128, 128)).astype(np.float32)}}

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from neorl_core import InputError
-from neorl_core.boundary import head, write_json, write_text
+from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train._command.subcommands.inspect import describe_run
 from neorl_train._command.subcommands.list import describe_all
 from neorl_train.runs import RunDirectory, create_run, numbered
@@ -176,7 +176,7 @@ def test_room_is_asked_for_before_writing(tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
     program = """
         import pathlib, resource, sys
-        from neorl_core.boundary import is_full_disk
+        from neorl_core.infrastructure import is_full_disk
         from neorl_train.runs._disk_space import require_free_space
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         require_free_space(pathlib.Path(sys.argv[1]), 1000)

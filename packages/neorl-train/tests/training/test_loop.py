@@ -151,7 +151,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
     """Four seeds on one, two and four devices of a process of its own, and on two threads."""
     program = """
         import jax, sys
-        from neorl_core.boundary import keep_compiled_programs
+        from neorl_core.infrastructure import keep_compiled_programs
         keep_compiled_programs()
         from neorl_agents import IQL
         from neorl_agents.testing import sized

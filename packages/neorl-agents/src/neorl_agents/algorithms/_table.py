@@ -10,7 +10,7 @@ from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
 from neorl_agents.algorithms._xql import XQL
 from neorl_agents.learning import check_algorithm
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 ALGORITHMS: Registry[type] = Registry(
     "neorl.algorithms",

@@ -18,7 +18,7 @@ from neorl_agents.artefact._sealed_file import (
     write_sealed,
 )
 from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
-from neorl_core.boundary import check_head, head, unknown_name
+from neorl_core.infrastructure import check_head, head, unknown_name
 
 VERSION = 1
 LEAST_OBSERVATIONS = 32

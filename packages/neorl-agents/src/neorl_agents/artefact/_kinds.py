@@ -25,8 +25,8 @@ from neorl_agents.networks import (
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
 from neorl_core import Affine, Policy, Spec
-from neorl_core.boundary import Registry
 from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback
+from neorl_core.infrastructure import Registry
 
 
 class PolicyKind(NamedTuple):

@@ -13,7 +13,7 @@ import safetensors
 import safetensors.numpy
 
 from neorl_core import InputError
-from neorl_core.boundary import write_bytes
+from neorl_core.infrastructure import write_bytes
 
 ENTRY = "neorl_policy"
 BLANK = "0" * 64

@@ -11,8 +11,8 @@ from neorl_agents.classical._protocol import Fitted
 from neorl_agents.classical._settings import require_whole
 from neorl_agents.classical._task import Task
 from neorl_core import InputError, Spec, Transition, highs, lows
-from neorl_core.boundary import unknown_name
 from neorl_core.control import BaseStock
+from neorl_core.infrastructure import unknown_name
 
 LEAST_WINDOWS = 30
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neorl_core import Channel, InputError, Spec
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)

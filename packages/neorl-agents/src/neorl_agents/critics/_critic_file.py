@@ -22,7 +22,7 @@ from neorl_agents.critics._ensemble import Ensemble, disagreement
 from neorl_agents.critics._safety_critic import SafetyCritic, largest_risk
 from neorl_agents.networks import ACTIVATIONS, MLP
 from neorl_core import Affine, Spec, as_arrays, spec_from_dict, spec_to_dict
-from neorl_core.boundary import check_head, head
+from neorl_core.infrastructure import check_head, head
 
 VERSION = 1
 SCORES = {"safety_critic": largest_risk, "ensemble": disagreement}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 Activation = Callable[[Array], Array]
 """A function of an array, of the same shape and dtype."""

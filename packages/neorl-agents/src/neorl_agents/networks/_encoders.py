@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.networks._gru import GRU, init_gru
 from neorl_agents.networks._mlp import MLP, init_mlp
 from neorl_agents.networks._windows import FLAGS
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 Encoder = Literal["none", "history", "gru"]
 """How the networks of a learner see the past; see :class:`Encoding`."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from neorl_agents.learning import Explorer
 from neorl_agents.sampling import Rows, RowsWithReturns
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 OFFLINE = "offline"
 """The variant that keeps the hyperparameters of the offline training."""

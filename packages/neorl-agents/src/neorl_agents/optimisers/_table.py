@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float
 
 from neorl_core import as_arrays
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 Optimiser = Callable[[Float[Array, ""]], optax.GradientTransformation]
 """From a learning rate, which may be traced, to a transformation of gradients."""

@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 
 from neorl_core import CostChannel, Spec, spec_to_dict
-from neorl_core.boundary import head
+from neorl_core.infrastructure import head
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants

@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from neorl_core import InputError
-from neorl_core.boundary import head, write_text
+from neorl_core.infrastructure import head, write_text
 from neorl_envs.command_line import parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_checked

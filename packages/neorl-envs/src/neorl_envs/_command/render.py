@@ -11,8 +11,8 @@ import numpy as np
 import tyro
 
 from neorl_core import InputError, Policy, highs, lows
-from neorl_core.boundary import unknown_name
 from neorl_core.control import ConstantPolicy, UniformPolicy
+from neorl_core.infrastructure import unknown_name
 from neorl_envs._command.extras import install_line
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.command_line import parse_options

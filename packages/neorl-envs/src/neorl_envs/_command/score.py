@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from neorl_core import InputError, Policy
-from neorl_core.boundary import head
+from neorl_core.infrastructure import head
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.imports import complete_plant, imported
 from neorl_envs._command.render import chosen_policy

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import CostChannel
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)

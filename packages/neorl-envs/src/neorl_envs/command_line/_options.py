@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from neorl_core import InputError
-from neorl_core.boundary import nearest_name
+from neorl_core.infrastructure import nearest_name
 from neorl_envs.command_line._sections import HELP, chosen_options, help_words
 
 Options = TypeVar("Options")

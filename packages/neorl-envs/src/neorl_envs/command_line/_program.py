@@ -13,7 +13,7 @@ from importlib import metadata
 from types import FrameType
 
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.command_line._errors import StoppedError, is_out_of_memory, one_line
 
 DONE, BAD_INPUT = 0, 2

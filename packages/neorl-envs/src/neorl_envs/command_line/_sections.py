@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 HELP = ("-h", "--help")
 ALL = "all"

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from neorl_core import Spec, Transition
-from neorl_core.boundary import check_head, head, replacing
+from neorl_core.infrastructure import check_head, head, replacing
 from neorl_envs.datasets._checks import (
     FLAGS,
     DatasetError,

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from neorl_core.boundary import replacing
+from neorl_core.infrastructure import replacing
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._hdf5 import (

@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from neorl_core.boundary import replacing, write_json
+from neorl_core.infrastructure import replacing, write_json
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._hdf5 import is_hdf5, opened, require_sizes, stored_column

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_core.boundary import replacing
+from neorl_core.infrastructure import replacing
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.ingest._extras import COLUMNS, DESCRIPTION, description_of, extras_of
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag

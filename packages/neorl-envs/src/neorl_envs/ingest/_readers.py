@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from neorl_core import InputError
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.ingest._d4rl import D4RLReader
 from neorl_envs.ingest._dataset_file import DatasetFileReader

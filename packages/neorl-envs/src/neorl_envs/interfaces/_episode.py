@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Channel, InputError, Spec, Step, highs, lows, unit_interval
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.plants._protocol import Plant
 from neorl_envs.plants._table import make
 from neorl_envs.wrappers._base import check_params

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 
 Role = Literal[

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from neorl_core import InputError
-from neorl_core.boundary import nearest_name
+from neorl_core.infrastructure import nearest_name
 
 PROBES = 5
 

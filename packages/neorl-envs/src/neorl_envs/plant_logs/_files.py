@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 import polars as pl
 
-from neorl_core.boundary import nearest_name
+from neorl_core.infrastructure import nearest_name
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.plant_logs._configuration import Files
 

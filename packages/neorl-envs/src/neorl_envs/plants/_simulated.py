@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import CostChannel, Spec, Step
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.blocks import _actuators as act
 from neorl_envs.blocks import _instruments as ins
 from neorl_envs.blocks import _limits as lim

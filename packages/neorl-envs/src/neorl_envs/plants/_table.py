@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
 from neorl_envs.plants.cstr._env import CSTR

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.boundary import check_head
+from neorl_core.infrastructure import check_head
 from neorl_envs.datasets._dataset import Dataset
 
 VERSION = 1

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from neorl_core import Policy, highs, lows
-from neorl_core.boundary import unknown_name
 from neorl_core.control import UniformPolicy
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.recording._operators import OperatorPlan, excitation_plan
 from neorl_envs.recording._recordable import Recordable
 

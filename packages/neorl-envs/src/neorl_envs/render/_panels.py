@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from neorl_core import Channel
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 ALL = "all"
 FEWEST = 3

@@ -5,7 +5,7 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
-from neorl_core.boundary import check_head, unknown_name
+from neorl_core.infrastructure import check_head, unknown_name
 
 VERSION = 1
 

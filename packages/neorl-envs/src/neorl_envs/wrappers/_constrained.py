@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import CostChannel, Environment, InputError, Spec, Step
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.wrappers._base import Wrapper
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from neorl_core import Environment, InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.wrappers._base import Wrapper, check_params
 

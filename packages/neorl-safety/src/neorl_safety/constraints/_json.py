@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neorl_core.boundary import check_head, head
+from neorl_core.infrastructure import check_head, head
 from neorl_safety.constraints._action_limits import ActionConstraints
 from neorl_safety.constraints._constraints import (
     CHANNEL_KINDS,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 from neorl_safety.constraints._barrier import BarrierKind
 from neorl_safety.constraints._by_channel import BoxKind, RateKind
 from neorl_safety.constraints._function_kind import FunctionKind

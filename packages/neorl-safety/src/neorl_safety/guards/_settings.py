@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neorl_core import InputError, Policy, Spec
-from neorl_core.boundary import check_head, head, unknown_name
+from neorl_core.infrastructure import check_head, head, unknown_name
 from neorl_safety.constraints import AnyConstraints
 from neorl_safety.guards._chain import fallback_chain
 from neorl_safety.guards._guard import GuardedPolicy, default_supervision, guard

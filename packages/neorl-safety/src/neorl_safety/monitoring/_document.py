@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import InputError, Policy, Spec
-from neorl_core.boundary import check_head, head, unknown_name
+from neorl_core.infrastructure import check_head, head, unknown_name
 from neorl_safety.monitoring._drift import DriftMonitor
 from neorl_safety.monitoring._ensemble import policy_ensemble
 from neorl_safety.monitoring._formula_text import formula_text, read_formula

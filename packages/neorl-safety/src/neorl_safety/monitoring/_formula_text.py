@@ -5,7 +5,7 @@ import re
 from typing import NamedTuple
 
 from neorl_core import Channel, InputError, Spec
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_safety.monitoring._stl import (
     MOST_DEPTH,
     Formula,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from neorl_core import InputError
-from neorl_core.boundary import nearest_name
+from neorl_core.infrastructure import nearest_name
 from neorl_envs.command_line import parse_options
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type

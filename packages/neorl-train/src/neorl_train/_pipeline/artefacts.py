@@ -7,7 +7,7 @@ import numpy as np
 
 from neorl_agents import save_policy
 from neorl_core import Policy, Spec, Transition
-from neorl_core.boundary import write_json
+from neorl_core.infrastructure import write_json
 from neorl_safety.constraints import (
     Constraints,
     action_constraints,

@@ -3,7 +3,7 @@
 import json
 
 from neorl_agents import load_policy
-from neorl_core.boundary import check_head
+from neorl_core.infrastructure import check_head
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning

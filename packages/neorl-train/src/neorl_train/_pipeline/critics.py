@@ -7,7 +7,7 @@ import numpy as np
 
 from neorl_agents.critics import save_critic
 from neorl_core import InputError
-from neorl_core.boundary import head, write_json
+from neorl_core.infrastructure import head, write_json
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
 from neorl_train._pipeline.artefacts import spread_rows

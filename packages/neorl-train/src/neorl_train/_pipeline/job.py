@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from neorl_core import InputError
-from neorl_core.boundary import is_full_disk
+from neorl_core.infrastructure import is_full_disk
 from neorl_envs import Dataset
 from neorl_envs.command_line import one_line
 from neorl_train._errors import InterruptedRunError

@@ -10,7 +10,7 @@ from typing import Any
 from neorl_agents import ALGORITHMS, Explorer
 from neorl_agents.learning import for_run
 from neorl_core import InputError
-from neorl_core.boundary import replacing
+from neorl_core.infrastructure import replacing
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import Plant
 from neorl_train._pipeline.checkpoints import run_checkpoints

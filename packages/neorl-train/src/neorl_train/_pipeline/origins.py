@@ -3,7 +3,7 @@
 from typing import Any
 
 from neorl_agents import ALGORITHMS
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS
 from neorl_safety.constraints import KINDS, Constraints

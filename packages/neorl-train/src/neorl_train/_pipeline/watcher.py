@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Any
 
-from neorl_core.boundary import publish_compiled_programs
+from neorl_core.infrastructure import publish_compiled_programs
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.runs._checkpoints import import_ahead

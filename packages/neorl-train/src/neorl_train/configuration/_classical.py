@@ -5,8 +5,8 @@ from typing import Any
 
 from neorl_agents.classical import CLASSICAL, LQG, MPC, ImitatedPID, Loop, SmithPID, Task, TunedPID
 from neorl_core import InputError, Spec
-from neorl_core.boundary import unknown_name
 from neorl_core.control import PID
+from neorl_core.infrastructure import unknown_name
 
 
 @dataclasses.dataclass(frozen=True)

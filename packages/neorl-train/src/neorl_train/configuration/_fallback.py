@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 import jax.numpy as jnp
 
 from neorl_core import Channel, InputError, Policy, Spec
-from neorl_core.boundary import unknown_name
 from neorl_core.control import ConstantPolicy
+from neorl_core.infrastructure import unknown_name
 from neorl_train.configuration._limits import LimitsConfig, require_known
 
 FallbackKind = Literal["default", "reference", "constant", "classical"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from neorl_core import Channel, InputError, Spec
-from neorl_core.boundary import unknown_name
 from neorl_core.costs import limit_kind
+from neorl_core.infrastructure import unknown_name
 from neorl_safety.constraints import channel_limits, spec_channels
 
 

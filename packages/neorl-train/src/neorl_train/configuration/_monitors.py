@@ -5,7 +5,7 @@ import math
 from typing import Literal, get_args
 
 from neorl_core import InputError, Spec
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_safety.guards import Supervision, supervision, usable_ages
 from neorl_safety.monitoring import (
     Watch,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 
 T = TypeVar("T")
 

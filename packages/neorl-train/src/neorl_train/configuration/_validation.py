@@ -7,7 +7,7 @@ from typing import Any
 from neorl_agents import ALGORITHMS
 from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._fine_tuning import check_fine_tuning

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_core.boundary import replacing
+from neorl_core.infrastructure import replacing
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.command_line import one_line
 from neorl_envs.plants import PLANTS

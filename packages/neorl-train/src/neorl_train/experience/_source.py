@@ -7,7 +7,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from neorl_core import InputError
-from neorl_core.boundary import unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset, environment_names, make, read_dataset
 from neorl_envs.datasets import require_content_hash
 from neorl_envs.ingest import log_suffixes, reader_name

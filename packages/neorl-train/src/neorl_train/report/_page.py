@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from neorl_core.boundary import write_text
+from neorl_core.infrastructure import write_text
 from neorl_train.report._document import Section, document
 from neorl_train.report._glossary import glossary
 from neorl_train.report._html import Html, joined, paragraph, tag

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neorl_core.boundary import head, write_text
+from neorl_core.infrastructure import head, write_text
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._names import EVALUATION, TRACES

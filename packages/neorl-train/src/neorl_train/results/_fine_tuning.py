@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from neorl_core.boundary import head, write_text
+from neorl_core.infrastructure import head, write_text
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import (

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.boundary import check_head
+from neorl_core.infrastructure import check_head
 from neorl_envs.command_line import one_line
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.boundary import check_head, head
+from neorl_core.infrastructure import check_head, head
 
 VERSION = 1
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_core.boundary import is_full_disk
+from neorl_core.infrastructure import is_full_disk
 
 
 def require_free_space(folder: Path, size: int) -> None:

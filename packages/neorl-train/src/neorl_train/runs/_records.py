@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from neorl_core import InputError
-from neorl_core.boundary import write_text
+from neorl_core.infrastructure import write_text
 
 
 class Records:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.boundary import head, write_json, write_text
+from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.report.figures import _style
 from neorl_train.results._json import to_plain
 from neorl_train.safety._figures import case_figure, overview

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neorl_core.boundary import head, write_json
+from neorl_core.infrastructure import head, write_json
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.runs._names import VERDICT, policy_file
 from neorl_train.verdicts._rule import Verdict

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from neorl_core import InputError
-from neorl_core.boundary import check_head, head, nearest_name, unknown_name
+from neorl_core.infrastructure import check_head, head, nearest_name, unknown_name
 
 
 class ReadError(InputError):

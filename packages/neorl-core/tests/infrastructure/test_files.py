@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from neorl_core.boundary import (
+from neorl_core.infrastructure import (
     is_full_disk,
     replacing,
     sync_folder,

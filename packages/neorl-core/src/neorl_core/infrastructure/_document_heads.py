@@ -17,7 +17,7 @@ def head(kind: str, version: int) -> dict[str, Any]:
         ``{"format": "neorl-<kind>", "version": version}``.
 
     Example:
-        >>> from neorl_core.boundary import head
+        >>> from neorl_core.infrastructure import head
         >>> head("verdict", 1)
         {'format': 'neorl-verdict', 'version': 1}
     """
@@ -43,7 +43,7 @@ def check_head(
         InputError: If it is no object, of another format or of another version.
 
     Example:
-        >>> from neorl_core.boundary import check_head
+        >>> from neorl_core.infrastructure import check_head
         >>> check_head({"format": "neorl-run", "version": 1, "id": 3}, "run", 1, "a.json")
         {'id': 3}
     """

@@ -21,7 +21,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
         One of ``known``, or ``None`` where none is similar.
 
     Example:
-        >>> from neorl_core.boundary import nearest_name
+        >>> from neorl_core.infrastructure import nearest_name
         >>> nearest_name("TD3-CB", ["bc", "td3-bc", "iql"])
         'td3-bc'
     """
@@ -49,7 +49,7 @@ def unknown_name(
         The error, to be raised.
 
     Example:
-        >>> from neorl_core.boundary import unknown_name
+        >>> from neorl_core.infrastructure import unknown_name
         >>> print(unknown_name("algorithm", "ipl", ["bc", "iql"]))
         unknown algorithm 'ipl'; did you mean 'iql'? known: bc, iql
     """

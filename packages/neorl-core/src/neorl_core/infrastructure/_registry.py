@@ -5,7 +5,7 @@ from importlib import metadata
 from typing import Generic, TypeVar
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.boundary._names import unknown_name
+from neorl_core.infrastructure._names import unknown_name
 
 Entry = TypeVar("Entry")
 
@@ -18,7 +18,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     be replaced, by neither way; a name that two distributions bring is refused when it is used.
 
     Example:
-        >>> from neorl_core.boundary import Registry
+        >>> from neorl_core.infrastructure import Registry
         >>> colours = Registry("example.colours", "colour", {"red": 1})
         >>> colours.register("green", 2)
         >>> list(colours), colours["green"]

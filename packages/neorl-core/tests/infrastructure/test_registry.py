@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from neorl_core import InputError
-from neorl_core.boundary import Registry
+from neorl_core.infrastructure import Registry
 
 GROUP = "neorl_test.colours"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from neorl_core.boundary import (
+from neorl_core.infrastructure import (
     CompiledPrograms,
     _compiled_programs,
     keep_compiled_programs,
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 import jax
 from jax import monitoring
-from neorl_core.boundary import keep_compiled_programs
+from neorl_core.infrastructure import keep_compiled_programs
 
 events = []
 monitoring.register_event_listener(lambda event, **_: events.append(event.rsplit("/", 1)[-1]))

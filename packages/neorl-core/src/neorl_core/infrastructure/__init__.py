@@ -1,0 +1,40 @@
+"""Where data enters and leaves: names, extensions, heads of documents, atomic writes, programs.
+
+The one place of this package that touches a disk; it is for the shells of the other packages.
+"""
+
+from neorl_core.infrastructure._compiled_programs import CompiledPrograms as CompiledPrograms
+from neorl_core.infrastructure._compiled_programs import (
+    keep_compiled_programs as keep_compiled_programs,
+)
+from neorl_core.infrastructure._compiled_programs import (
+    publish_compiled_programs as publish_compiled_programs,
+)
+from neorl_core.infrastructure._document_heads import check_head as check_head
+from neorl_core.infrastructure._document_heads import head as head
+from neorl_core.infrastructure._files import is_full_disk as is_full_disk
+from neorl_core.infrastructure._files import replacing as replacing
+from neorl_core.infrastructure._files import sync_folder as sync_folder
+from neorl_core.infrastructure._files import write_bytes as write_bytes
+from neorl_core.infrastructure._files import write_json as write_json
+from neorl_core.infrastructure._files import write_text as write_text
+from neorl_core.infrastructure._names import nearest_name as nearest_name
+from neorl_core.infrastructure._names import unknown_name as unknown_name
+from neorl_core.infrastructure._registry import Registry as Registry
+
+__all__ = [
+    "CompiledPrograms",
+    "Registry",
+    "check_head",
+    "head",
+    "is_full_disk",
+    "keep_compiled_programs",
+    "nearest_name",
+    "publish_compiled_programs",
+    "replacing",
+    "sync_folder",
+    "unknown_name",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
