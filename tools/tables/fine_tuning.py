@@ -33,8 +33,8 @@ from learner_settings import flat_settings, learner_with
 from neorl_agents import ALGORITHMS, IQL
 from neorl_core import Policy
 from neorl_core.infrastructure import keep_compiled_programs
+from neorl_core.infrastructure.command_line import cache_directory
 from neorl_envs import collect_log, make
-from neorl_envs.command_line import cache_directory
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores
 from neorl_safety.guards import guard

@@ -32,9 +32,9 @@ from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError, Transition, unit_interval
 from neorl_core.infrastructure import keep_compiled_programs
+from neorl_core.infrastructure.command_line import cache_directory
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make, read_dataset
-from neorl_envs.command_line import cache_directory
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted

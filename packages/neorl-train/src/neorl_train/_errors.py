@@ -1,6 +1,6 @@
 """How a run ends early."""
 
-from neorl_envs.command_line import StoppedError
+from neorl_core.infrastructure.command_line import StoppedError
 
 
 class InterruptedRunError(StoppedError):

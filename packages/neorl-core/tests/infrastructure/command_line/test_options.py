@@ -10,7 +10,7 @@ import pytest
 import tyro
 
 from neorl_core import InputError
-from neorl_envs.command_line import parse_options
+from neorl_core.infrastructure.command_line import parse_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +157,7 @@ def test_a_positional_word_is_no_option() -> None:
 
 WITHOUT_FRAMES = """
 import dataclasses
-from neorl_envs.command_line import parse_options
+from neorl_core.infrastructure.command_line import parse_options
 Options = dataclasses.make_dataclass("Options", [("updates", int, 1)])
 try:
     parse_options(Options, ["--updates", "x"], program="p")

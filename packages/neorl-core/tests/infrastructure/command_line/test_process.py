@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_envs.command_line import cache_directory, command_prefix
+from neorl_core.infrastructure.command_line import cache_directory, command_prefix
 
 
 def test_the_cache_is_where_the_user_keeps_caches(

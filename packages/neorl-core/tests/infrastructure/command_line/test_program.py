@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_envs.command_line import BAD_INPUT, DONE, Program, StoppedError
+from neorl_core.infrastructure.command_line import BAD_INPUT, DONE, Program, StoppedError
 
 RunCommand = Callable[[Callable[[list[str]], object]], int]
 PREPARED: list[str] = []
@@ -136,7 +136,7 @@ def test_sigterm_ends_a_subcommand_like_ctrl_c(
 
 CLOSED_PIPE = """
 import sys, types
-from neorl_envs.command_line import Program
+from neorl_core.infrastructure.command_line import Program
 module = types.ModuleType("talker")
 module.command = lambda words: [print("line " * 1000) for _ in range(1000)]
 sys.modules["talker"] = module

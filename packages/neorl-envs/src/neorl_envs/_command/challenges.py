@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from neorl_core import InputError
-from neorl_envs.command_line import one_line
+from neorl_core.infrastructure.command_line import one_line
 from neorl_envs.wrappers import constrained, delayed, disturbed
 
 

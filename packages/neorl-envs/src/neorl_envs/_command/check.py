@@ -5,8 +5,8 @@ import dataclasses
 import tyro
 
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.imports import named_plant
-from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.testing import check_environment
 
 

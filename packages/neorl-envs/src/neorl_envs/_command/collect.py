@@ -9,10 +9,10 @@ import jax
 import tyro
 
 from neorl_core import InputError, Spec
+from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.convert import check_destination
 from neorl_envs._command.imports import complete_plant
-from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
 from neorl_envs.published import compare_log, log_size

@@ -9,8 +9,8 @@ import numpy as np
 import tyro
 
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
-from neorl_envs.command_line import parse_options
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._report import duration
 from neorl_envs.inspection._reward import reward_is_constant

@@ -9,10 +9,10 @@ import tyro
 
 from neorl_core import CostChannel, Spec, spec_to_dict
 from neorl_core.infrastructure import head
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants
-from neorl_envs.command_line import parse_options
 
 VERSION = 1
 """Version of the JSON document."""

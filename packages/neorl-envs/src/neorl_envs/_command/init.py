@@ -9,8 +9,8 @@ import tyro
 
 from neorl_core import InputError
 from neorl_core.infrastructure import write_text
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.convert import check_destination, lines_to_complete, plant_log_tools
-from neorl_envs.command_line import parse_options
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import tyro
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_text
-from neorl_envs.command_line import parse_options
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_checked
 from neorl_envs.ingest._read import read_dataset, reader_name

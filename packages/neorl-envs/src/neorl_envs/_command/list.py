@@ -3,7 +3,7 @@
 import dataclasses
 
 from neorl_core import InputError
-from neorl_envs.command_line import one_line, parse_options
+from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs.interfaces._gymnasium_names import gymnasium_id
 from neorl_envs.plants._table import PLANTS, environment_names, make
 

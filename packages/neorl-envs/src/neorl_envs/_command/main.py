@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from neorl_core.infrastructure import keep_compiled_programs
-from neorl_envs.command_line import Program, cache_directory
+from neorl_core.infrastructure.command_line import Program, cache_directory
 
 OVERVIEW = """usage: neorl-envs COMMAND [ARGUMENTS] [--help] [--version]
 

@@ -13,9 +13,9 @@ import tyro
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs._command.imports import complete_plant
-from neorl_envs.command_line import parse_options
 from neorl_envs.scoring import run_episode
 
 KINDS = (".png", ".gif")

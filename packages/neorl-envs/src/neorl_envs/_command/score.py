@@ -11,10 +11,10 @@ import tyro
 
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head
+from neorl_core.infrastructure.command_line import one_line, parse_options
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.imports import complete_plant, imported
 from neorl_envs._command.render import chosen_policy
-from neorl_envs.command_line import one_line, parse_options
 from neorl_envs.scoring import anchors, kept, robustness, test_mode
 from neorl_envs.scoring._robustness import Robustness
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from neorl_envs.command_line import Program
+from neorl_core.infrastructure.command_line import Program
 from neorl_train._process.switches import prepare_process
 
 OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import nearest_name
-from neorl_envs.command_line import parse_options
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml

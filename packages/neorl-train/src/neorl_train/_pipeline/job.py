@@ -14,8 +14,8 @@ import jax
 
 from neorl_core import InputError
 from neorl_core.infrastructure import is_full_disk
+from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
-from neorl_envs.command_line import one_line
 from neorl_train._errors import InterruptedRunError
 from neorl_train._pipeline.completeness import is_complete
 from neorl_train._pipeline.resolution import Resolved, resolved

@@ -3,7 +3,7 @@
 import os
 
 from neorl_core.infrastructure import keep_compiled_programs
-from neorl_envs.command_line import cache_directory
+from neorl_core.infrastructure.command_line import cache_directory
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 

@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
-from neorl_envs.command_line import one_line
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import is_streamed

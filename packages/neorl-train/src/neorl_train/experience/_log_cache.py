@@ -11,8 +11,8 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure import replacing
+from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
-from neorl_envs.command_line import one_line
 from neorl_envs.plants import PLANTS
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import data_keys, is_environment, read_log

@@ -13,7 +13,7 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.infrastructure import check_head
-from neorl_envs.command_line import one_line
+from neorl_core.infrastructure.command_line import one_line
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import check_head, head, is_full_disk, write_json, write_text
-from neorl_envs.command_line import command_prefix
+from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train.runs._names import (
     CHECKPOINTS,
     CONFIG,

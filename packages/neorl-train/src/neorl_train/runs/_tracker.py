@@ -5,7 +5,7 @@ import re
 import threading
 from typing import Protocol
 
-from neorl_envs.command_line import one_line
+from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import METRICS
 

@@ -8,9 +8,9 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from neorl_core import InputError
+from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import nearest_name
-from neorl_envs.command_line._sections import HELP, chosen_options, help_words
+from neorl_core.infrastructure.command_line._sections import HELP, chosen_options, help_words
 
 Options = TypeVar("Options")
 

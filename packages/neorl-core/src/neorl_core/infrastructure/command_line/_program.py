@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from types import FrameType
 
-from neorl_core import InputError
+from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_envs.command_line._errors import StoppedError, is_out_of_memory, one_line
+from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
 
 DONE, BAD_INPUT = 0, 2
 """Exit codes; a command that signal ``n`` stops ends with ``128 + n``."""

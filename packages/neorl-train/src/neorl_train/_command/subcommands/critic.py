@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_envs.command_line import parse_options
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._pipeline.critics import fit_run_critics
 from neorl_train.critics import CriticOptions, critics_text
 from neorl_train.runs._directory import RunDirectory

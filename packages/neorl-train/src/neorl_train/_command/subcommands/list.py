@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_envs.command_line import one_line, summary_of
+from neorl_core.infrastructure.command_line import one_line, summary_of
 from neorl_train._command.options import refuse_options
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._directory import RunDirectory, numbered

@@ -4,7 +4,7 @@ import importlib.util
 import shlex
 from pathlib import Path
 
-from neorl_envs.command_line import command_prefix
+from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train._command.options import FLAGS, read_run_argument
 from neorl_train._command.results import print_results
 from neorl_train._pipeline.job import resume_job

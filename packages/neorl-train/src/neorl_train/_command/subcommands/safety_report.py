@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
-from neorl_envs.command_line import parse_options
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
 from neorl_train.experience._source import plant
 from neorl_train.safety import (
