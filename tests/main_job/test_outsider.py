@@ -165,6 +165,7 @@ def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
     assert re.search(r"reader +table, from outsider 0.1.0", inspected)
 
 
+@pytest.mark.nightly
 def test_the_same_by_calls_in_python(command, work: Path) -> None:
     script = SCRIPT.replace("WORDS", WORDS)
     command("python", "-c", script, cwd=work, installed=OUTSIDER / "src")

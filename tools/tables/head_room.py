@@ -103,7 +103,7 @@ def kinds(env: Any) -> dict[str, tuple[Build, np.ndarray, float]]:
         np.concatenate([np.asarray(getattr(r, x)) for r in rows]) for x in ("obs", "action")
     )
     mean, sd = obs.mean(axis=0), obs.std(axis=0) + 1e-3 * np.ptp(obs, axis=0) + 1e-6
-    numbers = (*map(jnp.asarray, (mean, sd)), low, high, env.spec.horizon)
+    centre, spread = jnp.asarray(mean), jnp.asarray(sd)
     start = _start(obs, action, rows, mean, sd, (np.asarray(low), np.asarray(span)))
     at_low = ConstantPolicy(low)
 
@@ -116,7 +116,7 @@ def kinds(env: Any) -> dict[str, tuple[Build, np.ndarray, float]]:
         return table(begin[None] + part * (end - begin)[None])
 
     def law(x: jax.Array, inner: Any) -> Law:
-        return Law(inner, x.reshape(n, -1), *numbers)
+        return Law(inner, x.reshape(n, -1), centre, spread, low, high, env.spec.horizon)
 
     half = np.full((PIECES, n), 0.5)
     return {

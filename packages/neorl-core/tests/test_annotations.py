@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_annotations_hold_while_tracing():
     script = Path(__file__).parent / "trace_annotations.py"
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)

@@ -196,6 +196,7 @@ def priced_reward(reward: Any, cost: Any, prices: Sequence[float]) -> Any:
         prices: Reward that one unit of each cost takes off, shape ``(cost,)``.
     """
     paid = [i for i, price in enumerate(prices) if price]
-    columns: Any = (np.asarray(reward), np.asarray(cost)[..., paid])
+    earned: Any = np.asarray(reward)
+    costs: Any = np.asarray(cost)[..., paid]
     price: Any = np.asarray(prices, np.float32)[paid]
-    return penalised_reward(*columns, price)
+    return penalised_reward(earned, costs, price)

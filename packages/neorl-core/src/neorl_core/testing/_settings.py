@@ -8,7 +8,7 @@ import jax
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 
 
-def configure_tests(*, strict_dtypes: bool = False, examples: int = 50) -> None:
+def configure_tests(*, strict_dtypes: bool = False, examples: int = 30) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
     Implicit rank promotion raises. Hypothesis has no deadline (compilation lands in a first
