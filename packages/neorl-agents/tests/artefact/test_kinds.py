@@ -13,6 +13,7 @@ from jaxtyping import Array
 from neorl_agents import ArtefactError, load_policy, save_policy
 from neorl_agents.artefact import POLICY_KINDS, PolicyKind, _artefact, _kinds
 from neorl_agents.networks import ACTIVATIONS, init_mlp
+from neorl_agents.networks import _kinds as network_kinds
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import Affine, InputError
 from neorl_core.infrastructure import Registry
@@ -61,7 +62,7 @@ def tables(monkeypatch):
         kinds, activations = copy_of(POLICY_KINDS), copy_of(ACTIVATIONS)
         monkeypatch.setattr(_kinds, "POLICY_KINDS", kinds)
         monkeypatch.setattr(_artefact, "POLICY_KINDS", kinds)
-        monkeypatch.setattr(_kinds, "ACTIVATIONS", activations)
+        monkeypatch.setattr(network_kinds, "ACTIVATIONS", activations)
         return kinds, activations
 
     return anew

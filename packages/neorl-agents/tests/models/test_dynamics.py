@@ -68,9 +68,8 @@ def linear_log(rows=1024, *, ends=False, seed=0):
 @pytest.fixture(scope="module")
 def linear_networks():
     """A kind of network that is one affine layer, so that least squares have a closed form."""
-    NETWORKS.register(
-        "one_affine_layer", lambda widths, key, **options: init_mlp((widths[0], widths[-1]), key)
-    )
+    affine = lambda widths, key, **options: init_mlp((widths[0], widths[-1]), key)  # noqa: E731
+    NETWORKS.register("one_affine_layer", NETWORKS.find("mlp")._replace(init=affine))
     return Networks(kind="one_affine_layer")
 
 

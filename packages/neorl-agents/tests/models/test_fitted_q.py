@@ -70,7 +70,8 @@ def values_of_holding(held, obs, action):
 def linear():
     """A kind of network that is one affine layer, in which values of the linear plant are exact."""
     name = "one_affine_layer_of_values"
-    NETWORKS.register(name, lambda widths, key, **options: init_mlp((widths[0], widths[-1]), key))
+    affine = lambda widths, key, **options: init_mlp((widths[0], widths[-1]), key)  # noqa: E731
+    NETWORKS.register(name, NETWORKS.find("mlp")._replace(init=affine))
     return sized(
         FittedQEvaluation(
             discount=DISCOUNT, evaluates_costs=True, tau=0.05, networks=Networks(kind=name)

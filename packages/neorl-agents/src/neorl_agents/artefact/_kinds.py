@@ -1,7 +1,6 @@
 """The kinds of policies that an artefact can hold: those of the package, and those of others."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,13 +13,13 @@ from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_agents.controllers._smith_predictor import SmithPredictor
 from neorl_agents.controllers._tracking_pid import TrackingPID
 from neorl_agents.networks import (
-    ACTIVATIONS,
-    MLP,
     ActingNetwork,
     Encoding,
     HeaviestComponent,
     RecurrentNetwork,
     init_gru,
+    network_static,
+    network_template,
 )
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
@@ -66,8 +65,8 @@ def _network_static(policy: NetworkPolicy) -> dict[str, Any]:
 
 
 def _network_template(spec: Spec, static: dict[str, Any]) -> NetworkPolicy:
-    network = _mlp_template(static)
-    obs, act = network.weights[0].shape[0], network.weights[-1].shape[1]
+    network = network_template(static)
+    obs, act = int(static["widths"][0]), network.n_outputs
     if static["mixture"]:
         act = spec.n_action
         return NetworkPolicy(*_between(obs, HeaviestComponent(network, act), act))
@@ -81,7 +80,7 @@ def _history_static(policy: HistoryPolicy) -> dict[str, Any]:
 
 def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
     steps, obs, act, hidden = (int(static[name]) for name in ("steps", "obs", "act", "recurrent"))
-    network: Any = _mlp_template(static)
+    network: Any = network_template(static)
     if hidden:
         encoding = Encoding("gru", steps, obs, act)
         cell = init_gru(encoding.step_width, hidden, jax.random.key(0))
@@ -96,50 +95,13 @@ def _body_static(network: ActingNetwork) -> dict[str, Any]:
         return {**_body_static(network.components), "mixture": True}
     if isinstance(network, RecurrentNetwork):
         hidden = network.cell.recurrent.shape[0]
-        return {"recurrent": hidden, "mixture": False, **_mlp_static(network.head)}
-    return {"recurrent": 0, "mixture": False, **_mlp_static(network)}
+        return {"recurrent": hidden, "mixture": False, **network_static(network.head)}
+    return {"recurrent": 0, "mixture": False, **network_static(network)}
 
 
 def _between(obs: int, network: Any, act: int) -> tuple[Any, ...]:
     seen, given = jnp.zeros(obs), jnp.zeros(act)
     return Affine(seen, seen), network, Affine(given, given), given, given
-
-
-def _mlp_static(network: MLP) -> dict[str, Any]:
-    return {
-        "widths": [network.weights[0].shape[0], *(bias.shape[0] for bias in network.biases)],
-        "activation": activation_name(network.activation),
-        "output": activation_name(network.output),
-        "layer_norm": bool(network.gains),
-    }
-
-
-def _mlp_template(static: dict[str, Any]) -> MLP:
-    widths = [int(width) for width in static["widths"]]
-    hidden = widths[1:-1] if static["layer_norm"] else []
-    return MLP(
-        tuple(jnp.zeros(shape) for shape in pairwise(widths)),
-        tuple(jnp.zeros(width) for width in widths[1:]),
-        activation=ACTIVATIONS.find(static["activation"]),
-        output=ACTIVATIONS.find(static["output"]),
-        gains=tuple(jnp.zeros(width) for width in hidden),
-        shifts=tuple(jnp.zeros(width) for width in hidden),
-    )
-
-
-def activation_name(activation: Any) -> str:
-    """The name by which a file says an activation.
-
-    Raises:
-        ValueError: If it has none.
-    """
-    for name, entry in ACTIVATIONS.items():
-        if entry is activation:
-            return name
-    raise ValueError(
-        f"activation {activation!r} cannot be stored by name; use one of {', '.join(ACTIVATIONS)}, "
-        "or give it a name with neorl_agents.networks.ACTIVATIONS.register"
-    )
 
 
 def _check_kind(name: str, kind: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_agents.artefact._artefact import LEAST_OBSERVATIONS, MAX_BYTES
-from neorl_agents.artefact._kinds import activation_name
 from neorl_agents.artefact._sealed_file import (
     ArtefactError,
     named_leaves,
@@ -20,7 +19,7 @@ from neorl_agents.artefact._sealed_file import (
 from neorl_agents.calibration import MonotoneMap
 from neorl_agents.critics._ensemble import Ensemble, disagreement
 from neorl_agents.critics._safety_critic import SafetyCritic, largest_risk
-from neorl_agents.networks import ACTIVATIONS, MLP
+from neorl_agents.networks import ACTIVATIONS, MLP, activation_name
 from neorl_core import Affine, Spec, as_arrays, spec_from_dict, spec_to_dict
 from neorl_core.infrastructure import check_head, head
 

@@ -10,10 +10,8 @@ from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
 from neorl_agents.networks._critics import sampled_q_values as sampled_q_values
 from neorl_agents.networks._encoders import ENCODERS as ENCODERS
-from neorl_agents.networks._encoders import NETWORKS as NETWORKS
 from neorl_agents.networks._encoders import Encoder as Encoder
 from neorl_agents.networks._encoders import Encoding as Encoding
-from neorl_agents.networks._encoders import Network as Network
 from neorl_agents.networks._encoders import RecurrentNetwork as RecurrentNetwork
 from neorl_agents.networks._encoders import init_network as init_network
 from neorl_agents.networks._gaussian_heads import GaussianActor as GaussianActor
@@ -22,6 +20,14 @@ from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
 from neorl_agents.networks._gru import GRU as GRU
 from neorl_agents.networks._gru import init_gru as init_gru
+from neorl_agents.networks._kinds import NETWORKS as NETWORKS
+from neorl_agents.networks._kinds import ModuleNetwork as ModuleNetwork
+from neorl_agents.networks._kinds import Network as Network
+from neorl_agents.networks._kinds import NetworkKind as NetworkKind
+from neorl_agents.networks._kinds import activation_name as activation_name
+from neorl_agents.networks._kinds import module_kind as module_kind
+from neorl_agents.networks._kinds import network_static as network_static
+from neorl_agents.networks._kinds import network_template as network_template
 from neorl_agents.networks._mixture_head import ActingNetwork as ActingNetwork
 from neorl_agents.networks._mixture_head import HeaviestComponent as HeaviestComponent
 from neorl_agents.networks._mixture_head import heaviest_component as heaviest_component
@@ -48,9 +54,12 @@ __all__ = [
     "GaussianActor",
     "HeaviestComponent",
     "Initialiser",
+    "ModuleNetwork",
     "Network",
+    "NetworkKind",
     "RecurrentNetwork",
     "Window",
+    "activation_name",
     "ensemble",
     "first_q_value",
     "gaussian_log_prob",
@@ -63,6 +72,9 @@ __all__ = [
     "layer_norm",
     "mixture_outputs",
     "mixture_parameters",
+    "module_kind",
+    "network_static",
+    "network_template",
     "q_values",
     "relu",
     "sampled_q_values",

@@ -1,17 +1,18 @@
 """What stands between the recent past and a perceptron: nothing, a stack, or a recurrent unit."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from neorl_agents.networks._activations import Activation
 from neorl_agents.networks._gru import GRU, init_gru
-from neorl_agents.networks._mlp import MLP, init_mlp
+from neorl_agents.networks._kinds import NETWORKS, Network
 from neorl_agents.networks._windows import FLAGS
-from neorl_core.infrastructure import Registry
 
 Encoder = Literal["none", "history", "gru"]
 """How the networks of a learner see the past; see :class:`Encoding`."""
@@ -61,12 +62,12 @@ class RecurrentNetwork(eqx.Module):
 
     Attributes:
         cell: Recurrent unit.
-        head: Perceptron.
+        head: Network, such as a perceptron.
         steps: Length of the window; static.
     """
 
     cell: GRU
-    head: MLP
+    head: Network
     steps: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -77,23 +78,14 @@ class RecurrentNetwork(eqx.Module):
         hidden = self.cell.last(window, jnp.any(window[..., -FLAGS:] > 0, axis=-1))
         return self.head(jnp.concatenate([hidden, window[..., -1, :], rest], axis=-1))
 
+    @property
+    def n_outputs(self) -> int:
+        """Numbers along the last axis of the result."""
+        return self.head.n_outputs
 
-def _check_kind(name: str, entry: Any) -> None:
-    if not callable(entry):
-        raise TypeError(f"expected a function that makes a network, got {entry!r}")
-
-
-Network: TypeAlias = MLP | RecurrentNetwork
-"""What learners train: a perceptron, or one behind a recurrent unit."""
-
-
-NETWORKS: Registry[Callable[..., Any]] = Registry(
-    "neorl.networks", "network kind", {"mlp": init_mlp}, _check_kind
-)
-"""Every kind of network by the name that configurations use; a mapping that others add to.
-
-An entry makes a network from the lengths of its layers and a key.
-"""
+    def first_outputs(self, count: int, *, output: Activation | None = None) -> "RecurrentNetwork":
+        """The network of the first outputs alone."""
+        return replace(self, head=self.head.first_outputs(count, output=output))
 
 
 def init_network(
@@ -119,10 +111,10 @@ def init_network(
         A perceptron, behind a recurrent unit for ``"gru"``.
     """
     if encoding is None or encoding.encoder != "gru":
-        return NETWORKS.find(kind)(widths, key, **options)
+        return NETWORKS.find(kind).init(widths, key, **options)
     cell_key, head_key = jax.random.split(key)
     rest = widths[0] - encoding.width
-    head = NETWORKS.find(kind)(
+    head = NETWORKS.find(kind).init(
         (widths[1] + encoding.step_width + rest, *widths[1:]), head_key, **options
     )
     return RecurrentNetwork(

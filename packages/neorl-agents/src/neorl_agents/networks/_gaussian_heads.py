@@ -1,13 +1,11 @@
 """Gaussian action distributions on top of perceptrons."""
 
-from dataclasses import replace
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_agents.networks._activations import tanh
-from neorl_agents.networks._encoders import Network, RecurrentNetwork
+from neorl_agents.networks._kinds import Network
 from neorl_core.distributions import diagonal_gaussian_log_prob
 
 
@@ -55,9 +53,4 @@ def squashed_mean(network: Network) -> Network:
     Returns:
         The first half of its outputs, behind a tanh.
     """
-    if isinstance(network, RecurrentNetwork):
-        return replace(network, head=squashed_mean(network.head))
-    act = network.biases[-1].shape[-1] // 2
-    weights = (*network.weights[:-1], network.weights[-1][..., :act])
-    biases = (*network.biases[:-1], network.biases[-1][..., :act])
-    return replace(network, weights=weights, biases=biases, output=tanh)
+    return network.first_outputs(network.n_outputs // 2, output=tanh)

@@ -1,13 +1,12 @@
 """A mixture of Gaussian action distributions on top of a perceptron."""
 
-from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_agents.networks._encoders import Network, RecurrentNetwork
+from neorl_agents.networks._kinds import Network
 
 
 def mixture_outputs(n_components: int, n_action: int) -> int:
@@ -83,16 +82,5 @@ def heaviest_component(network: Network, n_action: int) -> HeaviestComponent:
     Returns:
         The network without the outputs that are deviations.
     """
-    return HeaviestComponent(_without_deviations(network, n_action), n_action)
-
-
-def _without_deviations(network: Any, n_action: int) -> Any:
-    if isinstance(network, RecurrentNetwork):
-        return replace(network, head=_without_deviations(network.head, n_action))
-    last, bias = network.weights[-1], network.biases[-1]
-    kept = bias.shape[-1] // (1 + 2 * n_action) * (1 + n_action)
-    return replace(
-        network,
-        weights=(*network.weights[:-1], last[..., :kept]),
-        biases=(*network.biases[:-1], bias[..., :kept]),
-    )
+    components = network.n_outputs // (1 + 2 * n_action)
+    return HeaviestComponent(network.first_outputs(components * (1 + n_action)), n_action)

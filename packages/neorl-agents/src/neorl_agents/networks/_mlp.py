@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, TypeVar
 
@@ -16,7 +17,7 @@ from neorl_agents.networks._affine import affine
 Initialiser = Literal["uniform", "orthogonal"]
 """How the first weights are drawn; see :func:`init_mlp`."""
 
-Network = TypeVar("Network", bound=eqx.Module)
+Stacked = TypeVar("Stacked")
 
 
 class MLP(eqx.Module):
@@ -50,6 +51,23 @@ class MLP(eqx.Module):
             if self.gains:
                 x = layer_norm(x, self.gains[i], self.shifts[i])
         return self.output(affine(x, *last))
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers along the last axis of the result."""
+        return self.biases[-1].shape[-1]
+
+    def first_outputs(self, count: int, *, output: Activation | None = None) -> "MLP":
+        """The network of the first outputs alone.
+
+        Args:
+            count: How many.
+            output: Function behind them; the present one by default.
+        """
+        weights = (*self.weights[:-1], self.weights[-1][..., :count])
+        biases = (*self.biases[:-1], self.biases[-1][..., :count])
+        behind = self.output if output is None else output
+        return replace(self, weights=weights, biases=biases, output=behind)
 
 
 def layer_norm(
@@ -138,8 +156,8 @@ def init_mlp(
 
 
 def ensemble(
-    members: int, network: Callable[[PRNGKeyArray], Network], key: PRNGKeyArray
-) -> Network:
+    members: int, network: Callable[[PRNGKeyArray], Stacked], key: PRNGKeyArray
+) -> Stacked:
     """``members`` networks stacked along a leading axis of every leaf.
 
     Args:
