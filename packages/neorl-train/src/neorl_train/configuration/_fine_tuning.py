@@ -57,7 +57,12 @@ def check_fine_tuning(
 
 
 def check_collection(
-    settings: FineTuningConfig, algorithm: Any, *, chunk: int, where: str = "finetune"
+    settings: FineTuningConfig,
+    algorithm: Any,
+    *,
+    chunk: int,
+    where: str = "finetune",
+    buffered: bool = True,
 ) -> None:
     """Refuses numbers with which a learner cannot collect on a plant and learn meanwhile.
 
@@ -66,6 +71,8 @@ def check_collection(
         algorithm: Learner with plain numbers.
         chunk: Critic gradient steps in one call of the compiled program.
         where: Name of the section, for messages.
+        buffered: Whether the learner draws its batches from the buffer. One that learns from fresh
+            rollouts takes ``environments`` alone.
 
     Raises:
         InputError: If the learner does not explore; else naming the first bad value.
@@ -82,7 +89,12 @@ def check_collection(
             whole and value >= 1, f"{where}.{field} must be a whole number from 1, got {value}"
         )
     _require(0 <= settings.share <= 1, f"{where}.share must be in [0, 1], got {settings.share}")
-    size = algorithm.batch_size
+    if buffered:
+        _check_buffer(settings, algorithm, chunk, where)
+
+
+def _check_buffer(settings: FineTuningConfig, algorithm: Any, chunk: int, where: str) -> None:
+    name, size = type(algorithm).__name__, algorithm.batch_size
     online = size - rows_of_the_log(size, settings.share)
     _require(
         settings.capacity >= max(size, settings.environments),

@@ -145,9 +145,10 @@ def train_online(
         environment: The simulated plant.
         seeds: Seeds of the training runs.
         plan: Number of critic gradient steps; the chunk is a multiple of those that follow one step
-            of all episodes.
+            of all episodes where the learner draws from the buffer.
         settings: How much is collected and stored; ``run``, ``environment``, ``variant`` and
-            ``share`` have no effect here.
+            ``share`` have no effect here. A learner that learns from fresh rollouts
+            (``given.rollouts(steps)``) takes ``environments`` alone.
         spec: Channels with the cost limits of the run; those of the plant by default.
         penalty: Reward that one unit of each cost takes off, by name, for a learner that does not
             read costs; what the plant declares by default.
@@ -167,7 +168,7 @@ def train_online(
     """
     settings = dataclasses.replace(settings, share=0.0)
     check_learner(learner, plan)
-    check_collection(settings, learner, chunk=plan.chunk, where="settings")
+    check_collection(settings, learner, chunk=plan.chunk, where="settings", buffered=False)
     if learner.fits():
         raise InputError(
             f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and there "
@@ -179,6 +180,8 @@ def train_online(
         learner, environment, spec, penalty, constraints, fallback, settings.environments
     )
     source = _buffered(settings, learner, collection, beyond=0.0)
+    if isinstance(learner.source(source), PlantAndLog):
+        check_collection(settings, learner, chunk=plan.chunk, where="settings")
     statistics = range_statistics(spec)
 
     def begin(i: int) -> LearnerState:
