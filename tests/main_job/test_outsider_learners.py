@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import TD3BC
+from neorl_agents import IQL, TD3BC
+from neorl_agents.learning import Networks
 from neorl_agents.testing import algorithm_laws, sized
 from neorl_core import InputError
 from neorl_envs import collect_log
@@ -184,3 +185,12 @@ def test_what_cannot_be_trained_online_is_refused(outsider: Any) -> None:
         settings = FineTuningConfig(environments=0)
         with pytest.raises(InputError, match=words):
             train_online(learner, outsider.Tank(), (0,), PLAN, settings=settings)
+
+
+def test_a_module_of_equinox_is_a_kind_of_network(log: Any) -> None:
+    """By the lines of the page."""
+    (lines,) = re.findall(r"```python\n([^`]*module_kind\(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"IQL": IQL, "Networks": Networks, "jax": jax}
+    exec(lines, names)
+    trained = train(sized(names["learner"], **SMALL), log, (0,), PLAN)
+    assert trained.finished
