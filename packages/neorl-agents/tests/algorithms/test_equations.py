@@ -183,6 +183,40 @@ def test_awac(parity):
     parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
+@pytest.mark.parametrize("masked", [0, 5])
+def test_awac_as_its_authors_wrote_it(parity, masked):
+    """All losses at the networks before the update, softmax weights, a sigmoid deviation."""
+    options = {"variant": "original", "inverse_temperature": 0.5, "masked": masked}
+    done = parity.update(AWAC, **options)
+    a, s, rows = done.algorithm, done.before, counted(done.rows, masked)
+    whole, size = first(done.rows), len(rows.reward)
+    next_key, own_key = parity.split(done.key, 2)
+
+    def deviation(actor):
+        return -6 + 6 * scipy.special.expit(actor.log_std)
+
+    def draw(obs, key):
+        noise = parity.normal(key, whole.action.shape)[:size]
+        actor = s.parameters["actor"]
+        return parity.network(actor.mean, obs) + np.exp(deviation(actor)) * noise
+
+    after = parity.values(s.targets["critics"], rows.next_obs, draw(rows.next_obs, next_key)).min(0)
+    target = bellman(rows, a.discount, after)
+    before = s.parameters["critics"]
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), before)
+    parity.agree(done.after.parameters["critics"], critics)
+    logged = parity.values(before, rows.obs, rows.action).min(0)
+    own = parity.values(before, rows.obs, draw(rows.obs, own_key)).min(0)
+    weights = size * scipy.special.softmax(0.5 * (logged - own))
+
+    def loss(actor):
+        mean = parity.network(actor.mean, rows.obs)
+        density = scipy.stats.norm.logpdf(rows.action, mean, np.exp(deviation(actor)))
+        return -np.mean(weights * density.sum(-1))
+
+    parity.agree(done.after.parameters["actor"], parity.descended(loss, s.parameters["actor"]))
+
+
 @pytest.mark.parametrize("decay", [{}, {"decay_updates": 8, "final_weight": 0.25}])
 def test_rebrac(parity, decay):
     weights = {"actor_weight": 0.3, "critic_weight": 0.5}

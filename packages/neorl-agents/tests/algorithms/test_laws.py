@@ -46,7 +46,10 @@ def laws_of(learners):
 
 
 LAWS = laws_of(LEARNERS)
-NIGHTLY = laws_of({name: make for name, make in MEMORY.items() if name not in DAILY})
+NIGHTLY = laws_of(
+    {name: make for name, make in MEMORY.items() if name not in DAILY}
+    | {"awac_original": partial(sized, ALGORITHMS["awac"](), variant="original", **SMALL)}
+)
 
 
 @pytest.mark.nightly

@@ -1,7 +1,8 @@
 """Advantage-weighted actor critic."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -20,13 +21,17 @@ from neorl_agents.learning import (
     require_number,
     single,
     value_metrics,
+    weight_metrics,
 )
 from neorl_agents.networks import GaussianActor, identity, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.losses import masked_mean, scaled_advantage
 from neorl_core.targets import clipped_double_td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
+ORIGINAL_LOG_STD_RANGE = (-6.0, 0.0)
+Variant = Literal["bounded", "corl", "original"]
 
 
 class AWAC(BaseLearner):
@@ -44,25 +49,31 @@ class AWAC(BaseLearner):
     ``pi`` is a Gaussian that is not squashed, around a tanh network, with one deviation per action
     channel; drawn actions are clipped to [-1, 1]. Acting uses the mean.
 
-    Variants: ``"original"`` as above; ``"corl"`` has no tanh behind the mean, so that a mean may
-    lie outside of the range; acting clips it.
+    Variants: ``"bounded"`` as above. ``"corl"`` has no tanh behind the mean, so that a mean may lie
+    outside of the range; acting clips it. ``"original"`` is the authors' code: weights ``n
+    softmax(inverse_temperature A)`` over the ``n`` rows of the batch, without a ceiling; the
+    advantage from the critics **before** their step; the log-deviation ``6 sigmoid(x) - 6``, which
+    starts at -3; drawn actions are not clipped. Its locomotion runs have ``inverse_temperature``
+    0.5 and four hidden layers in the actor.
 
-    Deviations: observations are standardised, rewards divided by their deviation; weights are not
-    normalised over the batch (the paper's Lagrange form would be, its code and CORL are not).
+    Deviations: observations are standardised and rewards divided by their deviation; the authors'
+    decay of the actor's weights (1e-4) is left out; those of every learner
+    (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         inverse_temperature: ``1 / lambda``, not negative.
-        max_weight: Largest weight of the actor's regression.
+        max_weight: Largest weight of the actor's regression; ``"original"`` has none.
         discount: Discount of the reward per step, in [0, 1].
         tau: Fraction by which the target critics move, in (0, 1].
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
-        variant: ``"original"`` or ``"corl"``; static.
+        variant: ``"bounded"``, ``"corl"`` or ``"original"``; static.
         advantage_scale: ``"fixed"``, or ``"std"`` to divide the advantage by its standard deviation
             in the batch first; static.
 
     Source: Nair et al., AWAC: accelerating online reinforcement learning with offline datasets,
-    arXiv 2006.09359. Defaults are those of CORL for locomotion.
+    arXiv 2006.09359, and the code of its authors (rlkit). Defaults are those of CORL for
+    locomotion.
     """
 
     inverse_temperature: float = 3.0
@@ -71,7 +82,7 @@ class AWAC(BaseLearner):
     tau: float = 0.005
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
-    variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
+    variant: Variant = eqx.field(static=True, default="bounded")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
     networks: Networks = Networks(hidden=(256, 256, 256))
 
@@ -86,13 +97,13 @@ class AWAC(BaseLearner):
         require_number(self, "inverse_temperature", low=0)
         require_number(self, "max_weight", low=0, open_low=True)
         require_number(self, "tau", low=0, high=1, open_low=True)
-        require_choice(self, "variant", ("original", "corl"))
+        require_choice(self, "variant", get_args(Variant))
         require_choice(self, "advantage_scale", ("fixed", "std"))
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A Gaussian actor and two critics; the critics have targets."""
         actor_key, critic_key = jax.random.split(key)
-        last = tanh if self.variant == "original" else identity
+        last = identity if self.variant == "corl" else tanh
         mean = self.networks.of_obs(spec, spec.n_action, actor_key, output=last)
         actor = GaussianActor(mean, jnp.zeros(spec.n_action, jnp.float32))
         critics = self.networks.of_both(spec, 1, critic_key)
@@ -105,18 +116,24 @@ class AWAC(BaseLearner):
         rows = single(rows)
         next_key, own_key = jax.random.split(key)
         actor = state.parameters["actor"]
-        following = _drawn(actor, rows.next_obs, next_key)
+        following = self._drawn(actor, rows.next_obs, next_key)
         after = q_values(state.targets["critics"], rows.next_obs, following)
         target = clipped_double_td_target(
             rows.reward, after, rows.terminated, discount=self.discount
         )
+        before = state.parameters["critics"]
         state, loss, mean_q = self.descend(state, "critics", critic_loss, rows, target)
 
-        critics = state.parameters["critics"]
-        own = q_values(critics, rows.obs, _drawn(actor, rows.obs, own_key))
+        critics = before if self.variant == "original" else state.parameters["critics"]
+        own = q_values(critics, rows.obs, self._drawn(actor, rows.obs, own_key))
         logged = q_values(critics, rows.obs, rows.action)
         advantage = jnp.min(logged, axis=0) - jnp.min(own, axis=0)
-        state, regression = regress_actor(self, state, rows, advantage, log_std_range=LOG_STD_RANGE)
+        if self.variant == "original":
+            state, regression = self._regressed(state, rows, advantage)
+        else:
+            state, regression = regress_actor(
+                self, state, rows, advantage, log_std_range=LOG_STD_RANGE
+            )
         return state.tracked("critics", tau=self.tau), {
             "critic_loss": loss,
             **regression,
@@ -129,13 +146,44 @@ class AWAC(BaseLearner):
 
     def explore(self, state: LearnerState) -> GaussianPolicy:
         """The trained policy with its own noise, in physical units."""
-        log_std = jnp.clip(state.parameters["actor"].log_std, *LOG_STD_RANGE)
-        return GaussianPolicy(self.policy(state), log_std)
+        return GaussianPolicy(self.policy(state), self._log_std(state.parameters["actor"]))
 
+    def _log_std(self, actor: GaussianActor) -> Float[Array, " act"]:
+        if self.variant != "original":
+            return jnp.clip(actor.log_std, *LOG_STD_RANGE)
+        low, high = ORIGINAL_LOG_STD_RANGE
+        return low + (high - low) * jax.nn.sigmoid(actor.log_std)
 
-def _drawn(
-    actor: GaussianActor, obs: Float[Array, "batch obs"], key: PRNGKeyArray
-) -> Float[Array, "batch act"]:
-    mean = actor.mean(obs)
-    noise = jax.random.normal(key, mean.shape, mean.dtype)
-    return jnp.clip(mean + jnp.exp(jnp.clip(actor.log_std, *LOG_STD_RANGE))[None] * noise, -1, 1)
+    def _drawn(
+        self, actor: GaussianActor, obs: Float[Array, "batch obs"], key: PRNGKeyArray
+    ) -> Float[Array, "batch act"]:
+        mean = actor.mean(obs)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        drawn = mean + jnp.exp(self._log_std(actor))[None] * noise
+        return drawn if self.variant == "original" else jnp.clip(drawn, -1, 1)
+
+    def _regressed(
+        self, state: LearnerState, rows: UnitRows, advantage: Float[Array, " batch"]
+    ) -> tuple[LearnerState, Metrics]:
+        """The actor's step of the authors: weights that sum to the number of rows that count."""
+        if self.advantage_scale == "std":
+            advantage = scaled_advantage(advantage, rows.mask)
+        counted = jnp.ones(advantage.shape, jnp.bool_) if rows.mask is None else rows.mask
+        score = jnp.where(counted, self.inverse_temperature * advantage, -jnp.inf)
+        largest = jnp.max(score, initial=jnp.finfo(score.dtype).min)
+        weights = jnp.exp(score - largest)
+        weights = weights * jnp.sum(counted) / jnp.maximum(jnp.sum(weights), 1e-30)
+        weights = jax.lax.stop_gradient(weights)
+
+        def loss(actor: GaussianActor) -> tuple[Float[Array, ""], None]:
+            error = (rows.action - actor.mean(rows.obs)) / jnp.exp(self._log_std(actor))[None]
+            chance = -jnp.sum(jnp.square(error) / 2 + self._log_std(actor)[None], axis=-1)
+            chance = chance - rows.action.shape[-1] * math.log(2 * math.pi) / 2
+            return -masked_mean(weights * chance, rows.mask), None
+
+        state, value, _ = self.descend(state, "actor", loss)
+        return state, {
+            "actor_loss": value,
+            "advantage": masked_mean(advantage, rows.mask),
+            **weight_metrics(weights, rows.mask, jnp.inf),
+        }

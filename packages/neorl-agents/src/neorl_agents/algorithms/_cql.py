@@ -64,8 +64,17 @@ class CQL(BaseLearner):
     is above ``gap``; ``calibrated=True`` is Cal-QL: values of the policy's own samples count as
     at least the return that the log earned from that row on.
 
-    Deviations: observations are standardised, rewards divided by their deviation; the codes'
-    trained factor and offset of the log-deviation are left to the last layer.
+    The return of Cal-QL goes on behind a truncation with the log's mean reward for ever
+    (``neorl_agents.sampling.returns_to_go``); the authors' code and CORL add nothing there, or the
+    last reward for ever on some tasks. Where most episodes are truncated, as in plants, this
+    decides how high the bounds lie.
+
+    Deviations: rewards are divided by their deviation (observations are standardised as in CORL).
+    The codes' trained factor and offset of the log-deviation are left to the last layer: the first
+    policy has a deviation of 1 in place of 0.37, and its last layer is not shrunk by 0.01. Critics
+    are drawn uniformly (CORL: orthogonally, the last layer times 0.01); ``gap`` is 5 (CORL: -1).
+    CORL's ``bc_steps``, ``max_target_backup`` and clipping of the difference are left out; those of
+    every learner (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         conservative_weight: Weight of the conservative term, not negative.

@@ -58,7 +58,8 @@ class IQL(BaseLearner):
     Deviations: a plant's channels are in physical units, so observations are standardised and
     rewards divided by their deviation (the original does neither, and scales the rewards of its
     locomotion tasks by ``reward_scale="return_range"``); the actor's rate stays where
-    ``decay_updates`` is not given (both codes always let it fall); no dropout in the actor.
+    ``decay_updates`` is not given (both codes always let it fall); no dropout in the actor; those
+    of every learner (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, towards 1 the

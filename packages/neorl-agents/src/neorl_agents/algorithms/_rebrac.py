@@ -58,7 +58,10 @@ class ReBRAC(BaseLearner):
     critics have no penalty and the actor's falls to half; in ``"linear"`` both fall to nothing.
 
     Deviations: observations are standardised and rewards divided by their deviation (the code
-    does neither).
+    does neither); the actor steps on the last batch of an update (the code: on the first); behind a
+    truncation there is no penalty; those of every learner
+    (:class:`neorl_agents.learning.BaseLearner`). A log with gaps must say ``truncated`` before each
+    of them: the next action of such a row is one that did not follow.
 
     Attributes:
         actor_weight: Weight of the distance to the log in the actor's loss, not negative.

@@ -53,8 +53,13 @@ class SACN(BaseLearner):
     actions lie at one of the bounds, few critics do not tell which one is right in a state, and the
     entropy that is paid for keeps actions away from both.
 
+    The order is CORL's. The authors' code computes all three losses first, with one draw for
+    temperature and actor, and then takes the steps.
+
     Deviations: observations are standardised, rewards divided by their deviation; the logarithm
-    of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument).
+    of ``1 - tanh^2`` is exact (the codes add 1e-6 to its argument), and so is the norm of EDAC's
+    gradients (1e-10); first layers are drawn from ``U(-1, 1) / sqrt(inputs)`` (the authors take the
+    number of outputs); those of every learner (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         discount: Discount of the reward per step, in [0, 1].
@@ -66,7 +71,7 @@ class SACN(BaseLearner):
         n_critics: Number of critics, two or more; static.
 
     Source: An et al., Uncertainty-based offline reinforcement learning with diversified
-    Q-ensemble, arXiv 2110.01548. Initialisation, order and defaults are those of its code.
+    Q-ensemble, arXiv 2110.01548. Order and defaults are those of CORL.
     """
 
     discount: float = 0.99

@@ -51,7 +51,10 @@ class XQL(BaseLearner):
     Deviations: observations are standardised, rewards divided by their deviation, so that a
     temperature means the same on every plant; the squared loss of the critics (the code has half of
     Huber's with width 20); the actor's rate stays where ``decay_updates`` is not given (the code
-    always lets it fall); no layer normalisation of the value network.
+    always lets it fall); no layer normalisation of the value network; no noise on the logged
+    actions of the value loss and no random actions in it (some of the authors' locomotion runs have
+    noise of 0.1, others random actions); a temperature of 2 (the code's default is 1, its scripts
+    have 1 to 10); those of every learner (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         temperature: Temperature of the soft maximum in the scale of the critics, positive.
