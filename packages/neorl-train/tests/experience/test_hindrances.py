@@ -40,6 +40,17 @@ def test_a_reward_that_is_always_the_same_is_said(level, digit):
     assert "values teach nothing" in sentence
 
 
+@pytest.mark.parametrize("mean", [-200.0, 200.0])
+def test_a_reward_far_from_zero_is_said(mean):
+    """As a profit of 1,000 that varies by 10: values learn the constant before anything else."""
+    varies = (MOVING - 50) / MOVING.std()
+    assert told(MOVING, 2.5 + varies) == []
+    (sentence,) = told(MOVING, mean + 10 * varies)
+    assert sentence.startswith(f"the reward less the penalties is {mean:g} on average and varies")
+    assert "values stand 20 deviations a step from zero" in sentence
+    assert "take a constant off the reward's expression" in sentence
+
+
 def test_actions_that_stand_still_or_leave_their_range_are_said():
     (still,) = told(40.0, MOVING)
     assert still.startswith("valve never moves: it is 40 % in every row")

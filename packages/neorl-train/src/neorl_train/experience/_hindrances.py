@@ -9,6 +9,9 @@ from neorl_core import Channel, DataStatistics, Spec
 STILL = 1e-6
 """A channel that moves by no more than this part of its range stands still: rounding, say."""
 
+FAR = 3.0
+"""Deviations of the mean reward from zero from which on learners of values learn late."""
+
 
 def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
     """The actions that never move in what is trained on, each in words.
@@ -38,7 +41,8 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
 
     Returns:
         One sentence for every action that never moves, for every one that was logged beyond its
-        range, which learners see clipped to it, and for a reward that is always the same.
+        range, which learners see clipped to it, and for a reward that is always the same or nearly
+        so beside its mean.
     """
     sentences = still_actions(statistics, spec)
     for channel, least, most in _extremes(statistics, spec):
@@ -54,6 +58,15 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
         sentences.append(
             f"the reward less the penalties is {least:g} in every row that is trained on, so no "
             "policy is better than another and values teach nothing; check the reward's expression"
+        )
+    elif abs(mean := float(statistics.reward.mean)) > FAR * (
+        spread := float(statistics.reward.std)
+    ):
+        sentences.append(
+            f"the reward less the penalties is {mean:.3g} on average and varies by {spread:.2g} "
+            f"only, so values stand {abs(mean) / spread:.0f} deviations a step from zero and short "
+            "trainings end far from the best policy; take a constant off the reward's expression: "
+            "where no episode ends early, that changes no policy's rank"
         )
     return sentences
 
