@@ -46,7 +46,7 @@ def test_the_tables_of_the_page_declare_the_boiler():
         "fuel rises by at most 2 kg/h per second",
         "feedwater rises by at most 0.05 t/h per second and falls by at most 0.1 t/h per second",
     ]
-    assert words[4] == "fuel between 0 and 0 kg/h while level is below 0.6 m"
+    assert words[4] == "fuel at 0 kg/h while level is below 0.6 m"
     assert words[5] == "0.1 fuel +1 feedwater at most 95"
     assert re.match(r"pressure at most 64 bar, by a linear model: .* held-out steps$", words[6])
     assert words[7:] == [

@@ -74,10 +74,10 @@ WORDS = [
     "feedwater between 0 and 60 t/h",
     "fuel rises by at most 2 kg/h per second",
     "feedwater rises by at most 0.05 t/h per second and falls by at most 0.1 t/h per second",
-    "fuel between 0 and 0 kg/h while level is below 0.6 m",
+    "fuel at 0 kg/h while level is below 0.6 m",
     "fuel between 0 and 200 kg/h while flue is above 480 degC",
     "0.1 fuel +1 feedwater at most 95",
-    "-0.1 fuel -1 feedwater at most -4",
+    "0.1 fuel +1 feedwater at least 4",
 ]
 
 

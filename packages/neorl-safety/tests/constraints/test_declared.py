@@ -155,12 +155,12 @@ def lock(low, high, above=350.0):
 
 
 REFUSED = {
-    "the box and the constraint '-1 valve at most -101'": [row(-1.0, -101.0)],
-    "both '1 valve at most 10' and '-1 valve at most -20'": [row(1.0, 10.0), row(-1.0, -20.0)],
-    r"both '1 valve \+1 jacket at most 290' and '-1 valve -0.5 jacket at most -160'": [
+    "the box and the constraint '1 valve at least 101'": [row(-1.0, -101.0)],
+    "both '1 valve at most 10' and '1 valve at least 20'": [row(1.0, 10.0), row(-1.0, -20.0)],
+    r"both '1 valve \+1 jacket at most 290' and '1 valve \+0.5 jacket at least 160'": [
         row(1.0, 290.0, 1.0), row(-1.0, -160.0, -0.5)
     ],
-    "all of '-1 valve at most -30', '1 jacket at most 300', '0.4 valve -1 jacket at most -292'": [
+    r"all of '1 valve at least 30', '1 jacket at most 300', '-0.4 valve \+1 jacket at least 292'": [
         row(1.0, 90.0), row(-1.0, -30.0),
         one("linear", sum={"jacket": {"value": 1.0, "per": "K"}}, at_most=300.0, plus={}),
         row(0.4, -292.0, -1.0),

@@ -96,9 +96,11 @@ class InterlockKind:
                 for word in ("below", "above")
                 if row[word] is not None
             ]
+            ends = f"between {row['low']:g} and {row['high']:g}"
+            if row["low"] == row["high"]:
+                ends = f"at {row['low']:g}"
             sentences.append(
-                f"{row['channel']} between {row['low']:g} and {row['high']:g} {row['unit']} while "
-                f"{row['obs']} is {' or '.join(beyond)}"
+                f"{row['channel']} {ends} {row['unit']} while {row['obs']} is {' or '.join(beyond)}"
             )
         return sentences
 

@@ -83,12 +83,17 @@ class LinearKind:
         )
 
     def describe(self, channels: Channels, constraint: Linear) -> list[str]:
-        """Such as ``"1 feed +2 jacket at most 500 +0.5 T_R"``."""
-        return [
-            f"{row_words(channels.action, row)} at most {at_most:g} "
-            f"{_signed(row_words(channels.obs, by_obs))}".rstrip()
-            for row, at_most, by_obs in zip(*map(np.asarray, constraint), strict=True)
-        ]
+        """Such as ``"1 feed +2 jacket at most 500 +0.5 T_R"``, or ``at least``."""
+        words = []
+        for row, at_most, by_obs in zip(*map(np.asarray, constraint), strict=True):
+            # A row of `at_least` is stored with the other sign.
+            flipped = bool(np.signbit(at_most)) or not (row > 0).any()
+            sign, side = (-1.0, "at least") if flipped else (1.0, "at most")
+            words.append(
+                f"{row_words(channels.action, sign * row)} {side} {sign * at_most:g} "
+                f"{_signed(row_words(channels.obs, sign * by_obs))}".rstrip()
+            )
+        return words
 
     def lower(self, constraint: Linear, situation: Situation) -> Rows:
         """The rows with their right sides of now; bad where a number or a reading is not finite."""
