@@ -113,7 +113,7 @@ def test_release_cuts_the_changelog_and_moves_every_bound(workspace: Path) -> No
     assert changelog.main(["--root", str(workspace)]) == 0
     assert bounds.packages(workspace)["neorl-core"].version == Version("0.2.0")
     train = (workspace / "packages/neorl-train/pyproject.toml").read_text()
-    assert '"neorl-core>=0.2,<0.3"' in train
+    assert '"neorl-core[cli]>=0.2,<0.3"' in train
     assert '"neorl-core[testing]>=0.2,<0.3"' in train
     assert '"neorl-envs>=0.1,<0.2"' in train
 
