@@ -100,6 +100,33 @@ def test_what_of_a_log_cannot_be_used_is_told(
     assert "warning: LC_1_OP never moves: it is 50 ? in every row" in capsys.readouterr().out
 
 
+def test_an_hour_that_comes_twice_is_told(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the wrong zone both hours fell together and were masked without a word."""
+    monkeypatch.chdir(wide)
+    lines = [line.replace("Z,", ",") for line in (wide / "log.csv").read_text().splitlines()]
+    stamps = [f"2024-10-27 {h:02d}:{m:02d}:00" for h in (1, 2, 2, 3) for m in range(60)]
+    rows = [
+        ",".join([stamp, *line.split(",")[1:]])
+        for stamp, line in zip(stamps, lines[1:], strict=False)
+    ]
+    (wide / "autumn.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    assert main(["init", "autumn.csv", "--out", "autumn.toml"]) == 0
+    assert main(["convert", "autumn.toml", "--out", "a.h5"]) == 0
+    out = capsys.readouterr().out
+    expected = (
+        "a row is earlier than the row above: if the clocks were set back there, set "
+        "log.time_zone in autumn.toml to the zone of the stamps, and log.ambiguous"
+    )
+    assert expected in out
+    assert "differ from another value of the same stamp, and count as missing" in out
+    text = Path("autumn.toml").read_text().replace("# ambiguous", "ambiguous")
+    Path("autumn.toml").write_text(text.replace('"UTC"', '"Europe/Vienna"'))
+    assert main(["convert", "autumn.toml", "--out", "b.h5"]) == 0
+    assert "differ from another value" not in capsys.readouterr().out
+
+
 def _with_column(text: str, name: str, value: str) -> str:
     """A CSV whose column has one value."""
     head, *rows = text.splitlines()

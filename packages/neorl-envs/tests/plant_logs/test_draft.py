@@ -135,6 +135,18 @@ def test_numbers_that_may_be_thousands_are_doubted(tmp_path: Path) -> None:
     assert "# TODO not written as the other numbers of this tag are: 1.5" in text
 
 
+def test_thousands_of_another_column_decide_nothing(tmp_path: Path) -> None:
+    """The range of A was that of 51840 because B has thousands marks; the conversion asks now."""
+    columns = [["51,840", "51,841", "51,900"], ["1,234.5", "999.5", "1,000.5"]]
+    text = draft_plant_log(write(tmp_path / "log.csv", ["A", "B"], columns))
+    assert 'thousands = ","' in text
+    line = '# decimal = ",", or "." if its "," are thousands  # TODO'
+    assert text.count(line) == 1
+    assert text.index('name = "A"') < text.index(line) < text.index('name = "B"')
+    with pytest.raises(DatasetError, match=r"tag 'A', row 2: '51,840' may be 51840 or 51\.840"):
+        obs_of(tomllib.loads(text), tmp_path, "A")
+
+
 def test_units_in_cells_and_a_laboratory_tag(tmp_path: Path) -> None:
     n = 60
     columns = [["51.5 °C", "52 °C"] * (n // 2), ["3.1" if i % 20 == 0 else "" for i in range(n)]]

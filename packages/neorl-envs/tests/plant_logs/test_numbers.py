@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from neorl_core import InputError
 from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
-from neorl_envs.plant_logs._numbers import Notation, advice, is_grouped, is_long, parse
+from neorl_envs.plant_logs._numbers import Notation, advice, decides, is_grouped, is_long, parse
 
 from .conftest import WIDE
 
@@ -129,6 +129,24 @@ def test_groups_are_told_from_long_numbers() -> None:
     assert is_long(text).fill_null(False).to_list() == [False, False, True, False, False, False]
 
 
+@pytest.mark.parametrize("notation", [n for n in NOTATIONS if n.thousands in (".", ",")])
+@given(
+    value=st.integers(-(10**9), 10**9),
+    places=st.integers(0, 4),
+    unit=st.sampled_from(["", " m.v."]),
+)
+def test_a_number_decides_if_the_other_notation_cannot_read_it(
+    notation: Notation, value: int, places: int, unit: str
+) -> None:
+    """What two notations read as two numbers decides nothing; of `1,234` nobody knows."""
+    text = f"{value / 10**places:,.{places}f}"
+    marks = {ord(","): notation.thousands, ord("."): notation.decimal}
+    text = text.translate(marks)
+    other = Notation(notation.thousands)  # pyright: ignore
+    if is_grouped(pl.Series([text]), notation)[0]:
+        assert decides(pl.Series([text + unit]), notation)[0] == (one(text, other) is None)
+
+
 @pytest.mark.parametrize(
     ("text", "notation", "expected"),
     [
@@ -198,6 +216,28 @@ def test_one_mark_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bloc
     )
     with pytest.raises(InputError, match=message):
         levels_of(values, tmp_path)
+
+
+@pytest.mark.parametrize("block", [2, 100_000])
+def test_a_column_that_nothing_decides_is_refused_until_its_mark_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Another tag has thousands marks; 59,990 beside them was read as 59990 without a word."""
+    monkeypatch.setattr("neorl_envs.plant_logs._files.BLOCK", block)
+    values = log_of(["999", "59,990", "59,991", "60,002", "61"], tmp_path, thousands=",")
+    message = (
+        r"log\.csv: tag 'level', row 3: '59,990' may be 59990 or 59\.990, and no other number of "
+        r"the tag decides; set decimal = \"\.\" in its \[\[tag\]\] for 59990, or decimal = \",\" "
+        r"for 59\.990$"
+    )
+    with pytest.raises(InputError, match=message):
+        levels_of(values, tmp_path)
+    values["tag"][0]["decimal"] = "."
+    assert levels_of(values, tmp_path) == [999.0, 59990.0, 59991.0, 60002.0]
+    values["tag"][0]["decimal"] = ","
+    assert levels_of(values, tmp_path) == [999.0, 59.99, 59.991, 60.002]
+    decided = log_of(["59,990", "1", "2", "1,000.5", "3"], tmp_path, thousands=",")
+    assert levels_of(decided, tmp_path) == [59990.0, 1.0, 2.0, 1000.5]
 
 
 def test_units_in_cells_are_converted_or_refused(tmp_path: Path) -> None:

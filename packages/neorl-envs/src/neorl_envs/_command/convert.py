@@ -136,6 +136,7 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
                 f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
                 f"high, or factor and offset, in {path}"
             )
+    found += _contradicted(path, counted)
     columns: Any = dataset.transitions
     used = np.asarray(columns.mask, bool)
     for i, channel in enumerate(dataset.spec.action):
@@ -151,6 +152,26 @@ def _lost(path: Path, config: Any, dataset: Any) -> list[str]:
             f"least; end them after so many rows with length in [episodes] of {path}"
         )
     return found
+
+
+def _contradicted(path: Path, counted: dict[str, Any]) -> list[str]:
+    """Stamps with two values of one tag: often an hour that the end of daylight saving repeats."""
+    tags = {name: met.get("contradicting", 0) for name, met in counted["tags"].items()}
+    worst = max(tags, key=lambda name: tags[name], default="")
+    if not tags.get(worst):
+        return []
+    back, clock = counted["out_of_order"], ""
+    if back:
+        rows = "a row is" if back == 1 else f"{back} rows are"
+        clock = (
+            f"; {rows} earlier than the row above: if the clocks were set back there, set "
+            f"log.time_zone in {path} to the zone of the stamps, and log.ambiguous"
+        )
+    others = sum(number > 0 for number in tags.values()) - 1
+    return [
+        f"{tags[worst]} values of {worst}{f', and some of {others} other tags,' * bool(others)} "
+        f"differ from another value of the same stamp, and count as missing{clock}"
+    ]
 
 
 def lines_to_complete(text: str) -> int:

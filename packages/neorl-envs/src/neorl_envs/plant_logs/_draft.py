@@ -236,6 +236,9 @@ def _notation_lines(
         other = Notation(log.decimal, notation.decimal)
         doubt = f"  # TODO or are its {quoted(notation.decimal)} thousands?"
         lines.append(f"decimal = {quoted(notation.decimal)}{doubt if other in tag.best() else ''}")
+    elif notation in tag.grouped - tag.decided:
+        marks = f"{quoted(notation.thousands)}, or {quoted(notation.decimal)} if"
+        lines.append(f"# decimal = {marks} its {quoted(notation.thousands)} are thousands  # TODO")
     if misfits:
         some = ", ".join(sorted(misfits)[:3])
         lines.append(f"# TODO not written as the other numbers of this tag are: {some}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from neorl_envs.plant_logs._numbers import Notation, is_grouped, is_long, parse
+from neorl_envs.plant_logs._numbers import Notation, decides, is_grouped, is_long, parse
 
 PLAIN = (Notation("."), Notation(","))
 GROUPED = (
@@ -65,6 +65,7 @@ class Evidence:
         spacings: How many distances that part has.
         readings: The numbers and words under every notation that was tried.
         grouped: Notations under which a number has a thousands mark.
+        decided: Those of them under which a number shows that the mark is no decimal one.
         long: Whether a number has four digits or more in a row before any mark.
         units: Units that stand behind numbers, or in the unit column.
     """
@@ -75,6 +76,7 @@ class Evidence:
     spacings: int = 0
     readings: dict[Notation, Reading] = dataclasses.field(default_factory=dict)
     grouped: set[Notation] = dataclasses.field(default_factory=set)
+    decided: set[Notation] = dataclasses.field(default_factory=set)
     long: bool = False
     units: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -112,6 +114,8 @@ class Evidence:
             self._reading(notation).add(text, number)
             if marked and is_grouped(text, notation).any():
                 self.grouped.add(notation)
+                if notation.thousands not in ".," or decides(text, notation).any():
+                    self.decided.add(notation)
 
     def _reading(self, notation: Notation) -> Reading:
         return self.readings.setdefault(notation, Reading())

@@ -78,6 +78,13 @@ def is_grouped(text: pl.Series, notation: Notation) -> pl.Series:
     return text.str.contains(rf"^[+\u2212-]?{notation.grouped}").fill_null(False)
 
 
+def decides(text: pl.Series, notation: Notation) -> pl.Series:
+    """Whether a number shows that its mark separates thousands: two groups, or a decimal mark."""
+    group, decimal = MARKS[notation.thousands], MARKS[notation.decimal]
+    two_groups, mark = f"{notation.grouped}{group}", f"(?:[0-9]|{group})*{decimal}"
+    return text.str.contains(rf"^[+\u2212-]?(?:{two_groups}|{mark})").fill_null(False)
+
+
 def is_long(text: pl.Series) -> pl.Series:
     """Whether a number has four digits or more in a row before any mark."""
     return text.str.contains(r"^[+\u2212-]?[0-9]{4}").fill_null(False)

@@ -14,7 +14,15 @@ from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
 from neorl_envs.plant_logs._configuration import WORDS, PlantLog, Tag
 from neorl_envs.plant_logs._files import ROW, tables
-from neorl_envs.plant_logs._numbers import Notation, advice, is_grouped, is_long, parse, quoted
+from neorl_envs.plant_logs._numbers import (
+    Notation,
+    advice,
+    decides,
+    is_grouped,
+    is_long,
+    parse,
+    quoted,
+)
 from neorl_envs.plant_logs._stamps import Clock
 
 OUTSIDE = "outside the range"
@@ -50,6 +58,8 @@ class Tally:
     extent: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     grouped: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     ungrouped: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    undecided: dict[str, tuple[str, int, str]] = dataclasses.field(default_factory=dict)
+    decided: set[str] = dataclasses.field(default_factory=set)
 
     def count(self, tag: str, what: str, number: int) -> None:
         """Adds to what became of the values of a tag."""
@@ -115,6 +125,7 @@ def blocks(
         tally.out_of_order += clock.out_of_order
         tally.ambiguous += clock.ambiguous_rows
         tally.offsets |= clock.offsets
+    _require_decided(config, tally)
 
 
 def sha256(path: Path) -> str:
@@ -260,6 +271,31 @@ def _require_one_way(
             f"{source}: tag {tag.name!r}: row {row} has {value!r} with the thousands mark "
             f"{quoted(notation.thousands)}, row {other_row} has {other!r} without; "
             + (hint if notation.thousands in ".," else "correct the rows that differ")
+        )
+    if tag.name in tally.decided or tag.decimal or notation.thousands not in ".,":
+        return
+    if decides(text, notation).any():
+        tally.decided.add(tag.name)
+    elif tag.name in tally.grouped and tag.name not in tally.undecided:
+        tally.undecided[tag.name] = source, *tally.grouped[tag.name]
+
+
+def _require_decided(config: PlantLog, tally: Tally) -> None:
+    """Raises for a tag whose numbers all have two meanings.
+
+    59,990 is one number if the mark separates thousands, and another if it is the decimal mark.
+    """
+    for tag in config.tags:
+        if tag.name in tally.decided or tag.name not in tally.undecided:
+            continue
+        source, row, text = tally.undecided[tag.name]
+        notation = config.notation(tag)
+        whole = text.replace(notation.thousands, "")
+        part = text.replace(notation.thousands, ".")
+        raise DatasetError(
+            f"{source}: tag {tag.name!r}, row {row}: {text!r} may be {whole} or {part}, and no "
+            f"other number of the tag decides; set decimal = {quoted(notation.decimal)} in its "
+            f"[[tag]] for {whole}, or decimal = {quoted(notation.thousands)} for {part}"
         )
 
 
