@@ -52,6 +52,12 @@ ELSEWHERE = {
     "control/test_history.py": {
         "test_containers_start_empty": "DelayLine HistoryWindow delay_line history_window",
     },
+    "control/test_tunables.py": {
+        "test_changes_add_up_and_zero_changes_nothing": "tuned tunables",
+        "test_a_pid_is_tuned_by_gains_times_and_set_points": "TunableController tunable_values",
+        "test_the_numbers_of_a_part_are_those_of_the_whole": "Entry inside",
+        "test_a_gradient_through_a_factor_is_its_step": "Tunable",
+    },
     "costs/test_limit_kinds.py": {
         "test_every_kind_of_limit_is_defined_once": "CostPer limit_kind",
     },

@@ -13,19 +13,33 @@ from neorl_core.control._pid import PID as PID
 from neorl_core.control._pid import PIDCarry as PIDCarry
 from neorl_core.control._simple_policies import ConstantPolicy as ConstantPolicy
 from neorl_core.control._simple_policies import UniformPolicy as UniformPolicy
+from neorl_core.control._tunables import Entry as Entry
+from neorl_core.control._tunables import Tunable as Tunable
+from neorl_core.control._tunables import TunableController as TunableController
+from neorl_core.control._tunables import inside as inside
+from neorl_core.control._tunables import tunable_values as tunable_values
+from neorl_core.control._tunables import tunables as tunables
+from neorl_core.control._tunables import tuned as tuned
 
 __all__ = [
     "PID",
     "BaseStock",
     "ConstantPolicy",
     "DelayLine",
+    "Entry",
     "HistoryWindow",
     "PIDCarry",
     "StateFeedback",
+    "Tunable",
+    "TunableController",
     "UniformPolicy",
     "delay_line",
     "delay_step",
     "follow",
     "history_step",
     "history_window",
+    "inside",
+    "tunable_values",
+    "tunables",
+    "tuned",
 ]

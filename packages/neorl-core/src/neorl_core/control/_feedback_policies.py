@@ -5,11 +5,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import floats, require_each, require_order, require_rank
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core._internal.matrix_products import product
+from neorl_core._vocabulary.channels import Channel, Spec
+from neorl_core.control._tunables import Entry, Tunable
+
+MANY_ENTRIES = 16
+"""A gain with more entries than these is tuned by entries of equal size."""
 
 
 @jax.tree_util.register_dataclass
@@ -65,6 +71,36 @@ class StateFeedback:
         """Identity."""
         return carry
 
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Every entry of the gain that is not zero, the set-points that matter, and the biases.
+
+        More than sixteen entries are tuned together where they are equal in size.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        gain = np.asarray(self.gain, np.float64)
+        used = np.flatnonzero(gain)
+        alike: dict[Any, tuple[int, ...]] = {}
+        for place in used:
+            size = float(f"{abs(gain.flat[place]):.6g}")
+            group = size if len(used) > MANY_ENTRIES else int(place)
+            alike[group] = (*alike.get(group, ()), int(place))
+        numbers = []
+        for places in alike.values():
+            row, column = divmod(places[0], gain.shape[1])
+            name = f"gain from {spec.obs[column].name} to {spec.action[row].name}"
+            name += f" and {len(places) - 1} equal ones" * (len(places) > 1)
+            entry = (Entry("gain", places),)
+            numbers.append(Tunable(name, "", entry, entry, "factor", 0.5))
+        for j in np.flatnonzero(gain.any(axis=0) & (np.asarray(self.setpoint) != 0)):
+            numbers.append(_shift("setpoint", int(j), "set-point of", spec.obs[j], 0.25, int(j)))
+        for i in np.flatnonzero(gain.any(axis=1)):
+            channel = spec.action[i]
+            step = 0.05 * (channel.high - channel.low)
+            numbers.append(_shift("bias", int(i), "bias of", channel, step))
+        return tuple(numbers)
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +155,31 @@ class BaseStock:
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
         """Identity."""
         return carry
+
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """The levels that are not zero.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        return tuple(
+            Tunable(
+                f"level of {spec.action[i].name}",
+                spec.action[i].unit,
+                (Entry("level", (int(i),)),),
+                (Entry("level", (int(i),)),),
+                "factor",
+                0.2,
+            )
+            for i in np.flatnonzero(np.asarray(self.level))
+        )
+
+
+def _shift(
+    leaf: str, place: int, words: str, channel: Channel, step: float, scaled_by: int = -1
+) -> Tunable:
+    entry = (Entry(leaf, (place,)),)
+    return Tunable(f"{words} {channel.name}", channel.unit, entry, entry, "shift", step, scaled_by)
 
 
 def _between(action: Array, low: Array, high: Array) -> Array:

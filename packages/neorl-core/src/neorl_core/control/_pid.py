@@ -1,6 +1,7 @@
 """A bank of PID loops with overrides, as one pure policy."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, get_args
 
 import jax
@@ -20,6 +21,8 @@ from neorl_core._internal.checks import (
     require_scalar,
 )
 from neorl_core._internal.float_widths import widened
+from neorl_core._vocabulary.channels import Channel, Spec
+from neorl_core.control._tunables import Entry, Tunable
 
 LOOP_FIELDS = ("kp", "ki", "kd", "tau", "setpoint", "bias", "low", "high")
 AntiWindup = Literal["tracking", "conditional"]
@@ -219,6 +222,50 @@ class PID:
         action = like(action, carry.integral)
         return self._reported(carry, action, action - carry.fast)
 
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Gain, times and set-point of every loop that acts.
+
+        A gain scales all three parts, so that times stay. Loops with equal gain and times are
+        tuned together, but for their set-points. A loop without integral has its bias too. A
+        set-point of zero is not moved: it is that of a deviation.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        numbers = [*self.loop_tunables(spec)]
+        acts = [i for i in range(len(self.measured)) if self.kp[i] or self.ki[i] or self.kd[i]]
+        for i in acts:
+            channel, action = spec.obs[self.measured[i]], spec.action[i]
+            if float(self.setpoint[i]):
+                name = f"set-point of {channel.name} for {action.name}"
+                place = (Entry("setpoint", (i,)),)
+                numbers.append(
+                    Tunable(name, channel.unit, place, place, "shift", 0.25, self.measured[i])
+                )
+            if not float(self.ki[i]) and float(self.bias[i]):
+                name, place = f"bias of {action.name}", (Entry("bias", (i,)),)
+                step = 0.05 * (action.high - action.low)
+                numbers.append(Tunable(name, action.unit, place, place, "shift", step))
+        return tuple(numbers)
+
+    def loop_tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """The gains and times of :meth:`tunables` alone.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        kp, ki, kd = (np.asarray(leaf, np.float64) for leaf in (self.kp, self.ki, self.kd))
+        groups: dict[tuple[float, ...], tuple[int, ...]] = {}
+        for i in range(len(self.measured)):
+            alike = (kp[i], ki[i], kd[i])
+            if any(alike):
+                groups[alike] = (*groups.get(alike, ()), i)
+        return tuple(
+            number
+            for alike, loops in groups.items()
+            for number in _loop_tunables(alike, loops, _names(spec.action, loops))
+        )
+
     def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
         """The carry with a new integral where the action is known and there is an integral."""
         told, seen = jnp.isfinite(action), jnp.isfinite(carry.measurement)
@@ -288,6 +335,26 @@ class PID:
         active = obs[jnp.asarray(self.override_measured)] < self.override_below
         caps = jnp.where(active, self.override_cap, jnp.inf)
         return self.high.at[jnp.asarray(self.override_output)].min(caps)
+
+
+def _names(channels: tuple[Channel, ...], some: tuple[int, ...]) -> str:
+    return ", ".join(channels[i].name for i in some)
+
+
+def _loop_tunables(
+    alike: tuple[float, ...], loops: tuple[int, ...], names: str
+) -> Iterator[Tunable]:
+    kp, ki, kd = alike
+    every = tuple(Entry(leaf, loops) for leaf in ("kp", "ki", "kd"))
+    lead = every[0] if kp else every[1]
+    yield Tunable(f"gain of {names}", "", every, (lead,), "factor", 0.5)
+    if kp and ki:
+        slower = (every[1]._replace(power=-1.0),)
+        value = (every[0], *slower)
+        yield Tunable(f"integral time of {names}", "s", slower, value, "factor", 0.5)
+    if kp and kd:
+        value = (every[2], every[0]._replace(power=-1.0))
+        yield Tunable(f"derivative time of {names}", "s", every[2:], value, "factor", 0.5)
 
 
 def _require_indices(name: str, indices: tuple[int, ...], count: int, things: str) -> None:
