@@ -11,6 +11,7 @@ from neorl_envs.blocks._constants import sampled_constants as sampled_constants
 from neorl_envs.blocks._disturbances import autoregressive as autoregressive
 from neorl_envs.blocks._disturbances import random_step as random_step
 from neorl_envs.blocks._feedforward import FeedforwardPID as FeedforwardPID
+from neorl_envs.blocks._feedforward import handle as handle
 from neorl_envs.blocks._feedforward import no_feedforward as no_feedforward
 from neorl_envs.blocks._feedforward import pid_bank as pid_bank
 from neorl_envs.blocks._instruments import Instrument as Instrument
@@ -39,6 +40,7 @@ __all__ = [
     "check_relations",
     "constant",
     "constant_values",
+    "handle",
     "no_feedforward",
     "pid_bank",
     "random_step",

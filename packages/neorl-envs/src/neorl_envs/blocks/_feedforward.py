@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core.control import PID, PIDCarry
+from neorl_core import Spec
+from neorl_core.control import PID, Entry, PIDCarry, Tunable, inside
 
 Numbers = Any
 
@@ -44,6 +45,7 @@ class FeedforwardPID(eqx.Module):
             added, shape ``(act,)``.
         origin: Names of the plant and of the controller among its tunings, by which a stored
             policy is found again.
+        handles: Those of ``numbers`` that may be tuned, as paths below ``numbers``.
     """
 
     feedback: PID
@@ -53,6 +55,7 @@ class FeedforwardPID(eqx.Module):
     measure: Callable[[Numbers, Array], Array] = eqx.field(static=True)
     feedforward: Callable[[Numbers, Array], Array] = eqx.field(static=True)
     origin: tuple[str, str] = eqx.field(static=True)
+    handles: tuple[Tunable, ...] = eqx.field(static=True, default=())
 
     @property
     def setpoint(self) -> Float[Array, " loop"]:
@@ -63,6 +66,20 @@ class FeedforwardPID(eqx.Module):
         """The same with other set points."""
         feedback = dataclasses.replace(self.feedback, setpoint=setpoint)
         return dataclasses.replace(self, feedback=feedback)
+
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Gains, times and set-points of the loops, and the declared handles of the feed-forward.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        numbers = [*inside(self.feedback.loop_tunables(spec), "feedback")]
+        for i, channel in enumerate(spec.action):
+            if float(self.feedback.setpoint[i]) and float(self.feedback.kp[i]):
+                place = (Entry("feedback.setpoint", (i,)),)
+                name = f"set-point of the loop on {channel.name}"
+                numbers.append(Tunable(name, "", place, place, "factor", 0.02))
+        return (*numbers, *inside(self.handles, "numbers"))
 
     def initial_carry(self) -> FeedforwardCarry:
         """Loops at rest."""
@@ -87,6 +104,28 @@ class FeedforwardPID(eqx.Module):
         """As :meth:`sent`, while another controller acts."""
         told = action - carry.added
         return carry._replace(feedback=self.feedback.follow(carry.feedback, told))
+
+
+def handle(
+    name: str, leaf: str, unit: str = "", *, factor: float = 0.0, shift: float = 0.0, count: int = 1
+) -> Tunable:
+    """A number of a feed-forward that may be tuned.
+
+    Args:
+        name: What it is, as an engineer would say it.
+        leaf: Its field in ``numbers``.
+        unit: Unit of its value.
+        factor: Logarithm of the factor of a first change; or
+        shift: what a first change adds.
+        count: Number of values in the field, which change together.
+
+    Example:
+        >>> handle("look-ahead", "look_ahead", "s", factor=0.2).kind
+        'factor'
+    """
+    place = (Entry(leaf, tuple(range(count))),)
+    kind = "factor" if factor else "shift"
+    return Tunable(name, unit, place, place, kind, factor or shift)
 
 
 def no_feedforward(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, ""]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from neorl_core import highs, lows
 from neorl_envs.recording._operators import OperatorPlan, excitation_plan
@@ -28,6 +29,7 @@ class Plant(Recordable, Protocol):
         glossary: What a return is made of and what the controllers are called after; a sentence.
         channel_descriptions: What the channels measure and move; a sentence.
         tracked: Measured channels with the name of the channel that shows their set point.
+        exogenous: Measured channels that no controller influences: weather, demand, set points.
     """
 
     reward_unit: ClassVar[str]
@@ -35,6 +37,7 @@ class Plant(Recordable, Protocol):
     glossary: ClassVar[str]
     channel_descriptions: ClassVar[str]
     tracked: ClassVar[Mapping[str, str]]
+    exogenous: ClassVar[tuple[str, ...]]
 
     def default_params(self, preset: str = "plant") -> Any:
         """Parameters without randomisation, by preset."""
@@ -50,6 +53,12 @@ class Plant(Recordable, Protocol):
 
     def penalty_weights(self) -> Mapping[str, float]:
         """What one unit of a cost takes off the reward in training, by the name of the cost."""
+        ...
+
+    def interlock(
+        self, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> Float[Array, " act"]:
+        """What the plant's interlocks leave of an action, as far as measurements tell."""
         ...
 
 
@@ -71,6 +80,13 @@ class PlantDefaults:
     glossary: ClassVar[str] = ""
     channel_descriptions: ClassVar[str] = ""
     tracked: ClassVar[Mapping[str, str]] = {}
+    exogenous: ClassVar[tuple[str, ...]] = ()
+
+    def interlock(
+        self: Any, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> Float[Array, " act"]:
+        """No interlock."""
+        return action
 
     def action_rates(self: Any) -> tuple[float, ...]:
         """No limit for any actuator."""
@@ -97,11 +113,11 @@ REQUIRED = (
 )
 OPTIONAL = (
     *("glossary", "channel_descriptions", "tracked", "action_rates", "bands"),
-    *("operator_plan", "penalty_weights"),
+    *("operator_plan", "penalty_weights", "exogenous", "interlock"),
 )
 METHODS = (
     *("reset", "step", "default_params", "sample_params", "tunings", "action_rates", "bands"),
-    *("operator_plan", "penalty_weights"),
+    *("operator_plan", "penalty_weights", "interlock"),
 )
 
 

@@ -35,6 +35,16 @@ from neorl_envs.recording._operators import OperatorPlan
 STABLE_SUBSTEPS = 24
 
 
+FED = 8
+"""Number of the observation of what was fed so far."""
+
+
+def _last_of_recipe(fed: Array, command: Float[Array, "3"]) -> Float[Array, "3"]:
+    left = jnp.maximum(FEED_LOCK - fed, 0)
+    feed = jnp.where(left < LAST_DOSE, jnp.maximum(command[0], LAST_RATE), command[0])
+    return command.at[0].set(jnp.minimum(feed, left / HOURS))
+
+
 class ChemicalReactor(SimulatedPlant):
     """Semi-batch polymerisation with a jacket and an external heat exchanger.
 
@@ -95,9 +105,11 @@ class ChemicalReactor(SimulatedPlant):
 
     def admit(self, c: Constants, plant: Balances, command: Float[Array, "3"]) -> Array:
         """The batch sequence ends the dosing: the last of the recipe flows, and then no more."""
-        left = jnp.maximum(FEED_LOCK - plant.m_acc, 0)
-        feed = jnp.where(left < LAST_DOSE, jnp.maximum(command[0], LAST_RATE), command[0])
-        return command.at[0].set(jnp.minimum(feed, left / HOURS))
+        return _last_of_recipe(plant.m_acc, command)
+
+    def interlock(self, obs: Float[Array, "12"], action: Float[Array, "3"]) -> Array:
+        """The batch sequence, by the measured feed."""
+        return _last_of_recipe(obs[FED], action)
 
     def begin(self, c: Constants, initial: Balances, key: PRNGKeyArray) -> Balances:
         """What polymer there is more at the start, there is less monomer: the recipe is weighed."""

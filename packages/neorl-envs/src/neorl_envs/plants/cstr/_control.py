@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core.control import ConstantPolicy
-from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
+from neorl_envs.blocks import FeedforwardPID, constant_values, handle, no_feedforward, pid_bank
 from neorl_envs.plants.cstr._physics import (
     ACTUATORS,
     DT,
@@ -20,6 +20,7 @@ PI = (-12.0, 150.0)  # K L/mol, s: safe in every draw of the reaction, and slow
 FEEDFORWARD_PI = (-55.0, 36.0)
 BY_TEMPERATURE = 0.6  # K of coolant for a kelvin in the tank
 BIAS = 298.0  # K
+HANDLES = (handle("coolant for a kelvin in the tank", "by_temperature", factor=0.3),)
 
 
 class Numbers(NamedTuple):
@@ -85,4 +86,5 @@ def _loop(name: str, gain: float, integral_time: float) -> FeedforwardPID:
         measure=deviation,
         feedforward=model_coolant if ahead else no_feedforward,
         origin=(NAME, name),
+        handles=HANDLES if ahead else (),
     )

@@ -38,6 +38,7 @@ class CSTR(SimulatedPlant):
     name: ClassVar[str] = _control.NAME
     dt: ClassVar[float] = DT
     tracked: ClassVar[Mapping[str, str]] = {"C_A": "C_A_SP"}
+    exogenous: ClassVar[tuple[str, ...]] = ("C_A_SP",)
     constants: ClassVar[Any] = Constants()
     relations = RELATIONS
     initial: ClassVar[Any] = Tank(0.877, 324.5)  # type: ignore[arg-type]

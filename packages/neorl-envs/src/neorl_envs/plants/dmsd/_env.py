@@ -52,6 +52,7 @@ class DMSD(SimulatedPlant):
     name: ClassVar[str] = "DMSD-v0"
     dt: ClassVar[float] = DT
     tracked: ClassVar[Mapping[str, str]] = {"x1": "target1", "x2": "target2"}
+    exogenous: ClassVar[tuple[str, ...]] = ("target1", "target2")
     constants: ClassVar[Any] = Constants()
     relations = RELATIONS
     initial: ClassVar[Any] = Masses(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core.control import PID, ConstantPolicy
-from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
+from neorl_envs.blocks import FeedforwardPID, constant_values, handle, no_feedforward, pid_bank
 from neorl_envs.plants.hvac_control._physics import DT, Constants
 
 ZONES = 5
@@ -16,6 +16,14 @@ SCHEDULED_GAIN = (4.0, 3.0, 3.0, 2.0, 2.0)  # kW/K, as the zones are large
 HEAT_TO, COOL_TO = (21.7, 18.0), (23.5, 27.0)  # degC, open and closed
 RAMP = (4.5, 7.5)  # h
 LARGEST_HEAT = 4.8  # kW
+HANDLES = (
+    handle("set points of heating", "heat_to", "degC", shift=0.2, count=2),
+    handle("set points of cooling", "cool_to", "degC", shift=0.2, count=2),
+    handle("hours of the morning's ramp", "ramp", "h", shift=0.25, count=2),
+    handle("steady loss of the zones", "loss", "kW/K", factor=0.1, count=ZONES),
+    handle("heat of a full office", "use", "kW", factor=0.1, count=ZONES),
+    handle("heat of the sun", "sun", "kW m2/W", factor=0.2, count=ZONES),
+)
 
 
 def thermostats() -> PID:
@@ -113,6 +121,7 @@ def scheduled(name: str) -> FeedforwardPID:
         measure=demand,
         feedforward=no_feedforward,
         origin=(name, "preheating and load compensation"),
+        handles=HANDLES,
     )
 
 

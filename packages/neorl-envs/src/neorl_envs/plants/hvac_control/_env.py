@@ -51,6 +51,16 @@ class HVACControl(SimulatedPlant):
     name: ClassVar[str] = "HVACControl-v0"
     dt = physics.DT
     reward_unit: ClassVar[str] = "$"
+    exogenous: ClassVar[tuple[str, ...]] = (
+        "T_outdoor",
+        "radiation",
+        "occupancy",
+        "price",
+        "T_outdoor_in_1_h",
+        "radiation_in_1_h",
+        "sin_hour",
+        "cos_hour",
+    )
     reference: ClassVar[str] = "preheating and load compensation"
     glossary: ClassVar[str] = (
         "A return is the week's bill for electricity and 0.5 $ for every kelvin hour of "

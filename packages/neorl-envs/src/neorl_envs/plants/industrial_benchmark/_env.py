@@ -53,6 +53,7 @@ class IndustrialBenchmark(SimulatedPlant):
         for n in ("velocity", "gain", "shift")
     )
     reward_unit: ClassVar[str] = "1"
+    exogenous: ClassVar[tuple[str, ...]] = ("setpoint",)
     reference: ClassVar[str] = "scheduled steering"
     glossary: ClassVar[str] = (
         "the return is minus three times the fatigue and minus the consumption, summed up"

@@ -6,14 +6,19 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core import Policy
-from neorl_core.control import ConstantPolicy
+from neorl_core import Policy, Spec
+from neorl_core.control import ConstantPolicy, Tunable
+from neorl_envs.blocks import handle
 from neorl_envs.plants.robot_assembly import _arm as arm
 from neorl_envs.plants.robot_assembly._physics import PERIOD, tip
 
 WRENCH, ERROR = slice(14, 20), slice(20, 23)
 APPROACH, SEARCH, INSERT = 0, 1, 2
 TOUCH, NEAR = 1.5, 6e-3  # N that is contact and no noise; m within which the hole can be
+UNITS = {
+    "gain": "1/s", "approach": "m/s", "hover": "m", "press": "m/s", "force": "N",
+    "admittance": "m/(s N)", "yielding": "m/(s N)", "pitch": "m", "along": "m/s", "insert": "m/s",
+}  # fmt: skip
 LIMIT = tuple(0.25 * speed for speed in arm.FASTEST)
 
 
@@ -107,6 +112,15 @@ class Insertion(eqx.Module):
     def sent(self, carry: InsertionCarry, action: Float[Array, " act"]) -> InsertionCarry:
         """Identity."""
         return carry
+
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Gains, speeds and forces that are not zero.
+
+        Args:
+            spec: Not read.
+        """
+        used = {name: unit for name, unit in UNITS.items() if float(getattr(self, name))}
+        return tuple(handle(name, name, unit, factor=0.25) for name, unit in used.items())
 
     def _next(self, carry: InsertionCarry, force: Array, error: Array) -> InsertionCarry:
         """Phase, spiral and trim of this step."""

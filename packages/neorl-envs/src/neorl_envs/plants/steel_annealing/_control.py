@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from neorl_core import Policy
 from neorl_core.control import ConstantPolicy
-from neorl_envs.blocks import FeedforwardPID, constant_values, no_feedforward, pid_bank
+from neorl_envs.blocks import FeedforwardPID, constant_values, handle, no_feedforward, pid_bank
 from neorl_envs.plants.steel_annealing._physics import (
     PERIOD,
     SETPOINT,
@@ -18,6 +18,18 @@ from neorl_envs.plants.steel_annealing._physics import (
 
 NAME = "SteelAnnealing-v0"
 ORDINARY, REFERENCE = "zone PI with exit trim", "PI feed-forward"
+HANDLES = (
+    handle("zone temperature for nominal strip", "needed", "degC", shift=2.0),
+    handle("its change with the strip's mass flow", "by_flow", "K per kg/(s m)", factor=0.1),
+    handle("its change with the set point", "by_setpoint", factor=0.05),
+    handle("gain of the zones", "zone_gain", "1/K", factor=0.3),
+    handle("look-ahead to a weld", "look_ahead", "s", factor=0.3),
+)
+TRIM_HANDLES = (
+    handle("temperatures of the zones", "zones", "degC", shift=2.0, count=ZONES),
+    handle("their change with the set point", "by_setpoint", factor=0.05),
+    handle("their change with the exit's error", "by_exit", factor=0.3),
+)
 PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, of the zones about their mean
 NEEDED = 908.0  # degC, mean of the zones for 750 degC at 12.92 kg/(s m)
 
@@ -105,6 +117,7 @@ def feedforward_pi(
         measure=exit_errors,
         feedforward=static_inverse,
         origin=(NAME, REFERENCE),
+        handles=HANDLES,
     )
 
 
@@ -149,6 +162,7 @@ def zone_pi() -> FeedforwardPID:
         measure=zone_errors,
         feedforward=no_feedforward,
         origin=(NAME, ORDINARY),
+        handles=TRIM_HANDLES,
     )
 
 

@@ -37,6 +37,14 @@ class SteelAnnealing(SimulatedPlant):
         "to the weld, and all fuel. Manipulated: the fuel of every zone as a part of its burners."
     )
     tracked: ClassVar[Mapping[str, str]] = {"T_strip_6": "T_set"}
+    exogenous: ClassVar[tuple[str, ...]] = (
+        "T_set",
+        "thickness",
+        "width",
+        "next_thickness",
+        "next_T_set",
+        "weld_distance",
+    )
     constants = physics.Constants()
     relations = physics.RELATIONS
     initial = physics.INITIAL

@@ -53,6 +53,7 @@ class SupplyChain(SimulatedPlant):
     name: ClassVar[str] = "SupplyChain-v0"
     dt = physics.DAY
     reward_unit: ClassVar[str] = "100 $"
+    exogenous: ClassVar[tuple[str, ...]] = ("demand",)
     reference: ClassVar[str] = "base stock with forecast"
     glossary: ClassVar[str] = (
         "A return is the profit of sixty days in hundreds of dollars. The controllers order up to "

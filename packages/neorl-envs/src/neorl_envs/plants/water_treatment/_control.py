@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from neorl_core import Policy
 from neorl_core.control import PID, ConstantPolicy
-from neorl_envs.blocks import FeedforwardPID, pid_bank
+from neorl_envs.blocks import FeedforwardPID, handle, pid_bank
 from neorl_envs.plants.water_treatment._chemistry import (
     MEQ_PER_MG_ALUM,
     carbonate_of_water,
@@ -20,6 +20,14 @@ from neorl_envs.plants.water_treatment._physics import PERIOD
 NAME = "WaterTreatment-v0"
 RAW_TURBIDITY, RAW_PH, RAW_ALKALINITY, DEMAND, MIXED_PH, FILTERED, LEVEL = 0, 1, 2, 4, 5, 8, 14
 ALUM = 11
+HANDLES = (
+    handle("alum at no turbidity", "least_alum", "mg/L", factor=0.1),
+    handle("alum for turbidity", "alum", "mg/L", factor=0.1),
+    handle("wanted pH", "ph", shift=0.05),
+    handle("mixing", "gradient", "1/s", factor=0.1),
+    handle("largest cut of the flow", "cut", "m3/s", factor=0.2),
+    handle("set point of the level in a storm", "full", "m", shift=0.1),
+)
 LOW, HIGH = (0.0, 0.0, 10.0, 0.3), (80.0, 2.0, 80.0, 0.7)
 
 
@@ -115,6 +123,7 @@ def feedforward_pi(
         measure=measurements,
         feedforward=by_raw_water,
         origin=(NAME, "PI feed-forward"),
+        handles=HANDLES,
     )
 
 

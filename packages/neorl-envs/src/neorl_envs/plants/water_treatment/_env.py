@@ -25,6 +25,13 @@ class WaterTreatment(SimulatedPlant):
     name: ClassVar[str] = "WaterTreatment-v0"
     dt = physics.PERIOD
     reward_unit: ClassVar[str] = "k$"
+    exogenous: ClassVar[tuple[str, ...]] = (
+        "turbidity_raw",
+        "pH_raw",
+        "alkalinity_raw",
+        "temperature_raw",
+        "demand",
+    )
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "k$: what chemicals, mixing, backwashes, turbid and spilled water cost, negative"
