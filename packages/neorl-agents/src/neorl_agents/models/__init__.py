@@ -5,7 +5,18 @@ from neorl_agents.models._dynamics import PredictedStep as PredictedStep
 from neorl_agents.models._fitted_q import FittedQEvaluation as FittedQEvaluation
 from neorl_agents.models._fitted_q import PolicyValue as PolicyValue
 from neorl_agents.models._fitted_q import with_next_actions as with_next_actions
+from neorl_agents.models._history_fit import HistoryModelSettings as HistoryModelSettings
+from neorl_agents.models._history_fit import fit_history_model as fit_history_model
+from neorl_agents.models._history_model import HistoryModel as HistoryModel
+from neorl_agents.models._log_rows import LogRows as LogRows
+from neorl_agents.models._log_rows import log_rows as log_rows
 from neorl_agents.models._next_actions import actions_along as actions_along
+from neorl_agents.models._replayed_plant import PredictedEpisodes as PredictedEpisodes
+from neorl_agents.models._replayed_plant import ReplayedPlant as ReplayedPlant
+from neorl_agents.models._replayed_plant import ReplayedStart as ReplayedStart
+from neorl_agents.models._replayed_plant import every_start as every_start
+from neorl_agents.models._replayed_plant import predicted_episodes as predicted_episodes
+from neorl_agents.models._replayed_plant import replayed_plant as replayed_plant
 from neorl_agents.models._rollouts import ModelMemory as ModelMemory
 from neorl_agents.models._rollouts import ModelRollouts as ModelRollouts
 from neorl_agents.models._rollouts import OneStepModel as OneStepModel
@@ -13,11 +24,22 @@ from neorl_agents.models._rollouts import OneStepModel as OneStepModel
 __all__ = [
     "DynamicsModel",
     "FittedQEvaluation",
+    "HistoryModel",
+    "HistoryModelSettings",
+    "LogRows",
     "ModelMemory",
     "ModelRollouts",
     "OneStepModel",
     "PolicyValue",
+    "PredictedEpisodes",
     "PredictedStep",
+    "ReplayedPlant",
+    "ReplayedStart",
     "actions_along",
+    "every_start",
+    "fit_history_model",
+    "log_rows",
+    "predicted_episodes",
+    "replayed_plant",
     "with_next_actions",
 ]

@@ -1,0 +1,74 @@
+"""The rows of a log with those before them, on the host."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_agents.sampling._host_columns import finite_column, row_flags
+from neorl_core import InputError, Spec, Transition
+
+
+class LogRows(NamedTuple):
+    """The rows of a log with those before them.
+
+    Attributes:
+        obs: Shape ``(row, obs)``, physical units.
+        action: Shape ``(row, act)``.
+        next_obs: Shape ``(row, obs)``.
+        outcome: Reward and costs, shape ``(row, 1 + cost)``.
+        terminated: Shape ``(row,)``.
+        start: Row with which the episode of every row begins.
+        ends: Whether an episode ends with the row.
+    """
+
+    obs: Any
+    action: Any
+    next_obs: Any
+    outcome: Any
+    terminated: Any
+    start: Any
+    ends: Any
+
+
+def log_rows(log: Transition, spec: Spec) -> LogRows:
+    """The columns of a log that a model reads, checked, float32, masked rows left out.
+
+    Args:
+        log: Flat columns; rows of one episode follow one another.
+        spec: Channels of the log.
+
+    Raises:
+        InputError: If a column is missing, not finite or of another shape, or there is one episode.
+    """
+    needed = ("next_obs", "reward", "terminated", "truncated")
+    terminated, ends, keep = row_flags(log, needed, "a plant model needs it")
+    total = len(ends)
+    ends = ends | np.append(~keep[1:], True)
+    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
+    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
+    reward = np.asarray(log.reward, np.float64)[:, None]
+    cost = np.zeros((total, 0)) if log.cost is None else np.asarray(log.cost, np.float64)
+    outcome = np.concatenate([reward, cost], axis=1)[keep]
+    if not np.isfinite(outcome).all():
+        raise InputError("a reward or a cost of the log is not finite; repair it, or mask its row")
+    last = ends[keep]
+    number = np.arange(len(last))
+    first = np.append(True, last[:-1])
+    start = np.maximum.accumulate(np.where(first, number, 0)).astype(np.int32)
+    if last.sum() < 2:
+        raise InputError("a plant model is checked on episodes that it was not fitted to; the log "
+                         "has one, so split it or record more")  # fmt: skip
+    single = {name: column.astype(np.float32) for name, column in columns.items()}
+    return LogRows(**single, outcome=outcome.astype(np.float32), terminated=terminated[keep],
+                   start=start, ends=last)  # fmt: skip
+
+
+def histories(rows: LogRows, places: Any, history: int) -> tuple[Any, Any]:
+    """Past rows of some rows: those of the observations, then those of the actions before each.
+
+    At the start of an episode its first row is repeated.
+    """
+    back = np.arange(history - 1, -1, -1)
+    start = rows.start[places][..., None]
+    before = places[..., None] - back
+    return np.maximum(before, start), np.maximum(before - 1, start)

@@ -1,0 +1,353 @@
+"""A learned plant that meets the disturbances of logged episodes once more."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.models._history_model import HistoryModel
+from neorl_agents.models._log_rows import LogRows, histories
+from neorl_core import Policy, Spec, Step, highs, lows
+
+LEAST_COST = 0.1
+"""Part of a cost's standard deviation in the log below which a predicted cost counts as zero."""
+Interlock = Callable[[Array, Array], Array]
+"""From observation and action to the action that the plant's own interlocks leave of it."""
+Objective = Callable[[Array, Array, Array], Array]
+"""From observation, action and next observation to reward and costs; NaN where not declared."""
+
+
+class ReplayedEpisodes(NamedTuple):
+    """What logged episodes bring into a rollout.
+
+    Attributes:
+        obs: First observations, shape ``(episode, obs)``.
+        action: First actions, shape ``(episode, act)``.
+        beside: Logged values of the channels that are not predicted, one step on, shape
+            ``(episode, time, beside)``.
+        left: What every member left of the logged change, the linear part as last, shape
+            ``(member, episode, time, predicted)``.
+        outcome_left: What it left of reward and costs, ``(member, episode, time, 1 + cost)``.
+    """
+
+    obs: Float[Array, "episode obs"]
+    action: Float[Array, "episode act"]
+    beside: Float[Array, "episode time beside"]
+    left: Float[Array, "member episode time predicted"]
+    outcome_left: Float[Array, "member episode time outcome"]
+
+
+class ReplayedStart(NamedTuple):
+    """Which episode is replayed in which member: the parameters of a learned plant.
+
+    Attributes:
+        episode: Number of the episode.
+        member: Number of the member; the number of networks for the linear part alone.
+    """
+
+    episode: Int[Array, "..."]
+    member: Int[Array, "..."]
+
+
+class ReplayedState(NamedTuple):
+    """State of a learned plant.
+
+    Attributes:
+        obs: The last observations, the present one last, shape ``(step, obs)``.
+        actions: The actions that led to them, shape ``(step, act)``.
+        time: Steps since the start.
+    """
+
+    obs: Float[Array, "step obs"]
+    actions: Float[Array, "step act"]
+    time: Int[Array, ""]
+
+
+class ReplayedStep(NamedTuple):
+    """``Step.info`` of a learned plant.
+
+    Attributes:
+        end: Chance that the plant ends the episode with this step.
+        outside: How far predicted channels are outside what the log has seen, in standard
+            deviations, summed over channels.
+    """
+
+    end: Float[Array, ""]
+    outside: Float[Array, ""]
+
+
+class ReplayedPlant(eqx.Module):
+    """A model in which logged episodes are repeated under other actions.
+
+    Every step adds what the model left of the logged step at the same time, so that disturbances,
+    noise and what was peculiar to the episode come along; with the logged actions an episode is
+    repeated exactly. Channels that are not predicted take their logged values. An episode that is
+    shorter than the horizon repeats what it left from its beginning.
+
+    It is an environment: ``reset(params, key)`` and ``step(params, state, action, key)`` with a
+    :class:`ReplayedStart` as parameters; the key is ignored.
+
+    Attributes:
+        model: The model.
+        episodes: What the logged episodes bring.
+        rates: Largest change of every action in a step, infinite for none, shape ``(act,)``.
+        interlock: What the plant's interlocks leave of an action; static.
+        objective: Declared reward and costs, in place of learned ones; static.
+        horizon: Steps of a rollout; static.
+    """
+
+    model: HistoryModel
+    episodes: ReplayedEpisodes
+    rates: Float[Array, " act"]
+    interlock: Interlock | None = eqx.field(static=True)
+    objective: Objective | None = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+
+    @property
+    def spec(self) -> Spec:
+        """Channels, period and horizon of the log."""
+        return self.model.spec
+
+    @property
+    def members(self) -> int:
+        """Number of networks and, as the last member, the linear part alone."""
+        return self.model.members + 1
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of logged episodes that can be replayed."""
+        return self.episodes.obs.shape[0]
+
+    def sample_params(self, key: PRNGKeyArray) -> ReplayedStart:
+        """Any episode in any member."""
+        first, second = jax.random.split(key)
+        return ReplayedStart(
+            jax.random.randint(first, (), 0, self.n_episodes),
+            jax.random.randint(second, (), 0, self.members),
+        )
+
+    def reset(
+        self, params: ReplayedStart, key: PRNGKeyArray | None = None
+    ) -> tuple[ReplayedState, Float[Array, " obs"]]:
+        """The first observation of the logged episode."""
+        obs, action = self.episodes.obs[params.episode], self.episodes.action[params.episode]
+        steps = self.model.history
+        state = ReplayedState(
+            jnp.broadcast_to(obs, (steps, *obs.shape)),
+            jnp.broadcast_to(action, (steps, *action.shape)),
+            jnp.zeros((), jnp.int32),
+        )
+        return state, self._measured(obs)
+
+    def step(
+        self,
+        params: ReplayedStart,
+        state: ReplayedState,
+        action: Float[Array, " act"],
+        key: PRNGKeyArray | None = None,
+    ) -> tuple[ReplayedState, Step]:
+        """One control period.
+
+        An action that is not finite leaves the last one in force.
+        """
+        model, spec = self.model, self.spec
+        episode, time = params.episode, state.time
+        member = jnp.where(params.member >= model.members, -1, params.member)
+        before, last = state.obs[-1], state.actions[-1]
+        applied = self._applied(before, last, action, time)
+        predicted = model.next_obs(state.obs, state.actions, applied, member)
+        predicted = predicted + self.episodes.left[params.member, episode, time]
+        others = np.setdiff1d(np.arange(spec.n_obs), model.predicted)
+        after = before.at[jnp.asarray(model.predicted)].set(predicted)
+        after = after.at[jnp.asarray(others, jnp.int32)].set(self.episodes.beside[episode, time])
+        after = jnp.clip(after, model.scales.low, model.scales.high)
+        learned, odds = model.outcomes(before, last, applied, after, member)
+        outcome = learned + self.episodes.outcome_left[params.member, episode, time]
+        if self.objective is not None:
+            declared = self.objective(self._measured(before), applied, self._measured(after))
+            outcome = jnp.where(jnp.isnan(declared), outcome, declared)
+        state = ReplayedState(
+            jnp.concatenate([state.obs[1:], after[None]]),
+            jnp.concatenate([state.actions[1:], applied[None]]),
+            time + 1,
+        )
+        seen = self._measured(after)
+        return state, Step(
+            obs=seen,
+            final_obs=seen,
+            reward=outcome[0],
+            cost=jnp.where(outcome[1:] > self._least_cost(), outcome[1:], 0),
+            applied=applied,
+            terminated=odds > 0,
+            truncated=time + 1 >= self.horizon,
+            info=ReplayedStep(jax.nn.sigmoid(odds), self._outside(after)),
+        )
+
+    def _applied(self, obs: Array, last: Array, action: Array, time: Array) -> Array:
+        low, high = (jnp.asarray(ends(self.spec.action)) for ends in (lows, highs))
+        action = jnp.where(jnp.isfinite(action), action, last)
+        reach = jnp.where(time == 0, jnp.inf, self.rates)
+        action = jnp.clip(jnp.clip(action, last - reach, last + reach), low, high)
+        if self.interlock is None:
+            return action
+        return jnp.clip(self.interlock(self._measured(obs), action), low, high)
+
+    def _measured(self, obs: Array) -> Array:
+        return jnp.clip(obs, jnp.asarray(lows(self.spec.obs)), jnp.asarray(highs(self.spec.obs)))
+
+    def _least_cost(self) -> Array:
+        """What is learned of a cost is never quite zero; less than this counts as zero."""
+        return jnp.maximum(LEAST_COST * self.model.scales.outcome[1, 1:], 1e-6)
+
+    def _outside(self, obs: Array) -> Array:
+        scales, channels = self.model.scales, jnp.asarray(self.model.predicted)
+        beyond = jnp.maximum(obs - scales.seen_high, scales.seen_low - obs)
+        return jnp.sum(jnp.maximum(beyond, 0)[channels] / scales.obs[1][channels])
+
+
+class PredictedEpisodes(NamedTuple):
+    """What a policy comes to in a learned plant; leading axes as those of the starts.
+
+    Attributes:
+        returns: Sum of the rewards, each times the chance that the episode still goes on.
+        cost_sum: Sum of every cost, likewise, shape ``(..., cost)``.
+        cost_worst: Largest cost of a step, likewise.
+        ended: Chance that the plant has ended the episode.
+        outside: Mean of :attr:`ReplayedStep.outside` over the steps.
+    """
+
+    returns: Float[Array, "*start"]
+    cost_sum: Float[Array, "*start cost"]
+    cost_worst: Float[Array, "*start cost"]
+    ended: Float[Array, "*start"]
+    outside: Float[Array, "*start"]
+
+
+def predicted_episodes(
+    plant: ReplayedPlant, policy: Policy, starts: ReplayedStart
+) -> PredictedEpisodes:
+    """Episodes of a policy in a learned plant.
+
+    Args:
+        plant: The plant.
+        policy: Policy in physical units that ignores its key.
+        starts: Episodes and members, shape ``(start,)`` each.
+
+    Returns:
+        One entry for each start. A rollout that is no longer finite has a return of minus infinity.
+    """
+    return jax.vmap(partial(_episode, plant, policy))(starts)
+
+
+def every_start(plant: ReplayedPlant, members: Any, episodes: Any) -> ReplayedStart:
+    """All pairs of some members and some episodes, members first, laid flat."""
+    m, e = jnp.meshgrid(jnp.asarray(members), jnp.asarray(episodes), indexing="ij")
+    return ReplayedStart(e.ravel(), m.ravel())
+
+
+class _Running(NamedTuple):
+    state: Any
+    carry: Any
+    obs: Array
+    alive: Array
+    total: PredictedEpisodes
+
+
+def _episode(plant: ReplayedPlant, policy: Policy, start: ReplayedStart) -> PredictedEpisodes:
+    state, obs = plant.reset(start)
+    zero, zeros = jnp.zeros(()), jnp.zeros(plant.spec.n_cost)
+    total = PredictedEpisodes(zero, zeros, zeros, zero, zero)
+    begin = _Running(state, policy.initial_carry(), obs, jnp.ones(()), total)
+
+    def step(now: _Running, _: None) -> tuple[_Running, None]:
+        carry, action = policy(now.carry, now.obs, None)
+        state, seen = plant.step(start, now.state, action)
+        cost = now.alive * seen.cost
+        total = PredictedEpisodes(
+            now.total.returns + now.alive * seen.reward,
+            now.total.cost_sum + cost,
+            jnp.maximum(now.total.cost_worst, cost),
+            now.total.ended + now.alive * seen.info.end,
+            now.total.outside + seen.info.outside / plant.horizon,
+        )
+        alive = now.alive * (1 - seen.info.end)
+        carry = policy.sent(carry, seen.applied)
+        return _Running(state, carry, seen.obs, alive, total), None
+
+    total = jax.lax.scan(step, begin, None, length=plant.horizon)[0].total
+    finite = jnp.isfinite(total.returns) & jnp.all(jnp.isfinite(total.cost_sum))
+    return total._replace(returns=jnp.where(finite, total.returns, -jnp.inf))
+
+
+def replayed_plant(
+    model: HistoryModel,
+    rows: LogRows,
+    episodes: Int[np.ndarray, " episode"],
+    *,
+    rates: Any = None,
+    interlock: Interlock | None = None,
+    objective: Objective | None = None,
+    horizon: int | None = None,
+) -> ReplayedPlant:
+    """A learned plant that replays some episodes of a log.
+
+    Args:
+        model: Model of the plant.
+        rows: The log, from :func:`log_rows`.
+        episodes: First rows of the episodes to replay.
+        rates: Largest change of every action in a step; ``None`` for no limit.
+        interlock: What the plant's interlocks leave of an action.
+        objective: Declared reward and costs; NaN where a number is learned.
+        horizon: Steps of a rollout; those of the longest episode by default.
+
+    Returns:
+        The plant.
+    """
+    ends = np.flatnonzero(rows.ends)
+    lengths = ends[np.searchsorted(ends, episodes)] - episodes + 1
+    steps = int(lengths.max()) if horizon is None else horizon
+    # An episode that was shorter goes on with what its own beginning left.
+    places = episodes[:, None] + np.arange(steps) % lengths[:, None]
+    seen, acted = histories(rows, places, model.history)
+    columns = (rows.obs[seen], rows.action[acted], rows.action[places], rows.next_obs[places])
+    numbers = jnp.append(jnp.arange(model.members), -1)
+    left, outcome_left = jax.lax.map(
+        lambda member: _left(model, member, columns, rows.outcome[places]), numbers
+    )
+    others = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
+    n_action = model.spec.n_action
+    rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
+    return ReplayedPlant(
+        model=model,
+        episodes=ReplayedEpisodes(
+            jnp.asarray(rows.obs[episodes]),
+            jnp.asarray(rows.action[episodes]),
+            jnp.asarray(rows.next_obs[places][..., others]),
+            left,
+            outcome_left,
+        ),
+        rates=rates,
+        interlock=interlock,
+        objective=objective,
+        horizon=steps,
+    )
+
+
+@jax.jit
+def _left(
+    model: HistoryModel, member: Array, columns: tuple[Array, ...], outcome: Array
+) -> tuple[Array, Array]:
+    """What one member leaves of the logged changes, rewards and costs."""
+
+    def of_row(row: tuple[Array, ...], seen: Array) -> tuple[Array, Array]:
+        obs, actions, action, following = row
+        after = model.next_obs(obs, actions, action, member)
+        answered, _ = model.outcomes(obs[-1], actions[-1], action, following, member)
+        return following[jnp.asarray(model.predicted)] - after, seen - answered
+
+    return jax.vmap(jax.vmap(of_row))(columns, outcome)

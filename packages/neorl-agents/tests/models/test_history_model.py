@@ -1,0 +1,292 @@
+"""The plant model of a log against least squares, a simulator with the same noise, and the log."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import linalg
+
+from neorl_agents.models import (
+    HistoryModelSettings,
+    ReplayedStart,
+    every_start,
+    fit_history_model,
+    log_rows,
+    predicted_episodes,
+    replayed_plant,
+)
+from neorl_core import Channel, CostChannel, Environment, InputError, Spec, Transition
+from neorl_core.control import ConstantPolicy, StateFeedback
+
+SPEC = Spec(
+    (
+        Channel("level", "m", -20.0, 20.0),
+        Channel("flow", "l/h", 0.0, 9e3),
+        Channel("load", "1", -9.0, 9.0),
+    ),
+    (Channel("valve", "%", -100.0, 100.0),),
+    (CostChannel("high", "m", 8.0, "episode"),),
+    dt=2.0,
+    horizon=40,
+)  # fmt: skip
+A = np.array([[0.9, 1e-3], [-40.0, 0.7]])
+B = np.array([0.02, 3.0])
+LOAD = np.array([0.3, 50.0])
+REST = np.array([0.0, 3e3])
+QUICK = HistoryModelSettings(history=(1,), members=2, updates=20, width=8, batch_size=32)
+
+
+def moved(obs, action, noise):
+    """Level and flow one step on: a linear plant with a load that the controller does not move."""
+    away = obs[:2] - REST
+    return REST + A @ away + B * action + LOAD * obs[2] + noise
+
+
+def paid(obs, action):
+    return -np.abs(obs[0]) - 1e-3 * action**2
+
+
+def simulated(gain, noise, load, rng, test_signal):
+    """One episode under ``u = -gain level`` and a test signal."""
+    obs = np.array([rng.normal(), 3e3, load[0]])
+    rows = []
+    for t in range(len(noise)):
+        action = np.clip(-gain * obs[0] + test_signal[t], -100, 100)
+        after = np.append(moved(obs, action, noise[t]), load[t + 1])
+        rows.append((obs, action, paid(obs, action), max(after[0] - 2.0, 0.0), after))
+        obs = after
+    return rows
+
+
+def recorded(episodes=12, seed=0, gains=(10.0, 30.0)):
+    rng = np.random.default_rng(seed)
+    columns, draws = [], []
+    for episode in range(episodes):
+        noise = rng.normal(size=(SPEC.horizon, 2)) * [0.05, 20.0]
+        load = np.cumsum(rng.normal(size=SPEC.horizon + 1)) * 0.3
+        signal = 10 * rng.normal(size=SPEC.horizon)
+        columns += simulated(gains[episode % 2], noise, load, rng, signal)
+        draws.append((noise, load))
+    obs, action, reward, cost, after = (np.array(x) for x in zip(*columns, strict=True))
+    last = np.arange(len(obs)) % SPEC.horizon == SPEC.horizon - 1
+    log = Transition(
+        obs=obs,
+        action=action[:, None],
+        reward=reward,
+        cost=cost[:, None],
+        next_obs=after,
+        terminated=np.zeros(len(obs), bool),
+        truncated=last,
+        mask=np.ones(len(obs), bool),
+    )
+    return log, draws
+
+
+LOG, DRAWS = recorded()
+ROWS = log_rows(LOG, SPEC)
+STARTS = np.arange(0, len(ROWS.obs), SPEC.horizon)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit_history_model(ROWS, SPEC, jax.random.key(0), exogenous=("load",), settings=QUICK)
+
+
+@pytest.fixture(scope="module")
+def plant(model):
+    return replayed_plant(model, ROWS, STARTS)
+
+
+def test_the_linear_part_is_that_of_least_squares(model):
+    """In physical units: the coefficients of SciPy's least squares on the same columns."""
+    design = np.column_stack([LOG.obs, LOG.action, np.ones(len(LOG.obs))])
+    wanted, *_ = linalg.lstsq(design, (LOG.next_obs - LOG.obs)[:, :2])
+    actions = jnp.asarray([[0.0]])
+
+    def change(obs, action):
+        return model.next_obs(obs[None], actions, action, jnp.asarray(-1)) - obs[:2]
+
+    obs, action = jnp.asarray([1.0, 3200.0, 0.5]), jnp.asarray([4.0])
+    by_obs, by_action = jax.jacobian(change, (0, 1))(obs, action)
+    found = np.concatenate([by_obs, by_action], axis=1)
+    # The action before this one has a coefficient too; with no use it stays near zero.
+    np.testing.assert_allclose(
+        found, wanted[:4].T, rtol=0.05, atol=2e-3 * np.abs(wanted[:4].T).max()
+    )
+    expected = np.append(np.append(obs, action), 1.0) @ wanted
+    np.testing.assert_allclose(change(obs, action), expected, rtol=0.05, atol=0.05)
+
+
+def test_with_the_logged_actions_an_episode_is_repeated(plant):
+    """Observations, rewards and costs, in every network and in the linear part alone."""
+    assert isinstance(plant, Environment)
+
+    def repeated(start, actions):
+        def step(state, action):
+            state, seen = plant.step(start, state, action)
+            return state, (seen.obs, seen.reward, seen.cost, seen.applied, seen.truncated)
+
+        state, obs = plant.reset(start)
+        return obs, jax.lax.scan(step, state, actions)[1]
+
+    for member in range(plant.members):
+        for episode in (0, 7):
+            rows = slice(episode * SPEC.horizon, (episode + 1) * SPEC.horizon)
+            start = ReplayedStart(jnp.asarray(episode), jnp.asarray(member))
+            first, answer = repeated(start, jnp.asarray(ROWS.action[rows]))
+            obs, reward, cost, applied, truncated = map(np.asarray, answer)
+            np.testing.assert_allclose(first, ROWS.obs[rows][0])
+            np.testing.assert_allclose(obs, ROWS.next_obs[rows], rtol=2e-3, atol=2e-3)
+            np.testing.assert_allclose(reward, ROWS.outcome[rows, 0], rtol=2e-2, atol=2e-2)
+            seen = np.where(ROWS.outcome[rows, 1] > 0.3, ROWS.outcome[rows, 1], cost[:, 0])
+            np.testing.assert_allclose(cost[:, 0], seen, rtol=5e-2, atol=5e-2)
+            np.testing.assert_allclose(applied, ROWS.action[rows])
+            assert truncated.tolist() == [False] * (SPEC.horizon - 1) + [True]
+
+
+def test_another_controller_meets_the_same_noise_and_load(plant):
+    """The linear part against the simulator itself, from the same start with the same draws."""
+    gain = 20.0
+    law = StateFeedback(
+        jnp.asarray([[gain, 0.0, 0.0]]),
+        jnp.zeros(3),
+        jnp.zeros(1),
+        jnp.full(1, -100.0),
+        jnp.full(1, 100.0),
+    )
+    for episode in (1, 4):
+        noise, load = DRAWS[episode]
+        obs, levels = ROWS.obs[STARTS[episode]].astype(float), []
+        for t in range(SPEC.horizon):
+            action = np.clip(-gain * obs[0], -100, 100)
+            obs = np.append(moved(obs, action, noise[t]), load[t + 1])
+            levels.append(obs[0])
+        start = ReplayedStart(jnp.asarray(episode), jnp.asarray(plant.members - 1))
+        state, seen = plant.reset(start)
+        found = []
+        for _ in range(SPEC.horizon):
+            state, step = plant.step(start, state, law((), seen)[1])
+            seen = step.obs
+            found.append(float(seen[0]))
+        np.testing.assert_allclose(found, levels, atol=0.15)
+        assert np.std(levels) > 0.2
+
+
+def test_sums_are_those_of_the_steps(plant):
+    law = ConstantPolicy(jnp.asarray([5.0]))
+    starts = every_start(plant, range(plant.members), [2, 3])
+    got = predicted_episodes(plant, law, starts)
+    assert got.returns.shape == (2 * plant.members,)
+    assert got.cost_sum.shape[1:] == (1,)
+    for i in (0, 3):
+        start = ReplayedStart(starts.episode[i], starts.member[i])
+        state, _ = plant.reset(start)
+        rewards, costs = [], []
+        for _ in range(SPEC.horizon):
+            state, step = plant.step(start, state, jnp.asarray([5.0]))
+            rewards.append(float(step.reward))
+            costs.append(float(step.cost[0]))
+        np.testing.assert_allclose(got.returns[i], np.sum(rewards), rtol=1e-4)
+        np.testing.assert_allclose(got.cost_sum[i], [np.sum(costs)], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(got.cost_worst[i], [np.max(costs)], rtol=1e-4, atol=1e-5)
+        assert float(got.ended[i]) < 1e-6
+
+
+def test_rates_interlocks_and_ranges_limit_an_action(model):
+    half = lambda obs, action: jnp.minimum(action, 30.0)  # noqa: E731
+    plant = replayed_plant(model, ROWS, STARTS[:2], rates=[8.0], interlock=half)
+    start = ReplayedStart(jnp.asarray(0), jnp.asarray(0))
+    state, _ = plant.reset(start)
+    applied = []
+    for action in (10.0, 90.0, np.nan, 90.0, 90.0, -400.0):
+        state, step = plant.step(start, state, jnp.asarray([action]))
+        applied.append(float(step.applied[0]))
+    assert applied == [10.0, 18.0, 18.0, 26.0, 30.0, 22.0]
+
+
+def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
+    def declared(obs, action, after):
+        return jnp.stack([after[0] * 2, jnp.nan])
+
+    plant = replayed_plant(model, ROWS, STARTS[:2], objective=declared)
+    start = ReplayedStart(jnp.asarray(1), jnp.asarray(0))
+    _, step = plant.step(start, plant.reset(start)[0], jnp.asarray([0.0]))
+    np.testing.assert_allclose(step.reward, 2 * step.obs[0], rtol=1e-6)
+    assert np.isfinite(np.asarray(step.cost)).all()
+
+
+def test_a_plant_that_ends_its_episodes_is_learned_and_one_that_does_not_never_ends():
+    """Episodes end where the level leaves 3: the chance of an end follows the level."""
+    rng = np.random.default_rng(1)
+    obs = rng.uniform(-6, 6, (3000, 1)).astype(np.float32)
+    ended = np.abs(obs[:, 0]) > 3
+    n = len(obs)
+    log = Transition(
+        obs=obs, action=rng.normal(size=(n, 1)), reward=np.zeros(n), cost=np.zeros((n, 0)),
+        next_obs=obs, terminated=ended, truncated=~ended, mask=np.ones(n, bool),
+    )  # fmt: skip
+    spec = Spec((Channel("x", "m", -6, 6),), SPEC.action, (), dt=1.0, horizon=1)
+    settings = HistoryModelSettings(history=(1,), members=1, updates=1500, width=16)
+    rows = log_rows(log, spec)
+    fitted = fit_history_model(rows, spec, jax.random.key(0), settings=settings)
+    at = jnp.asarray([[-5.0], [0.0], [2.0], [5.0]])
+    zero, member = jnp.zeros(1), jnp.asarray(0)
+    odds = jax.vmap(lambda x: fitted.outcomes(x, zero, zero, x, member)[1])(at)
+    chance = np.asarray(jax.nn.sigmoid(odds))
+    assert chance[[0, 3]].min() > 0.9
+    assert chance[1] < 0.1
+
+
+def test_the_history_is_as_long_as_the_plant_needs_it():
+    """A plant with a dead time of three steps needs three past actions, a plain one needs none."""
+    rng = np.random.default_rng(2)
+    action = rng.normal(size=(60, 50))
+    level = np.zeros((60, 51))
+    for t in range(50):
+        delayed = action[:, t - 3] if t >= 3 else 0.0
+        level[:, t + 1] = 0.5 * level[:, t] + delayed
+    n = action.size
+    last = np.tile(np.arange(50) == 49, 60)
+    log = Transition(
+        obs=level[:, :-1].reshape(n, 1), action=action.reshape(n, 1), reward=np.zeros(n),
+        cost=np.zeros((n, 0)), next_obs=level[:, 1:].reshape(n, 1),
+        terminated=np.zeros(n, bool), truncated=last, mask=np.ones(n, bool),
+    )  # fmt: skip
+    spec = Spec((Channel("x", "m", -9, 9),), SPEC.action, (), dt=1.0, horizon=50)
+    settings = HistoryModelSettings(members=1, updates=1, width=4)
+    fitted = fit_history_model(log_rows(log, spec), spec, jax.random.key(0), settings=settings)
+    assert fitted.history == 4
+    rows = log_rows(recorded(episodes=80)[0], SPEC)
+    key = jax.random.key(0)
+    usual = fit_history_model(rows, SPEC, key, exogenous=("load",), settings=settings)
+    assert usual.history == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"next_obs": None}, "column next_obs of the log is missing"),
+        ({"obs": LOG.obs * np.nan}, "column obs of the log must be finite"),
+        ({"reward": LOG.reward * np.nan}, "a reward or a cost of the log is not finite"),
+        ({"truncated": np.arange(len(LOG.obs)) == len(LOG.obs) - 1}, "the log has one"),
+    ],
+)
+def test_a_log_that_tells_nothing_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        log_rows(LOG._replace(**change), SPEC)
+
+
+def test_names_that_are_no_channel_are_refused():
+    for names, message in ((("laod",), "load"), (("level", "flow", "load"), "nothing is left")):
+        with pytest.raises(InputError, match=message):
+            fit_history_model(ROWS, SPEC, jax.random.key(0), exogenous=names, settings=QUICK)
+
+
+def test_masked_rows_are_in_no_model():
+    mask = np.ones(len(LOG.obs), bool)
+    mask[50:60] = False
+    dirty = LOG._replace(mask=mask, obs=np.where(mask[:, None], LOG.obs, np.nan))
+    rows = log_rows(dirty, SPEC)
+    assert len(rows.obs) == len(LOG.obs) - 10
+    assert rows.ends[49]
+    assert rows.start[50] == 50
