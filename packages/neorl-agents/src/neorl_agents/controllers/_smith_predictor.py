@@ -6,7 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core.control import follow
+from neorl_core import Spec
+from neorl_core.control import Tunable, follow, inside, tunables
 
 
 class SmithCarry(NamedTuple):
@@ -53,6 +54,14 @@ class SmithPredictor(eqx.Module):
     rest: Float[Array, " loop"]
     delay: tuple[int, ...] = eqx.field(static=True, converter=tuple)
     measured: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Those of the controller.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        return inside(tunables(self.controller, spec), "controller")
 
     def initial_carry(self) -> SmithCarry:
         """The plant at rest: nothing is on its way."""

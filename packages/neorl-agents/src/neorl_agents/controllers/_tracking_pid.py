@@ -6,7 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_core.control import PID, PIDCarry
+from neorl_core import Spec
+from neorl_core.control import PID, PIDCarry, Tunable, inside
 
 
 class TrackingPID(eqx.Module):
@@ -46,6 +47,20 @@ class TrackingPID(eqx.Module):
     def follow(self, carry: PIDCarry, action: Float[Array, " act"]) -> PIDCarry:
         """As :meth:`neorl_core.control.PID.follow`."""
         return self.loops.follow(carry, action)
+
+    def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
+        """Those of the loops, but for set-points that are observations.
+
+        Args:
+            spec: Channels, for the names.
+        """
+        given = {f"setpoint {i}" for i, source in enumerate(self.source) if source >= 0}
+        own = [
+            number
+            for number in self.loops.tunables(spec)
+            if f"{number.moves[0].leaf} {number.moves[0].entries[0]}" not in given
+        ]
+        return inside(own, "loops")
 
 
 def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:

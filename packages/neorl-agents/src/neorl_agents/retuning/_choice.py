@@ -1,0 +1,221 @@
+"""What policies are predicted to come to without the plant, and which of them to take."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from neorl_agents.models import (
+    PredictedEpisodes,
+    ReplayedPlant,
+    every_start,
+    predicted_episodes,
+)
+from neorl_core import Policy, Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceRule:
+    """When a predicted policy may be preferred to what runs today.
+
+    The numbers were chosen on one log of each built-in plant and checked on others.
+
+    Attributes:
+        z: Standard errors between episodes that are taken off a predicted gain.
+        least_gain: Lower bound of the gain, as a part of the spread of returns in the log.
+        over: Share of episodes over a limit beyond the incumbent's.
+        rise: Rise of a mean cost over the incumbent's, as a part of its limit.
+        outside: Factor on how far the incumbent leaves what the log has seen.
+        slack: What is allowed beyond it, in standard deviations a step.
+        contradiction: Loss that the linear part may predict, as a part of the predicted gain.
+    """
+
+    z: float = 1.96
+    least_gain: float = 0.01
+    over: float = 0.03
+    rise: float = 0.01
+    outside: float = 1.25
+    slack: float = 1e-4
+    contradiction: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What one policy is predicted to come to, beside the incumbent on the same episodes.
+
+    Attributes:
+        name: Of the policy.
+        returns: Mean return in the model.
+        gain: Mean paired difference of returns over episodes and networks.
+        low: ``gain`` less the standard errors between episodes and the deviation between networks.
+        by_member: Mean difference in each network, then in the linear part.
+        cost: Mean cost quantity that each limit bounds: the sum or the worst step of an episode.
+        cost_high: The same with standard errors and the deviation between networks on top.
+        cost_incumbent: The incumbent's.
+        over: Share of episodes over each limit.
+        over_incumbent: The incumbent's.
+        outside: Mean distance from what the log has seen, in standard deviations a step.
+        outside_incumbent: The incumbent's.
+        episodes: Number of logged episodes that were replayed.
+        refusals: Why it may not be preferred, in sentences; empty where it may.
+    """
+
+    name: str
+    returns: float
+    gain: float
+    low: float
+    by_member: tuple[float, ...]
+    cost: tuple[float, ...]
+    cost_high: tuple[float, ...]
+    cost_incumbent: tuple[float, ...]
+    over: tuple[float, ...]
+    over_incumbent: tuple[float, ...]
+    outside: float
+    outside_incumbent: float
+    episodes: int
+    refusals: tuple[str, ...] = ()
+
+
+def predictions(
+    plant: ReplayedPlant,
+    policies: Mapping[str, Policy],
+    incumbent: str,
+    scale: float,
+    rule: ChoiceRule = ChoiceRule(),
+) -> tuple[Prediction, ...]:
+    """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
+
+    Args:
+        plant: Learned plant, of episodes that neither the model nor a search has used.
+        policies: Policies in physical units by name.
+        incumbent: Name of the one that runs today.
+        scale: Spread of returns in the log.
+        rule: What is allowed.
+
+    Returns:
+        One prediction a policy, in their order.
+
+    Raises:
+        KeyError: If the incumbent is none of them.
+    """
+    starts = every_start(plant, range(plant.members), range(plant.n_episodes))
+    shape = (plant.members, plant.n_episodes)
+
+    def of(policy: Policy) -> PredictedEpisodes:
+        flat: Any = jax.device_get(_predicted(plant, policy, starts))
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
+
+    today = of(policies[incumbent])
+    return tuple(
+        _prediction(name, of(policy), today, plant.spec, scale, rule, name == incumbent)
+        for name, policy in policies.items()
+    )
+
+
+def choose(table: Sequence[Prediction], incumbent: str) -> str:
+    """The policy with the largest lower bound among those that nothing speaks against.
+
+    Args:
+        table: Predictions.
+        incumbent: Name of the policy that runs today.
+
+    Returns:
+        Its name; the incumbent's where there is none.
+
+    Example:
+        >>> choose((), "PID")
+        'PID'
+    """
+    allowed = [one for one in table if one.name != incumbent and not one.refusals]
+    return max(allowed, key=lambda one: one.low).name if allowed else incumbent
+
+
+_predicted = jax.jit(predicted_episodes)
+
+
+def _quantities(
+    episodes: PredictedEpisodes, spec: Spec
+) -> Float[np.ndarray, "member episode cost"]:
+    of_step = np.asarray([c.per == "step" for c in spec.cost], bool)
+    return np.where(of_step, episodes.cost_worst, episodes.cost_sum)
+
+
+def _prediction(
+    name: str,
+    mine: PredictedEpisodes,
+    today: PredictedEpisodes,
+    spec: Spec,
+    scale: float,
+    rule: ChoiceRule,
+    is_incumbent: bool,
+) -> Prediction:
+    with np.errstate(invalid="ignore"):
+        difference = np.nan_to_num(np.asarray(mine.returns - today.returns, np.float64), nan=-1e30)
+    networks = difference[:-1]
+    error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
+    gain = float(networks.mean())
+    low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
+    limits = np.asarray([c.limit for c in spec.cost])
+    costs = [_quantities(one, spec)[:-1] for one in (mine, today)]
+    over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
+    outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
+    prediction = Prediction(
+        name=name,
+        returns=float(np.mean(mine.returns[:-1])),
+        gain=gain,
+        low=low,
+        by_member=tuple(float(x) for x in difference.mean(axis=1)),
+        cost=tuple(float(x) for x in costs[0].mean(axis=(0, 1))),
+        cost_high=tuple(float(x) for x in _upper(costs[0], rule.z)),
+        cost_incumbent=tuple(float(x) for x in costs[1].mean(axis=(0, 1))),
+        over=tuple(float(x) for x in over[0]),
+        over_incumbent=tuple(float(x) for x in over[1]),
+        outside=outside[0],
+        outside_incumbent=outside[1],
+        episodes=networks.shape[1],
+    )
+    if is_incumbent:
+        return prediction
+    return dataclasses.replace(prediction, refusals=tuple(_refusals(prediction, spec, scale, rule)))
+
+
+def _upper(cost: Float[np.ndarray, "member episode cost"], z: float) -> np.ndarray:
+    error = cost.mean(axis=0).std(axis=0) / np.sqrt(cost.shape[1])
+    return cost.mean(axis=(0, 1)) + z * error + cost.mean(axis=1).std(axis=0)
+
+
+def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> list[str]:
+    said = []
+    if not np.isfinite(one.gain) or one.gain < -1e20:
+        return ["its rollouts in the model diverge"]
+    if one.low <= rule.least_gain * scale:
+        said.append(
+            f"the lower bound of its predicted gain, {one.low:.4g}, is not above "
+            f"{rule.least_gain * scale:.4g}, which is {rule.least_gain:.0%} of the spread of "
+            "returns in the log"
+        )
+    if -one.by_member[-1] > rule.contradiction * max(one.gain, 0.0):
+        said.append(
+            f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, the "
+            f"networks a gain of {one.gain:.4g}"
+        )
+    for j, channel in enumerate(spec.cost):
+        if one.over[j] > one.over_incumbent[j] + rule.over:
+            said.append(
+                f"{one.over[j]:.1%} of its episodes are over the limit of {channel.name}, "
+                f"{one.over_incumbent[j]:.1%} of the incumbent's"
+            )
+        if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:
+            said.append(
+                f"its mean {channel.name} rises from {one.cost_incumbent[j]:.4g} to "
+                f"{one.cost[j]:.4g} {channel.unit}, by more than {rule.rise:.0%} of the limit"
+            )
+    if one.outside > rule.outside * one.outside_incumbent + rule.slack:
+        said.append(
+            f"it leaves what the log has seen by {one.outside:.3g} standard deviations a step, "
+            f"the incumbent by {one.outside_incumbent:.3g}"
+        )
+    return said

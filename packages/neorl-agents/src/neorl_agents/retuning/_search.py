@@ -1,0 +1,206 @@
+"""The numbers of a controller, searched in a learned plant."""
+
+import dataclasses
+import warnings
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_agents.models import (
+    PredictedEpisodes,
+    ReplayedPlant,
+    ReplayedStart,
+    every_start,
+    predicted_episodes,
+)
+from neorl_core import InputError, Policy, Spec
+from neorl_core.control import Tunable, tunables, tuned
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+    """How the numbers of a controller are searched.
+
+    Attributes:
+        population: Candidates of a generation.
+        generations: Generations.
+        episodes: Logged episodes that a generation is judged on, all candidates on the same.
+        members: Networks that judge it; the rest and the linear part judge the result.
+        step: Deviation of the first generation, in steps of the tunable numbers.
+        bound: Largest change of a number, in steps.
+        penalty: Weight of costs beyond ``budget`` of their limit.
+        budget: Part of a limit that an episode may use before it is penalised.
+        outside: Weight of leaving what the log has seen farther than the incumbent does, for as
+            much again as ``near`` of its distance.
+        near: Factor on the incumbent's distance that is not penalised.
+        pull: Weight of the mean squared change.
+        caution: Weight of the deviation between members.
+    """
+
+    population: int = 24
+    generations: int = 12
+    episodes: int = 16
+    members: int = 2
+    step: float = 0.5
+    bound: float = 3.0
+    penalty: float = 3.0
+    budget: float = 0.4
+    outside: float = 1.0
+    near: float = 1.1
+    pull: float = 0.01
+    caution: float = 0.5
+
+
+SLACK = 1e-4
+"""Distance from what the log has seen that counts as none, standard deviations a step."""
+
+
+class Limits(NamedTuple):
+    """The cost limits of a plant as arrays.
+
+    Attributes:
+        limit: In the unit of each cost, shape ``(cost,)``.
+        of_step: Whether a limit bounds every step.
+        typical: Typical size of a cost above zero in the log: the unit of a limit of zero.
+    """
+
+    limit: Float[Array, " cost"]
+    of_step: Array
+    typical: Float[Array, " cost"]
+
+
+class Searched(NamedTuple):
+    """Where a search ended.
+
+    Attributes:
+        changes: In steps of the tunable numbers.
+        scores: Best score of every generation.
+    """
+
+    changes: Float[np.ndarray, " tunable"]
+    scores: tuple[float, ...]
+
+
+def limits_of(spec: Spec, cost: Float[np.ndarray, "row cost"]) -> Limits:
+    """The limits of a specification, with the sizes that a log shows."""
+    typical = [float(c[c > 0].mean()) if (c > 0).any() else 1.0 for c in np.asarray(cost).T]
+    return Limits(
+        jnp.asarray([c.limit for c in spec.cost], jnp.float32),
+        jnp.asarray([c.per == "step" for c in spec.cost], bool),
+        jnp.asarray(typical, jnp.float32),
+    )
+
+
+def excess(predicted: PredictedEpisodes, limits: Limits, budget: float) -> Float[Array, "*start"]:
+    """Costs beyond a part of their limits, in limits; summed over costs."""
+
+    def of_start(total: Array, worst: Array) -> Array:
+        unit = jnp.where(limits.limit > 0, limits.limit, limits.typical)
+        allowed = jnp.where(limits.limit > 0, budget, 0.05)
+        quantity = jnp.where(limits.of_step, worst, total) / unit
+        return jnp.sum(jnp.maximum(quantity - allowed, 0))
+
+    return jnp.vectorize(of_start, signature="(c),(c)->()")(
+        predicted.cost_sum, predicted.cost_worst
+    )
+
+
+@partial(jax.jit, static_argnums=(2,))
+def predicted_of_changes(
+    plant: ReplayedPlant,
+    controller: Policy,
+    declared: tuple[Tunable, ...],
+    changes: Float[Array, "candidate tunable"],
+    spread: Float[Array, " obs"],
+    starts: ReplayedStart,
+) -> PredictedEpisodes:
+    """Episodes of every changed controller, shape ``(candidate, start)``."""
+
+    def one(change: Array) -> PredictedEpisodes:
+        policy = tuned(controller, declared, change, spread=spread)
+        return predicted_episodes(plant, policy, starts)
+
+    return jax.vmap(one)(changes)
+
+
+def search(
+    plant: ReplayedPlant,
+    controller: Policy,
+    episodes: Int[np.ndarray, " episode"],
+    limits: Limits,
+    scale: float,
+    seed: int,
+    settings: SearchSettings = SearchSettings(),
+) -> Searched:
+    """Looks for better numbers of a controller by CMA-ES in a learned plant.
+
+    The score of a candidate is its mean return over ``scale``, less the penalties of
+    :class:`SearchSettings`. All candidates of a generation meet the same episodes.
+
+    Args:
+        plant: Learned plant.
+        controller: Controller that declares tunable numbers.
+        episodes: Numbers of the episodes of the plant that may be used.
+        limits: Cost limits.
+        scale: Difference of returns that counts as one: the spread between modes of the log.
+        seed: Of the draws of candidates and of episodes.
+        settings: Of the search.
+
+    Returns:
+        The changes at the centre of the last generation.
+    """
+    engine_of = _engine()
+    declared = tunables(controller, plant.spec)
+    spread = plant.model.scales.obs[1]
+    draws = np.random.default_rng(seed)
+    bounds = np.asarray([[-settings.bound, settings.bound]] * len(declared))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        engine = engine_of(
+            mean=np.zeros(len(declared)), sigma=settings.step, bounds=bounds, seed=seed,
+            population_size=settings.population,
+        )  # fmt: skip
+    scores = []
+    count = min(settings.episodes, len(episodes))
+    for _ in range(settings.generations):
+        asked = np.stack([engine.ask() for _ in range(engine.population_size)])
+        some = draws.choice(episodes, count, replace=False)
+        starts = every_start(plant, range(settings.members), some)
+        beside = np.concatenate([np.zeros((1, len(declared))), asked]).astype(np.float32)
+        predicted = predicted_of_changes(
+            plant, controller, declared, jnp.asarray(beside), spread, starts
+        )
+        score = np.asarray(_scores(predicted, limits, scale, settings))
+        score = score - settings.pull * np.mean(asked**2, axis=1)
+        engine.tell([(x, -float(y)) for x, y in zip(asked, score, strict=True)])
+        scores.append(float(score.max()))
+    return Searched(engine.mean, tuple(scores))
+
+
+def _engine() -> Any:
+    try:
+        from cmaes import CMA
+    except ImportError as error:
+        raise InputError(
+            "retuning needs CMA-ES: python -m pip install 'neorl-agents[retuning]'"
+        ) from error
+    return CMA
+
+
+@partial(jax.jit, static_argnums=3)
+def _scores(
+    predicted: PredictedEpisodes, limits: Limits, scale: float, settings: SearchSettings
+) -> Float[Array, " candidate"]:
+    """The scores of all but the first candidate, which is the incumbent."""
+    penalty = settings.penalty * excess(predicted, limits, settings.budget)
+    per_start = predicted.returns / scale - penalty
+    by_member = per_start.reshape(len(per_start), settings.members, -1).mean(axis=-1)
+    score = by_member.mean(axis=1) - settings.caution * by_member.std(axis=1)
+    distance = predicted.outside.mean(axis=1)
+    farther = distance / (settings.near * distance[0] + SLACK) - 1
+    score = score - settings.outside * jnp.maximum(farther, 0)
+    return jnp.where(jnp.isfinite(score), score, -1e9)[1:]

@@ -1,0 +1,205 @@
+"""Retuning against the best gain of a linear plant, and a choice that can be made by hand."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import linalg
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import (
+    TODAY,
+    ChoiceRule,
+    PlantFacts,
+    Prediction,
+    RetuneSettings,
+    SearchSettings,
+    choose,
+    learned_plants,
+    predictions,
+    retune,
+    select,
+)
+from neorl_agents.retuning._search import excess, limits_of, predicted_of_changes
+from neorl_core import Channel, CostChannel, InputError, Spec, Transition
+from neorl_core.control import ConstantPolicy, StateFeedback, tunables
+
+SPEC = Spec(
+    (Channel("level", "m", -30.0, 30.0),),
+    (Channel("valve", "%", -50.0, 50.0),),
+    (CostChannel("moved", "%", 200.0, "episode"),),
+    dt=1.0,
+    horizon=40,
+)
+GROWTH, EFFECT, PRICE = 0.98, 0.5, 0.1
+BEST = float(
+    linalg.solve_discrete_are(
+        np.array([[GROWTH]]), np.array([[EFFECT]]), np.eye(1), PRICE * np.eye(1)
+    )[0, 0]
+)
+BEST = BEST * GROWTH * EFFECT / (PRICE + EFFECT**2 * BEST)  # the regulator's gain
+QUICK = RetuneSettings(
+    model=HistoryModelSettings(history=(1,), members=2, updates=300, width=16),
+    search=SearchSettings(population=10, generations=8, episodes=8),
+    judges=16,
+)
+
+
+def law(gain):
+    low, high = (jnp.full(1, x) for x in (-50.0, 50.0))
+    return StateFeedback(jnp.full((1, 1), gain), jnp.zeros(1), jnp.zeros(1), low, high)
+
+
+def episodes(gain, count, rng, test_signal=0.0):
+    """Columns of episodes of ``x' = 0.98 x + 0.5 u + w`` under ``u = -gain x`` and a signal."""
+    x = 3 * rng.normal(size=count)
+    rows = []
+    for _ in range(SPEC.horizon):
+        u = np.clip(-gain * x + test_signal * rng.normal(size=count), -50, 50)
+        after = GROWTH * x + EFFECT * u + 0.3 * rng.normal(size=count)
+        rows.append((x, u, -(x**2) - PRICE * u**2, np.abs(u), after))
+        x = after
+    return [np.stack(column, axis=1) for column in zip(*rows, strict=True)]
+
+
+def true_return(gain, seed=5, count=4000):
+    return float(episodes(gain, count, np.random.default_rng(seed))[2].sum(axis=1).mean())
+
+
+@pytest.fixture(scope="module")
+def log():
+    rng = np.random.default_rng(0)
+    obs, action, reward, cost, after = (x.ravel() for x in episodes(0.3, 60, rng, 0.7))
+    n = len(obs)
+    return Transition(
+        obs=obs[:, None], action=action[:, None], reward=reward, cost=cost[:, None],
+        next_obs=after[:, None], terminated=np.zeros(n, bool),
+        truncated=np.arange(n) % SPEC.horizon == SPEC.horizon - 1, mask=np.ones(n, bool),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plants(log):
+    return learned_plants(log, SPEC, 0, settings=QUICK)
+
+
+def test_a_timid_controller_is_retuned_towards_the_regulator(plants):
+    """The true return, which nothing here has seen, rises by a good part of the best gain."""
+    done = retune(plants, law(0.3), 0, QUICK)
+    assert done.chosen != TODAY
+    gain = float(done.policy.gain[0, 0])
+    gained, possible = true_return(gain) - true_return(0.3), true_return(BEST) - true_return(0.3)
+    assert gained > 0.4 * possible, (gain, BEST)
+    (change,) = [c for c in done.changes if c.name.startswith("gain")]
+    np.testing.assert_allclose([change.before, change.after], [0.3, gain], rtol=1e-6)
+    taken = {one.name: one for one in done.table}[done.chosen]
+    assert 0 < taken.low < taken.gain
+    np.testing.assert_allclose(taken.gain, gained, rtol=0.5)
+
+
+def test_the_best_gain_is_kept(plants):
+    done = retune(plants, law(BEST), 0, QUICK)
+    assert done.chosen == TODAY
+    assert float(done.policy.gain[0, 0]) == pytest.approx(BEST, rel=1e-6)
+    assert all(one.refusals for one in done.table[1:])
+
+
+def test_a_second_search_compiles_nothing(plants):
+    retune(plants, law(0.3), 0, QUICK)
+    size = predicted_of_changes._cache_size()
+    retune(plants, law(0.5), 3, QUICK)
+    assert predicted_of_changes._cache_size() == size
+
+
+def test_a_pool_is_ranked_as_on_the_plant(plants):
+    gains = {"off": 0.0, "timid": 0.3, "good": BEST, "wild": 4.2, "wrong": -0.5}
+    pool = {name: law(gain) for name, gain in gains.items()}
+    chosen, table = select(plants, pool, "timid")
+    assert chosen == "good"
+    by_name = {one.name: one for one in table}
+    assert by_name["timid"].gain == 0
+    assert by_name["timid"].refusals == ()
+    order = sorted(("off", "timid", "good"), key=lambda name: by_name[name].gain)
+    assert order == sorted(order, key=lambda name: true_return(gains[name]))
+    for name in ("off", "wild", "wrong"):
+        assert by_name[name].refusals, name
+
+
+def test_what_was_searched_is_not_what_judges(log):
+    plants = learned_plants(log, SPEC, 1, settings=QUICK)
+    firsts = [np.asarray(p.episodes.obs) for p in (plants.searched, plants.judging)]
+    assert not set(map(float, firsts[0].ravel())) & set(map(float, firsts[1].ravel()))
+
+
+def prediction(name, **changes):
+    usual = {
+        "returns": 0.0, "gain": 2.0, "low": 1.0, "by_member": (2.0, 2.0), "cost": (), "episodes": 9,
+        "cost_high": (), "cost_incumbent": (), "over": (), "over_incumbent": (), "outside": 0.0,
+        "outside_incumbent": 0.0,
+    }  # fmt: skip
+    return Prediction(name, **{**usual, **changes})
+
+
+def test_the_largest_lower_bound_without_a_refusal_is_chosen():
+    table = [
+        prediction("today", gain=0.0, low=0.0),
+        prediction("sure", low=1.0, gain=1.5),
+        prediction("bold", low=0.5, gain=9.0),
+        prediction("bad", low=3.0, refusals=("over its limit",)),
+    ]
+    assert choose(table, "today") == "sure"
+    assert choose([table[0], table[3]], "today") == "today"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"least_gain": 1e6}, "the lower bound of its predicted gain"),
+        ({"outside": 0.0, "slack": -1.0}, "it leaves what the log has seen"),
+        ({"over": -1.1}, "of its episodes are over the limit of moved"),
+        ({"rise": -9.0}, "its mean moved rises from"),
+        ({"contradiction": -1e6}, "the linear part of the model predicts a loss"),
+    ],
+)
+def test_every_clause_of_the_rule_refuses(plants, rule, message):
+    pool = {"timid": law(0.3), "good": law(0.6)}
+    table = predictions(plants.judging, pool, "timid", plants.scale, ChoiceRule(**rule))
+    assert [message in " ".join(one.refusals) for one in table] == [False, True]
+
+
+def test_a_policy_that_diverges_is_refused(plants):
+    class Diverging(ConstantPolicy):
+        def __call__(self, carry, obs, key=None):
+            return carry, obs * jnp.inf
+
+    pool = {"timid": law(0.3), "nan": law(float("nan"))}
+    table = predictions(plants.judging, pool, "timid", plants.scale)
+    assert table[1].refusals
+
+
+def test_costs_beyond_a_part_of_their_limits_count():
+    """By hand: 150 of 200 with a budget of 0.4 is 0.35 of a limit; a limit of zero has none."""
+    spec = dataclasses.replace(SPEC, cost=(*SPEC.cost, CostChannel("trip", "1", 0.0, "step")))
+    cost = np.array([[0.0, 0.0], [3.0, 2.0], [5.0, 4.0]])
+    limits = limits_of(spec, cost)
+    np.testing.assert_allclose(limits.typical, [4.0, 3.0])
+    nothing = jnp.zeros(1)
+    from neorl_agents.models import PredictedEpisodes
+
+    seen = PredictedEpisodes(
+        nothing, jnp.asarray([[150.0, 9.0]]), jnp.asarray([[5.0, 6.0]]), nothing, nothing
+    )
+    np.testing.assert_allclose(excess(seen, limits, 0.4), [0.35 + 1.95], rtol=1e-6)
+
+
+def test_logs_and_controllers_that_cannot_be_retuned_are_refused(log, plants):
+    short = jax.tree.map(lambda x: x[: 5 * SPEC.horizon], log)
+    with pytest.raises(InputError, match="the log has 5 episodes; a plant model needs at least 8"):
+        learned_plants(short, SPEC, 0, settings=QUICK)
+    with pytest.raises(InputError, match="ConstantPolicy declares no number that may be tuned"):
+        retune(plants, ConstantPolicy(jnp.ones(1)), 0, QUICK)
+    with pytest.raises(InputError, match="unknown observation channel"):
+        learned_plants(log, SPEC, 0, PlantFacts(exogenous=("temperature",)), QUICK)
+    assert tunables(law(1.0), SPEC)[0].name == "gain from level to valve"
