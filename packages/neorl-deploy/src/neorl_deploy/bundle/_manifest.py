@@ -74,7 +74,7 @@ class Manifest:
         calling_convention: Version of the exported calling convention.
         monitors: Names of the guard's monitors, in the order of the bits of ``alarms``.
         max_age: Seconds after which a measurement counts as lost, by name of the channel.
-        verdict: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
+        verdict: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
         document: The complete manifest as JSON.
     """
 

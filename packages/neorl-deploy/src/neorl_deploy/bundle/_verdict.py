@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
-ANSWERS = (DEPLOY, REFUSE, UNKNOWN)
+TRIAL = "worth a trial"
+ANSWERS = (DEPLOY, TRIAL, REFUSE, UNKNOWN)
 RELATIONS = (">", "<=")
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str:
     """What in a verdict speaks against its answer.
 
-    "deploy" needs clauses, and all of them must hold; "do not deploy" needs one that does not;
-    "cannot tell" may have any. Every clause must hold exactly if its bound is in its relation to
-    its limit. The sentences are for people and are not read.
+    "deploy" and "worth a trial" need clauses, and all of them must hold; "do not deploy" needs one
+    that does not; "cannot tell" may have any. Every clause must hold exactly if its bound is in its
+    relation to its limit. The sentences are for people and are not read.
 
     Args:
         verdict: The content of ``verdict.json``; its answer is one of ``ANSWERS``.
@@ -32,9 +33,9 @@ def contradiction(verdict: Mapping[str, Any]) -> str:
             return fault
         if not clause["holds"]:
             failed.append(clause["name"])
-    if answer == DEPLOY and failed:
+    if answer in (DEPLOY, TRIAL) and failed:
         return f"the verdict is {answer!r} and its clause {failed[0]!r} does not hold"
-    if answer == DEPLOY and not clauses:
+    if answer in (DEPLOY, TRIAL) and not clauses:
         return f"the verdict is {answer!r} and no clause says why"
     if answer == REFUSE and not failed:
         return f"the verdict is {answer!r} and {'every' if clauses else 'no'} clause " + (

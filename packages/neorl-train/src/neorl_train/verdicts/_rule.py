@@ -10,7 +10,7 @@ from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
 from neorl_train.results._wording import confidence, number, quantity
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
-Answer = Literal["deploy", "do not deploy", "cannot tell"]
+Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Verdict:
     """What may be done with the guarded candidate, and why.
 
     Attributes:
-        answer: ``"deploy"``, ``"do not deploy"`` or ``"cannot tell"``.
+        answer: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
         sentence: The verdict in one sentence.
         candidate: The policy it concerns: that one seed, behind its guard, and no other.
         reference: The controller it was compared with; empty where there was none.
@@ -249,8 +249,10 @@ def exceeded(tables: ResultTables) -> list[str]:
         tables: Tables of one evaluation in a simulator.
 
     Returns:
-        One sentence for each such cost, with the count of the reference.
+        One sentence for each such cost, with the count of the reference; none without a simulator.
     """
+    if not tables.environment:
+        return []
     row = tables.row(tables.candidate, guarded=True)
     beside = [r for r in tables.rows if r.name == tables.reference and not r.guarded]
     sentences = []

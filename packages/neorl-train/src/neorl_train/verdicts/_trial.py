@@ -1,0 +1,197 @@
+"""The verdict on a log alone: what a plant model learned from it predicts."""
+
+import dataclasses
+import math
+
+from neorl_agents.retuning import ChoiceRule, Prediction
+from neorl_core.costs import limit_kind
+from neorl_train.results._tables import ResultTables
+from neorl_train.results._wording import number, quantity
+from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
+
+TRIAL: Answer = "worth a trial"
+TRUST = 0.25
+"""Largest error of the predicted return of what runs today, in spreads of returns in the log."""
+POWER = 2.8
+"""Standard errors that a gain must be to be seen at 5 % with a chance of 80 %: 1.96 + 0.84."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LogPrediction:
+    """What a learned plant model says of the candidate of a log.
+
+    Attributes:
+        prediction: The candidate beside what runs today.
+        incumbent: Name of what runs today.
+        replayed: Mean return that the model predicts of what runs today.
+        logged: Mean return that the log shows in the same episodes.
+        scale: Spread of returns in the log.
+        rule: Rule that the prediction was made by.
+    """
+
+    prediction: Prediction
+    incumbent: str
+    replayed: float
+    logged: float
+    scale: float
+    rule: ChoiceRule
+
+
+def trial_verdict(tables: ResultTables, found: LogPrediction) -> Verdict:
+    """Whether a candidate that nobody may run yet is worth a trial.
+
+    ``worth a trial`` if the model repeats the return of what runs today, the lower bound of the
+    candidate's predicted gain is above the rule's least gain, the upper bound of every predicted
+    cost is within its limit, and the candidate does not leave what the log has seen. ``do not
+    deploy`` if a cost is predicted beyond its limit or the gain is predicted to be a loss.
+    ``cannot tell`` otherwise, with what is missing.
+
+    Args:
+        tables: Tables of the log.
+        found: What the model predicts.
+
+    Returns:
+        The verdict with its clauses. It is no permission to deploy.
+    """
+    clauses = (
+        _trust_clause(tables, found),
+        _gain_clause(tables, found),
+        *_cost_clauses(tables, found.prediction),
+        _support_clause(found),
+    )
+    failed = [clause for clause in clauses if not clause.holds]
+    one = found.prediction
+    lost = one.gain + (one.gain - one.low) < 0
+    over = any(clause.name in _names(tables) for clause in failed)
+    answer: Answer = TRIAL if not failed else REFUSE if lost or over else UNKNOWN
+    told = "; ".join(clause.sentence for clause in failed or clauses)
+    opening = {
+        TRIAL: f"{one.name} is worth a trial, as far as the log tells",
+        REFUSE: f"{one.name} should not be deployed",
+        UNKNOWN: f"Cannot tell whether {one.name} is better",
+    }[answer]
+    closing = _plan(tables, found) if answer == TRIAL else _missing(failed)
+    return Verdict(
+        answer=answer,
+        sentence=f"{opening}: {told}. {closing}".rstrip(),
+        candidate=tables.candidate,
+        reference=found.incumbent,
+        rule="predicted by a plant model learned from the log: the model repeats what runs today, "
+        "gain above zero, every cost within its limit, inside what the log has seen",
+        clauses=clauses,
+        reason="" if answer != UNKNOWN else "the log does not answer it",
+    )
+
+
+def _names(tables: ResultTables) -> set[str]:
+    return {channel.name for channel in tables.spec.cost}
+
+
+def _trust_clause(tables: ResultTables, found: LogPrediction) -> Clause:
+    error, limit = abs(found.replayed - found.logged), TRUST * found.scale
+    holds = bool(error <= limit)
+    unit = tables.reward_unit
+    return Clause(
+        name="model",
+        statistic=f"difference of the predicted return of {found.incumbent} to the logged one, "
+        f"mean over {found.prediction.episodes} episodes that the model was not fitted to",
+        value=error,
+        low=error,
+        high=error,
+        bound=error,
+        relation="<=",
+        limit=limit,
+        unit=unit,
+        holds=holds,
+        sentence=f"the model predicts {quantity(found.replayed, unit)} of {found.incumbent}, the "
+        f"log shows {quantity(found.logged, unit)}, {'within' if holds else 'not within'} "
+        f"{quantity(limit, unit)}",
+    )
+
+
+def _gain_clause(tables: ResultTables, found: LogPrediction) -> Clause:
+    one, least = found.prediction, found.rule.least_gain * found.scale
+    holds = bool(one.low > least)
+    return Clause(
+        name="return",
+        statistic=f"predicted gain in return over {found.incumbent}, mean over {one.episodes} "
+        "replayed episodes and the networks of the model",
+        value=one.gain,
+        low=one.low,
+        high=2 * one.gain - one.low,
+        bound=one.low,
+        relation=">",
+        limit=least,
+        unit=tables.reward_unit,
+        holds=holds,
+        sentence=f"the lower bound of its predicted gain over {found.incumbent}, "
+        f"{quantity(one.low, tables.reward_unit)}, {'is' if holds else 'is not'} above "
+        f"{quantity(least, tables.reward_unit)}",
+    )
+
+
+def _cost_clauses(tables: ResultTables, one: Prediction) -> list[Clause]:
+    clauses = []
+    for channel, value, high in zip(tables.spec.cost, one.cost, one.cost_high, strict=True):
+        holds, kind = bool(high <= channel.limit), limit_kind(channel.per)
+        limit = kind.limit_words(channel.limit, channel.unit)
+        clauses.append(
+            Clause(
+                name=channel.name,
+                statistic=f"predicted {kind.quantity}, mean over {one.episodes} episodes",
+                value=value,
+                low=2 * value - high,
+                high=high,
+                bound=high,
+                relation="<=",
+                limit=channel.limit,
+                unit=channel.unit,
+                holds=holds,
+                sentence=f"the upper bound of its predicted cost {channel.name}, "
+                f"{quantity(high, channel.unit)}, {'is' if holds else 'is not'} within the limit "
+                f"of {limit}",
+            )
+        )
+    return clauses
+
+
+def _support_clause(found: LogPrediction) -> Clause:
+    one, rule = found.prediction, found.rule
+    limit = rule.outside * one.outside_incumbent + rule.slack
+    holds = bool(one.outside <= limit)
+    return Clause(
+        name="support",
+        statistic="distance from what the log has seen, standard deviations a step",
+        value=one.outside,
+        low=one.outside,
+        high=one.outside,
+        bound=one.outside,
+        relation="<=",
+        limit=limit,
+        unit="1",
+        holds=holds,
+        sentence=f"it {'stays' if holds else 'does not stay'} where the log has been: "
+        f"{number(one.outside)} standard deviations a step outside, "
+        f"{number(one.outside_incumbent)} with {found.incumbent}",
+    )
+
+
+def _plan(tables: ResultTables, found: LogPrediction) -> str:
+    gain = max(found.prediction.low, 1e-300)
+    episodes = math.ceil(2 * (POWER * found.scale / gain) ** 2)
+    return (
+        "Run it in shadow first, then with bounded authority in turns with "
+        f"{found.incumbent}; stop where a limit is broken more often than with it. About "
+        f"{episodes} episodes of each show a gain of {quantity(gain, tables.reward_unit)} four "
+        "times in five."
+    )
+
+
+def _missing(failed: list[Clause]) -> str:
+    wanted = {
+        "model": "Name the channels that no controller influences with --retuning.exogenous, or "
+        "give a controller that is closer to what filled the log.",
+        "support": "Record episodes near the proposed numbers.",
+        "return": "Record more episodes, or with more excitation.",
+    }
+    return " ".join(wanted[clause.name] for clause in failed if clause.name in wanted)
