@@ -82,7 +82,11 @@ def disagreement_watch(
     """
     if not config.monitors.disagreement:
         return []
-    names = [f"{config.evaluation.candidate}-{seed}" for seed in config.training.seeds]
+    candidate = config.evaluation.candidate
+    learner = (
+        candidate if candidate in config.training.algorithms else config.training.algorithms[-1]
+    )
+    names = [f"{learner}-{seed}" for seed in config.training.seeds]
     try:
         raw = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
     except InputError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from neorl_core import Spec
+from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_safety.constraints import (
     IdentifiedModel,
@@ -26,7 +27,8 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import given_watches
-from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._retuning import BEST, check_retuning
+from neorl_train.configuration._sections import Config, EvaluationConfig, hyperparameters
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     declared_penalty,
@@ -112,8 +114,7 @@ def resolved(config: Config) -> Resolved:
     in_force = _words(limits, spec)
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
-    candidate = config.evaluation.candidate or config.training.algorithms[-1]
-    evaluation = dataclasses.replace(config.evaluation, candidate=candidate)
+    evaluation = _named(config, [] if environment is None else list(environment.tunings()))
     return Resolved(
         config=dataclasses.replace(
             config, penalty=penalty, limits=limits, fallback=fallback, evaluation=evaluation
@@ -125,6 +126,19 @@ def resolved(config: Config) -> Resolved:
         notes=_unused(config)
         + ([] if environment is not None else _undeclared(config, words, spec)),
         origins=origins(config, constraints),
+    )
+
+
+def _named(config: Config, tunings: list[str]) -> EvaluationConfig:
+    """The candidate and the incumbent by name; no incumbent where there is only a log."""
+    controller, given = config.retuning.controller, config.evaluation
+    check_retuning(config.retuning, tunings, config.classical.controllers)
+    usual = BEST if controller else config.training.algorithms[-1]
+    if given.incumbent and given.incumbent not in tunings:
+        raise unknown_name("tuning of the plant as evaluation.incumbent", given.incumbent, tunings)
+    first = controller if controller in tunings else next(iter(tunings), "")
+    return dataclasses.replace(
+        given, candidate=given.candidate or usual, incumbent=given.incumbent or first
     )
 
 

@@ -28,11 +28,13 @@ from neorl_train._pipeline.monitors import (
 )
 from neorl_train._pipeline.offline_run import take_log
 from neorl_train._pipeline.origins import origin_of
+from neorl_train._pipeline.retuning import Retuning, chosen_candidate, retuning_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._retuning import RETUNED
 from neorl_train.configuration._sections import Config, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
@@ -47,6 +49,7 @@ from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
 from neorl_train.training._loop import Plan, Trained, train
+from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
 
 @dataclasses.dataclass
@@ -63,6 +66,7 @@ class Job:
         online: What happened on the plant while a learner was fine-tuned, by its name.
         before: Policies before their fine-tuning, by name.
         controllers: Classical controllers fitted on the log, by name.
+        retuning: The retuned controller with its learned plants, where one is retuned.
     """
 
     config: Config
@@ -74,6 +78,7 @@ class Job:
     online: dict[str, tuple[Collected, ...]] = dataclasses.field(default_factory=dict)
     before: dict[str, Policy] = dataclasses.field(default_factory=dict)
     controllers: dict[str, Policy] = dataclasses.field(default_factory=dict)
+    retuning: Retuning | None = None
 
 
 def all_stages(job: Job) -> None:
@@ -82,9 +87,10 @@ def all_stages(job: Job) -> None:
     environment = simulator(job.config)
     watches = fitted_watches(job.config, experience)
     _fit_controllers(job, experience, environment)  # loops may be refused, so before training
+    retuned = _retune(job, experience, environment)
     tracker = _tracker(job)
     try:
-        policies = _train_all(job, experience, environment, tracker)
+        policies = retuned | _train_all(job, experience, environment, tracker)
     finally:
         tracking_error = tracker.finish()
         if tracking_error:
@@ -147,6 +153,46 @@ def _fit_controllers(job: Job, experience: Experience, environment: Any) -> None
     job.reporter.end()
     for line in words:
         job.reporter.say(line)
+
+
+def _retune(job: Job, experience: Experience, environment: Any) -> dict[str, Policy]:
+    """Retunes a controller in a plant model of the log, and leaves what changed in the record."""
+    name = job.config.retuning.controller
+    if not name:
+        return {}
+    job.reporter.stage(f"learning the plant from the log and retuning {name}")
+    spec = experience.training.spec
+    with job.timings.stage("retune"):
+        job.retuning = retuning_of(
+            job.config, experience.dataset, environment, job.controllers, spec
+        )
+    record, seed = job.run.record(), job.config.training.seeds[0]
+    job.run.update_record(
+        controllers=[*record.get("controllers", []), *job.retuning.words]
+        if job.controllers
+        else job.retuning.words
+    )
+    about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
+    rows, policy = experience.dataset.transitions, job.retuning.policy
+    digests = write_policies(job.run, RETUNED, {seed: policy}, spec, rows, about)
+    job.run.update_record(policies=job.run.record().get("policies", {}) | digests)
+    job.reporter.end()
+    for line in job.retuning.words:
+        job.reporter.say(line)
+    return {f"{RETUNED}-{seed}": policy}
+
+
+def _choose(job: Job, policies: dict[str, Policy]) -> tuple[str, LogPrediction | None]:
+    """The candidate, and what a plant model predicts of it where there is one."""
+    config = job.config
+    if job.retuning is None:
+        return f"{config.evaluation.candidate}-{config.training.seeds[0]}", None
+    with job.timings.stage("choose"):
+        candidate, prediction, words = chosen_candidate(config, job.retuning, policies)
+    job.run.update_record(choice=words)
+    for line in words:
+        job.reporter.say(line)
+    return candidate, prediction
 
 
 def _read(job: Job, path: Path) -> Dataset:
@@ -265,7 +311,7 @@ def _judge(
     config, dataset = job.config, experience.dataset
     controllers = job.controllers
     guarding = _leave_guard(job, experience, environment, watches)
-    candidate = f"{config.evaluation.candidate}-{config.training.seeds[0]}"
+    candidate, prediction = _choose(job, policies)
     with job.timings.stage("evaluate"):
         if environment is None:
             job.reporter.stage(f"comparing with the log: {', '.join(policies)}")
@@ -288,6 +334,7 @@ def _judge(
                 policies,
                 dataset,
                 candidate=candidate,
+                incumbent=config.evaluation.incumbent or None,
                 **guarding,
                 cost_limits=config.limits.cost,
                 controllers=controllers,
@@ -296,13 +343,17 @@ def _judge(
                 level=config.evaluation.level,
                 episode_margin=config.evaluation.episode_margin,
             )
-        _leave_results(job, experience, environment, evaluation)
+        _leave_results(job, experience, environment, evaluation, prediction)
     job.reporter.end()
     write_run_report(job.run, job.reporter, job.timings)
 
 
 def _leave_results(
-    job: Job, experience: Experience, environment: Any, evaluation: Evaluation
+    job: Job,
+    experience: Experience,
+    environment: Any,
+    evaluation: Evaluation,
+    prediction: LogPrediction | None,
 ) -> None:
     """Writes the evaluation with its verdict, and before it what a fine-tuning brought."""
     from neorl_train._pipeline.write_results import write_results
@@ -311,7 +362,10 @@ def _leave_results(
     if job.config.finetune.run:
         validation = _validation(job.config, experience, environment)
         write_fine_tuning(job.run.path, fine_tuning_results(job, evaluation, validation))
-    write_results(job.run.path, evaluation, verdict(evaluation.tables))
+    decided = verdict(evaluation.tables)
+    if environment is None and prediction is not None:
+        decided = trial_verdict(evaluation.tables, prediction)
+    write_results(job.run.path, evaluation, decided)
 
 
 def _leave_guard(

@@ -15,6 +15,7 @@ from neorl_train.configuration._fine_tuning import FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
+from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated
 
 
@@ -65,18 +66,21 @@ class EvaluationConfig:
         seed: Seed of the starts.
         curve_starts: Number of other starts on which policies are followed while they train; zero
             follows them on held-out rows alone.
-        candidate: Algorithm whose policy is handed over, its first seed; empty takes the last of
-            the trained ones.
+        candidate: What is handed over: an algorithm, of which it is the first seed; ``"retuned"``,
+            the retuned controller; or ``"best"``, chosen from all of them without the plant. Empty
+            takes the best where a controller is retuned, else the last of the trained algorithms.
+        incumbent: Tuning of the plant that runs today, which the candidate must beat; empty takes
+            the retuned controller, else the first tuning of the plant.
         level: Confidence level of every interval, whose ends the verdict compares; in (0.5, 1).
         episode_margin: Largest part of the episodes by which the upper bound of those over a cost's
-            limit may exceed the part of the reference controller; ``inf`` demands nothing of single
-            episodes.
+            limit may exceed the part of the incumbent; ``inf`` demands nothing of single episodes.
     """
 
     starts: int = 128
     seed: int = 1
     curve_starts: int = 8
     candidate: str = ""
+    incumbent: str = ""
     level: float = DEFAULT_LEVEL
     episode_margin: float = 0.05
 
@@ -123,6 +127,7 @@ class Config:
         monitors: What watches while the policy acts.
         supervisor: When the fallback takes over, and when it hands back.
         classical: Classical controllers that are fitted on the log and compared.
+        retuning: The controller that is retuned in a plant model learned from the log.
         finetune: Training that goes on online, of the learners of a finished run.
         checkpoints: How often the state is written.
         output: Where results go.
@@ -138,6 +143,7 @@ class Config:
     monitors: MonitorsConfig = dataclasses.field(default_factory=MonitorsConfig)
     supervisor: SupervisorConfig = dataclasses.field(default_factory=SupervisorConfig)
     classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
+    retuning: RetuningConfig = dataclasses.field(default_factory=RetuningConfig)
     finetune: FineTuningConfig = dataclasses.field(default_factory=FineTuningConfig)
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()

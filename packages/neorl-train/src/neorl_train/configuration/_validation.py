@@ -13,6 +13,7 @@ from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._fine_tuning import check_fine_tuning
 from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._monitors import check_monitors, supervision_of
+from neorl_train.configuration._retuning import check_candidate
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
 
@@ -43,6 +44,7 @@ def validate(config: Config) -> None:
         ("training.seeds", training.seeds),
         ("data.seed", (data.seed,)),
         ("evaluation.seed", (config.evaluation.seed,)),
+        ("retuning.seed", (config.retuning.seed,)),
     ):
         in_range = all(0 <= seed < 2**31 for seed in seeds)
         _require(in_range, f"{name} must be from 0 to 2^31 - 1, got {', '.join(map(str, seeds))}")
@@ -57,12 +59,7 @@ def validate(config: Config) -> None:
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
     supervision_of(config.supervisor, 1.0)
     _require_distinct("classical.controllers", config.classical.controllers)
-    if config.evaluation.candidate not in ("", *training.algorithms):
-        raise InputError(
-            f"evaluation.candidate is {config.evaluation.candidate!r}, which is not trained; "
-            "choose one of training.algorithms with --evaluation.candidate: "
-            f"{', '.join(training.algorithms)}"
-        )
+    check_candidate(config.evaluation.candidate, config.retuning, training.algorithms)
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,

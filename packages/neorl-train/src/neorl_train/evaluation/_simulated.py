@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
+from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
@@ -46,6 +47,7 @@ def evaluate(
     dataset: Dataset,
     *,
     candidate: str | None = None,
+    incumbent: str | None = None,
     constraints: AnyConstraints | None = None,
     fallbacks: Mapping[str, Policy] | None = None,
     settings: GuardSettings | None = None,
@@ -69,6 +71,8 @@ def evaluate(
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
         dataset: The log.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
+        incumbent: Tuning of the plant that runs today, which the verdict compares with; the plant's
+            reference by default.
         constraints: Hard limits of the guard; the plant's ranges and rates by default.
         fallbacks: Take over inside the guard, by the names that ``settings`` puts in order; the
             plant's reference controller as ``fallback`` by default.
@@ -89,8 +93,7 @@ def evaluate(
         ValueError: If the candidate is unknown, a policy bears the name of a controller, the log
             is of another plant or ``n_starts`` is below two.
     """
-    tunings: Mapping[str, Policy] = environment.tunings()
-    reference = environment.reference
+    tunings, reference = environment.tunings(), incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
     candidate = next(iter(policies), "") if candidate is None else candidate
     taken = [*tunings, BEHAVIOUR, LOG]
@@ -98,8 +101,7 @@ def evaluate(
     check_names(list(policies), candidate=candidate, taken=[*taken, *fitted])
     check_names([candidate, *fitted], candidate=candidate, taken=taken)
     check_spec(environment.spec, dataset.spec, name)
-    if n_starts < 2:
-        raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
+    _require(reference, tunings, n_starts)
     spec = limited_spec(environment.spec, cost_limits or {})
     behind = _guarding(environment, spec, constraints, fallbacks, settings)
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
@@ -123,6 +125,13 @@ def evaluate(
         score=None,
         source=source_of(dataset),
     )
+
+
+def _require(reference: str, tunings: Mapping[str, Policy], n_starts: int) -> None:
+    if reference not in tunings:
+        raise unknown_name("tuning of the plant", reference, tunings)
+    if n_starts < 2:
+        raise ValueError(f"an evaluation needs at least two starts, got {n_starts}")
 
 
 def plant_constraints(environment: Plant) -> ActionConstraints:
@@ -188,7 +197,8 @@ def _tables(
     episode_margin: float,
 ) -> ResultTables:
     plain = [result for result in results if not result.guarded]
-    others = [one for one in plain if one.name == reference or one.role == "behaviour"]
+    known = {reference, str(getattr(environment, "reference", reference))}
+    others = [one for one in plain if one.name in known or one.role == "behaviour"]
     return ResultTables(
         environment=name,
         reason="",

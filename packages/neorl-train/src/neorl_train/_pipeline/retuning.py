@@ -1,0 +1,165 @@
+"""The controller that a run retunes, and the candidate that it chooses without the plant."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import (
+    ChoiceRule,
+    LearnedPlants,
+    PlantFacts,
+    Prediction,
+    Retuned,
+    RetuneSettings,
+    SearchSettings,
+    learned_plants,
+    retune,
+    select,
+)
+from neorl_core import InputError, Policy, Spec
+from neorl_envs import Dataset
+from neorl_train.configuration._retuning import BEST, RETUNED
+from neorl_train.configuration._sections import Config
+from neorl_train.experience._split import sample_of, training_episodes
+from neorl_train.results._wording import number
+from neorl_train.verdicts._trial import LogPrediction
+
+RULE = ChoiceRule()
+
+
+class Retuning(NamedTuple):
+    """What a run knows of its retuned controller.
+
+    Attributes:
+        plants: Learned plants, which judge the pool too.
+        incumbent: The controller as it runs today.
+        policy: The retuned one; the incumbent where nothing was better.
+        words: What was changed, and what is predicted, in sentences.
+        kept: Prediction of the incumbent itself.
+    """
+
+    plants: LearnedPlants
+    incumbent: Policy
+    policy: Policy
+    words: list[str]
+    kept: Prediction
+
+
+def retuning_of(
+    config: Config,
+    dataset: Dataset,
+    environment: Any,
+    controllers: Mapping[str, Policy],
+    spec: Spec,
+) -> Retuning:
+    """Learns the plant from the training episodes and retunes the controller in it.
+
+    Args:
+        config: Configuration, resolved.
+        dataset: Complete log, of which the held-out episodes are left out.
+        environment: The plant, for its rates, interlocks and exogenous channels; ``None`` where
+            there is only a log.
+        controllers: Fitted classical controllers by name.
+        spec: Channels, with the limits of the run.
+
+    Raises:
+        InputError: If the log does not suffice, or the controller declares no tunable number.
+    """
+    name, seed = config.retuning.controller, config.retuning.seed
+    known = dict(controllers) | ({} if environment is None else environment.tunings())
+    part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    facts = _facts(config, environment, spec)
+    try:
+        settings = RetuneSettings(
+            model=HistoryModelSettings(updates=config.retuning.updates),
+            search=SearchSettings(generations=config.retuning.generations),
+            rule=RULE,
+        )
+        plants = learned_plants(part.transitions, spec, seed, facts, settings)
+        done = retune(plants, known[name], seed, settings)
+    except InputError as error:
+        raise InputError(f"retuning {name}: {error}") from error
+    words = retuning_words(name, done, plants)
+    return Retuning(plants, known[name], done.policy, words, done.table[0])
+
+
+def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]:
+    """What was changed and what the model predicts of it, in sentences.
+
+    Args:
+        name: Of the controller.
+        done: What the search ended with.
+        plants: The learned plants.
+    """
+    model, judged = plants.model, plants.judging.n_episodes
+    lines = [
+        f"{name} was retuned in a plant model with {model.history} steps of history; "
+        f"{judged} episodes that neither the model nor the search has seen judged it"
+    ]
+    taken = {one.name: one for one in done.table}[done.chosen]
+    if done.chosen == done.table[0].name:
+        best = max(done.table[1:], key=lambda one: one.low)
+        why = "; ".join(best.refusals)
+        return [*lines, f"{name} is kept as it is: of the nearest candidate, {why}"]
+    for change in done.changes:
+        if change.before != change.after:
+            both = f"{number(change.before)} becomes {number(change.after)}"
+            lines.append(f"{change.name}: {both} {change.unit}".rstrip())
+    return [
+        *lines,
+        f"predicted gain in return over {name}: {number(taken.gain)}, with a lower bound of "
+        f"{number(taken.low)}; the linear part of the model alone says "
+        f"{number(taken.by_member[-1])}",
+    ]
+
+
+def chosen_candidate(
+    config: Config, retuning: Retuning, policies: Mapping[str, Policy]
+) -> tuple[str, LogPrediction, list[str]]:
+    """The policy that is handed over, chosen without the plant, and why.
+
+    The pool is the incumbent, the retuned controller and the first seed of every learner. Where
+    nothing may be preferred to the incumbent, the retuned controller stands for it.
+
+    Args:
+        config: Configuration, resolved.
+        retuning: Retuned controller with its learned plants.
+        policies: Trained policies and the retuned one by name.
+
+    Returns:
+        Its name among ``policies``, what is predicted of it, and sentences on the pool.
+    """
+    first, name = config.training.seeds[0], config.retuning.controller
+    own = f"{RETUNED}-{first}"
+    wanted = config.evaluation.candidate
+    pool = {name: retuning.incumbent, own: policies[own]}
+    pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
+    chosen, table = select(retuning.plants, pool, name, RULE)
+    words = [_pool_words(one) for one in table if one.name != name]
+    if wanted != BEST:
+        taken = f"{wanted}-{first}"
+    elif chosen == name:
+        taken = own
+        words.append(f"nothing may be preferred to {name}: keep what runs")
+    else:
+        taken = chosen
+        words.append(f"{chosen} was chosen without the plant")
+    prediction = {one.name: one for one in table}[taken]
+    plants, kept = retuning.plants, retuning.kept
+    logged = float(plants.logged.mean())
+    return taken, LogPrediction(prediction, name, kept.returns, logged, plants.scale, RULE), words
+
+
+def _pool_words(one: Prediction) -> str:
+    gain = f"{one.name}: predicted gain {number(one.gain)}, lower bound {number(one.low)}"
+    return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"
+
+
+def _facts(config: Config, environment: Any, spec: Spec) -> PlantFacts:
+    if environment is None:
+        rates: Sequence[float] = [
+            min(config.limits.rate_up[c.name], config.limits.rate_down[c.name]) for c in spec.action
+        ]
+        return PlantFacts(tuple(rates), config.retuning.exogenous)
+    exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
+    return PlantFacts(tuple(environment.action_rates()), tuple(exogenous), environment.interlock)

@@ -1,0 +1,78 @@
+"""The controller of a run that is retuned in a plant model learned from its log."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import SearchSettings
+from neorl_core import InputError
+
+RETUNED = "retuned"
+"""Name of the retuned controller among the candidates."""
+BEST = "best"
+"""The candidate that is chosen from the pool without the plant."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RetuningConfig:
+    """A controller that is retuned in a plant model learned from the log.
+
+    Attributes:
+        controller: Name of a tuning of the plant, or one of ``classical.controllers``; empty
+            retunes none.
+        exogenous: Observations that no controller influences, such as weather, demand or
+            set-points; a plant declares its own.
+        updates: Gradient steps of each network of the model.
+        generations: Generations of each search.
+        seed: Seed of the model and of the search.
+    """
+
+    controller: str = ""
+    exogenous: tuple[str, ...] = ()
+    updates: int = HistoryModelSettings.updates
+    generations: int = SearchSettings.generations
+    seed: int = 0
+
+
+def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequence[str]) -> None:
+    """Refuses a candidate that the run does not make.
+
+    Raises:
+        InputError: Naming those that it makes.
+    """
+    if candidate in (RETUNED, BEST) and not retuning.controller:
+        raise InputError(
+            f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
+            "--retuning.controller, a tuning of the plant or one of classical.controllers"
+        )
+    made = [*algorithms, *((RETUNED, BEST) if retuning.controller else ())]
+    if candidate not in ("", *made):
+        raise InputError(
+            f"evaluation.candidate is {candidate!r}, which is not trained; choose one of "
+            f"training.algorithms with --evaluation.candidate: {', '.join(made)}"
+        )
+
+
+def check_retuning(
+    retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
+) -> None:
+    """Refuses counts below one, and a controller that is no tuning and not fitted on the log.
+
+    Args:
+        retuning: As configured.
+        tunings: Names of the plant's tunings; none where there is only a log.
+        controllers: Names of the classical controllers that the run fits.
+
+    Raises:
+        InputError: Naming those that can be retuned.
+    """
+    for name in ("updates", "generations"):
+        if getattr(retuning, name) < 1:
+            raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")
+    known = [*tunings, *controllers]
+    if retuning.controller and retuning.controller not in known:
+        raise InputError(
+            f"retuning.controller is {retuning.controller!r}; choose one of "
+            f"{', '.join(known) or 'none that is known yet'}, or fit one on the log with "
+            "--classical.controllers pid_imitation and name that"
+        )

@@ -1,0 +1,167 @@
+"""A run retunes a controller in a model of its log, chooses a candidate, and judges it."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_core import InputError, Spec
+from neorl_core.control import PID
+from neorl_envs import collect_log, make, write_dataset
+from neorl_train import Run, configure, resume, start
+from neorl_train.configuration import RetuningConfig
+from neorl_train.configuration._retuning import check_candidate, check_retuning
+from neorl_train.verdicts import read_verdict
+
+QUICK = {
+    "training": {"algorithms": ["bc"], "seeds": [0], "updates": 2, "chunk": 1},
+    "checkpoints": {"interval": 2},
+    "algorithms": {"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
+}
+CSTR = make("CSTR-v0")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run on the plant, and one on a log that its PI has filled."""
+    here = tmp_path_factory.mktemp("retuning")
+    output = {"directory": str(here / "runs"), "tracking": False}
+    quick = {"updates": 200, "generations": 5}
+    plant = configure(
+        **QUICK,
+        output=output,
+        data={"source": "CSTR-v0", "steps": 6_000},
+        evaluation={"starts": 32, "curve_starts": 0},
+        retuning={"controller": "PI", **quick},
+    )
+    only = {"PI": CSTR.tunings()["PI"]}
+    write_dataset(here / "log.h5", collect_log(CSTR, only, n_steps=6_000, key=jax.random.key(3)))
+    log = configure(
+        **QUICK,
+        output=output,
+        data={"source": str(here / "log.h5")},
+        penalty={"temperature": 1.0},
+        classical={
+            "controllers": ["pid_imitation"],
+            "manipulated": {"C_A": "T_c"},
+            "setpoint_channel": {"C_A": "C_A_SP"},
+        },
+        retuning={"controller": "pid_imitation", "exogenous": ["C_A_SP"], **quick},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        return start(plant, quiet=True), start(log, quiet=True)
+
+
+def test_the_retuned_controller_is_chosen_and_beats_what_runs_today(runs):
+    """The gain on the plant, in paired episodes that the search has not seen."""
+    run, _ = runs
+    assert run.config.evaluation.candidate == "best"
+    assert run.config.evaluation.incumbent == "PI"
+    decided = run.verdict
+    assert (decided.candidate, decided.reference) == ("retuned-0", "PI")
+    (gain,) = [clause for clause in decided.clauses if clause.name == "return"]
+    assert gain.low > 0
+    assert "retuned-0 was chosen without the plant" in run.record["choice"]
+    assert any(line.startswith("bc-0: predicted gain") for line in run.record["choice"])
+
+
+def test_both_comparisons_stand_in_the_tables(runs):
+    pooled = runs[0].evaluation.tables.pooled
+    against = {row.against for row in pooled if row.group == "retuned"}
+    assert {"PI", "PI feed-forward"} <= against
+
+
+def test_what_changed_is_said_in_the_engineers_terms_and_stands_in_the_report(runs):
+    for run in runs:
+        words = run.record["controllers"]
+        assert any("gain of T_c: " in line and " becomes " in line for line in words)
+        assert "gain of T_c: " in run.report.read_text()
+
+
+def test_its_artefact_is_the_controller_with_the_numbers_that_are_said(runs):
+    run, _ = runs
+    artefact = load_policy(run.path / "policies/retuned-0.safetensors")
+    feedback = artefact.policy.feedback
+    assert isinstance(feedback, PID)
+    before = float(CSTR.tunings()["PI"].feedback.kp[0])
+    after = float(feedback.kp[0])
+    (line,) = [x for x in run.record["controllers"] if x.startswith("gain of T_c: ")]
+    told = [float(x.replace("\N{MINUS SIGN}", "-")) for x in line.split(": ")[1].split(" becomes ")]
+    np.testing.assert_allclose(told, [before, after], rtol=2e-3)
+    assert run.record["policies"]["retuned-0.safetensors"] == artefact.digest
+
+
+def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
+    """Never a permission to deploy, every clause with its numbers, and a plan."""
+    decided = runs[1].verdict
+    assert decided.answer in ("worth a trial", "cannot tell")
+    assert [clause.name for clause in decided.clauses] == [
+        "model", "return", "temperature", "support",
+    ]  # fmt: skip
+    assert decided.reference == "pid_imitation"
+    failed = [clause for clause in decided.clauses if not clause.holds]
+    assert bool(failed) == (decided.answer == "cannot tell")
+    if not failed:
+        assert "Run it in shadow first" in decided.sentence
+    assert decided.answer in runs[1].report.read_text()
+
+
+def test_resumed_after_its_report_was_lost_it_ends_the_same(runs, monkeypatch):
+    run, _ = runs
+    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    before = {name: (run.path / name).read_bytes() for name in ("verdict.json", "evaluation.json")}
+    digest = run.record["policies"]["retuned-0.safetensors"]
+    run.report.unlink()
+    again = resume(run, quiet=True)
+    assert again.record["policies"]["retuned-0.safetensors"] == digest
+    assert {name: (again.path / name).read_bytes() for name in before} == before
+
+
+def test_candidates_that_are_not_made_are_refused():
+    none, one = RetuningConfig(), RetuningConfig(controller="PI")
+    for name in ("retuned", "best"):
+        check_candidate(name, one, ["bc"])
+        with pytest.raises(InputError, match="no controller is retuned; name one with"):
+            check_candidate(name, none, ["bc"])
+    with pytest.raises(InputError, match=r"choose one of .*: bc, retuned, best"):
+        check_candidate("iql", one, ["bc"])
+    check_retuning(one, ["PI"], [])
+    with pytest.raises(InputError, match=r"choose one of P, pid, or fit one on the log"):
+        check_retuning(one, ["P"], ["pid"])
+    with pytest.raises(InputError, match=r"retuning\.generations must be at least 1, got 0"):
+        check_retuning(RetuningConfig(generations=0), [], [])
+
+
+def test_a_log_that_does_not_suffice_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    config = configure(
+        **QUICK,
+        output={"directory": str(tmp_path / "runs"), "tracking": False},
+        data={"source": "CSTR-v0", "steps": 600, "held_out": 0.4},
+        retuning={"controller": "PI"},
+    )
+    with pytest.raises(InputError, match=r"retuning PI: the log has \d episodes; a plant model"):
+        start(config, quiet=True)
+    assert not list((tmp_path / "runs").glob("0*"))
+
+
+def test_an_unknown_incumbent_is_refused_by_name(tmp_path):
+    config = configure(
+        **QUICK,
+        output={"directory": str(tmp_path / "runs"), "tracking": False},
+        data={"source": "CSTR-v0", "steps": 600},
+        evaluation={"incumbent": "PID"},
+    )
+    with pytest.raises(InputError, match=r"unknown tuning of the plant as evaluation\.incumbent"):
+        start(config, quiet=True)
+
+
+def test_the_record_of_a_run_is_json(runs):
+    for run in runs:
+        json.dumps(run.record)
+        assert isinstance(Run(run.path).config.retuning, RetuningConfig)
+        assert isinstance(run.evaluation.tables.spec, Spec)
+        assert read_verdict(run.path) == run.verdict
