@@ -61,6 +61,15 @@ class Plant(Recordable, Protocol):
         """What the plant's interlocks leave of an action, as far as measurements tell."""
         ...
 
+    def objective(
+        self,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+    ) -> Float[Array, " outcome"]:
+        """Reward and costs of a step as functions of measurements, NaN where they are none."""
+        ...
+
 
 class PlantDefaults:
     """The members that a plant may leave out; derive from it to have them.
@@ -88,6 +97,15 @@ class PlantDefaults:
         """No interlock."""
         return action
 
+    def objective(
+        self: Any,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+    ) -> Float[Array, " outcome"]:
+        """Nothing declared: a plant model learns reward and costs."""
+        return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)
+
     def action_rates(self: Any) -> tuple[float, ...]:
         """No limit for any actuator."""
         return (float("inf"),) * self.spec.n_action
@@ -113,11 +131,12 @@ REQUIRED = (
 )
 OPTIONAL = (
     *("glossary", "channel_descriptions", "tracked", "action_rates", "bands"),
-    *("operator_plan", "penalty_weights", "exogenous", "interlock"),
+    *("operator_plan", "penalty_weights", "exogenous"),
+    *("interlock", "objective"),
 )
 METHODS = (
     *("reset", "step", "default_params", "sample_params", "tunings", "action_rates", "bands"),
-    *("operator_plan", "penalty_weights", "interlock"),
+    *("operator_plan", "penalty_weights", "interlock", "objective"),
 )
 
 

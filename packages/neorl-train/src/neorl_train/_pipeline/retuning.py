@@ -162,4 +162,9 @@ def _facts(config: Config, environment: Any, spec: Spec) -> PlantFacts:
         ]
         return PlantFacts(tuple(rates), config.retuning.exogenous)
     exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
-    return PlantFacts(tuple(environment.action_rates()), tuple(exogenous), environment.interlock)
+    return PlantFacts(
+        tuple(environment.action_rates()),
+        tuple(exogenous),
+        environment.interlock,
+        environment.objective,
+    )

@@ -112,7 +112,17 @@ class DMSD(SimulatedPlant):
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
         """Minus the logarithms of the distances from the targets."""
-        return -jnp.log(jnp.abs(now.plant.position - target(now)) + 0.01).sum()
+        return _closeness(now.plant.position, target(now))
+
+    def objective(
+        self, obs: Float[Array, "6"], action: Float[Array, "2"], next_obs: Float[Array, "6"]
+    ) -> Float[Array, "1"]:
+        """The same of the measured positions."""
+        return _closeness(next_obs[:2], next_obs[4:])[None]
+
+
+def _closeness(position: Float[Array, "2"], wanted: Float[Array, "2"]) -> Float[Array, ""]:
+    return -jnp.log(jnp.abs(position - wanted) + 0.01).sum()
 
 
 def target(now: Moment) -> Float[Array, "2"]:
