@@ -222,6 +222,18 @@ def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_the_retuning_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands on the page: what changed, then a line for every candidate."""
+    text = (ROOT / "docs/pages/how-to/retune.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    with jax.numpy_rank_promotion("allow"):
+        exec(compile(code, "retune.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("gain of T_c ")
+    assert any(line.startswith("today ") for line in lines)
+
+
+@pytest.mark.nightly
 def test_a_published_log_is_scored_and_swept(tmp_path: Path) -> None:
     """Every block of the page in order; a log of the plant in the form of the file stands in."""
     text = (ROOT / "docs/pages/how-to/published-log.md").read_text()

@@ -30,6 +30,7 @@ import numpy as np
 
 from fine_tuning_critics import knowledge
 from learner_settings import flat_settings, learner_with
+from learning_table import penalised_data, prices
 from neorl_agents import ALGORITHMS, IQL
 from neorl_core import Policy
 from neorl_core.infrastructure import keep_compiled_programs
@@ -44,7 +45,6 @@ from neorl_train.evaluation import crossed_estimate, mean_estimates
 from neorl_train.evaluation._simulated import plant_constraints
 from neorl_train.experience import TrainingData
 from neorl_train.training import Plan, Trained, Watcher, online_counts
-from penalties import penalised_data, prices
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/fine_tuning"

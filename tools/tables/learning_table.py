@@ -20,6 +20,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ import numpy as np
 from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import beside_the_log, table
 from neorl_agents import ALGORITHMS
-from neorl_core import InputError, Transition, unit_interval
+from neorl_core import CostChannel, InputError, Transition, unit_interval
+from neorl_core.costs import penalised_reward
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
 from neorl_core.statistics import normalised_score
@@ -40,13 +42,27 @@ from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
 from neorl_train import train
 from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
-from neorl_train.experience import TrainingData
+from neorl_train.experience import TrainingData, training_data
 from neorl_train.results import training_signs
 from neorl_train.training import Plan, Watcher
-from penalties import penalised_data
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 AT_BOUND = 0.99  # of half the range, as the saturated share of Simglucose is counted
+
+
+def prices(env: Any, costs: Sequence[CostChannel]) -> jax.Array:
+    """Reward that one unit of each cost takes off; nothing where there is no plant."""
+    weights = env.penalty_weights() if env is not None else {}
+    return jnp.asarray([weights.get(cost.name, 0.0) for cost in costs], jnp.float32)
+
+
+def penalised_data(env: Any, log: Dataset) -> TrainingData:
+    """A log to be trained on, its reward less its costs."""
+    rows, price = log.transitions, prices(env, log.spec.cost)
+    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), price)
+    return training_data(
+        dataclasses.replace(log, transitions=rows._replace(reward=np.asarray(reward)))
+    )
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
+from neorl_train.report._terminal import pooled_lines
 from neorl_train.verdicts import read_verdict
 
 QUICK = {
@@ -34,7 +35,7 @@ def runs(tmp_path_factory):
         output=output,
         data={"source": "CSTR-v0", "steps": 6_000},
         evaluation={"starts": 32, "curve_starts": 0},
-        retuning={"controller": "PI", **quick},
+        retuning={"controller": "incumbent", **quick},
     )
     only = {"PI": CSTR.tunings()["PI"]}
     write_dataset(here / "log.h5", collect_log(CSTR, only, n_steps=6_000, key=jax.random.key(3)))
@@ -72,6 +73,9 @@ def test_both_comparisons_stand_in_the_tables(runs):
     pooled = runs[0].evaluation.tables.pooled
     against = {row.against for row in pooled if row.group == "retuned"}
     assert {"PI", "PI feed-forward"} <= against
+    lines = pooled_lines(runs[0].evaluation.tables)
+    start = "retuned beside PI feed-forward, the plant's reference: return "
+    assert sum(line.startswith(start) for line in lines) == 1
 
 
 def test_what_changed_is_said_in_the_engineers_terms_and_stands_in_the_report(runs):

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import scipy.linalg
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.models._history_model import (
@@ -191,7 +190,7 @@ def _ridge(inputs: np.ndarray, target: np.ndarray, ridge: float) -> np.ndarray:
     gram[np.diag_indices(len(gram) - 1)] += ridge
     gram[-1, -1] += 1e-9
     # Columns that never move leave the matrix singular but for the ridge.
-    return scipy.linalg.solve(gram, design.T @ target.astype(np.float64), assume_a="pos")
+    return np.linalg.solve(gram, design.T @ target.astype(np.float64))
 
 
 def _linear_part(inputs: np.ndarray, target: np.ndarray, ridge: float) -> tuple[np.ndarray, _Left]:

@@ -27,8 +27,8 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import given_watches
-from neorl_train.configuration._retuning import BEST, check_retuning
-from neorl_train.configuration._sections import Config, EvaluationConfig, hyperparameters
+from neorl_train.configuration._retuning import BEST, INCUMBENT, check_retuning
+from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     declared_penalty,
@@ -114,11 +114,9 @@ def resolved(config: Config) -> Resolved:
     in_force = _words(limits, spec)
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
-    evaluation = _named(config, [] if environment is None else list(environment.tunings()))
+    config = _named(config, [] if environment is None else list(environment.tunings()))
     return Resolved(
-        config=dataclasses.replace(
-            config, penalty=penalty, limits=limits, fallback=fallback, evaluation=evaluation
-        ),
+        config=dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback),
         dataset=dataset,
         limits=in_force,
         replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
@@ -129,17 +127,20 @@ def resolved(config: Config) -> Resolved:
     )
 
 
-def _named(config: Config, tunings: list[str]) -> EvaluationConfig:
-    """The candidate and the incumbent by name; no incumbent where there is only a log."""
-    controller, given = config.retuning.controller, config.evaluation
-    check_retuning(config.retuning, tunings, config.classical.controllers)
-    usual = BEST if controller else config.training.algorithms[-1]
+def _named(config: Config, tunings: list[str]) -> Config:
+    """Candidate, incumbent and retuned controller by name; no incumbent where there is a log."""
+    given, retuning = config.evaluation, config.retuning
     if given.incumbent and given.incumbent not in tunings:
         raise unknown_name("tuning of the plant as evaluation.incumbent", given.incumbent, tunings)
-    first = controller if controller in tunings else next(iter(tunings), "")
-    return dataclasses.replace(
-        given, candidate=given.candidate or usual, incumbent=given.incumbent or first
-    )
+    today = given.incumbent or next(iter(tunings), "")
+    if retuning.controller == INCUMBENT:
+        retuning = dataclasses.replace(retuning, controller=today or INCUMBENT)
+    check_retuning(retuning, tunings, config.classical.controllers)
+    if not given.incumbent and retuning.controller in tunings:
+        today = retuning.controller
+    usual = BEST if retuning.controller else config.training.algorithms[-1]
+    evaluation = dataclasses.replace(given, candidate=given.candidate or usual, incumbent=today)
+    return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
 
 
 def _limits(

@@ -9,6 +9,8 @@ from neorl_core import InputError
 
 RETUNED = "retuned"
 """Name of the retuned controller among the candidates."""
+INCUMBENT = "incumbent"
+"""Whatever runs on the plant today, as the controller that is retuned."""
 BEST = "best"
 """The candidate that is chosen from the pool without the plant."""
 
@@ -18,8 +20,8 @@ class RetuningConfig:
     """A controller that is retuned in a plant model learned from the log.
 
     Attributes:
-        controller: Name of a tuning of the plant, or one of ``classical.controllers``; empty
-            retunes none.
+        controller: Name of a tuning of the plant, or one of ``classical.controllers``;
+            ``"incumbent"`` is what runs on the plant today. Empty retunes none.
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points; a plant declares its own.
         updates: Gradient steps of each network of the model.

@@ -184,9 +184,22 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
 
 
 def pooled_lines(tables: ResultTables) -> list[str]:
-    """One line for each algorithm: its seeds together against what filled the log."""
+    """One line for each algorithm: its seeds together against what filled the log.
+
+    Where the candidate was compared with another controller than the plant's reference, a line
+    says how it stands beside that one.
+    """
     lines = []
+    own = tables.candidate.rpartition("-")[0]
     for row in tables.pooled:
+        beside = row.against_role == "classical" and row.against != tables.reference
+        if beside and row.guarded and row.group == own:
+            digits = decimals([row.difference])
+            lines.append(
+                f"{row.group} beside {row.against}, the plant's reference: return "
+                f"{signed(row.difference.value, digits)} {interval(row.difference, digits)} "
+                f"{tables.reward_unit}"
+            )
         if row.against_role == "behaviour" and not row.guarded:
             digits = decimals([row.difference])
             answer = "better than" if row.better else "not shown to be better than"
