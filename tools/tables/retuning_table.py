@@ -2,13 +2,14 @@
 
 Usage:
     python tools/tables/retuning_table.py [NAME ...] [--seeds 0 1 2]   what has no result yet
+    python tools/tables/retuning_table.py --alone [...]                logs of the ordinary alone
     python tools/tables/retuning_table.py --page                       write the page alone
 
-Every seed has a mixed log of its own (120,000 steps), a model and a search of its own; the settings
-are the same for all plants. What is chosen without the plant runs in 1,000 episodes of the plant
-that nothing has seen, behind its guard, paired with the controller as it was, and is judged by the
-rule of the verdict. Results: tools/baselines/retuning/NAME.json, a list with a row for each seed
-and controller.
+Every seed has a log of its own (120,000 steps, of all controllers with their operators, or of the
+ordinary one and its operators alone), a model and a search; the settings are the same for all
+plants. What is chosen without the plant runs in 1,000 episodes of the plant that nothing has seen,
+behind its guard, paired with the controller as it was, and is judged by the rule of the verdict.
+Results: tools/baselines/retuning/NAME.json, a list with a row for each seed, log and controller.
 """
 
 import argparse
@@ -40,23 +41,28 @@ BEGIN, END = "<!-- retuning: python tools/tables/retuning_table.py --page -->", 
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05
 KEY = 777
 CANDIDATE = "retuned-0"
+LOGS = ("all controllers", "the ordinary controller alone")
+KINDS = ((LOGS[1], False), (LOGS[0], False), (LOGS[0], True))
 
 
-def measured(name: str, seed: int) -> list[dict[str, Any]]:
+def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
     """The ordinary controller and the reference of one plant, retuned from one log."""
     env = make(name)
     tunings = env.tunings()
-    log = collect_log(env, n_steps=STEPS, key=jax.random.key(seed))
+    ordinary = next(iter(tunings))
+    acting = {ordinary: tunings[ordinary]} if alone else tunings
+    log = collect_log(env, acting, n_steps=STEPS, key=jax.random.key(seed))
     facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
     begun = time.time()
     plants = learned_plants(log.transitions, env.spec, seed, facts)
     fitted = time.time() - begun
     rows = []
-    for base in dict.fromkeys((next(iter(tunings)), env.reference)):
+    for base in dict.fromkeys((ordinary, ordinary if alone else env.reference)):
         begun = time.time()
         done = retune(plants, tunings[base], seed)
         searched = time.time() - begun
-        row = {"seed": seed, "controller": base, "reference": base == env.reference}
+        row = {"seed": seed, "log": LOGS[alone], "controller": base}
+        row["reference"] = base == env.reference
         row |= {"seconds": [round(fitted, 1), round(searched, 1)], "chosen": done.chosen}
         row |= _predicted(done) | judged(env, base, tunings[base], done)
         rows.append(row)
@@ -130,17 +136,18 @@ def answer(row: dict[str, Any]) -> str:
 def table(results: dict[str, list[dict[str, Any]]]) -> str:
     """A line for each plant: answers of the seeds and their mean gain, for both controllers."""
     lines = [
-        "| Plant | From the ordinary controller | Gain | From the reference | Gain |",
-        "|---|---|---|---|---|",
+        "| Plant | The ordinary, from its own log | Gain | The ordinary, from a log of all | Gain "
+        "| The reference, from a log of all | Gain |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, rows in results.items():
         cells = []
-        for reference in (False, True):
-            some = [row for row in rows if row["reference"] == reference]
+        for kind in KINDS:
+            some = [row for row in rows if (row["log"], row["reference"]) == kind]
             answers = [answer(row) for row in some]
             words = [f"{answers.count(w)} {w}" for w in dict.fromkeys(answers)]
             gains = ", ".join(f"{row['gain'][0]:+.3g}" for row in some)
-            cells += [", ".join(words) or "the same", gains or "-"]
+            cells += [", ".join(words) or "-", gains or "-"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -149,8 +156,13 @@ def counted(results: dict[str, list[dict[str, Any]]]) -> str:
     """The counts over all plants and seeds in one sentence."""
     every = [row for rows in results.values() for row in rows]
     parts = []
-    for reference, word in ((False, "ordinary controllers"), (True, "references")):
-        answers = [answer(row) for row in every if row["reference"] == reference]
+    words = (
+        "ordinary controllers from their own logs",
+        "ordinary controllers from logs of all",
+        "references",
+    )
+    for kind, word in zip(KINDS, words, strict=True):
+        answers = [answer(row) for row in every if (row["log"], row["reference"]) == kind]
         parts.append(
             f"of {len(answers)} {word} {answers.count('deploy')} were deployed, "
             f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, and "
@@ -178,6 +190,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     if not given.page:
@@ -185,10 +198,13 @@ def main() -> int:
         for seed in given.seeds:
             for name in given.names or environment_names():
                 rows = stored(name)
-                if any(row["seed"] == seed for row in rows):
+                there = {(row["seed"], row["log"]) for row in rows}
+                if (seed, LOGS[given.alone]) in there:
                     continue
-                rows = sorted([*rows, *measured(name, seed)], key=lambda row: row["seed"])
+                rows += measured(name, seed, alone=given.alone)
+                rows.sort(key=lambda row: (row["log"], row["seed"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")
+                jax.clear_caches()  # programs of one plant are no use to the next
     write_page()
     return 0
 
