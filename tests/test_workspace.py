@@ -110,7 +110,8 @@ def test_environments_install_under_the_constraints(settings: dict[str, Any]) ->
 
 def test_the_demo_is_three_commands(settings: dict[str, Any]) -> None:
     demo = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
-    assert demo == ["neorl-train run {args}", "neorl-deploy export", "neorl-deploy replay"]
+    run = "neorl-train run --retuning.controller incumbent {args}"
+    assert demo == [run, "neorl-deploy export", "neorl-deploy replay"]
 
 
 def test_workflows_run_the_same_scripts_with_pinned_actions_and_few_rights(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Policy, Spec, Step
@@ -47,6 +48,12 @@ class Wrapper(eqx.Module):
         return self.env.tracked
 
     @property
+    def exogenous(self) -> tuple[str, ...]:
+        """Measured channels that no controller influences."""
+        known = {channel.name for channel in self.spec.obs}
+        return tuple(name for name in self.env.exogenous if name in known)
+
+    @property
     def channel_descriptions(self) -> str:
         """What the channels measure and move; a sentence."""
         return self.env.channel_descriptions
@@ -75,6 +82,21 @@ class Wrapper(eqx.Module):
     def penalty_weights(self) -> Mapping[str, float]:
         """Reward that one unit of each cost takes off."""
         return self.env.penalty_weights()
+
+    def interlock(
+        self, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> Float[Array, " act"]:
+        """None declared: that of the plant inside reads its own observations."""
+        return action
+
+    def objective(
+        self,
+        obs: Float[Array, " obs"],
+        action: Float[Array, " act"],
+        next_obs: Float[Array, " obs"],
+    ) -> Float[Array, " outcome"]:
+        """None declared: that of the plant inside reads its own observations."""
+        return jnp.full(1 + self.spec.n_cost, jnp.nan, obs.dtype)
 
     def default_params(self, preset: str = "plant") -> Any:
         """Parameters without randomisation."""
