@@ -197,7 +197,9 @@ def test_killed_at_many_moments(folder, straight, nightly):
     assert _result(run) == straight
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
     run = folder / number.name / "0001"
     process = _start(folder, "run", "small.toml", "--output.directory", number.name)

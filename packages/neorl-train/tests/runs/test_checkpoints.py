@@ -208,7 +208,7 @@ def _in_a_process(program, devices=1):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
     program = """
         import sys, pathlib, numpy as np, jax
