@@ -10,7 +10,9 @@ from neorl_agents import ArtefactError, load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_agents.artefact._sealed_file import read_sealed, write_sealed
 from neorl_agents.classical import LQG, MPC, Loop, SmithPID, Task, TunedPID
-from neorl_core import Channel, Spec
+from neorl_agents.networks import init_mlp
+from neorl_agents.policies import ResidualPolicy
+from neorl_core import Affine, Channel, Spec, unit_interval
 from neorl_core.control import BaseStock, StateFeedback
 
 from ..classical.conftest import single
@@ -19,6 +21,7 @@ KINDS = (
     "base_stock",
     "linear_quadratic",
     "predictive",
+    "residual",
     "smith_predictor",
     "state_feedback",
     "tracking_pid",
@@ -40,8 +43,13 @@ def fitted():
     task = Task((Loop("level", "valve", "target", high=1.5, rate=0.2),))
     few = {"longest_delay": 3, "orders": 1}
     one = jnp.ones(1)
+    ends = -2 * one, 2 * one
+    loops = TunedPID(longest_delay=3).fit(log, spec, task).policy
+    maps = Affine(jnp.zeros(2), jnp.ones(2)), unit_interval(spec.action)
+    network = init_mlp((3, 8, 1), jax.random.key(0))
     return spec, {
-        "tracking_pid": TunedPID(longest_delay=3).fit(log, spec, task).policy,
+        "residual": ResidualPolicy(loops, *maps, network, 0.1 * one, *ends),
+        "tracking_pid": loops,
         "smith_predictor": SmithPID(longest_delay=3).fit(log, spec, task).policy,
         "linear_quadratic": LQG(**few).fit(log, spec, task).policy,
         "predictive": MPC(**few, horizon=3, steps=8).fit(log, spec, task).policy,
@@ -66,7 +74,7 @@ def test_a_controller_comes_back_to_the_bit(kind, fitted, tmp_path):
     assert again.tobytes() == artefact.parity_actions.tobytes()
 
 
-@pytest.mark.parametrize("kind", ["smith_predictor", "predictive"])
+@pytest.mark.parametrize("kind", ["smith_predictor", "predictive", "residual"])
 def test_a_controller_runs_as_an_exported_program(kind, fitted):
     policy = fitted[1][kind]
     start = policy.initial_carry()

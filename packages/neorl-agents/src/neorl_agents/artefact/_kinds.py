@@ -23,6 +23,7 @@ from neorl_agents.networks import (
 )
 from neorl_agents.policies._history_policy import HistoryPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
+from neorl_agents.policies._residual_policy import ResidualPolicy
 from neorl_core import Affine, Policy, Spec
 from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback
 from neorl_core.infrastructure import Registry
@@ -90,6 +91,21 @@ def _history_template(spec: Spec, static: dict[str, Any]) -> HistoryPolicy:
     return HistoryPolicy(*_between(obs, network, act), steps=steps)
 
 
+def _residual_static(policy: ResidualPolicy) -> dict[str, Any]:
+    base = kind_of(policy.base)
+    inner = {"kind": base, "static": POLICY_KINDS.find(base).static(policy.base)}
+    return {"base": inner, **network_static(policy.network)}
+
+
+def _residual_template(spec: Spec, static: dict[str, Any]) -> ResidualPolicy:
+    inner = static["base"]
+    base = POLICY_KINDS.find(inner["kind"]).template(spec, inner["static"])
+    network: Any = network_template(static)
+    seen, given = jnp.zeros(spec.n_obs), jnp.zeros(spec.n_action)
+    maps = Affine(seen, seen), Affine(given, given)
+    return ResidualPolicy(base, *maps, network, given, given, given)
+
+
 def _body_static(network: ActingNetwork) -> dict[str, Any]:
     if isinstance(network, HeaviestComponent):
         return {**_body_static(network.components), "mixture": True}
@@ -129,6 +145,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
         "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
+        "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
         "pid": _nested(PID),
         "constant": _nested(ConstantPolicy),
         "tracking_pid": _nested(TrackingPID),

@@ -10,6 +10,8 @@ from neorl_agents.policies._preparation import Preparation as Preparation
 from neorl_agents.policies._preparation import RewardScale as RewardScale
 from neorl_agents.policies._preparation import network_policy as network_policy
 from neorl_agents.policies._preparation import prepare as prepare
+from neorl_agents.policies._residual_policy import ResidualCarry as ResidualCarry
+from neorl_agents.policies._residual_policy import ResidualPolicy as ResidualPolicy
 
 __all__ = [
     "REWARD_SCALES",
@@ -18,6 +20,8 @@ __all__ = [
     "HistoryPolicy",
     "NetworkPolicy",
     "Preparation",
+    "ResidualCarry",
+    "ResidualPolicy",
     "RewardScale",
     "SquashedGaussianPolicy",
     "network_policy",

@@ -1,0 +1,81 @@
+"""A controller and, on top of it, a network whose authority is bounded."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.networks import MLP
+from neorl_core import Affine, Policy
+from neorl_core.control import follow
+
+
+class ResidualCarry(NamedTuple):
+    """What a residual policy remembers.
+
+    Attributes:
+        base: What the controller remembers.
+        added: What the network added to its last action, physical units, shape ``(act,)``.
+    """
+
+    base: Any
+    added: Float[Array, " act"]
+
+
+class ResidualPolicy(eqx.Module):
+    """``action = clip(base + authority * tanh(network(obs, base)), low, high)``.
+
+    The action never differs from the controller's by more than ``authority``, whatever the network
+    says. The controller hears of the action that was applied less what the network added, so its
+    integral terms count on as if it were alone.
+
+    Attributes:
+        base: The controller, in physical units.
+        obs: Map from physical observations to what the network takes.
+        action: Map from physical actions to [-1, 1].
+        network: From observation and the controller's action to one number for each action.
+        authority: Largest addition to each action, physical units, shape ``(act,)``.
+        low: Lower ends of the action channels in physical units, shape ``(act,)``.
+        high: Upper ends, shape ``(act,)``.
+
+    Source: Johannink et al., Residual reinforcement learning for robot control, arXiv 1812.03201;
+    the bound is this project's.
+    """
+
+    base: Policy
+    obs: Affine
+    action: Affine
+    network: MLP
+    authority: Float[Array, " act"]
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+
+    def initial_carry(self) -> ResidualCarry:
+        """Nothing added yet."""
+        return ResidualCarry(self.base.initial_carry(), jnp.zeros_like(self.authority))
+
+    def __call__(
+        self, carry: ResidualCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[ResidualCarry, Float[Array, " act"]]:
+        """The action for one observation, both in physical units; the key is ignored.
+
+        NaN where the controller's action is not finite. Where the network's answer is not, the
+        controller acts alone.
+        """
+        inner, action = self.base(carry.base, obs, None)
+        seen = jnp.clip(self.obs.to_scaled(obs), -5.0, 5.0)
+        inputs = jnp.concatenate([seen, jnp.clip(self.action.to_scaled(action), -1.0, 1.0)])
+        share = jnp.tanh(self.network(inputs))
+        wanted = action + jnp.where(jnp.isfinite(share), share, 0.0) * self.authority
+        moved = jnp.clip(wanted, self.low, self.high)
+        added = jnp.where(jnp.isfinite(moved - action), moved - action, 0.0)
+        return ResidualCarry(inner, added), moved
+
+    def sent(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
+        """Tells the controller what was applied, less what the network added."""
+        return carry._replace(base=self.base.sent(carry.base, action - carry.added))
+
+    def follow(self, carry: ResidualCarry, action: Float[Array, " act"]) -> ResidualCarry:
+        """Tells the controller what somebody else's action was; the network remembers nothing."""
+        return carry._replace(base=follow(self.base, carry.base, action))
