@@ -9,8 +9,10 @@ from scipy import linalg
 from neorl_agents.models import (
     HistoryModelSettings,
     ReplayedStart,
+    errors_ahead,
     every_start,
     fit_history_model,
+    free_episodes,
     log_rows,
     predicted_episodes,
     replayed_plant,
@@ -290,3 +292,33 @@ def test_masked_rows_are_in_no_model():
     assert len(rows.obs) == len(LOG.obs) - 10
     assert rows.ends[49]
     assert rows.start[50] == 50
+
+
+def test_errors_ahead_are_those_of_the_noise(model):
+    """Of the linear part, which is the plant but for noise: SciPy's sums of the noise variance."""
+    ahead = errors_ahead(model, ROWS, STARTS, 0)
+    assert ahead.steps == (1, 2, 5, 10, 20)
+    noise = np.diag([0.05, 20.0]) ** 2
+    scale = np.asarray(model.scales.obs[1][:2])
+    for k, steps in enumerate(ahead.steps):
+        powers = [np.linalg.matrix_power(A, i) for i in range(steps)]
+        spread = np.sqrt(np.diag(sum(p @ noise @ p.T for p in powers))) / scale
+        np.testing.assert_allclose(ahead.linear[k], spread, rtol=0.35)
+    assert (ahead.linear[0] < ahead.unchanged[0]).all()
+
+
+def test_free_episodes_follow_the_logged_actions_without_what_was_left(model, plant):
+    """The linear part beside the simulator without its noise, from the same first row."""
+    free = free_episodes(plant, ROWS, STARTS)
+    assert free.lengths.tolist() == [SPEC.horizon] * len(STARTS)
+    _, load = DRAWS[3]
+    obs, levels = ROWS.obs[STARTS[3]].astype(float), []
+    for t in range(SPEC.horizon):
+        action = float(ROWS.action[STARTS[3] + t, 0])
+        obs = np.append(moved(obs, action, np.zeros(2)), load[t + 1])
+        levels.append(obs[0])
+    np.testing.assert_allclose(free.obs[-1, 3, :, 0], levels, atol=0.25)
+    np.testing.assert_allclose(free.obs[-1, 3, :, 2], ROWS.next_obs[STARTS[3] :][: SPEC.horizon, 2])
+    sums = ROWS.outcome.reshape(len(STARTS), SPEC.horizon, 2).sum(axis=1)
+    np.testing.assert_allclose(free.outcome_logged, sums, rtol=1e-5)
+    np.testing.assert_allclose(free.spread, sums.std(axis=0), rtol=1e-5)

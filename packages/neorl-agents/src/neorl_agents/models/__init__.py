@@ -10,6 +10,10 @@ from neorl_agents.models._history_fit import fit_history_model as fit_history_mo
 from neorl_agents.models._history_model import HistoryModel as HistoryModel
 from neorl_agents.models._log_rows import LogRows as LogRows
 from neorl_agents.models._log_rows import log_rows as log_rows
+from neorl_agents.models._model_check import ErrorsAhead as ErrorsAhead
+from neorl_agents.models._model_check import FreeEpisodes as FreeEpisodes
+from neorl_agents.models._model_check import errors_ahead as errors_ahead
+from neorl_agents.models._model_check import free_episodes as free_episodes
 from neorl_agents.models._next_actions import actions_along as actions_along
 from neorl_agents.models._replayed_plant import PredictedEpisodes as PredictedEpisodes
 from neorl_agents.models._replayed_plant import ReplayedPlant as ReplayedPlant
@@ -23,7 +27,9 @@ from neorl_agents.models._rollouts import OneStepModel as OneStepModel
 
 __all__ = [
     "DynamicsModel",
+    "ErrorsAhead",
     "FittedQEvaluation",
+    "FreeEpisodes",
     "HistoryModel",
     "HistoryModelSettings",
     "LogRows",
@@ -36,8 +42,10 @@ __all__ = [
     "ReplayedPlant",
     "ReplayedStart",
     "actions_along",
+    "errors_ahead",
     "every_start",
     "fit_history_model",
+    "free_episodes",
     "log_rows",
     "predicted_episodes",
     "replayed_plant",

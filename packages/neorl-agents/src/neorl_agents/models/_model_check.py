@@ -1,0 +1,187 @@
+"""How well a plant model repeats episodes that it was not fitted to, left to itself."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_agents.models._history_model import HistoryModel
+from neorl_agents.models._log_rows import LogRows, histories
+from neorl_agents.models._replayed_plant import ReplayedPlant, ReplayedStart, ReplayedState
+
+WINDOWS = 200
+"""Most places in the log that predictions of some steps begin at."""
+AHEAD = (1, 2, 5, 10, 20, 50, 100, 200)
+"""Steps ahead at which predictions are compared with the log."""
+
+
+class ErrorsAhead(NamedTuple):
+    """Errors of the predicted observations, so many steps after the model was last told any.
+
+    Attributes:
+        steps: Steps ahead, shape ``(horizon,)``.
+        networks: Root mean square error of the networks' mean, in standard deviations of each
+            channel in the log, shape ``(horizon, predicted)``.
+        linear: The same of the linear part alone.
+        unchanged: The same if every channel stayed as it is.
+        windows: Number of places that the predictions began at.
+    """
+
+    steps: tuple[int, ...]
+    networks: Float[np.ndarray, "horizon predicted"]
+    linear: Float[np.ndarray, "horizon predicted"]
+    unchanged: Float[np.ndarray, "horizon predicted"]
+    windows: int
+
+
+class FreeEpisodes(NamedTuple):
+    """Whole episodes with their logged actions, predicted from the first row on.
+
+    Attributes:
+        obs: Predicted observations, the linear part as last member, shape
+            ``(member, episode, time, obs)``; repeated beyond the end of an episode.
+        logged: Logged ones, shape ``(episode, time, obs)``.
+        lengths: Steps of every episode.
+        outcome: Predicted sums of reward and costs, shape ``(member, episode, 1 + cost)``.
+        outcome_logged: Logged ones, shape ``(episode, 1 + cost)``.
+        spread: Standard deviation of these sums over all episodes of the log, ``(1 + cost,)``.
+    """
+
+    obs: Float[np.ndarray, "member episode time obs"]
+    logged: Float[np.ndarray, "episode time obs"]
+    lengths: Int[np.ndarray, " episode"]
+    outcome: Float[np.ndarray, "member episode outcome"]
+    outcome_logged: Float[np.ndarray, "episode outcome"]
+    spread: Float[np.ndarray, " outcome"]
+
+
+def errors_ahead(
+    model: HistoryModel, rows: LogRows, episodes: Int[np.ndarray, " episode"], seed: int
+) -> ErrorsAhead:
+    """Errors of the model some steps ahead, with the logged actions.
+
+    Args:
+        model: The model.
+        rows: The log.
+        episodes: First rows of episodes that the model was not fitted to.
+        seed: Draws the places at which predictions begin.
+
+    Returns:
+        Errors at those of :data:`AHEAD` that the episodes are long enough for.
+    """
+    lengths = _lengths(rows, episodes)
+    steps = tuple(n for n in AHEAD if n <= lengths.max())
+    span = steps[-1]
+    long = lengths >= span
+    places = np.concatenate(
+        [s + np.arange(n - span + 1) for s, n in zip(episodes[long], lengths[long], strict=True)]
+    )
+    draws = np.random.default_rng(seed)
+    chosen = np.sort(draws.choice(places, min(WINDOWS, len(places)), replace=False))
+    obs = _free(model, rows, chosen[:, None] + np.arange(span))
+    at = np.asarray(steps) - 1
+    logged = rows.next_obs[chosen[:, None] + np.arange(span)][:, at]
+    before = rows.obs[chosen][:, None]
+    scale = np.asarray(model.scales.obs[1], np.float64)
+
+    def error(predicted: Any) -> np.ndarray:
+        each = (np.asarray(predicted, np.float64) - logged) / scale
+        return np.sqrt(np.mean(each**2, axis=0))[:, list(model.predicted)]
+
+    return ErrorsAhead(
+        steps,
+        error(obs[:-1].mean(axis=0)[:, at]),
+        error(obs[-1][:, at]),
+        error(before),
+        len(chosen),
+    )
+
+
+def free_episodes(
+    plant: ReplayedPlant, rows: LogRows, episodes: Int[np.ndarray, " episode"]
+) -> FreeEpisodes:
+    """Whole episodes with their logged actions, from the first row on, without what was left.
+
+    Channels that the model does not predict take their logged values.
+
+    Args:
+        plant: Learned plant that replays these episodes.
+        rows: The log.
+        episodes: First rows of the episodes, in the order of the plant.
+    """
+    lengths = np.minimum(_lengths(rows, episodes), plant.horizon)
+    times = np.arange(lengths.max())
+    places = episodes[:, None] + np.minimum(times, lengths[:, None] - 1)
+    nothing = plant.episodes._replace(
+        left=jnp.zeros_like(plant.episodes.left),
+        outcome_left=jnp.zeros_like(plant.episodes.outcome_left),
+    )
+    quiet = dataclasses.replace(plant, episodes=nothing)
+    actions = jnp.asarray(rows.action[places])
+    members = [_followed(quiet, jnp.asarray(m), actions) for m in range(plant.members)]
+    obs, outcome = (np.stack(column) for column in zip(*jax.device_get(members), strict=True))
+    inside = times < lengths[:, None]
+    starts = np.unique(rows.start)
+    sums = np.add.reduceat(rows.outcome.astype(np.float64), starts)
+    return FreeEpisodes(
+        obs,
+        rows.next_obs[places],
+        lengths,
+        np.asarray(np.sum(outcome * inside[None, ..., None], axis=2, dtype=np.float64)),
+        sums[np.searchsorted(starts, episodes)],
+        sums.std(axis=0),
+    )
+
+
+@jax.jit
+def _followed(plant: ReplayedPlant, member: Array, actions: Array) -> tuple[Array, Array]:
+    """Observations and outcomes of every episode under its logged actions in one member."""
+
+    def one(episode: Array, acted: Array) -> tuple[Array, Array]:
+        start = ReplayedStart(episode, member)
+
+        def step(state: ReplayedState, action: Array) -> tuple[ReplayedState, Any]:
+            state, seen = plant.step(start, state, action)
+            return state, (seen.obs, jnp.append(seen.reward, seen.cost))
+
+        return jax.lax.scan(step, plant.reset(start)[0], acted)[1]
+
+    return jax.vmap(one)(jnp.arange(len(actions)), actions)
+
+
+def _lengths(rows: LogRows, episodes: np.ndarray) -> np.ndarray:
+    ends = np.flatnonzero(rows.ends)
+    return ends[np.searchsorted(ends, episodes)] - episodes + 1
+
+
+def _free(model: HistoryModel, rows: LogRows, places: np.ndarray) -> Any:
+    """Observations that every member predicts, shape ``(member, start, time, obs)``."""
+    seen, acted = histories(rows, places[:, 0], model.history)
+    begin = rows.obs[seen], rows.action[acted]
+    along = rows.action[places], rows.next_obs[places]
+    numbers = jnp.append(jnp.arange(model.members), -1)
+    columns = [jnp.asarray(x) for x in (*begin, *along)]
+    return jax.device_get(jax.lax.map(lambda member: _of_member(model, member, *columns), numbers))
+
+
+@jax.jit
+def _of_member(
+    model: HistoryModel, member: Array, obs: Array, acted: Array, actions: Array, logged: Array
+) -> Array:
+    channels = jnp.asarray(model.predicted)
+
+    def step(now: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[Any, Array]:
+        before, actions = now
+        action, following = row
+        after = following.at[channels].set(model.next_obs(before, actions, action, member))
+        after = jnp.clip(after, model.scales.low, model.scales.high)
+        past = jnp.concatenate([before[1:], after[None]])
+        return (past, jnp.concatenate([actions[1:], action[None]])), after
+
+    def one(obs: Array, acted: Array, actions: Array, logged: Array) -> Array:
+        return jax.lax.scan(step, (obs, acted), (actions, logged))[1]
+
+    return jax.vmap(one)(obs, acted, actions, logged)
