@@ -203,3 +203,22 @@ def test_logs_and_controllers_that_cannot_be_retuned_are_refused(log, plants):
     with pytest.raises(InputError, match="unknown observation channel"):
         learned_plants(log, SPEC, 0, PlantFacts(exogenous=("temperature",)), QUICK)
     assert tunables(law(1.0), SPEC)[0].name == "gain from level to valve"
+
+
+def test_a_gain_that_is_small_beside_the_error_of_the_model_is_refused(plants):
+    """The same pool, once with a log that the model repeats and once with one that it does not."""
+    pool = {"timid": law(0.3), "good": law(BEST)}
+    own = np.ones(len(plants.logged), bool)
+    repeated = plants._replace(own=own)
+    assert select(repeated, pool, "timid")[0] == "good"
+    elsewhere = repeated._replace(logged=plants.logged - 50 * plants.scale)
+    chosen, (_, good) = select(elsewhere, pool, "timid")
+    assert chosen == "timid"
+    assert any("of the error of the model" in reason for reason in good.refusals)
+    others = elsewhere._replace(own=~own)
+    assert select(others, pool, "timid")[0] == "good"
+
+
+def test_who_filled_the_episodes_must_fit_the_log(log):
+    with pytest.raises(InputError, match="own has 3 entries, the log 60 episodes"):
+        learned_plants(log, SPEC, 0, settings=QUICK, own=np.ones(3, bool))

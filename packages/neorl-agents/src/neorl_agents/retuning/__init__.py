@@ -1,16 +1,23 @@
 """Controllers retuned in a learned plant, and the choice among candidates without the plant."""
 
 from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
+from neorl_agents.retuning._choice import OwnEpisodes as OwnEpisodes
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import choose as choose
 from neorl_agents.retuning._choice import predictions as predictions
+from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
+from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
+from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
+from neorl_agents.retuning._learned_plants import learned_plants as learned_plants
+from neorl_agents.retuning._residual import FittedResidual as FittedResidual
+from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
+from neorl_agents.retuning._residual import fit_residual as fit_residual
+from neorl_agents.retuning._residual import with_authority as with_authority
 from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
-from neorl_agents.retuning._retune import LearnedPlants as LearnedPlants
-from neorl_agents.retuning._retune import PlantFacts as PlantFacts
+from neorl_agents.retuning._retune import Refined as Refined
 from neorl_agents.retuning._retune import Retuned as Retuned
-from neorl_agents.retuning._retune import RetuneSettings as RetuneSettings
-from neorl_agents.retuning._retune import learned_plants as learned_plants
+from neorl_agents.retuning._retune import refine as refine
 from neorl_agents.retuning._retune import retune as retune
 from neorl_agents.retuning._retune import select as select
 from neorl_agents.retuning._search import SearchSettings as SearchSettings
@@ -19,15 +26,22 @@ __all__ = [
     "TODAY",
     "Change",
     "ChoiceRule",
+    "FittedResidual",
     "LearnedPlants",
+    "OwnEpisodes",
     "PlantFacts",
     "Prediction",
+    "Refined",
+    "ResidualSettings",
     "RetuneSettings",
     "Retuned",
     "SearchSettings",
     "choose",
+    "fit_residual",
     "learned_plants",
     "predictions",
+    "refine",
     "retune",
     "select",
+    "with_authority",
 ]

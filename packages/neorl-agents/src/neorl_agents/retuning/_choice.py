@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from neorl_agents.models import (
     PredictedEpisodes,
@@ -31,6 +31,8 @@ class ChoiceRule:
         outside: Factor on how far the incumbent leaves what the log has seen.
         slack: What is allowed beyond it, in standard deviations a step.
         contradiction: Loss that the linear part may predict, as a part of the predicted gain.
+        trust: Least predicted gain, as a part of the error of the predicted return of the
+            incumbent in its own logged episodes.
     """
 
     z: float = 1.96
@@ -40,6 +42,19 @@ class ChoiceRule:
     outside: float = 1.25
     slack: float = 1e-4
     contradiction: float = 0.5
+    trust: float = 0.2
+
+
+class OwnEpisodes(NamedTuple):
+    """What the log shows of the incumbent.
+
+    Attributes:
+        logged: Logged return of every episode that judges, shape ``(episode,)``.
+        own: Whether the incumbent and its operators filled the episode, shape ``(episode,)``.
+    """
+
+    logged: Float[np.ndarray, " episode"]
+    own: Bool[np.ndarray, " episode"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +100,8 @@ def predictions(
     incumbent: str,
     scale: float,
     rule: ChoiceRule = ChoiceRule(),
+    *,
+    log: OwnEpisodes | None = None,
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
 
@@ -94,6 +111,8 @@ def predictions(
         incumbent: Name of the one that runs today.
         scale: Spread of returns in the log.
         rule: What is allowed.
+        log: What the log shows of the incumbent, which the model is compared with; not compared by
+            default.
 
     Returns:
         One prediction a policy, in their order.
@@ -109,10 +128,12 @@ def predictions(
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
 
     today = of(policies[incumbent])
-    return tuple(
+    table = tuple(
         _prediction(name, of(policy), today, plant.spec, scale, rule, name == incumbent)
         for name, policy in policies.items()
     )
+    error = 0.0 if log is None else _error(np.asarray(today.returns), log)
+    return tuple(one if one.name == incumbent else _doubted(one, error, rule) for one in table)
 
 
 def choose(table: Sequence[Prediction], incumbent: str) -> str:
@@ -180,6 +201,24 @@ def _prediction(
     if is_incumbent:
         return prediction
     return dataclasses.replace(prediction, refusals=tuple(_refusals(prediction, spec, scale, rule)))
+
+
+def _error(returns: Float[np.ndarray, "member episode"], log: OwnEpisodes) -> float:
+    """Error of the networks' mean return of the incumbent in its own episodes; zero without any."""
+    if not log.own.any():
+        return 0.0
+    return abs(float(returns[:-1, log.own].mean()) - float(log.logged[log.own].mean()))
+
+
+def _doubted(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
+    """Refuses a gain that is small beside what the model is wrong by where it can be checked."""
+    if error == 0 or one.gain >= rule.trust * error:
+        return one
+    reason = (
+        f"its predicted gain, {one.gain:.4g}, is less than {rule.trust:.0%} of the error of the "
+        f"model in the episodes of what runs today, {error:.4g}"
+    )
+    return dataclasses.replace(one, refusals=(*one.refusals, reason))
 
 
 def _upper(cost: Float[np.ndarray, "member episode cost"], z: float) -> np.ndarray:

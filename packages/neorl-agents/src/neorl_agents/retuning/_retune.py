@@ -1,82 +1,31 @@
-"""A controller retuned from a log: model, search, judgement on other episodes, choice."""
+"""A controller retuned from a log, or with a network on top, where other episodes agree."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neorl_agents.models import (
-    HistoryModel,
-    HistoryModelSettings,
-    LogRows,
-    ReplayedPlant,
-    fit_history_model,
-    log_rows,
-    replayed_plant,
+from neorl_agents.retuning._choice import (
+    ChoiceRule,
+    Prediction,
+    choose,
 )
-from neorl_agents.retuning._choice import ChoiceRule, Prediction, choose, predictions
-from neorl_agents.retuning._search import SearchSettings, limits_of, search
-from neorl_core import InputError, Policy, Spec, Transition
+from neorl_agents.retuning._learned_plants import (
+    USUAL,
+    LearnedPlants,
+    RetuneSettings,
+    judged,
+)
+from neorl_agents.retuning._residual import fit_residual, with_authority
+from neorl_agents.retuning._search import limits_of, search
+from neorl_core import Policy
 from neorl_core.control import tunable_values, tunables, tuned
 
-LEAST_EPISODES = 8
-"""A log of fewer episodes cannot be split into those that are searched and those that judge."""
-
-
 USUAL_RULE = ChoiceRule()
-
-
-@dataclasses.dataclass(frozen=True)
-class PlantFacts:
-    """What is declared of a plant beside its log.
-
-    Attributes:
-        rates: Largest change of every action per second; empty for none.
-        exogenous: Observations that the controller does not influence, such as weather, demand
-            or set-points.
-        interlock: From observation and action to what the plant's interlocks leave of it.
-        objective: From observation, action and next observation to reward and costs, NaN for what
-            is not declared.
-    """
-
-    rates: tuple[float, ...] = ()
-    exogenous: tuple[str, ...] = ()
-    interlock: Any = None
-    objective: Any = None
-
-
-@dataclasses.dataclass(frozen=True)
-class RetuneSettings:
-    """How a controller is retuned.
-
-    Attributes:
-        model: Fit of the plant model.
-        search: Search of the numbers.
-        rule: When a candidate may be preferred.
-        judged: Part of the episodes that neither the model nor the search sees.
-        judges: Most of them that are replayed to judge.
-        steps: Steps of the episodes that the search may draw from, at least 60 episodes.
-        pulls: Weights that draw a search to today's numbers, one search each.
-        parts: Parts of the way from today's numbers to those that a search ends with, each a
-            candidate.
-    """
-
-    model: HistoryModelSettings = dataclasses.field(default_factory=HistoryModelSettings)
-    search: SearchSettings = dataclasses.field(default_factory=SearchSettings)
-    rule: ChoiceRule = dataclasses.field(default_factory=ChoiceRule)
-    judged: float = 0.25
-    judges: int = 40
-    steps: int = 20_000
-    pulls: tuple[float, ...] = (0.01, 0.1)
-    parts: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
-
-
-NO_FACTS = PlantFacts()
-USUAL = RetuneSettings()
 
 
 class Change(NamedTuple):
@@ -93,29 +42,6 @@ class Change(NamedTuple):
     unit: str
     before: float
     after: float
-
-
-class LearnedPlants(NamedTuple):
-    """The two learned plants of a log, and its scale.
-
-    Attributes:
-        searched: Replays episodes that the model was fitted to.
-        judging: Replays others.
-        scale: Spread of returns in the log, which gains are measured by.
-        rows: The log.
-        logged: Logged returns of the episodes that judge, shape ``(episode,)``.
-    """
-
-    searched: ReplayedPlant
-    judging: ReplayedPlant
-    scale: float
-    rows: LogRows
-    logged: Float[np.ndarray, " episode"]
-
-    @property
-    def model(self) -> HistoryModel:
-        """The model of both."""
-        return self.judging.model
 
 
 class Retuned(NamedTuple):
@@ -135,65 +61,6 @@ class Retuned(NamedTuple):
 
 
 TODAY = "today"
-
-
-def learned_plants(
-    log: Transition,
-    spec: Spec,
-    seed: int,
-    facts: PlantFacts = NO_FACTS,
-    settings: RetuneSettings = USUAL,
-) -> LearnedPlants:
-    """Fits a model to three quarters of a log and replays it in two parts.
-
-    Args:
-        log: Flat columns in physical units; rows of one episode follow one another.
-        spec: Channels, and the limits in force.
-        seed: Decides the split and the fit.
-        facts: What is declared of the plant.
-        settings: Of the model.
-
-    Raises:
-        InputError: If the log has too few episodes, lacks a column, or a name is no channel.
-    """
-    rows = log_rows(log, spec)
-    starts = np.unique(rows.start)
-    if len(starts) < LEAST_EPISODES:
-        raise InputError(
-            f"the log has {len(starts)} episodes; a plant model needs at least {LEAST_EPISODES}, "
-            "since some must judge what others were searched in: record more, or split long ones"
-        )
-    shuffled = np.random.default_rng(seed).permutation(starts)
-    count = max(2, round(settings.judged * len(starts)))
-    judging, fitted = shuffled[:count], shuffled[count:]
-    part = _rows_of(rows, np.sort(fitted))
-    model = fit_history_model(
-        part, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
-    )
-    returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
-    judges = judging[: settings.judges]
-    scale = float(returns.std()) or 1.0
-    rates = np.asarray(facts.rates) * spec.dt if facts.rates else None
-    share = max(60, settings.steps // spec.horizon)
-
-    def replay(episodes: np.ndarray) -> ReplayedPlant:
-        return replayed_plant(
-            model,
-            rows,
-            episodes,
-            rates=rates,
-            interlock=facts.interlock,
-            objective=facts.objective,
-            horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
-        )
-
-    return LearnedPlants(
-        replay(fitted[:share]),
-        replay(judges),
-        scale,
-        rows,
-        returns[np.searchsorted(starts, judges)],
-    )
 
 
 def retune(
@@ -234,8 +101,7 @@ def retune(
         for share in settings.parts:
             changes = jnp.asarray(share * searched.changes, jnp.float32)
             candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
-    table = predictions(plants.judging, candidates, TODAY, plants.scale, settings.rule)
-    table = _without_gaps(table)
+    table = _without_gaps(judged(plants, candidates, TODAY, settings.rule))
     chosen = choose(table, TODAY)
     policy = candidates[chosen]
     values = zip(
@@ -246,6 +112,62 @@ def retune(
     )
     changes = tuple(Change(d.name, d.unit, before, after) for d, before, after in values)
     return Retuned(policy, chosen, changes, table)
+
+
+class Refined(NamedTuple):
+    """A controller with a network on top, or the controller alone where nothing was better.
+
+    Attributes:
+        policy: The policy to take.
+        chosen: ``"today"``, or the part of the authority that the network keeps.
+        authority: Largest addition to each action, physical units; zero where none is added.
+        scores: Score of every step of the training.
+        table: Prediction of every candidate.
+    """
+
+    policy: Policy
+    chosen: str
+    authority: Float[np.ndarray, " act"]
+    scores: tuple[float, ...]
+    table: tuple[Prediction, ...]
+
+
+def refine(
+    plants: LearnedPlants,
+    controller: Policy,
+    seed: int,
+    settings: RetuneSettings = USUAL,
+) -> Refined:
+    """Trains a network on top of a controller, and takes it where other episodes agree.
+
+    The network is trained by the gradient through the learned plant, on episodes of the fit and in
+    some of its networks (:func:`fit_residual`). It with all and with parts of its authority are
+    candidates, judged as those of :func:`retune` are; but the linear part may hardly predict a
+    loss.
+
+    Args:
+        plants: From :func:`learned_plants`.
+        controller: What the network is put on; it ignores its key.
+        seed: Of the first weights and of the draws.
+        settings: Of the training and of the choice.
+
+    Returns:
+        The policy, its authority, and the predictions.
+    """
+    limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
+    fitted = fit_residual(
+        plants.searched, controller, limits, plants.scale, jax.random.key(seed), settings.residual
+    )
+    candidates: dict[str, Policy] = {TODAY: controller}
+    for part in settings.authorities:
+        candidates[f"{part:g}"] = with_authority(fitted.policy, part)
+    # Hundreds of weights find what only the networks of the model believe in, ten gains seldom do.
+    rule = dataclasses.replace(settings.rule, contradiction=settings.network_contradiction)
+    table = judged(plants, candidates, TODAY, rule)
+    chosen = choose(table, TODAY)
+    part = 0.0 if chosen == TODAY else float(chosen)
+    authority = part * np.asarray(fitted.policy.authority, np.float64)
+    return Refined(candidates[chosen], chosen, authority, fitted.scores, table)
 
 
 def select(
@@ -265,7 +187,7 @@ def select(
     Returns:
         The name of the choice, the incumbent's where nothing may be preferred, and the predictions.
     """
-    table = predictions(plants.judging, policies, incumbent, plants.scale, rule)
+    table = judged(plants, policies, incumbent, rule)
     return choose(table, incumbent), table
 
 
@@ -293,11 +215,3 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
             one = dataclasses.replace(one, refusals=(*one.refusals, reason))
         checked.append(one)
     return (today, *checked)
-
-
-def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
-    """The rows of some episodes, numbered anew."""
-    kept = np.isin(rows.start, starts)
-    number = np.cumsum(kept) - 1
-    part = LogRows(*(column[kept] for column in rows))
-    return part._replace(start=number[part.start].astype(np.int32))

@@ -1,0 +1,208 @@
+"""The plant models of a log: one to search in, one to judge with."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neorl_agents.models import (
+    HistoryModel,
+    HistoryModelSettings,
+    LogRows,
+    ReplayedPlant,
+    fit_history_model,
+    log_rows,
+    replayed_plant,
+)
+from neorl_agents.retuning._choice import (
+    ChoiceRule,
+    OwnEpisodes,
+    Prediction,
+    predictions,
+)
+from neorl_agents.retuning._residual import ResidualSettings
+from neorl_agents.retuning._search import SearchSettings
+from neorl_core import InputError, Policy, Spec, Transition
+
+LEAST_EPISODES = 8
+"""A log of fewer episodes cannot be split into those that are searched and those that judge."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlantFacts:
+    """What is declared of a plant beside its log.
+
+    Attributes:
+        rates: Largest change of every action per second; empty for none.
+        exogenous: Observations that the controller does not influence, such as weather, demand
+            or set-points.
+        interlock: From observation and action to what the plant's interlocks leave of it.
+        objective: From observation, action and next observation to reward and costs, NaN for what
+            is not declared.
+    """
+
+    rates: tuple[float, ...] = ()
+    exogenous: tuple[str, ...] = ()
+    interlock: Any = None
+    objective: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RetuneSettings:
+    """How a controller is retuned.
+
+    Attributes:
+        model: Fit of the plant model.
+        search: Search of the numbers.
+        rule: When a candidate may be preferred.
+        judged: Part of the episodes that neither the model nor the search sees.
+        judges: Most of them that are replayed to judge.
+        steps: Steps of the episodes that the search may draw from, at least 60 episodes.
+        pulls: Weights that draw a search to today's numbers, one search each.
+        parts: Parts of the way from today's numbers to those that a search ends with, each a
+            candidate.
+        residual: Training of a network on top of a controller.
+        authorities: Parts of the network's authority, each a candidate.
+        network_contradiction: As :attr:`ChoiceRule.contradiction`, for networks.
+    """
+
+    model: HistoryModelSettings = dataclasses.field(default_factory=HistoryModelSettings)
+    search: SearchSettings = dataclasses.field(default_factory=SearchSettings)
+    rule: ChoiceRule = dataclasses.field(default_factory=ChoiceRule)
+    judged: float = 0.25
+    judges: int = 40
+    steps: int = 20_000
+    pulls: tuple[float, ...] = (0.01, 0.1)
+    parts: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
+    residual: ResidualSettings = dataclasses.field(default_factory=ResidualSettings)
+    authorities: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125)
+    network_contradiction: float = 0.05
+
+
+NO_FACTS = PlantFacts()
+USUAL = RetuneSettings()
+
+
+class LearnedPlants(NamedTuple):
+    """The two learned plants of a log, and its scale.
+
+    Attributes:
+        searched: Replays episodes that the model was fitted to.
+        judging: Replays others.
+        scale: Spread of returns in the log, which gains are measured by.
+        rows: The log.
+        logged: Logged returns of the episodes that judge, shape ``(episode,)``.
+        own: Whether what runs today filled each of them, shape ``(episode,)``; ``None`` where that
+            is not known.
+        judges: First rows of the episodes that judge, shape ``(episode,)``.
+        fitted: Number of episodes that the model was fitted to.
+    """
+
+    searched: ReplayedPlant
+    judging: ReplayedPlant
+    scale: float
+    rows: LogRows
+    logged: Float[np.ndarray, " episode"]
+    own: Bool[np.ndarray, " episode"] | None
+    judges: Int[np.ndarray, " episode"]
+    fitted: int
+
+    @property
+    def model(self) -> HistoryModel:
+        """The model of both."""
+        return self.judging.model
+
+    @property
+    def incumbents_log(self) -> OwnEpisodes | None:
+        """What the log shows of what runs today, where that is known."""
+        return None if self.own is None else OwnEpisodes(self.logged, self.own)
+
+
+def learned_plants(
+    log: Transition,
+    spec: Spec,
+    seed: int,
+    facts: PlantFacts = NO_FACTS,
+    settings: RetuneSettings = USUAL,
+    *,
+    own: Bool[np.ndarray, " episode"] | None = None,
+) -> LearnedPlants:
+    """Fits a model to three quarters of a log and replays it in two parts.
+
+    Args:
+        log: Flat columns in physical units; rows of one episode follow one another.
+        spec: Channels, and the limits in force.
+        seed: Decides the split and the fit.
+        facts: What is declared of the plant.
+        settings: Of the model.
+        own: Whether each episode of the log was filled by what runs today; not known by default.
+
+    Raises:
+        InputError: If the log has too few episodes, lacks a column, or a name is no channel.
+    """
+    rows = log_rows(log, spec)
+    starts = np.unique(rows.start)
+    _require_episodes(len(starts), own)
+    shuffled = np.random.default_rng(seed).permutation(starts)
+    count = max(2, round(settings.judged * len(starts)))
+    judging, fitted = shuffled[:count], shuffled[count:]
+    part = _rows_of(rows, np.sort(fitted))
+    model = fit_history_model(
+        part, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
+    )
+    returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
+    judges = judging[: settings.judges]
+    scale = float(returns.std()) or 1.0
+    rates = np.asarray(facts.rates) * spec.dt if facts.rates else None
+    share = max(60, settings.steps // spec.horizon)
+
+    def replay(episodes: np.ndarray) -> ReplayedPlant:
+        return replayed_plant(
+            model,
+            rows,
+            episodes,
+            rates=rates,
+            interlock=facts.interlock,
+            objective=facts.objective,
+            horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
+        )
+
+    return LearnedPlants(
+        replay(fitted[:share]),
+        replay(judges),
+        scale,
+        rows,
+        returns[np.searchsorted(starts, judges)],
+        None if own is None else np.asarray(own, bool)[np.searchsorted(starts, judges)],
+        judges,
+        len(fitted),
+    )
+
+
+def _require_episodes(count: int, own: Any) -> None:
+    if count < LEAST_EPISODES:
+        raise InputError(
+            f"the log has {count} episodes; a plant model needs at least {LEAST_EPISODES}, "
+            "since some must judge what others were searched in: record more, or split long ones"
+        )
+    if own is not None and len(own) != count:
+        raise InputError(f"own has {len(own)} entries, the log {count} episodes")
+
+
+def judged(
+    plants: LearnedPlants, policies: Mapping[str, Policy], incumbent: str, rule: ChoiceRule
+) -> tuple[Prediction, ...]:
+    """Every policy beside the incumbent, on the episodes that judge."""
+    log = plants.incumbents_log
+    return predictions(plants.judging, policies, incumbent, plants.scale, rule, log=log)
+
+
+def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
+    """The rows of some episodes, numbered anew."""
+    kept = np.isin(rows.start, starts)
+    number = np.cumsum(kept) - 1
+    part = LogRows(*(column[kept] for column in rows))
+    return part._replace(start=number[part.start].astype(np.int32))

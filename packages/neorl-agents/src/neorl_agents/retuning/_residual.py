@@ -1,0 +1,180 @@
+"""A network on top of a controller, trained through a learned plant."""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.models import (
+    PredictedEpisodes,
+    ReplayedPlant,
+    ReplayedStart,
+    every_start,
+    predicted_episodes,
+)
+from neorl_agents.networks import init_mlp
+from neorl_agents.networks._activations import tanh
+from neorl_agents.policies import ResidualPolicy
+from neorl_agents.retuning._search import SLACK, Limits, excess
+from neorl_core import Affine, Policy, highs, lows, unit_interval
+
+
+@dataclasses.dataclass(frozen=True)
+class ResidualSettings:
+    """How a network on top of a controller is trained.
+
+    Attributes:
+        authority: Largest addition to an action, as a part of the range that the log used.
+        hidden: Widths of the hidden layers.
+        updates: Gradient steps.
+        episodes: Logged episodes that a step replays.
+        members: Networks of the model that a step replays them in; the rest and the linear part
+            judge the result.
+        learning_rate: Of Adam, falling to nothing along a cosine.
+        clip: Largest norm of a gradient.
+        penalty: Weight of costs beyond ``budget`` of their limit.
+        budget: Part of a limit that an episode may use before it is penalised.
+        outside: Weight of leaving what the log has seen farther than the controller alone does.
+        near: Factor on the controller's distance that is not penalised.
+    """
+
+    authority: float = 0.15
+    hidden: tuple[int, ...] = (32, 32)
+    updates: int = 120
+    episodes: int = 8
+    members: int = 2
+    learning_rate: float = 5e-3
+    clip: float = 1.0
+    penalty: float = 3.0
+    budget: float = 0.4
+    outside: float = 1.0
+    near: float = 1.1
+
+
+class FittedResidual(NamedTuple):
+    """A network on top of a controller, and how its training went.
+
+    Attributes:
+        policy: The controller with the network.
+        scores: Score of every step, before it: mean return over the scale less the penalties.
+    """
+
+    policy: ResidualPolicy
+    scores: tuple[float, ...]
+
+
+def fit_residual(
+    plant: ReplayedPlant,
+    controller: Policy,
+    limits: Limits,
+    scale: float,
+    key: PRNGKeyArray,
+    settings: ResidualSettings = ResidualSettings(),
+) -> FittedResidual:
+    """Trains a network on top of a controller by the gradient through a learned plant.
+
+    Args:
+        plant: Learned plant.
+        controller: Controller in physical units that ignores its key.
+        limits: Cost limits.
+        scale: Difference of returns that counts as one.
+        key: Of the first weights and of the draws of episodes.
+        settings: Of the training.
+
+    Returns:
+        The policy. Before training the network adds nothing. A step whose gradient is not finite
+        is left out.
+    """
+    first, draws = jax.random.split(key)
+    policy = _untrained(plant, controller, first, settings)
+    count = min(settings.episodes, plant.n_episodes)
+    every = every_start(plant, range(settings.members), range(min(4 * count, plant.n_episodes)))
+    alone = jnp.mean(_distance(plant, controller, every))
+    unit = jnp.asarray(scale, jnp.float32)
+    network, scores = _trained(plant, policy, limits, unit, alone, draws, settings)
+    return FittedResidual(
+        dataclasses.replace(policy, network=network), tuple(float(x) for x in np.asarray(scores))
+    )
+
+
+def with_authority(policy: ResidualPolicy, part: float) -> ResidualPolicy:
+    """The same policy with a part of its authority."""
+    return dataclasses.replace(policy, authority=policy.authority * part)
+
+
+def _untrained(
+    plant: ReplayedPlant, controller: Policy, key: PRNGKeyArray, settings: ResidualSettings
+) -> ResidualPolicy:
+    spec, scales = plant.spec, plant.model.scales
+    low, high = (jnp.asarray(ends(spec.action), jnp.float32) for ends in (lows, highs))
+    # Four deviations are about the range in use; a valve that hardly moved gets little authority.
+    used = jnp.minimum(4 * scales.action[1], high - low)
+    widths = (spec.n_obs + spec.n_action, *settings.hidden, spec.n_action)
+    return ResidualPolicy(
+        base=controller,
+        obs=Affine(scales.obs[0], scales.obs[1]),
+        action=unit_interval(spec.action),
+        network=init_mlp(widths, key, initialiser="orthogonal", activation=tanh, last_bound=0.0),
+        authority=settings.authority * used,
+        low=low,
+        high=high,
+    )
+
+
+@jax.jit
+def _distance(plant: ReplayedPlant, policy: Policy, starts: ReplayedStart) -> Array:
+    return predicted_episodes(plant, policy, starts).outside
+
+
+@partial(jax.jit, static_argnums=6)
+def _trained(
+    plant: ReplayedPlant,
+    policy: ResidualPolicy,
+    limits: Limits,
+    scale: Float[Array, ""],
+    alone: Float[Array, ""],
+    key: PRNGKeyArray,
+    settings: ResidualSettings,
+) -> tuple[Any, Float[Array, " update"]]:
+    rate = optax.cosine_decay_schedule(settings.learning_rate, settings.updates)
+    chain = optax.chain(optax.clip_by_global_norm(settings.clip), optax.adam(rate))
+    optimiser = optax.apply_if_finite(chain, max_consecutive_errors=settings.updates)
+    count = min(settings.episodes, plant.n_episodes)
+
+    def loss(network: Any, starts: ReplayedStart) -> Array:
+        acting = dataclasses.replace(policy, network=network)
+        predicted = predicted_episodes(plant, acting, starts)
+        return -_score(predicted, limits, scale, alone, settings)
+
+    def update(now: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Array]:
+        network, state = now
+        some = jax.random.choice(key, plant.n_episodes, (count,), replace=False)
+        members, episodes = jnp.meshgrid(jnp.arange(settings.members), some, indexing="ij")
+        starts = ReplayedStart(episodes.ravel(), members.ravel())
+        value, gradient = jax.value_and_grad(loss)(network, starts)
+        steps, state = optimiser.update(gradient, state)
+        return (eqx.apply_updates(network, steps), state), -value
+
+    fresh: Any = policy.network
+    begin = (fresh, optimiser.init(fresh))
+    (network, _), scores = jax.lax.scan(update, begin, jax.random.split(key, settings.updates))
+    return network, scores
+
+
+def _score(
+    predicted: PredictedEpisodes,
+    limits: Limits,
+    scale: Float[Array, ""],
+    alone: Float[Array, ""],
+    settings: ResidualSettings,
+) -> Array:
+    penalty = settings.penalty * excess(predicted, limits, settings.budget)
+    gain = jnp.mean(predicted.returns / scale - penalty)
+    farther = jnp.mean(predicted.outside) / (settings.near * alone + SLACK) - 1
+    return gain - settings.outside * jnp.maximum(farther, 0.0)
