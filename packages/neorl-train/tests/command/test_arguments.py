@@ -74,6 +74,8 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--algorithms.iql.variant", "x"], "'x' for argument '--algorithms.iql.variant'"),
         (["--data.source", "a", "b"], "unexpected word 'b'"),
         (["nowhere.toml"], "nowhere.toml: no such configuration file"),
+        (["nowhere.h5"], "nowhere.h5: there is no such log"),
+        (["CSTR-v1"], "unknown environment .*'CSTR-v1'; did you mean 'CSTR-v0'"),
         (["--training.updates", "1e5"], "--training.updates must be a whole number, got '1e5'"),
         (["--data.held-out", "x"], "--data.held-out must be a number, got 'x'"),
         (["--penalty", "a"], "--penalty takes pairs of a name and a number"),
@@ -89,6 +91,14 @@ def test_a_mistake_is_one_line(words, message, capsys):
         read_run_options(words, ALGORITHMS)
     assert "\n" not in str(error.value)
     assert capsys.readouterr().err == ""
+
+
+def test_the_first_word_may_be_a_plant_or_a_log(tmp_path):
+    log = tmp_path / "log.h5"
+    log.touch()
+    for word in ("CSTR-v0", str(log)):
+        config, _ = read_run_options([word, "--data.seed", "3"], ALGORITHMS)
+        assert (config.data.source, config.data.seed) == (word, 3)
 
 
 def test_flags_are_told_from_the_configuration(tmp_path):

@@ -10,13 +10,15 @@ OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 Trains policies on logged data, judges them, and says whether one may be deployed.
 
 commands:
-  run [CONFIG.toml] [--OPTION VALUE ...]   train, evaluate, decide and report
+  run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
+                                           train, evaluate, decide and report
   finetune RUN [--OPTION VALUE ...]        go on with a finished run's learners on a simulated plant
   resume RUN                               continue a run that was interrupted, to the same bits
   report RUN                               write the report of a run again
   safety-report RUN                        violations and interventions, with and without the filter
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
+  model LOG [--OPTION VALUE ...]           learn a plant model and show whether it may be used
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   track RUN                                copy the records of a run into MLflow
 
@@ -40,6 +42,7 @@ NAMES = (
     "safety-report",
     "inspect",
     "list",
+    "model",
     "critic",
     "track",
 )

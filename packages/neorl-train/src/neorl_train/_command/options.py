@@ -14,16 +14,19 @@ from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
+from neorl_train.experience._source import is_environment
 from neorl_train.runs._directory import RunDirectory
 
-USAGE = """neorl-train run [CONFIG.toml] [--OPTION VALUE ...]
+USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
 
 Collects or reads a log, trains every algorithm on it, evaluates the policies and writes a verdict
 and a report into a numbered run directory. Values on the command line override those of the file,
-which override the defaults below.
+which override the defaults below. The first word may also name a log or a plant: the same as
+--data.source with the defaults.
 
 examples:
   neorl-train run
+  neorl-train run CSTR-v0 --retuning.controller incumbent
   neorl-train run --training.algorithms iql --training.seeds 0 1
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
@@ -87,7 +90,7 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     require_importable(default, words)
     first = next((i for i, word in enumerate(words) if word not in FLAGS), None)
     if first is not None and not words[first].startswith("-"):
-        default = load_toml(Path(words.pop(first)), default)
+        default = _with_first_word(words.pop(first), default)
     kind = _with_flags(type(default))
     options = parse_options(
         kind,
@@ -143,6 +146,15 @@ def read_fine_tuning_options(
     refuse_untrained(options, words)
     named = any(word.startswith("--training.chunk") for word in words)
     return (options if named else _with_fitting_chunk(options)), flags
+
+
+def _with_first_word(word: str, default: Config) -> Config:
+    """The configuration of a file, or the default one for the log or the plant that is named."""
+    if word.endswith(".toml"):
+        return load_toml(Path(word), default)
+    if not is_environment(word) and not Path(word).exists():
+        raise InputError(f"{word}: there is no such log")
+    return dataclasses.replace(default, data=dataclasses.replace(default.data, source=word))
 
 
 def _with_fitting_chunk(config: Config) -> Config:
