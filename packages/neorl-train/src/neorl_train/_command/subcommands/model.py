@@ -1,0 +1,39 @@
+"""``neorl-train model LOG``: learn a plant model from a log and show whether it may be used."""
+
+from pathlib import Path
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
+
+USAGE = """neorl-train model LOG [--OPTION VALUE ...]
+
+Learns a model of the plant from three quarters of a log, predicts the other episodes from their
+first row and the logged actions, and writes a page that shows whether a choice may rest on it.
+LOG is a dataset file, or the directory of a run, whose log is then taken.
+
+examples:
+  neorl-train model plant.h5
+  neorl-train model plant.h5 --exogenous feed_temperature demand --output plant-model.html
+  neorl-train model runs/0001
+"""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train model LOG [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(ModelOptions, words, program="neorl-train model LOG", description=USAGE)
+    if not name:
+        raise InputError(
+            "model takes a log or the directory of a run; for example `neorl-train model plant.h5`"
+        )
+    from neorl_train._pipeline.plant_model import known_log
+
+    log = known_log(Path(name))
+    check = check_plant_model(log.dataset, Path(name).name, options, log.facts, log.controllers)
+    page = write_model_page(check, Path(options.output))
+    for one in check.checks:
+        print(f"{mark(one)} {one.name}: {one.sentence}")
+    print(check.sentence)
+    print(f"page: {page}")

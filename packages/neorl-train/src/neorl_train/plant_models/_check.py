@@ -1,0 +1,270 @@
+"""Fits a plant model to a log and says whether a choice may rest on it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from neorl_agents.models import (
+    ErrorsAhead,
+    FreeEpisodes,
+    HistoryModelSettings,
+    errors_ahead,
+    every_start,
+    free_episodes,
+    predicted_episodes,
+)
+from neorl_agents.retuning import LearnedPlants, PlantFacts, RetuneSettings, learned_plants
+from neorl_core import InputError, Policy, Spec
+from neorl_core.infrastructure import unknown_name
+from neorl_envs import Dataset
+from neorl_train.results._wording import number, percent, quantity
+
+BIAS = 0.25
+"""Largest mean error of predicted returns, in spreads of returns in the log."""
+USEFUL = 0.8
+"""The error one step ahead must be below this part of that of the last value or of the mean."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions:
+    """How a plant model is learned from a log.
+
+    Attributes:
+        exogenous: Observations that no controller influences, such as weather, demand or
+            set-points.
+        updates: Gradient steps of each network.
+        episodes: Most episodes that check the model; it is not fitted to them.
+        seed: Decides the split, the weights and the draws.
+        output: Page that is written.
+    """
+
+    exogenous: tuple[str, ...] = ()
+    updates: int = HistoryModelSettings.updates
+    episodes: int = RetuneSettings.judges
+    seed: int = 0
+    output: str = "model.html"
+
+
+class Check(NamedTuple):
+    """One thing that was checked.
+
+    Attributes:
+        name: What was checked.
+        holds: Whether the model passed.
+        sentence: The result, in units.
+        decides: Whether the model may not be used where it fails.
+    """
+
+    name: str
+    holds: bool
+    sentence: str
+    decides: bool = True
+
+
+class Replayed(NamedTuple):
+    """A controller that filled a part of the log, replayed in its own episodes.
+
+    Attributes:
+        name: Of the controller.
+        episodes: Number of its episodes among those that were left out.
+        logged: Mean logged sums of reward and costs, shape ``(1 + cost,)``.
+        predicted: Those that the model predicts when the controller acts alone.
+    """
+
+    name: str
+    episodes: int
+    logged: Float[np.ndarray, " outcome"]
+    predicted: Float[np.ndarray, " outcome"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlantModelCheck:
+    """What is known of a plant model.
+
+    Attributes:
+        source: Name of the log.
+        spec: Channels of the log.
+        reward_unit: Unit of the reward.
+        history: Past steps that the model reads.
+        fitted: Episodes that it was fitted to.
+        predicted: Names of the observations that it predicts.
+        exogenous: Names of those that it takes from the log.
+        ahead: Errors some steps ahead.
+        free: Whole episodes with their logged actions.
+        replayed: Controllers that filled the log, where they are known.
+        checks: What was checked.
+    """
+
+    source: str
+    spec: Spec
+    reward_unit: str
+    history: int
+    fitted: int
+    predicted: tuple[str, ...]
+    exogenous: tuple[str, ...]
+    ahead: ErrorsAhead
+    free: FreeEpisodes
+    replayed: tuple[Replayed, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether every check that decides holds."""
+        return all(check.holds for check in self.checks if check.decides)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        judged = len(self.free.lengths)
+        if self.usable:
+            return f"The model repeats {judged} episodes that it was not fitted to."
+        failed = [check.name for check in self.checks if check.decides and not check.holds]
+        return f"No choice should rest on this model: {'; '.join(failed)}."
+
+
+def check_plant_model(
+    dataset: Dataset,
+    source: str,
+    options: ModelOptions,
+    facts: PlantFacts | None = None,
+    controllers: Mapping[str, Policy] | None = None,
+) -> PlantModelCheck:
+    """Fits a plant model to a log and checks it on the episodes that were left out.
+
+    Args:
+        dataset: Log with costs and rewards.
+        source: Name of the log, for messages and the page.
+        options: How the model is learned.
+        facts: What is declared of the plant; nothing by default.
+        controllers: Controllers by the name under which they filled the log; none by default.
+
+    Returns:
+        What is known of the model.
+
+    Raises:
+        InputError: If the log does not suffice, or a name is no observation.
+    """
+    spec = dataset.spec
+    names = [channel.name for channel in spec.obs]
+    for name in options.exogenous:
+        if name not in names:
+            raise unknown_name("observation in exogenous", name, names)
+    facts = PlantFacts() if facts is None else facts
+    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
+    if options.updates < 1 or options.episodes < 2:
+        raise InputError("updates must be at least 1 and episodes at least 2")
+    settings = RetuneSettings(
+        model=HistoryModelSettings(updates=options.updates), judges=options.episodes
+    )
+    facts = dataclasses.replace(facts, exogenous=exogenous)
+    plants = learned_plants(dataset.transitions, spec, options.seed, facts, settings)
+    model, rows = plants.model, plants.rows
+    ahead = errors_ahead(model, rows, plants.judges, options.seed)
+    free = free_episodes(plants.judging, rows, plants.judges)
+    predicted = tuple(names[i] for i in model.predicted)
+    unit = str(dataset.attributes.get("reward_unit", ""))
+    return PlantModelCheck(
+        source=source,
+        spec=spec,
+        reward_unit=unit,
+        history=model.history,
+        fitted=plants.fitted,
+        predicted=predicted,
+        exogenous=tuple(name for name in names if name not in predicted),
+        ahead=ahead,
+        free=free,
+        replayed=_replayed(plants, dataset, controllers or {}),
+        checks=(
+            _steps_check(ahead, predicted),
+            *_outcome_checks(free, spec, unit),
+            _finite_check(free),
+        ),
+    )
+
+
+def _replayed(
+    plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
+) -> tuple[Replayed, ...]:
+    names = list(dataset.attributes.get("behaviours", ()))
+    if dataset.behaviour is None or not set(names) & set(controllers):
+        return ()
+    starts = np.unique(plants.rows.start)
+    acted = np.asarray(dataset.behaviour)[np.searchsorted(starts, plants.judges)]
+    sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
+    logged = sums[np.searchsorted(starts, plants.judges)]
+    networks, results = range(plants.model.members), []
+    for index, name in enumerate(names):
+        own = np.flatnonzero(acted == index)
+        if name not in controllers or not len(own):
+            continue
+        # All episodes at once, so that one program serves controllers of one kind.
+        every = every_start(plants.judging, networks, range(plants.judging.n_episodes))
+        predicted: Any = jax.device_get(_predicted(plants.judging, controllers[name], every))
+        shape = (len(networks), plants.judging.n_episodes, -1)
+        both = np.concatenate([predicted.returns[:, None], predicted.cost_sum], axis=1)
+        mean = both.reshape(shape)[:, own].mean(axis=(0, 1))
+        results.append(Replayed(name, len(own), logged[own].mean(axis=0), mean))
+    return tuple(results)
+
+
+_predicted = jax.jit(predicted_episodes)
+
+
+def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
+    """The networks' mean of predicted sums of reward and costs."""
+    return free.outcome[:-1].mean(axis=0)
+
+
+def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:
+    # Of pure noise the mean, whose error is one deviation, is a better guess than the last value.
+    simple = np.minimum(ahead.unchanged[0], 1.0)
+    part = np.where(simple > 1e-6, ahead.networks[0] / np.maximum(simple, 1e-6), 0.0)
+    bad = [name for name, one in zip(predicted, part, strict=True) if one > USEFUL]
+    if not bad:
+        return Check(
+            "one step ahead",
+            True,
+            f"the error of each of {len(predicted)} channels is below {percent(USEFUL)} of that of "
+            "a guess, its last value or its mean",
+        )
+    return Check(
+        "one step ahead",
+        len(bad) <= len(predicted) / 2,
+        f"{', '.join(bad)} can hardly be predicted better than by their last value or their mean: "
+        "noise, or something that moves them is not in the log",
+    )
+
+
+def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str) -> list[Check]:
+    named = [("return", unit), *((c.name, c.unit) for c in spec.cost)]
+    mine, checks = predicted_sums(free), []
+    for j, (name, own) in enumerate(named):
+        spread = float(free.spread[j])
+        error = float(np.mean(mine[:, j] - free.outcome_logged[:, j]))
+        holds = bool(abs(error) <= BIAS * spread + 1e-9)
+        checks.append(
+            Check(
+                name,
+                holds,
+                f"predicted {number(float(np.mean(mine[:, j])))} in the mean, logged "
+                f"{quantity(float(np.mean(free.outcome_logged[:, j])), own)}, a difference of "
+                f"{number(error)} where {number(BIAS * spread)} is allowed "
+                f"({percent(BIAS)} of the spread between episodes)",
+                # A cost that only noise makes is not in a smooth prediction; a replay brings it.
+                decides=j == 0,
+            )
+        )
+    return checks
+
+
+def _finite_check(free: FreeEpisodes) -> Check:
+    finite = bool(np.isfinite(free.obs).all() and np.isfinite(free.outcome).all())
+    return Check(
+        "rollouts stay finite",
+        finite,
+        "every predicted episode stays finite" if finite else "predicted episodes diverge",
+    )

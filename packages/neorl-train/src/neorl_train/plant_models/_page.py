@@ -1,0 +1,233 @@
+"""The page of a plant model: its answer, what was checked, and pictures beside the log."""
+
+from pathlib import Path
+
+import numpy as np
+
+from neorl_core.infrastructure import write_text
+from neorl_core.statistics import rank_correlation
+from neorl_train.plant_models._check import (
+    Check,
+    PlantModelCheck,
+    predicted_sums,
+)
+from neorl_train.plant_models._figures import ahead_figure, episode_figure, sums_figure
+from neorl_train.report._document import Section, document
+from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
+from neorl_train.report.figures import _style
+from neorl_train.report.sections._pictures import missing, picture
+from neorl_train.results._wording import number
+
+CHECKED = (
+    "Every episode on this page was left out of the fit. The model got its first row and the "
+    "logged actions, and nothing else but the channels that it does not predict."
+)
+
+
+def write_model_page(check: PlantModelCheck, path: Path) -> Path:
+    """Writes the page.
+
+    Args:
+        check: From :func:`check_plant_model`.
+        path: File to write.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    write_text(path, page(check))
+    return path
+
+
+def page(check: PlantModelCheck) -> str:
+    """The page as one HTML document without script and without outside reference."""
+    kind, sign = ("yes", "\N{CHECK MARK}") if check.usable else ("no", "\N{MULTIPLICATION X}")
+    answer = "The model may be used" if check.usable else "The model must not be used"
+    header = [
+        tag("p", "neorl \N{MIDDLE DOT} plant model", class_="over"),
+        tag("h1", f"Does a model learned from {check.source} repeat its plant?"),
+        tag(
+            "div",
+            tag("span", sign, class_="mark", aria_hidden="true"),
+            tag("div", tag("p", answer, class_="answer"), tag("p", check.sentence)),
+            class_=f"verdict {kind}",
+            id="verdict",
+            role="status",
+        ),
+    ]
+    parts = [part for part in _sections(check) if part[2].text]
+    return document(f"Plant model of {check.source}", header, parts)
+
+
+def _sections(check: PlantModelCheck) -> list[Section]:
+    pictures = [] if _style.installed() else [missing()]
+    return [
+        ("checks", "What was checked", joined([*pictures, paragraph(CHECKED), _checks(check)])),
+        ("sums", "Return and costs of whole episodes", _sums(check)),
+        ("replayed", "The controllers that filled the log", _replayed(check)),
+        ("episodes", "Episodes, as the model tells them", _episodes(check)),
+        ("ahead", "Errors some steps ahead", _ahead(check)),
+        ("model", "The model", _model(check)),
+        ("limits", "What this page does not say", _limits()),
+    ]
+
+
+def _checks(check: PlantModelCheck) -> Html:
+    rows = [[one.name, mark(one), one.sentence] for one in check.checks]
+    columns = [Column("Check", align="left"), Column("Holds"), Column("Result", align="left")]
+    caption = (
+        "The model may be used unless a check fails (\N{MULTIPLICATION X}). An exclamation mark "
+        "asks for a look: what only noise makes, such as a cost of rare peaks, is not in a smooth "
+        "prediction, and comes back where logged episodes are replayed."
+    )
+    return table(caption, columns, rows)
+
+
+def mark(check: Check) -> str:
+    """The sign of one check: passed, to be looked at, or failed."""
+    if check.holds:
+        return "\N{CHECK MARK}"
+    return "\N{MULTIPLICATION X}" if check.decides else "!"
+
+
+def _replayed(check: PlantModelCheck) -> Html:
+    """A row for each controller; nothing where none is known."""
+    if not check.replayed:
+        return Html("")
+    named = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
+    columns = [Column("Controller", align="left"), Column("Episodes")]
+    columns += [Column(f"{name}, predicted / logged", unit) for name, unit in named]
+    rows = [
+        [
+            one.name,
+            str(one.episodes),
+            *(
+                f"{number(float(a))} / {number(float(b))}"
+                for a, b in zip(one.predicted, one.logged, strict=True)
+            ),
+        ]
+        for one in check.replayed
+    ]
+    words = (
+        "Every controller replays its own episodes with what the model left of each logged step. "
+        "In the log operators interfered as well: manual holds and test signals are not replayed, "
+        "so a prediction that is somewhat better than the log is no fault of the model."
+    )
+    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+
+
+def _sums(check: PlantModelCheck) -> Html:
+    words = (
+        "Each point is one episode. Points on the line are predicted exactly; a cloud beside it "
+        "means that the model is wrong by the same amount everywhere."
+    )
+    mine, logged = predicted_sums(check.free), check.free.outcome_logged
+    named = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
+    rows = [
+        [
+            name,
+            number(float(logged[:, j].mean())),
+            number(float(mine[:, j].mean())),
+            number(float(np.sqrt(np.mean((mine[:, j] - logged[:, j]) ** 2)))),
+            number(float(check.free.spread[j])),
+            number(float(rank_correlation(mine[:, j], logged[:, j]))),
+            unit,
+        ]
+        for j, (name, unit) in enumerate(named)
+    ]
+    columns = [
+        Column("Sum over an episode", align="left"),
+        Column("Logged", "mean"),
+        Column("Predicted", "mean"),
+        Column("Error", "root mean square"),
+        Column("Spread", "between all episodes"),
+        Column("Order", "rank correlation"),
+        Column("Unit", align="left"),
+    ]
+    return joined(
+        [
+            picture(sums_figure, check, name="sums", alt=words, caption=words),
+            table("Sums of reward and costs over the episodes that were left out.", columns, rows),
+        ]
+    )
+
+
+def _episodes(check: PlantModelCheck) -> Html:
+    channels = list(check.predicted)
+    names = [channel.name for channel in check.spec.obs]
+    at = [names.index(name) for name in channels]
+    off = check.free.obs[:-1].mean(axis=0) - check.free.logged
+    spread = check.free.logged.std(axis=(0, 1)) + 1e-12
+    errors = np.sqrt(np.mean((off / spread)[..., at] ** 2, axis=(1, 2)))
+    order = np.argsort(np.nan_to_num(errors, nan=np.inf))
+    parts = []
+    for title, episode in (
+        ("A typical episode (median error)", int(order[len(order) // 2])),
+        ("The episode that the model tells worst", int(order[-1])),
+    ):
+        words = (
+            "Blue: the mean of the networks, with the range between them. Grey: the log. Shown are "
+            "the predicted channels that move most."
+        )
+        parts.append(tag("h3", title))
+        parts.append(
+            picture(
+                episode_figure, check, episode, name=f"episode-{episode}", alt=words, caption=words
+            )
+        )
+    return joined(parts)
+
+
+def _ahead(check: PlantModelCheck) -> Html:
+    ahead = check.ahead
+    words = (
+        f"Root mean square error over {ahead.windows} places in the log, in standard deviations of "
+        "each channel. Dashed: the error if nothing changed. A model is useful as far ahead as its "
+        "line stays below."
+    )
+    steps = [0, len(ahead.steps) // 2, len(ahead.steps) - 1]
+    rows = [
+        [name, *(f"{ahead.networks[k, i]:.3f} / {ahead.unchanged[k, i]:.3f}" for k in steps)]
+        for i, name in enumerate(check.predicted)
+    ]
+    columns = [
+        Column("Channel", align="left"),
+        *(
+            Column(f"{ahead.steps[k]} step{'s' * (ahead.steps[k] > 1)}", "model / no change")
+            for k in steps
+        ),
+    ]
+    return joined(
+        [
+            picture(ahead_figure, check, name="ahead", alt=words, caption=words),
+            table("Errors in standard deviations of each channel.", columns, rows),
+        ]
+    )
+
+
+def _model(check: PlantModelCheck) -> Html:
+    taken = ", ".join(check.exogenous) or "none"
+    return bullets(
+        [
+            f"fitted to {check.fitted} episodes, checked on {len(check.free.lengths)} others",
+            f"reads the last {check.history} step{'s' * (check.history > 1)}",
+            f"predicts {', '.join(check.predicted)}",
+            f"takes from the log, as no controller influences them: {taken}",
+            "a linear part by ridge regression, and three networks that learn what it leaves",
+        ]
+    )
+
+
+def _limits() -> Html:
+    return bullets(
+        [
+            "The logged actions are those of whoever filled the log. A controller that acts "
+            "otherwise can lead the model where nothing was recorded.",
+            "What is not in the log, such as an interlock that never tripped or a rare peak, is "
+            "not in the model either.",
+            "A choice replays in addition what the model left of every logged step, so its "
+            "predictions are closer to the plant than those of this page.",
+        ]
+    )

@@ -1,0 +1,95 @@
+"""A plant model of a log, its checks, its page and the command that writes it."""
+
+import dataclasses
+from html.parser import HTMLParser
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_core import InputError
+from neorl_envs import collect_log, make, write_dataset
+from neorl_train._command.main import main
+from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
+
+QUICK = ModelOptions(updates=60, episodes=8)
+CSTR = make("CSTR-v0")
+
+
+@pytest.fixture(scope="module")
+def log():
+    return collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def check(log):
+    return check_plant_model(log, "tank.h5", QUICK, controllers=CSTR.tunings())
+
+
+def test_every_controller_of_the_log_is_replayed_in_its_own_episodes(check, log):
+    assert {one.name for one in check.replayed} == set(log.attributes["behaviours"])
+    assert sum(one.episodes for one in check.replayed) == len(check.free.lengths) == 8
+    for one in check.replayed:
+        assert one.logged.shape == one.predicted.shape == (1 + CSTR.spec.n_cost,)
+        assert np.isfinite(one.predicted).all()
+
+
+def test_what_decides_and_what_is_only_to_be_looked_at(check):
+    names = [one.name for one in check.checks]
+    costs = [c.name for c in CSTR.spec.cost]
+    assert names == ["one step ahead", "return", *costs, "rollouts stay finite"]
+    assert {one.name for one in check.checks if not one.decides} == set(costs)
+    passed = [one._replace(holds=True) for one in check.checks]
+    cost = [one._replace(holds=one.decides) for one in passed]
+    assert dataclasses.replace(check, checks=tuple(cost)).usable
+    assert {mark(one) for one in cost} == {"\N{CHECK MARK}", "!"}
+    failed = dataclasses.replace(check, checks=(passed[0]._replace(holds=False), *passed[1:]))
+    assert not failed.usable
+    assert failed.sentence == "No choice should rest on this model: one step ahead."
+
+
+def test_a_log_of_noise_is_no_ground_for_a_model(log):
+    """Next observations that have nothing to do with what was before."""
+    rng = np.random.default_rng(0)
+    rows = log.transitions
+    noise = rng.permutation(np.asarray(rows.obs))
+    after = np.append(noise[1:], noise[:1], axis=0)
+    shuffled = dataclasses.replace(log, transitions=rows._replace(obs=noise, next_obs=after))
+    assert not check_plant_model(shuffled, "noise.h5", QUICK).usable
+
+
+def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):
+    text = write_model_page(check, tmp_path / "model.html").read_text()
+    assert text.count("<svg") == 4
+
+    class Links(HTMLParser):
+        outside = ()
+
+        def handle_starttag(self, tag, attrs):
+            for name, value in attrs:
+                if name in ("href", "src") and not value.startswith(("#", "data:")):
+                    self.outside = (*self.outside, value)
+
+    links = Links()
+    links.feed(text)
+    assert links.outside == ()
+
+
+def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "log.h5", log)
+    assert main(["model", "log.h5", "--updates", "60", "--episodes", "8"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "page: model.html"
+    assert "return: predicted" in "\n".join(printed)
+    for words, message in (
+        ((), "model takes a log or the directory of a run"),
+        (("none.h5",), "none.h5: there is no such log or run"),
+        (("CSTR-v0",), "record one with `neorl-envs collect CSTR-v0 --out log.h5`"),
+        (("log.h5", "--exogenous", "C_B"), "C_B"),
+        (("log.h5", "--updates", "0"), "updates must be at least 1"),
+    ):
+        assert main(["model", *words]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(InputError, match="observation in exogenous"):
+        check_plant_model(log, "log.h5", ModelOptions(exogenous=("C_B",)))
