@@ -1,5 +1,6 @@
 """A run retunes a controller in a model of its log, chooses a candidate, and judges it."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_core import InputError, Spec
+from neorl_agents.retuning import Prediction, Refined
+from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
+from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
 from neorl_train.report._terminal import pooled_lines
@@ -35,7 +38,7 @@ def runs(tmp_path_factory):
         output=output,
         data={"source": "CSTR-v0", "steps": 6_000},
         evaluation={"starts": 32, "curve_starts": 0},
-        retuning={"controller": "incumbent", **quick},
+        retuning={"controller": "incumbent", "residual": True, **quick},
     )
     only = {"PI": CSTR.tunings()["PI"]}
     write_dataset(here / "log.h5", collect_log(CSTR, only, n_steps=6_000, key=jax.random.key(3)))
@@ -67,6 +70,35 @@ def test_the_retuned_controller_is_chosen_and_beats_what_runs_today(runs):
     assert gain.low > 0
     assert "retuned-0 was chosen without the plant" in run.record["choice"]
     assert any(line.startswith("bc-0: predicted gain") for line in run.record["choice"])
+
+
+def test_a_network_on_top_competes_too_and_is_left_as_a_file(runs):
+    """With so short a log it may well be refused; then the retuned controller stands for it."""
+    run, _ = runs
+    artefact = load_policy(run.path / "policies" / "residual-0.safetensors")
+    assert artefact.kind in ("residual", "feedforward_pid")
+    assert any(line.startswith("residual-0: predicted gain") for line in run.record["choice"])
+    wanted = "residual: a network" if artefact.kind == "residual" else "no network is put on top"
+    assert any(line.startswith(wanted) for line in run.record["controllers"])
+
+
+def test_what_a_network_may_do_is_said_in_units():
+    spec = Spec(
+        (Channel("level", "m", 0.0, 1.0),), (Channel("valve", "%", 0.0, 100.0),), (), 1.0, 9
+    )
+    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
+    today = Prediction(**{**usual, "name": "today"})
+    best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
+    done = Refined(None, "0.5", np.asarray([3.25]), (), (today, best))
+    first, second = residual_words(done, spec)
+    assert (
+        first
+        == "residual: a network on top of the retuned controller moves valve by at most 3.25 %"
+    )
+    assert "2, with a lower bound of 1.5; the linear part of the model alone says 1" in second
+    refused = dataclasses.replace(best, refusals=("it diverges",))
+    (line,) = residual_words(Refined(None, "today", np.zeros(1), (), (today, refused)), spec)
+    assert line == "no network is put on top of it: of the nearest, it diverges"
 
 
 def test_both_comparisons_stand_in_the_tables(runs):

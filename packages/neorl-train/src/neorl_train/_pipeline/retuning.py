@@ -3,22 +3,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     ChoiceRule,
     LearnedPlants,
     PlantFacts,
     Prediction,
+    Refined,
     Retuned,
     RetuneSettings,
     SearchSettings,
     learned_plants,
+    refine,
     retune,
     select,
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train.configuration._retuning import BEST, RETUNED
+from neorl_train.configuration._retuning import BEST, RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import sample_of, training_episodes
 from neorl_train.results._wording import number
@@ -33,14 +37,15 @@ class Retuning(NamedTuple):
     Attributes:
         plants: Learned plants, which judge the pool too.
         incumbent: The controller as it runs today.
-        policy: The retuned one; the incumbent where nothing was better.
+        policies: The retuned controller, and with a network on top, by name; the incumbent where
+            nothing was better.
         words: What was changed, and what is predicted, in sentences.
         kept: Prediction of the incumbent itself.
     """
 
     plants: LearnedPlants
     incumbent: Policy
-    policy: Policy
+    policies: dict[str, Policy]
     words: list[str]
     kept: Prediction
 
@@ -68,6 +73,7 @@ def retuning_of(
     name, seed = config.retuning.controller, config.retuning.seed
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = dataset.select_episodes(sample_of(config, dataset, training_episodes(config, dataset)))
+    own = _own_episodes(part, name)
     facts = _facts(config, environment, spec)
     try:
         settings = RetuneSettings(
@@ -75,12 +81,47 @@ def retuning_of(
             search=SearchSettings(generations=config.retuning.generations),
             rule=RULE,
         )
-        plants = learned_plants(part.transitions, spec, seed, facts, settings)
+        plants = learned_plants(part.transitions, spec, seed, facts, settings, own=own)
         done = retune(plants, known[name], seed, settings)
+        policies, words = {RETUNED: done.policy}, retuning_words(name, done, plants)
+        if config.retuning.residual:
+            refined = refine(plants, done.policy, seed, settings)
+            policies[RESIDUAL] = refined.policy
+            words += residual_words(refined, spec)
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
-    words = retuning_words(name, done, plants)
-    return Retuning(plants, known[name], done.policy, words, done.table[0])
+    return Retuning(plants, known[name], policies, words, done.table[0])
+
+
+def residual_words(done: Refined, spec: Spec) -> list[str]:
+    """What a network on top of the retuned controller may do, and what the model predicts of it.
+
+    Args:
+        done: What its training ended with.
+        spec: Channels, for names and units.
+    """
+    taken = {one.name: one for one in done.table}[done.chosen]
+    if done.chosen == done.table[0].name:
+        best = max(done.table[1:], key=lambda one: one.low)
+        return [f"no network is put on top of it: of the nearest, {'; '.join(best.refusals)}"]
+    reach = ", ".join(
+        f"{channel.name} by at most {number(float(most))} {channel.unit}".rstrip()
+        for channel, most in zip(spec.action, done.authority, strict=True)
+    )
+    return [
+        f"residual: a network on top of the retuned controller moves {reach}",
+        f"predicted gain in return over the retuned controller: {number(taken.gain)}, with a lower "
+        f"bound of {number(taken.low)}; the linear part of the model alone says "
+        f"{number(taken.by_member[-1])}",
+    ]
+
+
+def _own_episodes(dataset: Dataset, name: str) -> Any:
+    """Whether a controller filled each episode; ``None`` where the log does not say."""
+    behaviours = list(dataset.attributes.get("behaviours", ()))
+    if dataset.behaviour is None or name not in behaviours:
+        return None
+    return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
 def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]:
@@ -118,8 +159,9 @@ def chosen_candidate(
 ) -> tuple[str, LogPrediction, list[str]]:
     """The policy that is handed over, chosen without the plant, and why.
 
-    The pool is the incumbent, the retuned controller and the first seed of every learner. Where
-    nothing may be preferred to the incumbent, the retuned controller stands for it.
+    The pool is the incumbent, the retuned controller, where there is one that with a network on
+    top, and the first seed of every learner. Where nothing may be preferred to the incumbent, the
+    retuned controller stands for it.
 
     Args:
         config: Configuration, resolved.
@@ -132,7 +174,8 @@ def chosen_candidate(
     first, name = config.training.seeds[0], config.retuning.controller
     own = f"{RETUNED}-{first}"
     wanted = config.evaluation.candidate
-    pool = {name: retuning.incumbent, own: policies[own]}
+    pool = {name: retuning.incumbent}
+    pool |= {f"{made}-{first}": policies[f"{made}-{first}"] for made in retuning.policies}
     pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
     chosen, table = select(retuning.plants, pool, name, RULE)
     words = [_pool_words(one) for one in table if one.name != name]

@@ -34,7 +34,6 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._retuning import RETUNED
 from neorl_train.configuration._sections import Config, config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience, training_experience
@@ -173,13 +172,15 @@ def _retune(job: Job, experience: Experience, environment: Any) -> dict[str, Pol
         else job.retuning.words
     )
     about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
-    rows, policy = experience.dataset.transitions, job.retuning.policy
-    digests = write_policies(job.run, RETUNED, {seed: policy}, spec, rows, about)
+    rows, made = experience.dataset.transitions, job.retuning.policies
+    digests: dict[str, Any] = {}
+    for kind, policy in made.items():
+        digests |= write_policies(job.run, kind, {seed: policy}, spec, rows, about)
     job.run.update_record(policies=job.run.record().get("policies", {}) | digests)
     job.reporter.end()
     for line in job.retuning.words:
         job.reporter.say(line)
-    return {f"{RETUNED}-{seed}": policy}
+    return {f"{kind}-{seed}": policy for kind, policy in made.items()}
 
 
 def _choose(job: Job, policies: dict[str, Policy]) -> tuple[str, LogPrediction | None]:

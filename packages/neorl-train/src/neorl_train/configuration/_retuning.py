@@ -11,6 +11,8 @@ RETUNED = "retuned"
 """Name of the retuned controller among the candidates."""
 INCUMBENT = "incumbent"
 """Whatever runs on the plant today, as the controller that is retuned."""
+RESIDUAL = "residual"
+"""Name of the retuned controller with a network on top."""
 BEST = "best"
 """The candidate that is chosen from the pool without the plant."""
 
@@ -26,13 +28,16 @@ class RetuningConfig:
             set-points; a plant declares its own.
         updates: Gradient steps of each network of the model.
         generations: Generations of each search.
-        seed: Seed of the model and of the search.
+        residual: Whether a network of bounded authority is trained on top of the retuned
+            controller, in the same model.
+        seed: Seed of the model, of the search and of the network.
     """
 
     controller: str = ""
     exogenous: tuple[str, ...] = ()
     updates: int = HistoryModelSettings.updates
     generations: int = SearchSettings.generations
+    residual: bool = False
     seed: int = 0
 
 
@@ -42,12 +47,18 @@ def check_candidate(candidate: str, retuning: RetuningConfig, algorithms: Sequen
     Raises:
         InputError: Naming those that it makes.
     """
+    if candidate == RESIDUAL and RESIDUAL not in algorithms and not retuning.residual:
+        raise InputError(
+            f"evaluation.candidate is {candidate!r}, and no network is trained on top of a "
+            "controller; ask for it with --retuning.controller incumbent --retuning.residual"
+        )
     if candidate in (RETUNED, BEST) and not retuning.controller:
         raise InputError(
             f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
             "--retuning.controller, a tuning of the plant or one of classical.controllers"
         )
     made = [*algorithms, *((RETUNED, BEST) if retuning.controller else ())]
+    made += [RESIDUAL] if retuning.controller and retuning.residual else []
     if candidate not in ("", *made):
         raise InputError(
             f"evaluation.candidate is {candidate!r}, which is not trained; choose one of "
