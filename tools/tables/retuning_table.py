@@ -1,4 +1,4 @@
-"""Retune the ordinary controller and the reference of every plant from its log, and judge them.
+"""Look for something better than the controllers of every plant in its log, and judge it there.
 
 Usage:
     python tools/tables/retuning_table.py [NAME ...] [--seeds 0 1 2]   what has no result yet
@@ -6,10 +6,13 @@ Usage:
     python tools/tables/retuning_table.py --page                       write the page alone
 
 Every seed has a log of its own (120,000 steps, of all controllers with their operators, or of the
-ordinary one and its operators alone), a model and a search; the settings are the same for all
-plants. What is chosen without the plant runs in 1,000 episodes of the plant that nothing has seen,
-behind its guard, paired with the controller as it was, and is judged by the rule of the verdict.
-Results: tools/baselines/retuning/NAME.json, a list with a row for each seed, log and controller.
+ordinary one and its operators alone), a model, a search and a network; the settings are the same
+for all plants. Three ways are judged: the controller retuned, a network on top of the controller as
+it was, and the pick: whichever of these two, and of a network on top of the retuned one, has the
+largest lower bound without the plant. What is chosen runs in 1,000 episodes of the plant that
+nothing has seen, behind its guard, paired with the controller as it was, and is judged by the rule
+of the verdict. Of references the pick alone is judged.
+Results: tools/baselines/retuning/NAME.json, a list with a row for each seed, log, controller, way.
 """
 
 import argparse
@@ -23,7 +26,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from baseline_table import RESULTS, ROOT
-from neorl_agents.retuning import PlantFacts, Retuned, learned_plants, retune
+from neorl_agents.retuning import (
+    TODAY,
+    LearnedPlants,
+    PlantFacts,
+    Prediction,
+    learned_plants,
+    refine,
+    retune,
+    select,
+)
 from neorl_core import Policy
 from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
@@ -41,12 +53,33 @@ BEGIN, END = "<!-- retuning: python tools/tables/retuning_table.py --page -->", 
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05
 KEY = 777
 CANDIDATE = "retuned-0"
+RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
 LOGS = ("all controllers", "the ordinary controller alone")
-KINDS = ((LOGS[1], False), (LOGS[0], False), (LOGS[0], True))
+KINDS = (
+    (LOGS[1], False, PICK),
+    (LOGS[0], False, RETUNED),
+    (LOGS[0], False, NETWORK),
+    (LOGS[0], False, PICK),
+    (LOGS[0], True, PICK),
+)
+HEADS = (
+    "The ordinary, own log: pick",
+    "The ordinary, log of all: retuned",
+    "network",
+    "pick",
+    "The reference, log of all: pick",
+)
+WORDS = (
+    "picks for ordinary controllers from their own logs",
+    "retuned ordinary controllers from logs of all",
+    "networks on top of ordinary controllers from logs of all",
+    "picks for ordinary controllers from logs of all",
+    "picks for references",
+)
 
 
 def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
-    """The ordinary controller and the reference of one plant, retuned from one log."""
+    """What comes of the ordinary controller and of the reference of one plant, from one log."""
     env = make(name)
     tunings = env.tunings()
     ordinary = next(iter(tunings))
@@ -58,33 +91,64 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
     fitted = time.time() - begun
     rows = []
     for base in dict.fromkeys((ordinary, ordinary if alone else env.reference)):
+        own = own_episodes(log, plants, base)
         begun = time.time()
-        done = retune(plants, tunings[base], seed)
+        ways = candidates(plants._replace(own=own), tunings[base], seed)
         searched = time.time() - begun
-        row = {"seed": seed, "log": LOGS[alone], "controller": base}
-        row["reference"] = base == env.reference
-        row |= {"seconds": [round(fitted, 1), round(searched, 1)], "chosen": done.chosen}
-        row |= _predicted(done) | judged(env, base, tunings[base], done)
-        rows.append(row)
-        gain = row["gain"]
-        print(f"{name} {seed} {base}: {done.chosen}, {gain[0]:.4g}, {row['failed']}", flush=True)
+        before = _episodes(env, tunings[base])
+        for way, (chosen, policy, taken) in ways.items():
+            if way != PICK and base != ordinary:
+                continue
+            row = {"seed": seed, "log": LOGS[alone], "controller": base, "way": way}
+            row["reference"] = base == env.reference
+            row |= {"seconds": [round(fitted, 1), round(searched, 1)], "chosen": chosen}
+            row |= {"predicted": taken.gain, "predicted_low": taken.low}
+            row |= judged(env, base, before, None if chosen == TODAY else policy)
+            rows.append(row)
+            gain = row["gain"]
+            words = f"{name} {seed} {base}, {way}: {chosen}, {gain[0]:.4g}, {row['failed']}"
+            print(words, flush=True)
     return rows
 
 
-def _predicted(done: Retuned) -> dict[str, Any]:
-    taken = {one.name: one for one in done.table}[done.chosen]
-    changes = [[c.name, c.before, c.after, c.unit] for c in done.changes]
-    return {"predicted": taken.gain, "predicted_low": taken.low, "changes": changes}
+def own_episodes(log: Any, plants: LearnedPlants, name: str) -> np.ndarray:
+    """Whether a controller filled each of the episodes that judge."""
+    starts = np.unique(plants.rows.start)
+    number = log.attributes["behaviours"].index(name)
+    return (np.asarray(log.behaviour) == number)[np.searchsorted(starts, plants.judges)]
 
 
-def judged(env: Any, base: str, before: Policy, done: Retuned) -> dict[str, Any]:
+def candidates(
+    plants: LearnedPlants, before: Policy, seed: int
+) -> dict[str, tuple[str, Policy, Prediction]]:
+    """For each way what was chosen, the policy, and its prediction."""
+    retuned = retune(plants, before, seed)
+    alone = refine(plants, before, seed)
+    pool = {TODAY: before}
+    if retuned.chosen != TODAY:
+        pool[RETUNED] = retuned.policy
+        both = refine(plants, retuned.policy, seed)
+        if both.chosen != TODAY:
+            pool[BOTH] = both.policy
+    if alone.chosen != TODAY:
+        pool[NETWORK] = alone.policy
+    chosen, table = select(plants, pool, TODAY)
+    found = {RETUNED: retuned, NETWORK: alone}
+    ways = {
+        way: (one.chosen, one.policy, {t.name: t for t in one.table}[one.chosen])
+        for way, one in found.items()
+    }
+    return ways | {PICK: (chosen, pool[chosen], {t.name: t for t in table}[chosen])}
+
+
+def judged(env: Any, base: str, before: Any, policy: Policy | None) -> dict[str, Any]:
     """The paired gain on the plant, and the clauses of the verdict that do not hold."""
-    if done.chosen == done.table[0].name:
+    if policy is None:
         return {"gain": [0.0, 0.0, 0.0], "over": [], "over_before": [], "failed": ["kept"]}
     acting = env.tunings()[env.reference]
-    behind = guard(done.policy, plant_constraints(env), acting, env.spec)
+    behind = guard(policy, plant_constraints(env), acting, env.spec)
     results = [
-        PolicyResult(base, base, "classical", False, _episodes(env, before)),
+        PolicyResult(base, base, "classical", False, before),
         PolicyResult(CANDIDATE, "retuned", "learner", True, _episodes(env, behind)),
     ]
     rows = policy_rows(results, env.spec, reference=base, level=LEVEL)
@@ -134,16 +198,13 @@ def answer(row: dict[str, Any]) -> str:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> str:
-    """A line for each plant: answers of the seeds and their mean gain, for both controllers."""
-    lines = [
-        "| Plant | The ordinary, from its own log | Gain | The ordinary, from a log of all | Gain "
-        "| The reference, from a log of all | Gain |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """A line for each plant: answers of the seeds and their gains, for every way."""
+    lines = [f"| Plant | {' | '.join(f'{head} | Gain' for head in HEADS)} |"]
+    lines.append("|---" * (1 + 2 * len(HEADS)) + "|")
     for name, rows in results.items():
         cells = []
         for kind in KINDS:
-            some = [row for row in rows if (row["log"], row["reference"]) == kind]
+            some = [row for row in rows if _kind(row) == kind]
             answers = [answer(row) for row in some]
             words = [f"{answers.count(w)} {w}" for w in dict.fromkeys(answers)]
             gains = ", ".join(f"{row['gain'][0]:+.3g}" for row in some)
@@ -152,25 +213,24 @@ def table(results: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def _kind(row: dict[str, Any]) -> tuple[str, bool, str]:
+    return row["log"], row["reference"], row["way"]
+
+
 def counted(results: dict[str, list[dict[str, Any]]]) -> str:
-    """The counts over all plants and seeds in one sentence."""
+    """The counts over all plants and seeds, one sentence a way."""
     every = [row for rows in results.values() for row in rows]
-    parts = []
-    words = (
-        "ordinary controllers from their own logs",
-        "ordinary controllers from logs of all",
-        "references",
-    )
-    for kind, word in zip(KINDS, words, strict=True):
-        answers = [answer(row) for row in every if (row["log"], row["reference"]) == kind]
-        parts.append(
-            f"of {len(answers)} {word} {answers.count('deploy')} were deployed, "
+    lines = []
+    for kind, word in zip(KINDS, WORDS, strict=True):
+        answers = [answer(row) for row in every if _kind(row) == kind]
+        lines.append(
+            f"- Of {len(answers)} {word} {answers.count('deploy')} were deployed, "
             f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, and "
-            f"{answers.count('harm')} made worse or taken over a limit"
+            f"{answers.count('harm')} made worse or taken over a limit."
         )
     times = [sum(row["seconds"]) for row in every]
-    slowest = f"Model and search together took {np.median(times):.0f} s in the median and "
-    return f"{'; '.join(parts).capitalize()}. {slowest}{max(times):.0f} s at most."
+    time_words = f"Model, search and networks together took {np.median(times):.0f} s in the median "
+    return "\n".join(lines) + f"\n\n{time_words}and {max(times):.0f} s at most."
 
 
 def write_page() -> None:
@@ -202,7 +262,7 @@ def main() -> int:
                 if (seed, LOGS[given.alone]) in there:
                     continue
                 rows += measured(name, seed, alone=given.alone)
-                rows.sort(key=lambda row: (row["log"], row["seed"]))
+                rows.sort(key=lambda row: (row["log"], row["seed"], row["reference"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()  # programs of one plant are no use to the next
     write_page()
