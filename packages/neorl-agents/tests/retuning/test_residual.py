@@ -170,3 +170,15 @@ def test_it_is_a_kind_that_an_artefact_holds():
     assert [x.shape for x in jax.tree.leaves(template)] == [
         x.shape for x in jax.tree.leaves(policy)
     ]
+
+
+def test_a_network_must_promise_as_much_as_the_model_is_wrong(refined):
+    """Half of the promised gain is error that a retuned controller would be forgiven."""
+    plants, done = refined
+    promised = {one.name: one for one in done.table}[done.chosen].gain
+    own = np.ones(len(plants.logged), bool)
+    today = done.table[0].returns
+    doubtful = plants._replace(own=own, logged=np.full(len(own), today - 3 * promised))
+    assert refine(doubtful, law(0.3), 0, QUICK).chosen == TODAY
+    sure = plants._replace(own=own, logged=np.full(len(own), today - 0.1 * promised))
+    assert refine(sure, law(0.3), 0, QUICK).chosen == done.chosen

@@ -145,6 +145,7 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
     assert decided.answer in runs[1].report.read_text()
 
 
+@pytest.mark.nightly
 def test_resumed_after_its_report_was_lost_it_ends_the_same(runs, monkeypatch):
     run, _ = runs
     monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)

@@ -48,6 +48,7 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     assert failed.sentence == "No choice should rest on this model: one step ahead."
 
 
+@pytest.mark.nightly
 def test_a_log_of_noise_is_no_ground_for_a_model(log):
     """Next observations that have nothing to do with what was before."""
     rng = np.random.default_rng(0)

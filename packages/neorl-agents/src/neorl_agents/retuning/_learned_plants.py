@@ -67,6 +67,7 @@ class RetuneSettings:
         residual: Training of a network on top of a controller.
         authorities: Parts of the network's authority, each a candidate.
         network_contradiction: As :attr:`ChoiceRule.contradiction`, for networks.
+        network_trust: As :attr:`ChoiceRule.trust`, for networks.
     """
 
     model: HistoryModelSettings = dataclasses.field(default_factory=HistoryModelSettings)
@@ -80,6 +81,7 @@ class RetuneSettings:
     residual: ResidualSettings = dataclasses.field(default_factory=ResidualSettings)
     authorities: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125)
     network_contradiction: float = 0.05
+    network_trust: float = 1.0
 
 
 NO_FACTS = PlantFacts()

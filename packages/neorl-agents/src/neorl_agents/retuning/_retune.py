@@ -142,8 +142,9 @@ def refine(
 
     The network is trained by the gradient through the learned plant, on episodes of the fit and in
     some of its networks (:func:`fit_residual`). It with all and with parts of its authority are
-    candidates, judged as those of :func:`retune` are; but the linear part may hardly predict a
-    loss.
+    candidates, judged as those of :func:`retune` are, more strictly: the linear part may hardly
+    predict a loss, and the gain must be as large as the error of the model in the incumbent's own
+    episodes.
 
     Args:
         plants: From :func:`learned_plants`.
@@ -162,7 +163,9 @@ def refine(
     for part in settings.authorities:
         candidates[f"{part:g}"] = with_authority(fitted.policy, part)
     # Hundreds of weights find what only the networks of the model believe in, ten gains seldom do.
-    rule = dataclasses.replace(settings.rule, contradiction=settings.network_contradiction)
+    rule = dataclasses.replace(
+        settings.rule, contradiction=settings.network_contradiction, trust=settings.network_trust
+    )
     table = judged(plants, candidates, TODAY, rule)
     chosen = choose(table, TODAY)
     part = 0.0 if chosen == TODAY else float(chosen)
