@@ -56,21 +56,21 @@ CANDIDATE = "retuned-0"
 RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
 LOGS = ("all controllers", "the ordinary controller alone")
 KINDS = (
-    (LOGS[1], False, PICK),
+    (LOGS[1], False, RETUNED),
     (LOGS[0], False, RETUNED),
     (LOGS[0], False, NETWORK),
     (LOGS[0], False, PICK),
     (LOGS[0], True, PICK),
 )
 HEADS = (
-    "The ordinary, own log: pick",
+    "The ordinary, own log: retuned",
     "The ordinary, log of all: retuned",
     "network",
     "pick",
     "The reference, log of all: pick",
 )
 WORDS = (
-    "picks for ordinary controllers from their own logs",
+    "retuned ordinary controllers from their own logs",
     "retuned ordinary controllers from logs of all",
     "networks on top of ordinary controllers from logs of all",
     "picks for ordinary controllers from logs of all",
