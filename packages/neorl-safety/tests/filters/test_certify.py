@@ -171,6 +171,20 @@ def test_one_case_alone_agrees_with_the_batch(filtered):
         assert int(report.flags) == int(expected[1].flags[i])
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_replay_on_another_batch_shape_is_the_same_decision(filtered, size):
+    """Flags are equal, actions to rounding: sums of rows may be taken in another order."""
+    count = 2100 // size
+    *asked, expected = filtered["all"]
+    run = jax.jit(FILTER)
+    for j in range(count):
+        part = slice(j * size, (j + 1) * size)
+        action, report = run(*jax.tree.map(lambda leaf, part=part: jnp.asarray(leaf[part]), asked))
+        np.testing.assert_array_equal(np.asarray(report.flags), expected[1].flags[part])
+        np.testing.assert_allclose(action, expected[0][part], rtol=1e-4, atol=1e-6)
+
+
 def test_certify_answers_any_proposal_with_a_point_of_the_set_or_the_backup():
     """Proposals, anchors, backups and rows may be anything; the ends are finite."""
     rng = np.random.default_rng(1)
