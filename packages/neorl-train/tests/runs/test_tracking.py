@@ -139,6 +139,7 @@ def test_a_call_carries_at_most_a_thousand_metrics(run, records, client, monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_three_processes_start_on_an_empty_folder(tmp_path):
     program = """
         import pathlib, sys

@@ -145,7 +145,6 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
         "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
-        "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
         "pid": _nested(PID),
         "constant": _nested(ConstantPolicy),
         "tracking_pid": _nested(TrackingPID),
@@ -154,6 +153,7 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
         "linear_quadratic": _nested(LinearQuadraticPolicy),
         "predictive": _nested(PredictivePolicy),
         "base_stock": _nested(BaseStock),
+        "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
     },
     _check_kind,
 )

@@ -29,6 +29,7 @@ def test_channels_are_the_declared_ones(env: SteelAnnealing) -> None:
     assert env.spec.horizon * env.spec.dt == 4 * 3600
 
 
+@pytest.mark.nightly
 def test_reference_keeps_the_profile_and_constant_burners_do_not(
     env: SteelAnnealing, totals: Any
 ) -> None:
