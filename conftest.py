@@ -8,8 +8,10 @@ Every test's cost stands in the JUnit file, for ``tools/time_budget.py``: the pr
 machine that does :func:`_reference` in ``REFERENCE`` seconds.
 """
 
+import ctypes
 import gc
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,10 +29,11 @@ from network import refuse_connections
 COMPILED = "/jax/core/compile/backend_compile_duration"
 REFERENCE = 0.0035
 STRICT = {"neorl-core", "neorl-envs", "neorl-safety"}
-MOST_PROGRAMS = 2_000, 4_000
+MOST_PROGRAMS = 600, 1_500
 """Compiled programs that a process keeps beyond a file, and beyond a test.
 
-Each takes several memory mappings, of which Linux gives a process 65,530; the one too many ends it.
+A thousand take about a gigabyte, of which a process may have three; and each takes several memory
+mappings, of which Linux gives a process 65,530.
 """
 
 _compilations = 0
@@ -160,7 +163,14 @@ def _forget_programs(most: int) -> None:
     if _compilations - _cleared_at > most:
         jax.clear_caches()
         gc.collect()
+        _give_memory_back()
         _cleared_at = _compilations
+
+
+def _give_memory_back() -> None:
+    """Returns freed memory to the system, where the C library keeps it otherwise (glibc does)."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)
 
 
 def _processor_seconds() -> float:
