@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import documentation
 import neorl_envs
 from neorl_agents import ALGORITHMS
 from neorl_train._command.options import read_run_options
@@ -266,3 +267,22 @@ def test_the_critics_of_the_how_to_are_fitted(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_menu_leads_to_every_page() -> None:
+    entries, menu = documentation.navigation(ROOT / "docs/pages"), set()
+    while entries:
+        entry = entries.pop()
+        values = entry.values() if isinstance(entry, dict) else [entry]
+        for value in values:
+            entries.extend(value) if isinstance(value, list) else menu.add(value)
+    assert menu == {page.relative_to(ROOT / "docs/pages").as_posix() for page in PAGES}
+
+
+def test_roles_and_unresolved_links_on_a_page_are_noticed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(documentation, "DOCS", tmp_path)
+    page = tmp_path / "page.html"
+    page.write_text("<p>See :func:<code>guard</code> and [guard][neorl_safety.guard].</p>")
+    assert documentation.raw(page) == ["page.html: ][neorl_safety.guard]"]
+    page.write_text("<p>See :func:guard.</p><pre>:func:guard [a][b]</pre>")
+    assert documentation.raw(page) == ["page.html: :func:guard."]

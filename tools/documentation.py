@@ -1,0 +1,95 @@
+"""Build or serve the documentation site, and check what a reader of it would see.
+
+The menu is made from the folders below docs/pages, in the order of ``SECTIONS``, so a new page
+needs no entry anywhere. After building, no page may show a role of a docstring (``:func:``) or a
+link that was not resolved as text.
+
+Usage:
+    python tools/documentation.py build
+    python tools/documentation.py serve --dev-addr localhost:8001
+"""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SECTIONS = {
+    "Tutorials": "tutorials",
+    "How-to": "how-to",
+    "Learners": "learners",
+    "Reference": "reference",
+    "Explanation": "explanation",
+    "Decisions": "decisions",
+}
+FIRST = {"tutorials": ["first-run", "historian"], "reference": ["dataset-file", "plant-toml"]}
+"""Pages that a reader should meet before the others of their folder."""
+UNREAD = re.compile(r"(?s)<(script|style|pre|code)\b.*?</\1>")
+RAW = re.compile(r":(?:attr|class|data|exc|func|math|meth|mod|obj|ref):\S+|\]\[\S+\]")
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in ("build", "serve"):
+        print(__doc__)
+        return 2
+    command, *others = arguments
+    configuration = DOCS / ".mkdocs.yml"
+    menu = json.dumps(navigation(DOCS / "pages"), ensure_ascii=False)
+    configuration.write_text(f"{(DOCS / 'mkdocs.yml').read_text()}nav: {menu}\n")
+    strict = ["--strict"] if command == "build" else []
+    words = ["zensical", command, *strict, "-f", str(configuration), *others]
+    code = subprocess.run(words, check=False).returncode
+    if code or command == "serve":
+        return code
+    faults = [fault for page in sorted((DOCS / "site").rglob("*.html")) for fault in raw(page)]
+    print(*faults, sep="\n" if faults else "")
+    return int(bool(faults))
+
+
+def navigation(pages: Path) -> list[dict[str, object]]:
+    """The menu: the first page, the sections in their order, how to contribute."""
+    sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
+    return [{"Home": "index.md"}, *sections, {"Contributing": "contributing.md"}]
+
+
+def raw(page: Path) -> list[str]:
+    """What stands on a built page as text and should not, a line each."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", UNREAD.sub("", page.read_text())))
+    return [f"{page.relative_to(DOCS)}: {match.group()}" for match in RAW.finditer(text)]
+
+
+def _folder(pages: Path, folder: Path) -> list[object]:
+    """The index of a folder, its pages by title, then its folders."""
+    order = FIRST.get(folder.name, [])
+    files = sorted(folder.glob("*.md"), key=lambda page: _rank(page, order))
+    entries: list[object] = [
+        path if page.stem == "index" else {_title(page): path}
+        for page in files
+        for path in [page.relative_to(pages).as_posix()]
+    ]
+    below = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+    return entries + [{_name(path): _folder(pages, path)} for path in below]
+
+
+def _rank(page: Path, order: list[str]) -> tuple[int, int, str]:
+    place = order.index(page.stem) if page.stem in order else len(order)
+    return page.stem != "index", place, _title(page).lower()
+
+
+def _title(page: Path) -> str:
+    """The first heading; a namespace without the name of its package."""
+    heading = re.search(r"(?m)^# (.+)$", page.read_text())
+    title = heading.group(1) if heading else page.stem
+    return title.rpartition(".")[2] if title.startswith("neorl_") else title
+
+
+def _name(folder: Path) -> str:
+    """Folders of the reference that are packages bear their names."""
+    return f"neorl_{folder.name}" if folder.parent.name == "reference" else folder.name
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
