@@ -53,7 +53,7 @@ class IQL(BaseLearner):
     loss, clips to [-20, 2] and initialises uniformly.
 
     Fine-tuning (``neorl_agents.online``): ``"original"`` keeps the actor's rate, as the authors'
-    code does; what is tried are draws of the policy (:meth:`explore`).
+    code does; it explores by sampling the policy (:meth:`explore`).
 
     Deviations: a plant's channels are in physical units, so observations are standardised and
     rewards divided by their deviation (the original does neither, and scales the rewards of its

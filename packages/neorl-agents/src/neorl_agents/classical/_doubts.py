@@ -3,9 +3,9 @@
 from neorl_agents.classical._first_order import FirstOrderModel
 
 LEAST_MARGIN = 1.5
-"""Gain margin from which on a loop is not doubted; SIMC has about 3 on its own model."""
+"""Smallest gain margin accepted without a warning; SIMC has about 3 on its own model."""
 LEAST_SHARE = 0.5
-"""Explained part of the variance from which on an imitated loop is not doubted."""
+"""Smallest explained share of the variance accepted without a warning in an imitated loop."""
 MOST_ERROR = 0.2
 """Standard error of a gain, as part of it, up to which it is not doubted."""
 

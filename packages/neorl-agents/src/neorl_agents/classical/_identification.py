@@ -24,7 +24,7 @@ from neorl_core import InputError
 Method = Literal["arx", "subspace"]
 LEAST_ROWS = 8
 LEAST_RANK = 1e-4
-"""Smallest singular value from which on disturbances of the states can be told apart."""
+"""Smallest singular value at which disturbances of the states are distinguishable."""
 FLOOR = 1e-6
 """Error that no model needs to be better than, as a share of a channel's range."""
 
@@ -84,7 +84,7 @@ def _first_order_if_as_good(
     """The first-order model of a single loop, where it predicts one period ahead as well.
 
     Its noise has a model of its own. An ARX model has none, and where a log is noisy, or under
-    feedback while loads drift, it is bent to predict them: its dead time comes out too short.
+    feedback while loads drift, it fits the loads instead, which biases the dead time low.
     """
     exact = float(plant.residual[0]) <= FLOOR
     if rows.y.shape[1] != 1 or rows.u.shape[1] != 1 or exact:

@@ -93,7 +93,7 @@ class MPC:
             error costs one.
         horizon: Periods to plan beyond the longest dead time.
         steps: Steps of the solver; 25 solve to the precision of float32.
-        tolerance: Error from which on a solution is flagged as not converged.
+        tolerance: A solution with an error above this is flagged as not converged.
         disturbance: As in :class:`LQG`.
         noise: As in :class:`LQG`.
         method: As in :class:`LQG`.

@@ -66,7 +66,7 @@ class PredictivePolicy(eqx.Module):
         high: Upper ends.
         rate: Largest speeds, units per second; may be infinite.
         dt: Period in seconds.
-        tolerance: Error from which on a solution counts as not converged.
+        tolerance: A solution with an error above this counts as not converged.
 
     Source: Rawlings, Mayne and Diehl, Model predictive control: theory, computation, and design,
     2017, chapters 1 and 2; Scokaert and Rawlings, Feasibility issues in linear model predictive

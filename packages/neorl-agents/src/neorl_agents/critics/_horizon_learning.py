@@ -1,4 +1,4 @@
-"""Fixed-horizon temporal differences: every head bootstraps from the one for a step less."""
+"""Fixed-horizon temporal differences: head h bootstraps from head h - 1."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -128,7 +128,7 @@ def trained_members(
     *,
     quantity: Quantity,
 ) -> tuple[MLP, Float[Array, ""]]:
-    """Members after all updates, meaned by their target networks, and the last loss.
+    """Members after all updates, averaged by their target networks, and the last loss.
 
     Args:
         settings: With ``updates``, ``batch_size``, ``learning_rate``, ``tau``, ``discount`` and

@@ -24,7 +24,7 @@ class SafetyCritic(eqx.Module):
     For ``"violation"``, head ``j`` of a limit is the probability that one of the next ``j`` steps
     counts against it: ``P_j = 1 - exp(-sum_{i <= j} softplus(z_i))``, so that it grows with the
     horizon. For ``"cost"`` it is the expected cost of the next ``j`` steps, ``sum_{i <= j} z_i``
-    in units of ``scale``. The first step is that of the action itself. Members are meaned.
+    in units of ``scale``. The first step is that of the action itself. The members are averaged.
 
     Attributes:
         obs: Map that standardises observations.

@@ -55,7 +55,7 @@ class SafetyCriticSettings(eqx.Module):
         quantity: ``"violation"`` or ``"cost"``; static.
         calibrated: Whether episodes are held out and the last heads calibrated on them; static.
         horizon: Steps ahead; static.
-        members: Networks that are meaned; static.
+        members: Number of networks to average; static.
         hidden: Widths of the hidden layers; static.
         batch_size: Rows of one gradient step; static.
         optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.

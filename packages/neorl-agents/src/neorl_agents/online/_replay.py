@@ -56,7 +56,7 @@ def replay_begin(
         The buffer; of the first rows that are pushed none is stored before the second ones come.
 
     Raises:
-        ValueError: If ``capacity`` is no whole number from one on.
+        ValueError: If ``capacity`` is not a positive integer.
     """
     waiting = example._replace(next_action=None, mask=None)
     waiting = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), waiting)

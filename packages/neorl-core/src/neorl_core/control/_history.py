@@ -32,7 +32,7 @@ def history_window(example: Shaped[ArrayLike, "*shape"], *, length: int) -> Hist
         The window before the first step.
 
     Raises:
-        ValueError: If ``length`` is no whole number from one on.
+        ValueError: If ``length`` is not a positive integer.
 
     Example:
         >>> history_window(0.0, length=2).values.shape

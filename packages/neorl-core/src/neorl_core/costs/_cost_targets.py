@@ -108,7 +108,7 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
         The limit of a step, same shape.
 
     Raises:
-        ValueError: If ``horizon`` is no whole number from one on, or a concrete limit is negative
+        ValueError: If ``horizon`` is not a positive integer, or a concrete limit is negative
             or not finite.
 
     Example:
@@ -138,7 +138,7 @@ def discounted_cost_limit(
         The threshold of the critic, same shape as ``limit``.
 
     Raises:
-        ValueError: If ``horizon`` is no whole number from one on, a concrete limit is negative or
+        ValueError: If ``horizon`` is not a positive integer, a concrete limit is negative or
             not finite, or a concrete ``discount`` is outside [0, 1].
 
     Example:

@@ -42,7 +42,7 @@ def pid_multiplier_init(cost: Float[Array, ""], *, delay: int) -> MultiplierStat
         The state.
 
     Raises:
-        ValueError: If ``delay`` is no whole number from one on or ``cost`` is not a scalar.
+        ValueError: If ``delay`` is not a positive integer or ``cost`` is not a scalar.
     """
     delay = checked_whole("delay", delay, 1, "1 compares with the step before")
     require_scalar("cost", cost)

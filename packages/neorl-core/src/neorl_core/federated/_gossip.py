@@ -56,7 +56,7 @@ def ring_mixing(clients: int) -> Float[Array, "client client"]:
         The mixing matrix. :func:`averaging_rounds` of it has ``clients // 2`` rounds.
 
     Raises:
-        ValueError: If ``clients`` is no whole number from one on.
+        ValueError: If ``clients`` is not a positive integer.
 
     Example:
         >>> ring_mixing(4).round(2).tolist()[0]
@@ -78,7 +78,7 @@ def star_mixing(clients: int) -> Float[Array, "client client"]:
         The mixing matrix. :func:`averaging_rounds` of it has two rounds.
 
     Raises:
-        ValueError: If ``clients`` is no whole number from one on.
+        ValueError: If ``clients`` is not a positive integer.
 
     Example:
         >>> star_mixing(4).tolist()[1]
@@ -104,7 +104,7 @@ def hierarchical_mixing(sizes: tuple[int, ...]) -> Float[Array, "level client cl
         The mixing matrices in the order of use: as many rounds as levels.
 
     Raises:
-        ValueError: If there is no level or a size is no whole number from one on.
+        ValueError: If there is no level or a size is not a positive integer.
 
     Example:
         >>> hierarchical_mixing((2, 2))[0].tolist()[0]

@@ -37,7 +37,7 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
 
     Raises:
         ValueError: If there is no client, leaves disagree about their number, or ``iterations``
-            is no whole number from one on.
+            is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp

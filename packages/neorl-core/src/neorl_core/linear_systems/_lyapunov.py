@@ -81,7 +81,7 @@ def tolerance(like: Array) -> float:
 def rounded(rest: Array, terms: Array) -> Array:
     """``rest`` as it could have come out of rounding too, where sums of ``terms`` made it.
 
-    What a solution moves by in its place tells how far it is to be trusted: slow loops add up what
+    The residual bounds the error of a solution: slow loops add up what
     is lost in every period.
     """
     row, column = jnp.indices(rest.shape)

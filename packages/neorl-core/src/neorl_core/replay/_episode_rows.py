@@ -54,7 +54,7 @@ def window_rows(
         false the episode has no such step and the number is ``first_row``.
 
     Raises:
-        ValueError: If ``length`` is no whole number from one on.
+        ValueError: If ``length`` is not a positive integer.
 
     Example:
         >>> rows, mask = window_rows(3, 2, length=3)

@@ -54,7 +54,7 @@ def priority_tree(capacity: int, dtype: DTypeLike = jnp.float32) -> PriorityTree
         The tree.
 
     Raises:
-        ValueError: If ``capacity`` is no whole number from one on.
+        ValueError: If ``capacity`` is not a positive integer.
 
     Example:
         >>> priority_tree(3).sums.shape
@@ -129,7 +129,7 @@ def sample_priorities(tree: PriorityTree, key: PRNGKeyArray, *, batch: int) -> P
         The items, in increasing order, and their probabilities.
 
     Raises:
-        ValueError: If ``batch`` is no whole number from one on.
+        ValueError: If ``batch`` is not a positive integer.
 
     Example:
         >>> import jax

@@ -36,7 +36,7 @@ def ring_buffer(example: Any, *, capacity: int) -> RingBuffer:
         The buffer.
 
     Raises:
-        ValueError: If ``capacity`` is no whole number from one on.
+        ValueError: If ``capacity`` is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp

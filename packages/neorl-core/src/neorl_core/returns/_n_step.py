@@ -40,7 +40,7 @@ def n_step_returns(
         The returns, one per step. No gradient is stopped here.
 
     Raises:
-        ValueError: If the time axis is empty, shapes differ, ``n`` is no whole number from one on,
+        ValueError: If the time axis is empty, shapes differ, ``n`` is not a positive integer,
             or a concrete ``discount`` is outside [0, 1].
 
     Example:

@@ -103,7 +103,7 @@ def bootstrap_interval(
 
     Raises:
         ValueError: If there are fewer than two samples, first axes differ, ``level`` is outside
-            (0, 1), ``resamples`` is no whole number from one on or ``method`` is unknown.
+            (0, 1), ``resamples`` is not a positive integer or ``method`` is unknown.
 
     Example:
         >>> import jax

@@ -88,7 +88,7 @@ def calibration_error(
 
     Raises:
         ValueError: If shapes differ, there is not one axis, a known weight is negative, a known
-            probability is outside [0, 1], or ``bins`` is no whole number from one on.
+            probability is outside [0, 1], or ``bins`` is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp

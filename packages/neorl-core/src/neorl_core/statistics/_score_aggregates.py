@@ -203,7 +203,7 @@ def stratified_bootstrap_interval(
 
     Raises:
         ValueError: If ``scores`` has not two axes, there are fewer than two runs or no task,
-            ``level`` is outside (0, 1) or ``resamples`` is no whole number from one on.
+            ``level`` is outside (0, 1) or ``resamples`` is not a positive integer.
 
     Example:
         >>> import jax

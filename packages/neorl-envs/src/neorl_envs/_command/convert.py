@@ -16,9 +16,9 @@ from neorl_envs.inspection._report import duration
 from neorl_envs.inspection._reward import reward_is_constant
 
 OFTEN = 0.01
-"""Part of the values of a tag outside its range from which on its range is doubted."""
+"""A larger share of a tag's values outside its range casts doubt on the range."""
 MASKING = 0.1
-"""Part of the rows in which a tag is unknown from which on it is named."""
+"""A tag that is unknown in a larger share of the rows is named."""
 FEWEST = 4
 """Episodes that can be split: two to train on and two to hold out."""
 

@@ -36,7 +36,7 @@ class D4RLReader:
     an episode then has none: its own observation stands in, and it is masked unless terminal.
     Where ``observations`` or ``actions`` is a group (a dictionary of arrays, as of robots with
     several sensors), every array in it becomes channels with dotted names: ``arm.angle.0``.
-    ``costs``, as collections for safe control have, is the cost, or a column a cost.
+    ``costs``, as collections for safe control have, is one cost, or one column per cost.
     """
 
     suffixes = (".h5", ".hdf5")

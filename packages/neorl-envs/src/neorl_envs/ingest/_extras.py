@@ -56,6 +56,6 @@ def cost_channels(cost: np.ndarray | None) -> tuple[CostChannel, ...]:
 
 
 def column_cost(extras: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The costs as a column a cost; formats with one cost keep it without the second axis."""
+    """The costs, one column each; formats with one cost keep it without the second axis."""
     cost = extras.get("cost")
     return cost[:, None] if cost is not None and cost.ndim == 1 else cost

@@ -23,8 +23,8 @@ class NeoRL2Reader:
 
     Rules: ``done`` is the terminal flag and nothing else; ``truncated`` is the time limit; both
     end an episode, and so does the end of the file. ``next_obs`` is kept as stored. ``cost``, which
-    the published files do not have, is a column a cost. ``index``, where present, is ignored: the
-    flags say the same.
+    the published files do not have, holds one column per cost. ``index``, where present, is
+    ignored: the flags say the same.
     """
 
     suffixes = (".npz",)

@@ -230,7 +230,7 @@ CONTRADICTIONS = {
 }
 DRIFTS, REPEATABLE = 0.3, 0.98
 SAME = 0.98
-"""Correlation of an observation with an action of the same row from which on they are the same."""
+"""Correlation of an observation with an action of the same row that counts as identity."""
 REPEATED = re.compile(r"\[-\d+\]$")
 """Name of a channel that repeats an earlier row, as ``level[-1]``."""
 EPOCH = "1970-01-01T00:00:00Z"

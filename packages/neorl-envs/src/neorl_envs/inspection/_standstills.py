@@ -12,7 +12,7 @@ from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
 
 MOST_COUNTED = 1000
-"""Steps of a standstill from which on its length is not told from a longer one."""
+"""A standstill of more steps is reported as this long."""
 LONGEST_KEPT = 5
 FROZEN_STEPS, FROZEN_TIMES = 20, 10
 """A standstill is doubtful from so many steps on, and from so many times the usual length on."""
@@ -21,7 +21,7 @@ USUAL = 0.99
 WATCHED = 5000
 """Rows of a standstill in which it is looked whether other signals move."""
 RARE = 10
-"""Steps between two changes, on average, from which on a signal counts as sampled rarely."""
+"""A signal with more steps between two changes, on average, counts as sampled rarely."""
 
 
 @dataclasses.dataclass

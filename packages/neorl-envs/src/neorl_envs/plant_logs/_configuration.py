@@ -29,7 +29,7 @@ class Files:
 
     Attributes:
         files: Paths or patterns, relative to ``plant.toml``.
-        layout: ``"wide"`` with a column a tag, or ``"long"`` with a row a value.
+        layout: ``"wide"`` with one column per tag, or ``"long"`` with one row per value.
         timestamp: Column of the stamps.
         timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a format as of
             ``strptime``.

@@ -135,7 +135,7 @@ def _rules(period: float) -> list[str]:
         "",
         "[episodes]",
         f"gap_s = {10 * period:g}  # a longer gap ends an episode",
-        "# length = 500  # so do so many rows: whole episodes are held out, so cut a long record",
+        "# length = 500  # cut a long record into episodes of this many rows",
         "",
         "[reward]",
         'expression = "0"  # TODO such as: -abs(level - level_setpoint)',

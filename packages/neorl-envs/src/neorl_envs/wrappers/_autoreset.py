@@ -87,7 +87,7 @@ def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
         An environment of the same contract.
 
     Raises:
-        InputError: If ``cached`` is no whole number from one on.
+        InputError: If ``cached`` is not a positive integer.
 
     Example:
         >>> import neorl_envs

@@ -1,4 +1,4 @@
-"""Who brought what of a run, where it is not part of these packages."""
+"""Which third-party distributions supplied the plant, reader or learner of a run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a run leaves open is taken from its source and written out, before anything is written."""
+"""Fills in every unset option from the data source before the run directory is created."""
 
 import dataclasses
 from collections.abc import Sequence

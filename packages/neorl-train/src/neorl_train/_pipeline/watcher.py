@@ -1,4 +1,4 @@
-"""Between the training loop and everything that wants to know how it goes."""
+"""Relays training events to the record, the progress bar and MLflow."""
 
 import time
 from functools import partial

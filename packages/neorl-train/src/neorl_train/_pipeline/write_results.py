@@ -1,4 +1,4 @@
-"""What an evaluation leaves in a run, in the order that a kill may cut short."""
+"""Writes the files of an evaluation in an order that survives interruption."""
 
 from pathlib import Path
 

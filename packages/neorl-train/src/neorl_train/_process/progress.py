@@ -79,7 +79,7 @@ class Reporter:
             self.say(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
 
     def drop(self) -> None:
-        """Ends the stage without a word, for an error follows."""
+        """Ends the stage silently; an error message follows."""
         live, self._live, self._name = self._live, None, ""
         if live is not None:
             live.stop()

@@ -1,4 +1,4 @@
-"""The configuration of a run: frozen, typed, without optional fields, with the demo's values."""
+"""The configuration of a run: frozen typed dataclasses; the defaults are the demo's."""
 
 import contextlib
 import dataclasses

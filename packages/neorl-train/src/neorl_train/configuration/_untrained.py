@@ -77,7 +77,7 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
         if changed and name not in config.training.algorithms:
             notes.append(
                 f"algorithms.{name} has {', '.join(changed)}, but this run does not train {name}, "
-                f"so that nothing comes of it; add {name} to training.algorithms to train it too"
+                f"so the settings have no effect; add {name} to training.algorithms to train it too"
             )
     return notes
 

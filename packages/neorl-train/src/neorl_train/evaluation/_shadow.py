@@ -1,4 +1,4 @@
-"""What a policy would have done on a log: it sees the logged observations, the plant the log's."""
+"""What a policy would have done on a log, where the plant receives the logged actions."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

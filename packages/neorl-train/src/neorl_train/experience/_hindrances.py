@@ -10,7 +10,7 @@ STILL = 1e-6
 """A channel that moves by no more than this part of its range stands still: rounding, say."""
 
 FAR = 3.0
-"""Deviations of the mean reward from zero from which on learners of values learn late."""
+"""A mean reward more standard deviations than this from zero delays value learning."""
 
 
 def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:

@@ -67,7 +67,7 @@ def fine_tune(
     for every step of all episodes side by side, the learner takes its updates on batches of which
     ``settings.share`` comes from the log and the rest from what was collected. Rows are in physical
     units with the reward penalised as in the log, and the learner scales both by the maps that it
-    was trained with. What is tried explores: it may break limits, so a real plant is not for it.
+    was trained with. Exploration may violate limits; never run this on a real plant.
 
     Args:
         algorithm: Learner with plain numbers, as it was trained offline.
@@ -138,7 +138,7 @@ def train_online(
     """Trains a learner on a **simulated** plant, without a log.
 
     Observations and actions are scaled by their declared ranges; rewards stay in their own unit.
-    What is tried explores: it may break limits, so a real plant is not for it.
+    Exploration may violate limits; never run this on a real plant.
 
     Args:
         learner: Learner with plain numbers that explores.

@@ -1,4 +1,4 @@
-"""One period ahead by least squares on lags: rough, and it keeps under feedback and loads."""
+"""One-step prediction by least squares on lags: rough, but robust to feedback and loads."""
 
 from typing import NamedTuple
 
