@@ -1,39 +1,44 @@
 """Pure JAX mathematics for offline reinforcement learning and process control."""
 
-from neorl_core import control as control
-from neorl_core import costs as costs
-from neorl_core import distributions as distributions
-from neorl_core import federated as federated
-from neorl_core import graphs as graphs
-from neorl_core import infrastructure as infrastructure
-from neorl_core import linear_systems as linear_systems
-from neorl_core import losses as losses
-from neorl_core import off_policy_evaluation as off_policy_evaluation
-from neorl_core import projections as projections
-from neorl_core import replay as replay
-from neorl_core import returns as returns
-from neorl_core import statistics as statistics
-from neorl_core import targets as targets
-from neorl_core._vocabulary.arrays import as_arrays as as_arrays
-from neorl_core._vocabulary.channels import Channel as Channel
-from neorl_core._vocabulary.channels import CostChannel as CostChannel
-from neorl_core._vocabulary.channels import CostPer as CostPer
-from neorl_core._vocabulary.channels import Spec as Spec
-from neorl_core._vocabulary.channels import highs as highs
-from neorl_core._vocabulary.channels import lows as lows
-from neorl_core._vocabulary.channels import spec_from_dict as spec_from_dict
-from neorl_core._vocabulary.channels import spec_to_dict as spec_to_dict
-from neorl_core._vocabulary.data_statistics import DataStatistics as DataStatistics
-from neorl_core._vocabulary.data_statistics import FieldStatistics as FieldStatistics
-from neorl_core._vocabulary.errors import InputError as InputError
-from neorl_core._vocabulary.experience import Step as Step
-from neorl_core._vocabulary.experience import Trajectory as Trajectory
-from neorl_core._vocabulary.experience import Transition as Transition
-from neorl_core._vocabulary.protocols import Environment as Environment
-from neorl_core._vocabulary.protocols import Policy as Policy
-from neorl_core._vocabulary.scaling import Affine as Affine
-from neorl_core._vocabulary.scaling import standardiser as standardiser
-from neorl_core._vocabulary.scaling import unit_interval as unit_interval
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure._lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from neorl_core import control as control
+    from neorl_core import costs as costs
+    from neorl_core import distributions as distributions
+    from neorl_core import federated as federated
+    from neorl_core import graphs as graphs
+    from neorl_core import infrastructure as infrastructure
+    from neorl_core import linear_systems as linear_systems
+    from neorl_core import losses as losses
+    from neorl_core import off_policy_evaluation as off_policy_evaluation
+    from neorl_core import projections as projections
+    from neorl_core import replay as replay
+    from neorl_core import returns as returns
+    from neorl_core import statistics as statistics
+    from neorl_core import targets as targets
+    from neorl_core._vocabulary.arrays import as_arrays as as_arrays
+    from neorl_core._vocabulary.channels import Channel as Channel
+    from neorl_core._vocabulary.channels import CostChannel as CostChannel
+    from neorl_core._vocabulary.channels import CostPer as CostPer
+    from neorl_core._vocabulary.channels import Spec as Spec
+    from neorl_core._vocabulary.channels import highs as highs
+    from neorl_core._vocabulary.channels import lows as lows
+    from neorl_core._vocabulary.channels import spec_from_dict as spec_from_dict
+    from neorl_core._vocabulary.channels import spec_to_dict as spec_to_dict
+    from neorl_core._vocabulary.data_statistics import DataStatistics as DataStatistics
+    from neorl_core._vocabulary.data_statistics import FieldStatistics as FieldStatistics
+    from neorl_core._vocabulary.errors import InputError as InputError
+    from neorl_core._vocabulary.experience import Step as Step
+    from neorl_core._vocabulary.experience import Trajectory as Trajectory
+    from neorl_core._vocabulary.experience import Transition as Transition
+    from neorl_core._vocabulary.protocols import Environment as Environment
+    from neorl_core._vocabulary.protocols import Policy as Policy
+    from neorl_core._vocabulary.scaling import Affine as Affine
+    from neorl_core._vocabulary.scaling import standardiser as standardiser
+    from neorl_core._vocabulary.scaling import unit_interval as unit_interval
 
 __all__ = [
     "Affine",
@@ -71,3 +76,41 @@ __all__ = [
     "targets",
     "unit_interval",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "neorl_core": [
+            "control",
+            "costs",
+            "distributions",
+            "federated",
+            "graphs",
+            "infrastructure",
+            "linear_systems",
+            "losses",
+            "off_policy_evaluation",
+            "projections",
+            "replay",
+            "returns",
+            "statistics",
+            "targets",
+        ],
+        "neorl_core._vocabulary.arrays": ["as_arrays"],
+        "neorl_core._vocabulary.channels": [
+            "Channel",
+            "CostChannel",
+            "CostPer",
+            "Spec",
+            "highs",
+            "lows",
+            "spec_from_dict",
+            "spec_to_dict",
+        ],
+        "neorl_core._vocabulary.data_statistics": ["DataStatistics", "FieldStatistics"],
+        "neorl_core._vocabulary.errors": ["InputError"],
+        "neorl_core._vocabulary.experience": ["Step", "Trajectory", "Transition"],
+        "neorl_core._vocabulary.protocols": ["Environment", "Policy"],
+        "neorl_core._vocabulary.scaling": ["Affine", "standardiser", "unit_interval"],
+    },
+)

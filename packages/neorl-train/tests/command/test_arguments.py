@@ -262,3 +262,13 @@ def test_a_learner_that_cannot_be_imported_is_named_and_harms_no_list(
         assert re.search(why, capsys.readouterr().err), words
     assert main(["list"]) == 0
     assert re.search(rf"\n  my_bc +the algorithm {why}.*\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["rnu"]])
+def test_the_command_answers_without_importing_jax(words):
+    code = (
+        "import sys; from neorl_train._command.main import main; "
+        f"code = main({words!r}); sys.exit(code + 100 * ('jax' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == (2 if words == ["rnu"] else 0)

@@ -18,6 +18,7 @@ from neorl_core.infrastructure._files import sync_folder as sync_folder
 from neorl_core.infrastructure._files import write_bytes as write_bytes
 from neorl_core.infrastructure._files import write_json as write_json
 from neorl_core.infrastructure._files import write_text as write_text
+from neorl_core.infrastructure._lazy_names import lazy_names as lazy_names
 from neorl_core.infrastructure._names import nearest_name as nearest_name
 from neorl_core.infrastructure._names import unknown_name as unknown_name
 from neorl_core.infrastructure._registry import Registry as Registry
@@ -29,6 +30,7 @@ __all__ = [
     "head",
     "is_full_disk",
     "keep_compiled_programs",
+    "lazy_names",
     "nearest_name",
     "publish_compiled_programs",
     "replacing",

@@ -18,8 +18,6 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import jax
-
 VARIABLE = "NEORL_COMPILATION_CACHE"
 """Environment variable that names the shared folder; JAX itself does not read it."""
 
@@ -105,6 +103,8 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
         The folder of this process, which is published and removed when it ends; ``None`` if there
         is none.
     """
+    import jax  # here, since commands that only print their help import this module
+
     global _current
     config: Any = jax.config
     configured = config.jax_compilation_cache_dir

@@ -1,0 +1,29 @@
+"""Names that are imported on use, and that commands start without JAX."""
+
+import subprocess
+import sys
+
+import pytest
+
+import neorl_core
+from neorl_core.infrastructure import lazy_names
+
+
+def test_a_name_comes_from_its_module_and_an_unknown_one_is_named() -> None:
+    attribute, names = lazy_names("json", {"json.decoder": ["JSONDecodeError"], "json": ["tool"]})
+    assert attribute("JSONDecodeError").__name__ == "JSONDecodeError"
+    assert attribute("tool").__name__ == "json.tool"
+    assert {"JSONDecodeError", "tool"} <= {*names()}
+    with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
+        attribute("nothing")
+
+
+def test_every_public_name_of_core_can_be_used_and_is_listed() -> None:
+    for name in neorl_core.__all__:
+        assert getattr(neorl_core, name) is getattr(neorl_core, name)
+    assert {*neorl_core.__all__} <= {*dir(neorl_core)}
+
+
+def test_importing_what_commands_share_does_not_import_jax() -> None:
+    code = "import neorl_core.infrastructure.command_line, sys; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
