@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -277,3 +280,22 @@ def test_places_that_are_torn_or_older_do_not_count(read, state, damage):
     assert bool(found.carry[".supervisor.stopped"]) == (damage == "of another state")
     if expected:
         np.testing.assert_array_equal(found.carry[".previous"], rows[expected - 1].action)
+
+
+def test_the_loop_of_the_readme_starts_and_never_releases_what_a_person_stopped(
+    exported, read, tmp_path, monkeypatch, capsys
+):
+    readme = Path(__file__).parents[2] / "README.md"
+    (sample,) = re.findall(r"```python\n(.*?)```", readme.read_text(), re.S)
+    (tmp_path / "runs" / "0001").mkdir(parents=True)
+    shutil.copytree(exported, tmp_path / "runs/0001/policy.bundle")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_deploy.runtime._load.require_trial", lambda *_: None)
+    monkeypatch.setattr(Runtime, "self_test", lambda _: 0.0)
+    exec(sample, {})
+    assert "emergency_stop" not in capsys.readouterr().out
+    runtime = again(read, tmp_path / "runs/0001/policy.state")
+    runtime.keep(tmp_path / "runs/0001/policy.state")
+    runtime.stop("operator 7: smoke")
+    exec(sample, {})
+    assert capsys.readouterr().out.count("emergency_stop") == 3

@@ -17,6 +17,13 @@ from neorl_safety.monitoring._stl_monitor import FormulaMonitor
 NEVER = 2**30
 """Steps above which a channel counts as not watched for standstill."""
 
+LONG_OPERATION = 1.9
+"""How many times as often as promised a drift monitor alarmed at most on long healthy operation.
+
+The largest of eleven simulated plants, whose thresholds were set on episodes and which then ran for
+twenty times as long (``tools/tables/drift_alarms.py``).
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
@@ -68,11 +75,17 @@ def describe_watch(watch: Watch, spec: Spec) -> str:
             f"{words}; promised: a false alarm in at most {100 * watch.false_alarms:.3g} % of "
             f"episodes like the {watch.episodes} held-out ones that set it"
         )
-    return (
+    promise = (
         f"{words}; promised: at most {watch.per_day:.3g} false alarms in a day of operation like "
         f"the {watch.episodes} held-out stretches of {watch.stretch:g} s that set it (in "
         f"{100 * watch.false_alarms:.3g} % of them)"
     )
+    if isinstance(watch.monitor, DriftMonitor):
+        promise += (
+            "; a plant that runs on for much longer than a stretch may drift further: simulated "
+            f"ones alarmed up to {LONG_OPERATION:g} times as often"
+        )
+    return promise
 
 
 def _words(watch: Watch, spec: Spec) -> str:
