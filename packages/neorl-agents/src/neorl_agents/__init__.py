@@ -2,6 +2,7 @@
 
 from neorl_agents.algorithms._awac import AWAC as AWAC
 from neorl_agents.algorithms._bc import BC as BC
+from neorl_agents.algorithms._bc_safe import BCSafe as BCSafe
 from neorl_agents.algorithms._cql import CQL as CQL
 from neorl_agents.algorithms._cql import CalQL as CalQL
 from neorl_agents.algorithms._edac import EDAC as EDAC
@@ -33,6 +34,7 @@ __all__ = [
     "XQL",
     "Algorithm",
     "ArtefactError",
+    "BCSafe",
     "BaseLearner",
     "CalQL",
     "Explorer",

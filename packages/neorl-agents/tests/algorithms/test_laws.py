@@ -10,6 +10,7 @@ from neorl_agents import ALGORITHMS
 from neorl_agents.learning import Networks, Steps
 from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws, sized
+from neorl_core import InputError
 
 SMALL = {"hidden": (8, 8), "batch_size": 32}
 PLACES = {
@@ -17,7 +18,10 @@ PLACES = {
     for part, settings in (("networks", Networks), ("steps", Steps))
     for field in fields(settings)
 }
-LEARNERS = {name: partial(sized, ALGORITHMS[name](), **SMALL) for name in ALGORITHMS}
+SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
+NIGHT = SAFE - {"td3_bc_lag"}
+EVERY = {name: partial(sized, ALGORITHMS[name](), **SMALL) for name in ALGORITHMS}
+LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
 LEARNERS["bc_gaussian_filtered"] = partial(
     sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
 )
@@ -48,6 +52,7 @@ def laws_of(learners):
 LAWS = laws_of(LEARNERS)
 NIGHTLY = laws_of(
     {name: make for name, make in MEMORY.items() if name not in DAILY}
+    | {name: make for name, make in EVERY.items() if name in NIGHT}
     | {"awac_original": partial(sized, ALGORITHMS["awac"](), variant="original", **SMALL)}
 )
 
@@ -90,7 +95,15 @@ def test_bad_shapes_are_refused_by_name(name, field, value):
         sized(ALGORITHMS[name](), **{field: value}).validate()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", sorted(SAFE))
+def test_a_learner_of_limits_refuses_a_plant_without_costs(name, problem_without_costs):
+    plain = sized(ALGORITHMS[name](), **SMALL)
+    words = f"{ALGORITHMS[name].__name__} learns to keep cost limits, and the plant has no costs; "
+    with pytest.raises(InputError, match=words):
+        plain.init(problem_without_costs.spec, problem_without_costs.statistics, jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - SAFE))
 def test_costs_play_no_part(name, problem_without_costs):
     plain = sized(ALGORITHMS[name](), **SMALL)
     spec, statistics = problem_without_costs.spec, problem_without_costs.statistics
@@ -183,6 +196,7 @@ BAD["sac_n"] = CRITIC_LEARNER | {
     "temperature_learning_rate": [0.0],
     "n_critics": [1],
 }
+BAD["bc_safe"] = BAD["bc"] | {"margin": [0.0, -1.0]}
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 for fields_of in BAD.values():
     fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5], "kind": ["resnet"]}

@@ -1,6 +1,7 @@
 """Four of five logged actions at a bound, as of valves that are open or shut: no collapse.
 
-Every learner of the table is here. SAC-N knows no log but through its critics' least value: where
+Every learner of the table is here but those that keep limits. SAC-N knows no log but through its
+critics' least value: where
 the log shows one bound alone in each state it needs more critics than a test can train (published:
 up to 500), and EDAC needs 20; where the log shows both bounds, 4 do for SAC-N.
 """
@@ -105,4 +106,5 @@ def test_four_critics_do_where_the_log_shows_both_bounds(name):
 
 
 def test_every_learner_is_tested():
-    assert set(ALGORITHMS) <= LEARNERS.keys() | BOTH_BOUNDS.keys()
+    plain = {name for name in ALGORITHMS if not ALGORITHMS[name].keeps_limits}
+    assert plain <= LEARNERS.keys() | BOTH_BOUNDS.keys()

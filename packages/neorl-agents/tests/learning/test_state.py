@@ -15,6 +15,10 @@ from neorl_core import as_arrays
 from neorl_core.statistics import merge_statistics
 
 SMALL = {"hidden": (8,), "batch_size": 8}
+BY_DAY = [
+    pytest.param(name, marks=pytest.mark.nightly if ALGORITHMS[name].keeps_limits else ())
+    for name in ALGORITHMS
+]
 PARTS = [field.name for field in fields(LearnerState)]
 
 
@@ -64,7 +68,7 @@ def test_a_restart_sets_every_counter_to_zero_and_nothing_else():
     assert after.counters["updates"].dtype == jnp.int32
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_leaves_of_a_learner_under_a_restart(name, problem):
     """After two updates the counters alone go back; networks, moments and maps stay to the bit."""
     plain = sized(ALGORITHMS[name](), **SMALL)
@@ -85,7 +89,7 @@ def test_leaves_of_a_learner_under_a_restart(name, problem):
     assert int(state.updates) == 2
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_four_sites_with_one_key_and_one_preparation_start_equal(name):
     plain = sized(ALGORITHMS[name](), **SMALL)
     sites = [make_problem(seed=seed) for seed in range(4)]

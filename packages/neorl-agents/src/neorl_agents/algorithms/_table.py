@@ -2,6 +2,7 @@
 
 from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
+from neorl_agents.algorithms._bc_safe import BCSafe
 from neorl_agents.algorithms._cql import CQL, CalQL
 from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._iql import IQL
@@ -17,6 +18,7 @@ ALGORITHMS: Registry[type] = Registry(
     "algorithm",
     {
         "bc": BC,
+        "bc_safe": BCSafe,
         "td3_bc": TD3BC,
         "iql": IQL,
         "cql": CQL,

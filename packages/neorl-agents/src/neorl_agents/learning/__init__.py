@@ -19,6 +19,10 @@ from neorl_agents.learning._hyperparameters import require_count as require_coun
 from neorl_agents.learning._hyperparameters import require_flag as require_flag
 from neorl_agents.learning._hyperparameters import require_number as require_number
 from neorl_agents.learning._hyperparameters import require_widths as require_widths
+from neorl_agents.learning._limits import counted_costs as counted_costs
+from neorl_agents.learning._limits import critic_limits as critic_limits
+from neorl_agents.learning._limits import episode_costs as episode_costs
+from neorl_agents.learning._limits import require_limits_in_log as require_limits_in_log
 from neorl_agents.learning._losses import critic_loss as critic_loss
 from neorl_agents.learning._losses import regress_actor as regress_actor
 from neorl_agents.learning._losses import regression_weights as regression_weights
@@ -42,6 +46,7 @@ from neorl_agents.learning._source import GivenBatches as GivenBatches
 from neorl_agents.learning._source import Log as Log
 from neorl_agents.learning._source import Source as Source
 from neorl_agents.learning._source import TrainingKeys as TrainingKeys
+from neorl_agents.learning._source import log_tables as log_tables
 from neorl_agents.learning._source import priced_reward as priced_reward
 from neorl_agents.learning._source import reads_costs as reads_costs
 from neorl_agents.learning._source import rows_for as rows_for
@@ -70,10 +75,14 @@ __all__ = [
     "begin_training",
     "check_algorithm",
     "cosine",
+    "counted_costs",
+    "critic_limits",
     "critic_loss",
+    "episode_costs",
     "for_run",
     "held_actions",
     "linear",
+    "log_tables",
     "merged",
     "numbered",
     "priced_reward",
@@ -85,6 +94,7 @@ __all__ = [
     "require_choice",
     "require_count",
     "require_flag",
+    "require_limits_in_log",
     "require_number",
     "require_planned",
     "require_policy",

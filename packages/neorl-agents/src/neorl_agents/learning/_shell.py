@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning._hyperparameters import require_number
+from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
 from neorl_agents.learning._settings import Networks, Steps, require_settings
@@ -61,6 +62,8 @@ class BaseLearner(eqx.Module):
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_several_steps: ClassVar[bool] = False
     """Whether ``learn`` multiplies next values by ``rows.discount``, which ``n_step`` needs."""
+    keeps_limits: ClassVar[bool] = False
+    """Whether it learns to keep the cost limits of the run; a log without costs is refused then."""
 
     # What a subclass defines.
 
@@ -128,6 +131,17 @@ class BaseLearner(eqx.Module):
         """The source of the run."""
         return given
 
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """The tables of the sampler, of all rows.
+
+        Raises:
+            InputError: If it is to keep limits and the log cannot teach them; see
+                :func:`neorl_agents.learning.require_limits_in_log`.
+        """
+        if self.keeps_limits:
+            require_limits_in_log(type(self).__name__, spec, rows)
+        return self.sampler.tables(rows)
+
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
         """The maps of a training split; see :func:`neorl_agents.policies.prepare`."""
         return _prepared(
@@ -146,6 +160,8 @@ class BaseLearner(eqx.Module):
         """A fresh state; see :class:`neorl_agents.Learner`."""
         self.validate()
         require_planned(self)
+        if self.keeps_limits:
+            require_costs(type(self).__name__, spec)
         if preparation is None:
             preparation = self.prepare(spec, statistics)
         return _init(as_arrays(self), preparation, no_context(context), key, spec)

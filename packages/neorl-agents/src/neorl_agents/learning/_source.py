@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.learning._protocol import Learner, Metrics
 from neorl_agents.learning._state import LearnerState
-from neorl_core import Transition
+from neorl_core import Spec, Transition
 from neorl_core.costs import penalised_reward
 
 
@@ -154,6 +154,21 @@ class GivenBatches(_WithoutMemory):
     ) -> Any:
         """The tables themselves."""
         return tables
+
+
+def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
+    """What a learner's batches are drawn from.
+
+    A learner may choose among the rows, or refuse a log, by a method ``log_tables(spec, rows)``
+    of its own; the tables of its sampler are made of all rows otherwise.
+
+    Args:
+        learner: Any learner.
+        spec: Channels with the cost limits of the run.
+        rows: The rows of :func:`rows_for`, on the host.
+    """
+    own = getattr(learner, "log_tables", None)
+    return learner.sampler.tables(rows) if own is None else own(spec, rows)
 
 
 def reads_costs(learner: Learner) -> bool:

@@ -1,13 +1,13 @@
 """A small control problem to test learners on."""
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.learning import Learner
+from neorl_agents.learning import Learner, log_tables
 from neorl_core import Channel, CostChannel, DataStatistics, FieldStatistics, Spec, Transition
 
 OBS, ACT, ROWS, EPISODE = 4, 2, 256, 32
@@ -23,16 +23,17 @@ class Problem(NamedTuple):
     def batch(self, learner: Learner, seed: int = 0) -> Any:
         """What the learner's sampler draws from the log: the batch of one update."""
         unread = {field: None for field in self.log._fields if field not in learner.fields}
-        tables = jax.tree.map(jnp.asarray, learner.sampler.tables(self.log._replace(**unread)))
+        rows = log_tables(learner, self.spec, self.log._replace(**unread))
+        tables = jax.tree.map(jnp.asarray, rows)
         shape = (learner.batches_per_update, learner.batch_size)
         return learner.sampler.draw(tables, jnp.int32(seed), jax.random.key(0), shape)
 
 
 def sized(learner: Any, **settings: Any) -> Any:
-    """A learner with some settings of its ``networks`` and ``steps`` replaced, by name.
+    """A learner with some of its nested settings (``networks``, ``steps``) replaced, by name.
 
     Args:
-        learner: Any learner with those nested settings.
+        learner: Any learner with nested settings.
         **settings: Such as ``hidden=(8, 8)`` and ``batch_size=32``.
 
     Example:
@@ -41,7 +42,8 @@ def sized(learner: Any, **settings: Any) -> Any:
         >>> small.networks.hidden, small.steps.batch_size
         ((8, 8), 32)
     """
-    for name in ("networks", "steps"):
+    nested = [f.name for f in fields(learner) if is_dataclass(getattr(learner, f.name))]
+    for name in nested:
         section = getattr(learner, name)
         mine = {f.name for f in fields(section)} & set(settings)
         section = replace(section, **{field: settings.pop(field) for field in mine})

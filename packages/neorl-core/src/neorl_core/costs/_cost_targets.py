@@ -1,7 +1,9 @@
 """Targets of cost critics, and limits in their units."""
 
+from typing import Any
+
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from neorl_core._internal.checks import (
     booleans,
@@ -9,7 +11,9 @@ from neorl_core._internal.checks import (
     checked_probability,
     checked_whole,
     floats,
+    is_concrete,
     like,
+    nan_unless,
     require_members,
     require_same_shape,
 )
@@ -94,7 +98,7 @@ def reachability_target(
     return (1 - gamma) * here + gamma * jnp.maximum(here, following)
 
 
-def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
+def step_cost_limit(limit: ArrayLike, *, horizon: int | Int[Array, ""]) -> Array:
     """The mean cost of a step at which an episode of ``horizon`` steps meets its limit.
 
     ``limit / horizon``: what a mean over rows of ``w c`` is compared with.
@@ -102,7 +106,7 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
     Args:
         limit: Largest sum of costs over an episode, any shape, not negative; NaN under ``jit``
             where it is negative.
-        horizon: Steps of an episode, static, at least one.
+        horizon: Steps of an episode, at least one; NaN under ``jit`` where it is fewer.
 
     Returns:
         The limit of a step, same shape.
@@ -115,13 +119,13 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int) -> Array:
         >>> float(step_cost_limit(10.0, horizon=4))
         2.5
     """
-    horizon = checked_whole("horizon", horizon, 1, "give the longest episode")
+    horizon = _checked_horizon(horizon)
     limit = checked_positive("limit", limit, or_zero=True, many=True)
     return floats(limit) / horizon
 
 
 def discounted_cost_limit(
-    limit: ArrayLike, *, horizon: int, discount: float | Float[Array, ""]
+    limit: ArrayLike, *, horizon: int | Int[Array, ""], discount: float | Float[Array, ""]
 ) -> Array:
     """The value of a discounted cost critic at which an episode meets its limit.
 
@@ -131,7 +135,7 @@ def discounted_cost_limit(
     Args:
         limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
             under ``jit`` where it is negative.
-        horizon: Steps of an episode, static, at least one.
+        horizon: Steps of an episode, at least one; NaN under ``jit`` where it is fewer.
         discount: Discount factor of the critic, in [0, 1]; NaN under ``jit`` where it is outside.
 
     Returns:
@@ -148,7 +152,7 @@ def discounted_cost_limit(
     Source: the conversion of the offline safe RL library OSRL and of FISOR.
     """
     discount = checked_probability("discount", discount, closed=True)
-    horizon = checked_whole("horizon", horizon, 1, "give the longest episode")
+    horizon = _checked_horizon(horizon)
     per_step = step_cost_limit(limit, horizon=horizon)
     gamma = like(discount, per_step)
     inside = (gamma > 0) & (gamma < 1)
@@ -157,3 +161,10 @@ def discounted_cost_limit(
     series = jnp.expm1(horizon * jnp.log(safe)) / jnp.expm1(jnp.log(safe))
     end = jnp.where(jnp.isnan(gamma), gamma, jnp.where(gamma > 0, horizon, 1))
     return per_step * jnp.where(inside, series, end)
+
+
+def _checked_horizon(horizon: Any) -> Any:
+    """A whole number of at least one; a traced one becomes NaN where it is fewer."""
+    if is_concrete(horizon):
+        return checked_whole("horizon", horizon, 1, "give the longest episode")
+    return nan_unless(horizon >= 1, horizon)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from neorl_agents import Learner
-from neorl_agents.learning import GivenBatches, Log, Source
+from neorl_agents.learning import GivenBatches, Log, Source, log_tables
 from neorl_core import Transition
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData
@@ -46,7 +46,7 @@ class MemoryFeed:
     source = Log()
 
     def __init__(self, learner: Learner, data: TrainingData, devices: Sequence[Any]) -> None:
-        tables = learner.sampler.tables(data.rows_for(learner))
+        tables = log_tables(learner, data.spec, data.rows_for(learner))
         self._tables = {device: jax.device_put(tables, device) for device in devices}
 
     def example(self, device: Any, n_updates: int) -> Any:

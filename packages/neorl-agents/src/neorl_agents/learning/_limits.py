@@ -1,0 +1,156 @@
+"""The cost limits of a run as learners see them: in a log, and as values of cost critics."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from neorl_agents.policies import Preparation
+from neorl_agents.sampling._log_order import episode_ends
+from neorl_core import InputError, Spec, Transition
+from neorl_core.costs import discounted_cost_limit, limit_kind
+
+
+def episode_costs(
+    spec: Spec, rows: Transition
+) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "episode cost"]]:
+    """The limited quantity of every logged episode: the sum of a cost, or its worst step.
+
+    Args:
+        spec: Channels, whose ``per`` says which of the two a limit bounds.
+        rows: A log in order, host arrays, with ``cost``, ``terminated`` and ``truncated``; the cost
+            of a masked row counts as zero.
+
+    Returns:
+        The number of the episode of every row, and the quantities in the units of the costs.
+
+    Raises:
+        ValueError: If the log does not say where episodes end.
+
+    Example:
+        >>> from neorl_core import Channel, CostChannel
+        >>> one = (Channel("x", "1", 0.0, 1.0),)
+        >>> limits = (("sum", "episode"), ("worst", "step"))
+        >>> costs = tuple(CostChannel(name, "1", 1.0, per) for name, per in limits)
+        >>> ends, cost = np.array([False, True, True]), np.array([[1.0], [2.0], [0.5]])
+        >>> log = Transition(
+        ...     cost, cost, cost[:, 0], np.repeat(cost, 2, 1), terminated=ends, truncated=ends
+        ... )
+        >>> episode_costs(Spec(one, one, costs, 1.0, 2), log)[1].tolist()
+        [[3.0, 2.0], [0.5, 0.5]]
+    """
+    ends = episode_ends(rows)
+    episode = np.concatenate([[0], np.cumsum(ends)[:-1]]).astype(np.int32)
+    first = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+    cost = np.asarray(rows.cost, np.float64)
+    if rows.mask is not None:
+        cost = np.where(np.asarray(rows.mask)[:, None], cost, 0)
+    total, worst = np.add.reduceat(cost, first), np.maximum.reduceat(cost, first)
+    quantities = [
+        limit_kind(channel).of_episode(total[:, i], worst[:, i])
+        for i, channel in enumerate(spec.cost)
+    ]
+    # In the precision of logs, so that what equals a limit there keeps it here.
+    return episode, np.stack(quantities, axis=1).astype(np.float32)
+
+
+def require_costs(name: str, spec: Spec) -> None:
+    """Refuses a plant without cost channels.
+
+    Raises:
+        InputError: Naming the learner, with what to do.
+    """
+    if not spec.cost:
+        raise InputError(
+            f"{name} learns to keep cost limits, and the plant has no costs; declare them with "
+            "their limits under [[cost]], or take a learner without costs, such as td3_bc"
+        )
+
+
+def require_limits_in_log(name: str, spec: Spec, rows: Transition) -> None:
+    """Refuses a log from which nothing can be learned about its limits.
+
+    Args:
+        name: Of the learner, for messages.
+        spec: Channels with the cost limits of the run.
+        rows: The training split, host arrays.
+
+    Raises:
+        InputError: If there is no cost, one episode alone, no cost above zero, or a limit that no
+            logged episode keeps; with what to do.
+    """
+    require_costs(name, spec)
+    if rows.cost is None:
+        raise InputError(
+            f"{name} learns to keep the limit of {spec.cost[0].name}, and the log has no costs; "
+            "give every row its costs, or take a learner without costs, such as td3_bc"
+        )
+    _, quantities = episode_costs(spec, rows)
+    if len(quantities) < 2:
+        raise InputError(
+            f"{name} learns from how episodes differ in their costs, and the log is one episode; "
+            "log more, or split it into episodes of the plant's horizon"
+        )
+    if not np.any(quantities > 0):
+        raise InputError(
+            f"{name} learns from costs, and no logged cost is above zero; every logged episode "
+            "keeps every limit with nothing to tell how: check the costs' expressions, log what "
+            "leads to a cost, or take a learner without costs, such as td3_bc"
+        )
+    for i, channel in enumerate(spec.cost):
+        least, kind = quantities[:, i].min(), limit_kind(channel)
+        if kind.exceeded(least, channel.limit):
+            limit = kind.limit_words(channel.limit, channel.unit)
+            raise InputError(
+                f"no logged episode keeps the limit of {channel.name}, {limit}: the "
+                f"{kind.quantity} is {least:.4g} at least; raise the limit, or log episodes that "
+                f"keep it, for {name} learns from those"
+            )
+
+
+def counted_costs(
+    preparation: Preparation, cost: Float[Array, "*batch cost"]
+) -> Float[Array, "*batch cost"]:
+    """What cost critics add up: costs with a limit per episode, and steps above a limit per step.
+
+    A critic of sums says nothing about a worst step. The number of steps above a limit per step
+    is a sum, and its mean over episodes is at least the chance that an episode has one (Markov).
+
+    Args:
+        preparation: Maps of the learner's state, with the limits and what they bound.
+        cost: In the units of the networks.
+
+    Returns:
+        The cost of a channel per episode as it is; 1 for a step above its limit per step, else 0.
+    """
+    limit = jnp.broadcast_to(preparation.cost_limit, cost.shape)
+    above = (cost > limit).astype(cost.dtype)
+    return jnp.where(np.broadcast_to(_per_step(preparation), cost.shape), above, cost)
+
+
+def critic_limits(
+    preparation: Preparation,
+    *,
+    discount: float | Float[Array, ""],
+    chance: float | Float[Array, ""],
+) -> Float[Array, " cost"]:
+    """The values of critics of :func:`counted_costs` at which the run's limits are met.
+
+    A limit per episode becomes the discounted sum of a cost spread evenly over the horizon,
+    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``. A limit per step becomes
+    the same of ``chance`` steps above it in an episode. Where episodes are truncated, as on most
+    plants, a critic also counts what would have followed: the limit errs to the strict side, by
+    ``1 / (1 - discount^horizon)``.
+
+    Args:
+        preparation: Maps of the learner's state.
+        discount: Discount of the cost per step, in [0, 1].
+        chance: Steps above a limit per step that an episode may have on average; positive.
+    """
+    allowed = jnp.where(_per_step(preparation), chance, preparation.cost_limit)
+    return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
+
+
+def _per_step(preparation: Preparation) -> Any:
+    return np.asarray([per == "step" for per in preparation.cost_per], bool)
