@@ -31,12 +31,13 @@ def configured(*, held_out: float, batch_size: int = 8) -> Config:
 
 def test_a_batch_of_more_rows_than_the_training_part_is_refused(make_log):
     with pytest.raises(InputError, match=r"a batch of bc has 128 rows, and there are 84"):
-        training_experience(configured(held_out=0.3, batch_size=128), make_log(), {})
+        training_experience(configured(held_out=0.3, batch_size=128), make_log(), make_log().spec)
 
 
 def test_episodes_are_trained_on_or_held_out_and_rewards_priced_for_learners_alone(make_log):
     log = make_log(n_cost=1)  # 20 episodes of 6 rows
-    experience = training_experience(configured(held_out=0.3), log, {"cost_0": 2.0})
+    config = dataclasses.replace(configured(held_out=0.3), penalty={"cost_0": 2.0})
+    experience = training_experience(config, log, log.spec)
     data, held_out = experience.training, experience.held_out.transitions
     training = data.rows
     assert experience.dataset is log
@@ -59,12 +60,13 @@ def test_episodes_are_trained_on_or_held_out_and_rewards_priced_for_learners_alo
 def test_a_log_in_its_file_gives_what_it_gives_in_memory(make_log, tmp_path):
     """Statistics bit for bit, the same split, the same imitators; of held-out rows a sample."""
     path = write_dataset(tmp_path / "log.h5", make_log(n_cost=1, episodes=200))
-    config = configured(held_out=0.3)
+    config = dataclasses.replace(configured(held_out=0.3), penalty={"cost_0": 2.0})
     small = dataclasses.replace(config, data=dataclasses.replace(config.data, memory="30kB"))
     assert is_streamed(small, path)
     assert not is_streamed(config, path)
-    inside = training_experience(config, read_dataset(path), {"cost_0": 2.0}, path)
-    outside = training_experience(small, read_log(small, path), {"cost_0": 2.0}, path)
+    dataset = read_dataset(path)
+    inside = training_experience(config, dataset, dataset.spec, path)
+    outside = training_experience(small, read_log(small, path), dataset.spec, path)
     assert isinstance(outside.training, StreamedData)
     assert outside.dataset.content_hash == inside.dataset.content_hash
     assert outside.training.n_rows == inside.training.n_rows

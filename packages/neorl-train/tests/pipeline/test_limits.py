@@ -17,6 +17,7 @@ from neorl_safety.filters import Flag
 from neorl_train import configure, verdict
 from neorl_train._command.main import main
 from neorl_train._pipeline.resolution import resolved
+from neorl_train.configuration import limited_spec
 
 QUICK = (
     *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),
@@ -33,8 +34,8 @@ def test_a_tighter_cost_limit_turns_a_verdict_and_stands_in_every_table(toy):
     assert verdict(declared.tables).answer == "deploy"
     found = declared.tables.row("good-0", guarded=True).costs[0].total
     tighter = found.value * 0.9
-    limits = {"load": tighter}
-    judged = toy.evaluate(plant, policies, candidate="good-0", n_starts=100, cost_limits=limits)
+    limits = limited_spec(plant.spec, {"load": tighter})
+    judged = toy.evaluate(plant, policies, candidate="good-0", n_starts=100, spec=limits)
     answer = verdict(judged.tables)
     assert answer.answer == "do not deploy"
     failed = [clause for clause in answer.clauses if not clause.holds]
@@ -187,10 +188,10 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
     assert "level at most 2 m, by a linear model: what it predicts 1 steps ahead keeps 50 %" in text
     assert "which its error exceeded in" in text
-    kinds = [record["kind"] for record in found.config.limits.further]
+    kinds = [record["kind"] for record in found.run.config.limits.further]
     assert kinds == ["while", "barrier"]
-    again = resolved(found.config)
-    assert again.config.limits == found.config.limits
+    again = resolved(found.run.config)
+    assert again.run.config.limits == found.run.config.limits
     assert again.limits == found.limits
 
 

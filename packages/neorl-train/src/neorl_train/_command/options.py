@@ -14,7 +14,7 @@ from neorl_train._pipeline.offline_run import continued
 from neorl_train.configuration._sections import Config, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
-from neorl_train.experience._source import is_environment
+from neorl_train.experience._source import FileSource, source_named
 from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
@@ -152,7 +152,8 @@ def _with_first_word(word: str, default: Config) -> Config:
     """The configuration of a file, or the default one for the log or the plant that is named."""
     if word.endswith(".toml"):
         return load_toml(Path(word), default)
-    if not is_environment(word) and not Path(word).exists():
+    source = source_named(word)
+    if isinstance(source, FileSource) and not source.path.exists():
         raise InputError(f"{word}: there is no such log")
     return dataclasses.replace(default, data=dataclasses.replace(default.data, source=word))
 

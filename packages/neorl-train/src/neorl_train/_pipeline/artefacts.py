@@ -1,6 +1,6 @@
-"""What leaves a run: policy artefacts and the constraints they must run behind."""
+"""What a run leaves: checkpoints, policy artefacts and the constraints they must run behind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from neorl_safety.constraints import (
 )
 from neorl_safety.guards import GuardSettings, settings_to_dict
 from neorl_train.configuration._limits import LimitsConfig
+from neorl_train.configuration._sections import Config, config_hash
+from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
 
@@ -98,3 +100,29 @@ def write_policies(
 def spread_rows(n_rows: int) -> np.ndarray:
     """Numbers of rows spread over a log, to prove parity on; a shorter log repeats."""
     return np.linspace(0, n_rows - 1, PARITY_ROWS).round().astype(np.int64)
+
+
+def run_checkpoints(
+    run: RunDirectory, config: Config, name: str, dataset_hash: str, say: Callable[[str], None]
+) -> Checkpoints:
+    """Checkpoints that only this run, configuration, log and learner can go on from.
+
+    Args:
+        run: Run directory.
+        config: Its configuration.
+        name: The learner.
+        dataset_hash: Content hash of the log.
+        say: Called with what a person should read.
+    """
+    return Checkpoints(
+        run.checkpoints(name),
+        identity={
+            "run": run.record()["id"],
+            "config_hash": config_hash(config),
+            "dataset_hash": dataset_hash,
+            "algorithm": name,
+        },
+        interval=config.checkpoints.interval,
+        keep=config.checkpoints.keep,
+        say=say,
+    )

@@ -1,13 +1,17 @@
-"""Classical controllers fitted on the episodes that training sees."""
+"""Classical controllers fitted on the episodes that training sees, and what was identified."""
 
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from neorl_core import InputError, Policy
+from neorl_agents.classical import Task
+from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train._pipeline.identified import identified_words
 from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import sample_of, training_episodes
+
+DOUBTS = "doubts"
 
 
 def fitted_controllers(
@@ -43,3 +47,107 @@ def fitted_controllers(
             raise InputError(f"classical controller {name}: {error}") from error
         words += identified_words(name, report, task, dataset.spec)
     return policies, words
+
+
+def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) -> Iterator[str]:
+    """A line for each loop where the fit is of loops, else one; then what speaks against them.
+
+    Args:
+        name: Of the controller.
+        report: As a :class:`neorl_agents.classical.Fitted` holds it. One with other keys, of a
+            controller from elsewhere, is told key by key.
+        task: The loops that were fitted.
+        spec: Channels of the log.
+
+    Returns:
+        Sentences; a doubt begins with ``"warning: "``.
+    """
+    loops = report.get("loops")
+    pairs = list(zip(task.loops, loops, strict=True)) if loops else []
+    if not pairs:
+        yield f"{name}: {_plant(report, task, spec)}"
+        yield from (f"warning: {name}: {doubt}" for doubt in report.get(DOUBTS, ()))
+    units = {channel.name: channel.unit for channel in (*spec.obs, *spec.action)}
+    for loop, found in pairs:
+        where = f"{name}: {loop.controlled} by {loop.manipulated}"
+        yield f"{where}: {_loop(found, units[loop.controlled], units[loop.manipulated], spec.dt)}"
+        yield from (f"warning: {where}: {doubt}" for doubt in found.get(DOUBTS, ()))
+
+
+def _loop(found: dict[str, Any], y: str, u: str, dt: float) -> str:
+    """One PID loop; ``y`` and ``u`` are the units of what it measures and moves."""
+    ways: dict[str, Callable[[Any], str]] = {
+        "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
+        "gain_error": lambda v: f"known to {v:.0%}",
+        "time_constant": lambda v: f"time constant {v:.4g} s",
+        "delay": lambda v: f"dead time {v * dt:g} s",
+        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'nothing'} of the moves",
+        "kp": lambda v: f"kp {v:.4g} {u} per {y}",
+        "ki": lambda v: f"ki {v:.4g} {u} per {y} and s",
+        "kd": lambda v: f"kd {v:.4g} {u} s per {y}" if v else "",
+        "tau": lambda v: f"tau {v:.4g} s" if v else "",
+        "bias": lambda v: f"bias {v:.4g} {u}",
+        "rows": lambda v: f"from {v} rows",
+        "gain_margin": lambda v: f"gain margin {v:.2g}",
+    }
+    if found.get("static_gain", 0.0) is None:
+        ways["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
+    # A first-order model is told by what an engineer reads off a step, not by its pole.
+    known = {"gain", "pole", "slope"} if "static_gain" in found else set()
+    return _told(found, ways, known)
+
+
+def _plant(found: dict[str, Any], task: Task, spec: Spec) -> str:
+    """One model of the whole plant."""
+    outputs = list(dict.fromkeys([*(loop.controlled for loop in task.loops), *task.measured]))
+    units = {channel.name: channel.unit for channel in spec.obs}
+    inputs = spec.action
+
+    def gains(rows: list[list[float]]) -> str:
+        pairs = zip(outputs, rows, strict=True)
+        each = [
+            f"{name} by {channel.name} {gain:.4g} {units[name]} per {channel.unit}"
+            for name, row in pairs
+            for channel, gain in zip(inputs, row, strict=True)
+        ]
+        return "gain of " + ", ".join(each)
+
+    def errors(values: list[float]) -> str:
+        pairs = zip(outputs, values, strict=True)
+        return "error one period ahead " + ", ".join(
+            f"{name} {value:.3g} {units[name]}" for name, value in pairs
+        )
+
+    ways: dict[str, Callable[[Any], str]] = {
+        "delay": lambda v: f"dead time {', '.join(f'{one * spec.dt:g}' for one in v)} s",
+        "gain": lambda v: "" if v is None else gains(v),
+        "residual": errors,
+        "plant_radius": lambda v: f"slowest mode of the plant {_mode(v, spec.dt)}",
+        "loop_radius": lambda v: f"of the loop {_mode(v, spec.dt)}",
+        "horizon": lambda v: f"horizon {v * spec.dt:g} s",
+    }
+    return _told(found, ways, set())
+
+
+def _mode(radius: float, dt: float) -> str:
+    if radius >= 1:
+        return f"integrating or growing ({radius:.4g} a period)"
+    return f"{dt / -math.log(max(radius, 1e-12)):.3g} s"
+
+
+def _told(found: dict[str, Any], ways: dict[str, Callable[[Any], str]], untold: set[str]) -> str:
+    parts = []
+    for key, value in found.items():
+        if key == DOUBTS or (key in untold and key not in ways):
+            continue
+        if key in ways:
+            parts.append("" if value is None else ways[key](value))
+        else:
+            parts.append(f"{key} {_number(value)}")
+    return ", ".join(part for part in parts if part)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_number, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

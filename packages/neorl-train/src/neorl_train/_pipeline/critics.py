@@ -11,11 +11,10 @@ from neorl_core.infrastructure import head, write_json
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
 from neorl_train._pipeline.artefacts import spread_rows
+from neorl_train._pipeline.resolution import reopened
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.critics import CriticOptions, Critics, fit_critics
 from neorl_train.experience._hindrances import still_actions
-from neorl_train.experience._log_cache import log_file
 from neorl_train.experience._split import both_parts, check_split, sample_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITICS, critic_file
@@ -44,15 +43,16 @@ def fit_run_critics(
         InputError: If the log is gone or changed, or there are too few episodes.
     """
     config, record = configure(run.config), run.record()
-    path = log_file(config, run.dataset)
+    resolved = reopened(config)
+    path = resolved.source.log_file(run.dataset)
     if not path.exists():
         raise InputError(f"{run.path} has no log yet; continue it: {run.resume_line()}")
-    dataset = read_dataset(path)
+    dataset = resolved.dataset or read_dataset(path)
     expected = record.get("dataset", {}).get("content_hash", dataset.content_hash)
     if expected != dataset.content_hash:
         raise InputError(f"{path} is not the log that this run began with; restore it")
     check_split(config, dataset)
-    spec = limited_spec(dataset.spec, config.limits.cost)
+    spec = resolved.spec
     parts = [
         dataclasses.replace(
             dataset.select_episodes(sample_of(config, dataset, episodes)), spec=spec

@@ -1,6 +1,7 @@
 """The stage that fine-tunes the learners of a finished run, and what is said of it."""
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,69 +9,54 @@ import numpy as np
 from neorl_core import InputError, Policy
 from neorl_safety.guards import fallback_chain
 from neorl_train._pipeline.artefacts import hard_constraints
-from neorl_train._pipeline.checkpoints import run_checkpoints
 from neorl_train._pipeline.offline_run import offline_states
+from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Task
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.evaluation._fine_tuning import fine_tuned
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import simulator
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.results._fine_tuning import Collected, FineTuning
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._records import read_records
 from neorl_train.training._fine_tune import fine_tune, online_counts
-from neorl_train.training._loop import Plan, Trained, Watcher
+from neorl_train.training._loop import Trained
 
 OFFLINE = "offline"
 """What the name of a learner before its fine-tuning ends with, as in ``iql_offline-0``."""
 
 
 def fine_tune_one(
-    job: Any,
-    name: str,
-    experience: Experience,
-    environment: Any,
-    watcher: Watcher,
-    validation: PolicyValidation,
+    task: Task, run: ResolvedRun, experience: Experience
 ) -> tuple[Trained, dict[str, Policy]]:
     """Fine-tunes all seeds of one learner; what it reached, and its policies from before."""
-    config, run, spec = job.config, job.run, experience.training.spec
-    found = offline_states(config, experience, name, job.reporter.say)
+    config, environment, name = run.config, run.environment, task.name
+    assert environment is not None  # checked when the run was resolved
+    found = offline_states(config, experience, name, task.say)
     if isinstance(experience.training, StreamedData):
         raise InputError(
             "fine-tuning keeps the log in memory, and this one stays in its file; train and "
             "fine-tune with a larger data.memory"
         )
-    acting = fallback_policies(config.fallback, environment, spec, job.controllers)
-    content = experience.dataset.content_hash
-    checkpoints = run_checkpoints(run, config, name, content, job.reporter.say)
-    seeds, training = config.training.seeds, config.training
-    with job.stop.later():
-        trained = fine_tune(
-            hyperparameters(config, name),
-            [found[seed][0] for seed in seeds],
-            experience.training,
-            environment,
-            seeds,
-            Plan(training.updates, training.chunk, config.checkpoints.interval),
-            settings=config.finetune,
-            penalty=config.penalty,
-            constraints=hard_constraints(config.limits, spec),
-            fallback=fallback_chain(*acting),
-            watcher=watcher,
-            checkpoints=checkpoints,
-            validate=validation,
-            stop=job.stop.requested,
-        )
-    job.stop.check()
-    job.reporter.end()
-    return trained, {f"{name}_{OFFLINE}-{seed}": found[seed][1] for seed in seeds}
+    acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)
+    trained = fine_tune(
+        task.learner,
+        [found[seed][0] for seed in task.seeds],
+        experience.training,
+        environment,
+        task.seeds,
+        task.plan,
+        settings=config.finetune,
+        penalty=config.penalty,
+        constraints=hard_constraints(config.limits, run.spec),
+        fallback=fallback_chain(*acting),
+        **task.loop(),
+    )
+    return trained, {f"{name}_{OFFLINE}-{seed}": found[seed][1] for seed in task.seeds}
 
 
-def collected(config: Config, trained: Trained) -> tuple[Collected, ...]:
-    """What happened on the plant while each seed was fine-tuned."""
+def collected_by(trained: Trained) -> tuple[Collected, ...]:
+    """What happened on the plant while each seed was trained."""
     return tuple(
         Collected(
             seed=seed,
@@ -82,33 +68,38 @@ def collected(config: Config, trained: Trained) -> tuple[Collected, ...]:
             filtered=int(counts.filtered),
             fallback=int(counts.fallback),
         )
-        for seed, counts in zip(config.training.seeds, online_counts(trained), strict=True)
+        for seed, counts in zip(trained.seeds, online_counts(trained), strict=True)
     )
 
 
 def fine_tuning_results(
-    job: Any, evaluation: Evaluation, validation: PolicyValidation
+    learned: Mapping[str, Learned],
+    run: ResolvedRun,
+    evaluation: Evaluation,
+    validation: PolicyValidation,
+    metrics: Path,
 ) -> FineTuning:
     """Before, after and regret of every learner.
 
     Args:
-        job: The run, with the policies from before and what happened on the plant.
+        learned: What the training of every learner brought, by its name.
+        run: The run.
         evaluation: Paired episodes of the policies before and after.
         validation: What judged the policies while they were fine-tuned.
+        metrics: File of the records of the training.
     """
-    config = job.config
-    environment: Any = simulator(config)
-    reference = environment.tunings()[environment.reference]
-    judged = jax.device_get({name: validation(policy) for name, policy in job.before.items()})
+    assert run.environment is not None  # a fine-tuning has a plant
+    reference = run.environment.tunings()[run.environment.reference]
     level = jax.device_get(validation(reference)).get("plant_return")
-    lines = [line for line in read_records(job.run.metrics) if line["kind"] == "validation"]
+    lines = [line for line in read_records(metrics) if line["kind"] == "validation"]
     results = []
-    for name in config.training.algorithms:
+    for name, one in learned.items():
+        judged = jax.device_get({key: validation(policy) for key, policy in one.before.items()})
         curves = []
-        for seed in config.training.seeds:
-            mine = [one for one in lines if one["algorithm"] == name and one["seed"] == seed]
+        for seed in one.trained.seeds:
+            mine = [line for line in lines if line["algorithm"] == name and line["seed"] == seed]
             first = judged[f"{name}_{OFFLINE}-{seed}"].get("plant_return", np.nan)
-            curves.append([first, *(one["metrics"].get("plant_return", np.nan) for one in mine)])
+            curves.append([first, *(line["metrics"].get("plant_return", np.nan) for line in mine)])
         regret = None
         if level is not None:
             regret = tuple(float(np.mean(level - np.asarray(curve))) for curve in curves)
@@ -117,8 +108,8 @@ def fine_tuning_results(
                 evaluation,
                 name,
                 f"{name}_{OFFLINE}",
-                seeds=config.training.seeds,
-                collected=job.online[name],
+                seeds=one.trained.seeds,
+                collected=one.collected,
                 regret=regret,
             )
         )

@@ -15,11 +15,11 @@ import jax
 from neorl_core import InputError
 from neorl_core.infrastructure import is_full_disk
 from neorl_core.infrastructure.command_line import one_line
-from neorl_envs import Dataset
 from neorl_train._errors import InterruptedRunError
 from neorl_train._pipeline.completeness import is_complete
-from neorl_train._pipeline.resolution import Resolved, resolved
-from neorl_train._pipeline.stages import Job, all_stages
+from neorl_train._pipeline.resolution import Resolved, reopened, resolved
+from neorl_train._pipeline.resolved_run import ResolvedRun, Session
+from neorl_train._pipeline.stages import all_stages
 from neorl_train._pipeline.watcher import READY
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
@@ -55,14 +55,14 @@ def run_job(config: Config, reporter: Reporter, timings: Timings) -> RunDirector
     """
     validate(config)
     complete = resolved(config)
-    config, record = complete.config, _first_record(complete)
+    config, record = complete.run.config, _first_record(complete)
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.say(f"run {run.path}")
     for note in complete.notes:
         reporter.say(note)
     with _left_only_if_begun(run, timings):
-        return _carry_on(config, run, complete.dataset, reporter, timings)
+        return _carry_on(complete.run, run, reporter, timings)
 
 
 @contextmanager
@@ -116,11 +116,11 @@ def resume_job(
             f"the run began with jax {record['versions']['jax']}, this is {present}: "
             "results will not be the same bits"
         )
-    return _carry_on(config, run, None, reporter, timings)
+    return _carry_on(reopened(config), run, reporter, timings)
 
 
 def _first_record(complete: Resolved) -> dict[str, Any]:
-    config = complete.config
+    config = complete.run.config
     packages = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
     return {
         "id": uuid.uuid4().hex,
@@ -138,44 +138,40 @@ def _first_record(complete: Resolved) -> dict[str, Any]:
         "origins": complete.origins,
         "fallback": complete.fallback,
         "controllers": [],
-        "fine_tunes": config.finetune.run,
+        "fine_tunes": complete.run.kind.fine_tunes,
     }
 
 
 def _carry_on(
-    config: Config,
-    run: RunDirectory,
-    dataset: Dataset | None,
-    reporter: Reporter,
-    timings: Timings,
+    resolved_run: ResolvedRun, run: RunDirectory, reporter: Reporter, timings: Timings
 ) -> RunDirectory:
     with locked(run), StopSignal(reporter.say) as stop:
-        job = Job(config, run, dataset, reporter, stop, timings)
-        with _accounted(job), one_line_when_full(f"run {run.path.name}", run.resume_line()):
+        session = Session(run, reporter, stop, timings)
+        with _accounted(session), one_line_when_full(f"run {run.path.name}", run.resume_line()):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
-            all_stages(job)
+            all_stages(resolved_run, session)
     return run
 
 
 @contextmanager
-def _accounted(job: Job) -> Iterator[None]:
+def _accounted(session: Session) -> Iterator[None]:
     """Writes into the record how the run ended."""
     try:
         yield
     except InterruptedRunError as error:
-        _note(job, INTERRUPTED)
-        raise InterruptedRunError(error.signal_number, job.run.resume_line()) from None
+        _note(session, INTERRUPTED)
+        raise InterruptedRunError(error.signal_number, session.directory.resume_line()) from None
     except BaseException as error:
-        _note(job, FAILED, error=one_line(error)[:500])
+        _note(session, FAILED, error=one_line(error)[:500])
         raise
     finally:
-        job.reporter.drop()
-    _note(job, FINISHED, error="")
+        session.reporter.drop()
+    _note(session, FINISHED, error="")
 
 
-def _note(job: Job, status: str, **values: Any) -> None:
+def _note(session: Session, status: str, **values: Any) -> None:
     """Best effort: a disk that cannot take the record must not hide what happened."""
     try:
-        job.run.update_record(status=status, timings=job.timings.to_dict(), **values)
+        session.directory.update_record(status=status, timings=session.timings.to_dict(), **values)
     except (OSError, InputError) as error:
-        job.reporter.say(f"{RECORD} could not be updated: {one_line(error)}")
+        session.reporter.say(f"{RECORD} could not be updated: {one_line(error)}")

@@ -13,13 +13,12 @@ from neorl_core import InputError
 from neorl_core.infrastructure import replacing
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import Plant
-from neorl_train._pipeline.checkpoints import run_checkpoints
+from neorl_train._pipeline.artefacts import run_checkpoints
 from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
 from neorl_train.configuration._toml import load_toml
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._log_cache import log_file
-from neorl_train.experience._source import is_environment
+from neorl_train.experience._source import Source, source_named
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -125,7 +124,7 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
             "`--finetune.environment CSTR-v0`"
         )
     if dataset is None:
-        path = run.dataset if is_environment(before.data.source) else Path(before.data.source)
+        path = source_named(before.data.source).log_file(run.dataset)
         dataset = read_dataset(path, memory_map=True)
     require_same_channels(environment.spec, dataset.spec, environment.name)
     for section in ("data", "penalty"):
@@ -157,16 +156,16 @@ def _require_critics(run: RunDirectory, name: str, updates: int) -> None:
         )
 
 
-def take_log(config: Config, run: RunDirectory) -> None:
+def take_log(source: Source, before: RunDirectory, run: RunDirectory) -> None:
     """Links the log of the offline run into the run that fine-tunes it, unless it is there."""
-    source = log_file(config, RunDirectory(Path(config.finetune.run)).dataset)
-    if run.dataset.exists() or not source.is_file():
+    log = source.log_file(before.dataset)
+    if run.dataset.exists() or not log.is_file():
         return
     with replacing(run.dataset) as copy:
         try:
-            os.link(source, copy)
+            os.link(log, copy)
         except OSError:  # another file system, or one without links
-            shutil.copyfile(source, copy)
+            shutil.copyfile(log, copy)
 
 
 def offline_states(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset, environment_names, make, read_dataset
-from neorl_train.experience._source import is_environment
+from neorl_train.experience._source import source_named
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import RECORD
 
@@ -61,4 +61,4 @@ def _log_of(run: RunDirectory) -> Path:
     from neorl_train.configuration._toml import load_toml
 
     config = load_toml(run.config, config_type(ALGORITHMS)())
-    return run.dataset if is_environment(config.data.source) else Path(config.data.source)
+    return source_named(config.data.source).log_file(run.dataset)

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from neorl_core import Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
+from neorl_envs.plants import Plant
 from neorl_safety.constraints import (
     IdentifiedModel,
     describe_constraints,
@@ -17,13 +17,15 @@ from neorl_safety.constraints import (
     with_models,
 )
 from neorl_train._pipeline.artefacts import hard_constraints
-from neorl_train._pipeline.offline_run import check_offline_run, offline_run
+from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.origins import origins
+from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
     LimitsConfig,
     cost_sentences,
     declared_limits,
+    limited_spec,
     resolved_limits,
 )
 from neorl_train.configuration._monitors import given_watches
@@ -31,11 +33,13 @@ from neorl_train.configuration._retuning import BEST, INCUMBENT, check_retuning
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
+    FileSource,
+    Source,
     declared_penalty,
-    is_environment,
     is_streamed,
     read_log,
     simulator,
+    source_named,
 )
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_single_rows
@@ -50,8 +54,7 @@ class Resolved:
     """A configuration without anything left open.
 
     Attributes:
-        config: Configuration with penalties, limits and fallback written out.
-        dataset: The log where the source is a file; of an environment it is yet to be collected.
+        run: What its stages read.
         limits: Limits in words, one sentence for each.
         replaced: Limits of the source that the run replaces, in words.
         fallback: What the fallback does, in words.
@@ -59,8 +62,7 @@ class Resolved:
         origins: Distribution of everything that was brought from outside.
     """
 
-    config: Config
-    dataset: Dataset | None
+    run: ResolvedRun
     limits: list[str]
     replaced: list[str]
     fallback: str
@@ -80,15 +82,9 @@ def resolved(config: Config) -> Resolved:
     Raises:
         InputError: If the source cannot be read, or a value does not fit it.
     """
-    environment, dataset = simulator(config), None
-    if not is_environment(config.data.source):
-        path = Path(config.data.source)
-        dataset = read_log(config, path)
-        if is_streamed(config, path):
-            for name in config.training.algorithms:
-                require_single_rows(name, hyperparameters(config, name))
-    if config.finetune.run:
-        check_offline_run(config, environment, dataset)
+    source, kind, environment = source_named(config.data.source), kind_of(config), simulator(config)
+    dataset = _log(config, source)
+    kind.check(config, source, environment, dataset)
     if environment is None:
         assert dataset is not None  # a source is an environment or a file
         spec, rates, reference = dataset.spec, None, ""
@@ -115,16 +111,53 @@ def resolved(config: Config) -> Resolved:
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
     config = _named(config, [] if environment is None else list(environment.tunings()))
+    complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
     return Resolved(
-        config=dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback),
-        dataset=dataset,
+        run=_run(complete, source, kind, environment, dataset),
         limits=in_force,
         replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
         fallback=words,
-        notes=_unused(config)
+        notes=untrained_notes(config, kind.usual_hyperparameters(config))
         + ([] if environment is not None else _undeclared(config, words, spec)),
         origins=origins(config, constraints),
     )
+
+
+def reopened(config: Config) -> ResolvedRun:
+    """A run that was resolved when it began.
+
+    Args:
+        config: As the run directory holds it.
+
+    Raises:
+        InputError: If the source cannot be read.
+    """
+    source = source_named(config.data.source)
+    return _run(config, source, kind_of(config), simulator(config), _log(config, source))
+
+
+def _log(config: Config, source: Source) -> Dataset | None:
+    """The log of a file; that of a plant is collected when the run is carried out."""
+    if not isinstance(source, FileSource):
+        return None
+    dataset = read_log(config, source.path)
+    if is_streamed(config, source.path):
+        for name in config.training.algorithms:
+            require_single_rows(name, hyperparameters(config, name))
+    return dataset
+
+
+def _run(
+    config: Config,
+    source: Source,
+    kind: RunKind,
+    environment: Plant | None,
+    dataset: Dataset | None,
+) -> ResolvedRun:
+    own = environment if dataset is None else dataset
+    assert own is not None  # a source is a plant or a file
+    spec = limited_spec(own.spec, config.limits.cost)
+    return ResolvedRun(config, source, kind, environment, dataset, spec)
 
 
 def _named(config: Config, tunings: list[str]) -> Config:
@@ -188,14 +221,6 @@ def _mean_action(dataset: Dataset) -> list[float]:
         block = slice(start, start + ROWS_AT_ONCE)
         total += action[block][mask[block]].sum(axis=0, dtype=np.float64)
     return [float(value) for value in total / max(int(mask.sum()), 1)]
-
-
-def _unused(config: Config) -> list[str]:
-    """What was configured for learners that are not trained."""
-    run = config.finetune.run
-    return untrained_notes(
-        config, offline_run(run)[1].algorithms if run else type(config.algorithms)()
-    )
 
 
 def _undeclared(config: Config, fallback: str, spec: Spec) -> list[str]:

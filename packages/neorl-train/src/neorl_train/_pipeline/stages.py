@@ -1,358 +1,289 @@
 """The stages of the main job: log, training, policies, evaluation, verdict, report."""
 
-import dataclasses
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 from neorl_agents import ALGORITHMS
-from neorl_core import InputError, Policy
-from neorl_envs import Dataset
+from neorl_core import Policy
 from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import Watch
 from neorl_train._pipeline.artefacts import (
     hard_constraints,
+    run_checkpoints,
     write_guard_files,
     write_policies,
 )
-from neorl_train._pipeline.checkpoints import run_checkpoints
 from neorl_train._pipeline.controllers import fitted_controllers
-from neorl_train._pipeline.fine_tuning import collected, fine_tune_one, fine_tuning_results
+from neorl_train._pipeline.fine_tuning import fine_tuning_results
+from neorl_train._pipeline.log_stage import read_experience
 from neorl_train._pipeline.monitors import (
     disagreement_watch,
     fitted_watches,
     guard_settings,
     monitor_records,
 )
-from neorl_train._pipeline.offline_run import take_log
 from neorl_train._pipeline.origins import origin_of
+from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._pipeline.retuning import Retuning, chosen_candidate, retuning_of
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._sections import Config, config_to_dict, hyperparameters
+from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
-from neorl_train.experience._experience import Experience, training_experience
-from neorl_train.experience._hindrances import hindrances
-from neorl_train.experience._log_cache import collected_log, complete_log, log_file
-from neorl_train.experience._source import is_environment, is_streamed, read_log, simulator
-from neorl_train.experience._streamed import StreamedData, streamed_sentence
-from neorl_train.results._fine_tuning import Collected, write_fine_tuning
+from neorl_train.experience._experience import Experience
+from neorl_train.results._fine_tuning import write_fine_tuning
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
-from neorl_train.training._loop import Plan, Trained, train
+from neorl_train.training._loop import Plan, Trained
 from neorl_train.verdicts._trial import LogPrediction, trial_verdict
 
 
-@dataclasses.dataclass
-class Job:
-    """What the stages of one run share.
-
-    Attributes:
-        config: Configuration, validated, with the penalties resolved.
-        run: Run directory, locked.
-        dataset: Log, where it was read already.
-        reporter: Reporter of progress.
-        stop: Flag that signals set.
-        timings: Record of where the time goes.
-        online: What happened on the plant while a learner was fine-tuned, by its name.
-        before: Policies before their fine-tuning, by name.
-        controllers: Classical controllers fitted on the log, by name.
-        retuning: The retuned controller with its learned plants, where one is retuned.
-    """
-
-    config: Config
-    run: RunDirectory
-    dataset: Dataset | None
-    reporter: Reporter
-    stop: StopSignal
-    timings: Timings
-    online: dict[str, tuple[Collected, ...]] = dataclasses.field(default_factory=dict)
-    before: dict[str, Policy] = dataclasses.field(default_factory=dict)
-    controllers: dict[str, Policy] = dataclasses.field(default_factory=dict)
-    retuning: Retuning | None = None
-
-
-def all_stages(job: Job) -> None:
+def all_stages(run: ResolvedRun, session: Session) -> None:
     """Every stage in turn; those that left their results are cut short."""
-    experience = _experience(job)
-    environment = simulator(job.config)
-    watches = fitted_watches(job.config, experience)
-    _fit_controllers(job, experience, environment)  # loops may be refused, so before training
-    retuned = _retune(job, experience, environment)
-    tracker = _tracker(job)
+    config = run.config
+    experience = read_experience(run, session)
+    watches = fitted_watches(config, experience)
+    # Loops may be refused, so before training.
+    controllers = _fit_controllers(run, session, experience)
+    retuning, retuned = _retune(run, session, experience, controllers)
+    tracker = _tracker(run, session)
     try:
-        policies = retuned | _train_all(job, experience, environment, tracker)
+        learned = _train_all(run, session, experience, controllers, tracker)
     finally:
         tracking_error = tracker.finish()
         if tracking_error:
-            job.reporter.say(tracking_error)
-    watches += disagreement_watch(job.config, experience, policies)
-    _judge(job, experience, environment, policies, watches)
+            session.reporter.say(tracking_error)
+    policies = retuned | _policies(learned)
+    watches += disagreement_watch(config, experience, policies)
+    guarding = _leave_guard(run, session, experience, controllers, watches)
+    candidate, prediction = _choose(run, session, retuning, policies)
+    with session.timings.stage("evaluate"):
+        evaluation = _evaluate(run, session, experience, policies, controllers, candidate, guarding)
+        _leave_results(run, session, experience, learned, evaluation, prediction)
+    session.reporter.end()
+    write_run_report(session.directory, session.reporter, session.timings)
 
 
-def _experience(job: Job) -> Experience:
-    config, run = job.config, job.run
-    path = log_file(config, run.dataset)
-    if is_environment(config.data.source):
-        job.reporter.stage(f"collecting {config.data.steps} steps of {config.data.source}")
-        if config.finetune.run:
-            take_log(config, run)
-        with job.timings.stage("collect or copy the log"):
-            collected_log(config, run.dataset, job.reporter.say)
-    job.reporter.stage(f"reading {path.name}")
-    with job.timings.stage("read the log"):
-        dataset = job.dataset or _read(job, path)
-    expected = run.record().get("dataset", {}).get("content_hash", dataset.content_hash)
-    if expected != dataset.content_hash:
-        raise InputError(
-            f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
-            f"expected {expected[:20]}...); restore it, or start a new run"
-        )
-    where = path.name if path == run.dataset else str(path)
-    run.update_record(
-        dataset={
-            "file": where,
-            "content_hash": dataset.content_hash,
-            "rows": dataset.n_rows,
-            "episodes": dataset.n_episodes,
-            "streamed": is_streamed(config, path),
-        }
-    )
-    if not np.asarray(dataset.transitions.terminated).any():
-        job.reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
-    with job.timings.stage("split and statistics"):
-        experience = training_experience(config, dataset, config.penalty, path)
-    training = experience.training
-    for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
-        job.reporter.say(f"{path.name}: {sentence}")
-    if isinstance(experience.training, StreamedData):
-        job.reporter.say(streamed_sentence(path, config.data.memory, experience.training))
-    job.reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
-    return experience
-
-
-def _fit_controllers(job: Job, experience: Experience, environment: Any) -> None:
+def _fit_controllers(
+    run: ResolvedRun, session: Session, experience: Experience
+) -> dict[str, Policy]:
     """Fits the classical controllers, and leaves what was identified in the record."""
-    names = job.config.classical.controllers
+    names = run.config.classical.controllers
     if not names:
-        return
-    job.reporter.stage(f"fitting {', '.join(names)} on the log")
-    with job.timings.stage("fit classical controllers"):
-        found = fitted_controllers(job.config, experience.dataset, environment)
-    job.controllers, words = found
-    job.run.update_record(controllers=words)
-    job.reporter.end()
-    for line in words:
-        job.reporter.say(line)
-
-
-def _retune(job: Job, experience: Experience, environment: Any) -> dict[str, Policy]:
-    """Retunes a controller in a plant model of the log, and leaves what changed in the record."""
-    name = job.config.retuning.controller
-    if not name:
         return {}
-    job.reporter.stage(f"learning the plant from the log and retuning {name}")
-    spec = experience.training.spec
-    with job.timings.stage("retune"):
-        job.retuning = retuning_of(
-            job.config, experience.dataset, environment, job.controllers, spec
-        )
-    record, seed = job.run.record(), job.config.training.seeds[0]
-    job.run.update_record(
-        controllers=[*record.get("controllers", []), *job.retuning.words]
-        if job.controllers
-        else job.retuning.words
+    session.reporter.stage(f"fitting {', '.join(names)} on the log")
+    with session.timings.stage("fit classical controllers"):
+        controllers, words = fitted_controllers(run.config, experience.dataset, run.environment)
+    session.directory.update_record(controllers=words)
+    session.reporter.end()
+    for line in words:
+        session.reporter.say(line)
+    return controllers
+
+
+def _retune(
+    run: ResolvedRun, session: Session, experience: Experience, controllers: dict[str, Policy]
+) -> tuple[Retuning | None, dict[str, Policy]]:
+    """Retunes a controller in a plant model of the log, and leaves what changed in the record."""
+    config, directory, name = run.config, session.directory, run.config.retuning.controller
+    if not name:
+        return None, {}
+    session.reporter.stage(f"learning the plant from the log and retuning {name}")
+    with session.timings.stage("retune"):
+        retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
+    record, seed = directory.record(), config.training.seeds[0]
+    directory.update_record(
+        controllers=[*record.get("controllers", []), *retuning.words]
+        if controllers
+        else retuning.words
     )
     about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
-    rows, made = experience.dataset.transitions, job.retuning.policies
-    digests: dict[str, Any] = {}
-    for kind, policy in made.items():
-        digests |= write_policies(job.run, kind, {seed: policy}, spec, rows, about)
-    job.run.update_record(policies=job.run.record().get("policies", {}) | digests)
-    job.reporter.end()
-    for line in job.retuning.words:
-        job.reporter.say(line)
-    return {f"{kind}-{seed}": policy for kind, policy in made.items()}
+    rows, digests = experience.dataset.transitions, {}
+    for kind, policy in retuning.policies.items():
+        digests |= write_policies(directory, kind, {seed: policy}, run.spec, rows, about)
+    directory.update_record(policies=directory.record().get("policies", {}) | digests)
+    session.reporter.end()
+    for line in retuning.words:
+        session.reporter.say(line)
+    return retuning, {f"{kind}-{seed}": policy for kind, policy in retuning.policies.items()}
 
 
-def _choose(job: Job, policies: dict[str, Policy]) -> tuple[str, LogPrediction | None]:
+def _choose(
+    run: ResolvedRun, session: Session, retuning: Retuning | None, policies: dict[str, Policy]
+) -> tuple[str, LogPrediction | None]:
     """The candidate, and what a plant model predicts of it where there is one."""
-    config = job.config
-    if job.retuning is None:
+    config = run.config
+    if retuning is None:
         return f"{config.evaluation.candidate}-{config.training.seeds[0]}", None
-    with job.timings.stage("choose"):
-        candidate, prediction, words = chosen_candidate(config, job.retuning, policies)
-    job.run.update_record(choice=words)
+    with session.timings.stage("choose"):
+        candidate, prediction, words = chosen_candidate(config, retuning, policies)
+    session.directory.update_record(choice=words)
     for line in words:
-        job.reporter.say(line)
+        session.reporter.say(line)
     return candidate, prediction
 
 
-def _read(job: Job, path: Path) -> Dataset:
-    if is_environment(job.config.data.source):
-        return complete_log(job.config, path, job.reporter.say)
-    return read_log(job.config, path)
-
-
-def _tracker(job: Job) -> Tracker:
-    if not job.config.output.tracking:
+def _tracker(run: ResolvedRun, session: Session) -> Tracker:
+    if not run.config.output.tracking:
         return NoTracker()
     if not mlflow_installed():
-        job.reporter.say(MISSING)
+        session.reporter.say(MISSING)
         return NoTracker()
-    return MlflowTracker(job.run)
+    return MlflowTracker(session.directory)
 
 
 def _train_all(
-    job: Job, experience: Experience, environment: Any, tracker: Tracker
-) -> dict[str, Policy]:
-    """Trains or fine-tunes every algorithm in turn; policies by ``algorithm-seed``."""
-    config = job.config
-    validation = _validation(config, experience, environment)
-    records = Records(job.run.metrics)
-    policies: dict[str, Policy] = {}
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience,
+    controllers: dict[str, Policy],
+    tracker: Tracker,
+) -> dict[str, Learned]:
+    """Trains every algorithm in turn, as the kind of the run does; what each brought, by name."""
+    training = run.config.training
+    validation = _validation(run, experience)
+    records = Records(session.directory.metrics)
+    learned: dict[str, Learned] = {}
     try:
-        for name in config.training.algorithms:
+        for name in training.algorithms:
             watcher = RunWatcher(
                 name,
-                config.training.seeds,
-                config.training.updates,
+                training.seeds,
+                training.updates,
                 records=records,
-                reporter=job.reporter,
+                reporter=session.reporter,
                 tracker=tracker,
-                timings=job.timings,
+                timings=session.timings,
             )
-            before: dict[str, Policy] = {}
-            with job.timings.stage(f"train {name}"):
-                if config.finetune.run:
-                    trained, before = fine_tune_one(
-                        job, name, experience, environment, watcher, validation
-                    )
-                    job.online[name] = collected(config, trained)
-                else:
-                    trained = _train_one(job, name, experience, watcher, validation)
-            policies |= _leave_policies(job, name, experience, trained) | before
-            job.before |= before
+            with session.timings.stage(f"train {name}"), session.stop.later():
+                task = _task(run, session, experience, name, watcher, validation, controllers)
+                learned[name] = run.kind.train(task, run, experience)
+            session.stop.check()
+            session.reporter.end()
+            _leave_policies(run, session, experience, name, learned[name].trained)
     finally:
         records.close()
+    return learned
+
+
+def _task(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience,
+    name: str,
+    watcher: RunWatcher,
+    validation: PolicyValidation,
+    controllers: dict[str, Policy],
+) -> Task:
+    config, say = run.config, session.reporter.say
+    content = experience.dataset.content_hash
+    training = config.training
+    return Task(
+        name=name,
+        learner=hyperparameters(config, name),
+        seeds=training.seeds,
+        plan=Plan(training.updates, training.chunk, config.checkpoints.interval),
+        watcher=watcher,
+        checkpoints=run_checkpoints(session.directory, config, name, content, say),
+        validate=validation,
+        stop=session.stop.requested,
+        controllers=controllers,
+        say=say,
+    )
+
+
+def _validation(run: ResolvedRun, experience: Experience) -> PolicyValidation:
+    evaluation = run.config.evaluation
+    key = jax.random.fold_in(jax.random.key(evaluation.seed), 1)
+    starts = evaluation.curve_starts
+    return PolicyValidation(experience.held_out, run.environment, key=key, starts=starts)
+
+
+def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
+    """The policies of all learners by ``algorithm-seed``, those of before their training beside."""
+    policies: dict[str, Policy] = {}
+    for name, one in learned.items():
+        policies |= one.trained.named(name) | one.before
     return policies
 
 
-def _validation(config: Config, experience: Experience, environment: Any) -> PolicyValidation:
-    key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1)
-    starts = config.evaluation.curve_starts
-    return PolicyValidation(experience.held_out, environment, key=key, starts=starts)
-
-
-def _train_one(
-    job: Job, name: str, experience: Experience, watcher: RunWatcher, validation: PolicyValidation
-) -> Trained:
-    config, run = job.config, job.run
-    content = experience.dataset.content_hash
-    checkpoints = run_checkpoints(run, config, name, content, job.reporter.say)
-    with job.stop.later():
-        trained = train(
-            hyperparameters(config, name),
-            experience.training,
-            config.training.seeds,
-            Plan(config.training.updates, config.training.chunk, config.checkpoints.interval),
-            watcher=watcher,
-            checkpoints=checkpoints,
-            validate=validation,
-            stop=job.stop.requested,
-        )
-    job.stop.check()
-    job.reporter.end()
-    return trained
-
-
 def _leave_policies(
-    job: Job, name: str, experience: Experience, trained: Trained
-) -> dict[str, Policy]:
-    config, run = job.config, job.run
-    plain, record = config_to_dict(config), run.record()
+    run: ResolvedRun, session: Session, experience: Experience, name: str, trained: Trained
+) -> None:
+    directory, record = session.directory, session.directory.record()
+    plain = config_to_dict(run.config)
     about = {
         "hyperparameters": plain["algorithms"][name],
         "origin": origin_of(ALGORITHMS, name),
-        "updates": config.training.updates,
-        "fine_tunes": config.finetune.run,
+        "updates": run.config.training.updates,
+        "fine_tunes": run.kind.fine_tunes,
         "penalty": plain["penalty"],
-        "source": config.data.source,
+        "source": run.config.data.source,
         "dataset_hash": experience.dataset.content_hash,
         "config_hash": record["config_hash"],
         "run": record["id"],
     }
-    by_seed = dict(zip(config.training.seeds, trained.policies, strict=True))
-    digests = write_policies(
-        run, name, by_seed, experience.training.spec, experience.dataset.transitions, about
-    )
-    run.update_record(policies=record.get("policies", {}) | digests)
-    return {f"{name}-{seed}": policy for seed, policy in by_seed.items()}
+    by_seed = dict(zip(trained.seeds, trained.policies, strict=True))
+    rows = experience.dataset.transitions
+    digests = write_policies(directory, name, by_seed, run.spec, rows, about)
+    directory.update_record(policies=record.get("policies", {}) | digests)
 
 
-def _judge(
-    job: Job,
+def _evaluate(
+    run: ResolvedRun,
+    session: Session,
     experience: Experience,
-    environment: Any,
     policies: dict[str, Policy],
-    watches: list[Watch],
-) -> None:
-    """Evaluates, decides, reports; imported here, for training must not wait for it."""
+    controllers: dict[str, Policy],
+    candidate: str,
+    guarding: dict[str, Any],
+) -> Evaluation:
+    """What can be said of all policies; imported here, for training must not wait for it."""
     from neorl_train.evaluation._logged import evaluate_offline
     from neorl_train.evaluation._simulated import evaluate
 
-    config, dataset = job.config, experience.dataset
-    controllers = job.controllers
-    guarding = _leave_guard(job, experience, environment, watches)
-    candidate, prediction = _choose(job, policies)
-    with job.timings.stage("evaluate"):
-        if environment is None:
-            job.reporter.stage(f"comparing with the log: {', '.join(policies)}")
-            evaluation = evaluate_offline(
-                policies,
-                dataset=dataset,
-                held_out=experience.held_out,
-                training=experience.training,
-                candidate=candidate,
-                cost_limits=config.limits.cost,
-                controllers=controllers,
-                level=config.evaluation.level,
-                episode_margin=config.evaluation.episode_margin,
-            )
-        else:
-            starts = config.evaluation.starts
-            job.reporter.stage(f"evaluating {len(policies)} policies in {starts} paired episodes")
-            evaluation = evaluate(
-                environment,
-                policies,
-                dataset,
-                candidate=candidate,
-                incumbent=config.evaluation.incumbent or None,
-                **guarding,
-                cost_limits=config.limits.cost,
-                controllers=controllers,
-                key=jax.random.key(config.evaluation.seed),
-                n_starts=starts,
-                level=config.evaluation.level,
-                episode_margin=config.evaluation.episode_margin,
-            )
-        _leave_results(job, experience, environment, evaluation, prediction)
-    job.reporter.end()
-    write_run_report(job.run, job.reporter, job.timings)
+    settings = run.config.evaluation
+    shared: dict[str, Any] = {
+        "candidate": candidate,
+        "spec": run.judged_spec,
+        "controllers": controllers,
+        "level": settings.level,
+        "episode_margin": settings.episode_margin,
+    }
+    if run.environment is None:
+        session.reporter.stage(f"comparing with the log: {', '.join(policies)}")
+        return evaluate_offline(
+            policies,
+            dataset=experience.dataset,
+            held_out=experience.held_out,
+            training=experience.training,
+            **shared,
+        )
+    starts = settings.starts
+    session.reporter.stage(f"evaluating {len(policies)} policies in {starts} paired episodes")
+    return evaluate(
+        run.environment,
+        policies,
+        experience.dataset,
+        incumbent=settings.incumbent or None,
+        key=jax.random.key(settings.seed),
+        n_starts=starts,
+        **guarding,
+        **shared,
+    )
 
 
 def _leave_results(
-    job: Job,
+    run: ResolvedRun,
+    session: Session,
     experience: Experience,
-    environment: Any,
+    learned: Mapping[str, Learned],
     evaluation: Evaluation,
     prediction: LogPrediction | None,
 ) -> None:
@@ -360,29 +291,33 @@ def _leave_results(
     from neorl_train._pipeline.write_results import write_results
     from neorl_train.verdicts._rule import verdict
 
-    if job.config.finetune.run:
-        validation = _validation(job.config, experience, environment)
-        write_fine_tuning(job.run.path, fine_tuning_results(job, evaluation, validation))
+    path, validation = session.directory.path, _validation(run, experience)
+    if run.kind.fine_tunes:
+        metrics = session.directory.metrics
+        found = fine_tuning_results(learned, run, evaluation, validation, metrics)
+        write_fine_tuning(path, found)
     decided = verdict(evaluation.tables)
-    if environment is None and prediction is not None:
+    if run.environment is None and prediction is not None:
         decided = trial_verdict(evaluation.tables, prediction)
-    write_results(job.run.path, evaluation, decided)
+    write_results(path, evaluation, decided)
 
 
 def _leave_guard(
-    job: Job,
+    run: ResolvedRun,
+    session: Session,
     experience: Experience,
-    environment: Any,
+    controllers: dict[str, Policy],
     watches: list[Watch],
 ) -> dict[str, Any]:
     """Writes what the guard of a run is made of, and gives it as an evaluation takes it."""
-    dataset, spec = experience.dataset, experience.training.spec
-    acting = fallback_policies(job.config.fallback, environment, spec, job.controllers)
-    constraints = hard_constraints(job.config.limits, spec)
+    config, spec = run.config, run.spec
+    acting = fallback_policies(config.fallback, run.environment, spec, controllers)
+    constraints = hard_constraints(config.limits, spec)
     fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
-    settings = guard_settings(job.config, spec, watches, list(fallbacks))
-    write_guard_files(job.run, constraints, fallbacks, settings, spec, dataset.transitions)
-    job.run.update_record(
+    settings = guard_settings(config, spec, watches, list(fallbacks))
+    rows = experience.dataset.transitions
+    write_guard_files(session.directory, constraints, fallbacks, settings, spec, rows)
+    session.directory.update_record(
         supervision=describe_settings(settings, spec),
         monitors=monitor_records(watches, experience.held_out),
     )

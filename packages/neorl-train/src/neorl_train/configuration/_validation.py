@@ -10,7 +10,6 @@ from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import check_classical
-from neorl_train.configuration._fine_tuning import check_fine_tuning
 from neorl_train.configuration._memory import memory_bytes
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._retuning import check_candidate
@@ -52,8 +51,6 @@ def validate(config: Config) -> None:
         _validate_hyperparameters(name, hyperparameters(config, name))
     for name in training.algorithms:
         _validate_length(name, hyperparameters(config, name), training)
-        if config.finetune.run:
-            check_fine_tuning(config.finetune, hyperparameters(config, name), chunk=training.chunk)
     _validate_counts(config)
     check_classical(config.classical)
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))

@@ -9,7 +9,6 @@ import numpy as np
 from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_envs import Dataset
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._benchmark_score import score_of
 from neorl_train.evaluation._checks import check_names
@@ -47,7 +46,7 @@ def evaluate_offline(
     held_out: Dataset,
     training: Training,
     candidate: str | None = None,
-    cost_limits: Mapping[str, float] | None = None,
+    spec: Spec | None = None,
     controllers: Mapping[str, Policy] | None = None,
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
@@ -61,7 +60,7 @@ def evaluate_offline(
         training: What the policies were trained on; classical imitators are fitted to
             them and stand beside the learned policies.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
-        cost_limits: Limits of costs by name, in the unit of each; others keep the log's.
+        spec: Channels with the cost limits of the run; those of the log by default.
         controllers: Classical controllers that were fitted on the log, by name; their actions stand
             beside the imitators'.
         level: Confidence level of all intervals.
@@ -73,7 +72,7 @@ def evaluate_offline(
     Raises:
         ValueError: If the candidate is unknown or the log has fewer than two episodes.
     """
-    spec = limited_spec(dataset.spec, cost_limits or {})
+    spec = dataset.spec if spec is None else spec
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
     candidate = next(iter(policies), "") if candidate is None else candidate
     check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])

@@ -15,7 +15,6 @@ from neorl_envs.plants import Plant
 from neorl_envs.recording import behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
@@ -51,7 +50,7 @@ def evaluate(
     constraints: AnyConstraints | None = None,
     fallbacks: Mapping[str, Policy] | None = None,
     settings: GuardSettings | None = None,
-    cost_limits: Mapping[str, float] | None = None,
+    spec: Spec | None = None,
     controllers: Mapping[str, Policy] | None = None,
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
@@ -78,7 +77,7 @@ def evaluate(
             plant's reference controller as ``fallback`` by default.
         settings: Monitors and supervisor of the guard; those of
             :func:`~neorl_safety.guards.guard` by default.
-        cost_limits: Limits of costs by name, in the unit of each; others keep the plant's.
+        spec: Channels with the cost limits of the run; those of the plant by default.
         controllers: Further classical controllers by name, such as fitted ones.
         key: Key of starts and noise; take one that nothing was developed on.
         n_starts: Number of paired episodes, two or more; 100 or more for a verdict.
@@ -102,7 +101,7 @@ def evaluate(
     check_names([candidate, *fitted], candidate=candidate, taken=taken)
     check_spec(environment.spec, dataset.spec, name)
     _require(reference, tunings, n_starts)
-    spec = limited_spec(environment.spec, cost_limits or {})
+    spec = environment.spec if spec is None else spec
     behind = _guarding(environment, spec, constraints, fallbacks, settings)
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]

@@ -3,10 +3,9 @@
 import dataclasses
 from pathlib import Path
 
-from neorl_core import InputError
+from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._source import is_streamed
 from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
@@ -31,14 +30,14 @@ class Experience:
 
 
 def training_experience(
-    config: Config, dataset: Dataset, penalty: dict[str, float], path: Path | None = None
+    config: Config, dataset: Dataset, spec: Spec, path: Path | None = None
 ) -> Experience:
     """Splits a log; the training part knows the declared penalties.
 
     Args:
-        config: Configuration, validated.
+        config: Configuration, resolved.
         dataset: Complete log.
-        penalty: Penalty weight of every cost, in the order of the specification.
+        spec: Channels with the cost limits of the run.
         path: Its file, where it may stay there.
 
     Raises:
@@ -46,8 +45,7 @@ def training_experience(
             batch is larger than it.
     """
     check_split(config, dataset)
-    prices = tuple(penalty.values())
-    spec = limited_spec(dataset.spec, config.limits.cost)
+    prices = tuple(config.penalty.get(channel.name, 0.0) for channel in spec.cost)
     try:
         used, rest = both_parts(config, dataset)
         if path is not None and is_streamed(config, path):

@@ -15,14 +15,8 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import data_keys, is_environment, read_log
+from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
-
-
-def log_file(config: Config, run_dataset: Path) -> Path:
-    """Where the log of a run lies: in the run, or where the user keeps it."""
-    source = config.data.source
-    return run_dataset if is_environment(source) else Path(source).absolute()
 
 
 def collected_log(config: Config, run_dataset: Path, say: Callable[[str], None]) -> None:

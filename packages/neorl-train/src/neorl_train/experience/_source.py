@@ -1,7 +1,9 @@
-"""Where experience comes from: an environment by name, or a dataset file."""
+"""Where experience comes from: a simulated plant by its name, or a log in a file."""
 
+import dataclasses
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -16,24 +18,62 @@ from neorl_train.configuration._memory import PEAK, stays_on_disk
 from neorl_train.configuration._sections import Config
 
 
-def is_environment(source: str) -> bool:
-    """Whether a source names an environment; otherwise it is the path of a file.
+@dataclasses.dataclass(frozen=True)
+class PlantSource:
+    """A simulated plant, on which a log is collected or learners are trained.
+
+    Attributes:
+        name: Name of the environment.
+    """
+
+    name: str
+
+    def simulator(self) -> Plant:
+        """The plant itself."""
+        return make(self.name)
+
+    def log_file(self, run_dataset: Path) -> Path:
+        """Where the log of a run lies: in the run."""
+        return run_dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSource:
+    """A log in a file, of a plant that cannot be tried.
+
+    Attributes:
+        path: Dataset file, or another one that a reader knows.
+    """
+
+    path: Path
+
+    def simulator(self) -> None:
+        """There is none."""
+
+    def log_file(self, run_dataset: Path) -> Path:
+        """Where the log of a run lies: where the user keeps it."""
+        return self.path.absolute()
+
+
+Source: TypeAlias = PlantSource | FileSource
+
+
+def source_named(name: str) -> Source:
+    """The source that a configuration names.
+
+    Args:
+        name: Name of an environment, or path of a file.
 
     Raises:
         InputError: If it is neither; the nearest environment is named.
     """
-    if source in environment_names():
-        return True
-    if Path(source).exists() or source.endswith(log_suffixes()) or os.sep in source:
-        return False
+    if name in environment_names():
+        return PlantSource(name)
+    if Path(name).exists() or name.endswith(log_suffixes()) or os.sep in name:
+        return FileSource(Path(name))
     known = environment_names()
-    fault = unknown_name("environment (and no such dataset file)", source, known)
+    fault = unknown_name("environment (and no such dataset file)", name, known)
     raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
-
-
-def plant(source: str) -> Plant | None:
-    """The environment of a source, or ``None`` where the source is a file."""
-    return make(source) if is_environment(source) else None
 
 
 def is_streamed(config: Config, path: Path) -> bool:
@@ -71,7 +111,7 @@ def simulator(config: Config) -> Plant | None:
     Raises:
         InputError: If it is neither an environment nor a file.
     """
-    return plant(config.finetune.environment or config.data.source)
+    return source_named(config.finetune.environment or config.data.source).simulator()
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
@@ -84,7 +124,7 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     Raises:
         InputError: If a cost has no penalty, or a penalty no cost.
     """
-    environment = plant(config.data.source)
+    environment = source_named(config.data.source).simulator()
     weights = {} if environment is None else environment.penalty_weights()
     declared = {**weights, **config.penalty}
     for name in config.penalty:

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_core import Policy, as_arrays
+from neorl_core import Policy, Spec, as_arrays
 from neorl_core.control import follow
 from neorl_envs import Dataset
 from neorl_safety.constraints import AnyConstraints, Requirement, describe_constraints
 from neorl_safety.filters import SafetyReport, empty_report
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment, Case
@@ -38,7 +37,7 @@ def assess_on_log(
     judged_by: AnyConstraints | None = None,
     requirements: Sequence[Requirement] = (),
     settings: GuardSettings | None = None,
-    cost_limits: Mapping[str, float] | None = None,
+    spec: Spec | None = None,
     level: float = EvaluationConfig.level,
 ) -> Assessment:
     """Runs a policy in shadow on a log, with and without its filter, and checks every constraint.
@@ -57,7 +56,7 @@ def assess_on_log(
         judged_by: What is checked; the same by default.
         requirements: Functions of observation and action that are checked besides.
         settings: Monitors and supervisor; those of a guard that is told nothing by default.
-        cost_limits: Limits of costs by name; others keep the log's.
+        spec: Channels with the cost limits of the run; those of the log by default.
         level: Confidence level of every interval.
 
     Returns:
@@ -68,7 +67,7 @@ def assess_on_log(
     """
     if dataset.n_episodes < 2:
         raise ValueError(f"a safety report needs two episodes or more, got {dataset.n_episodes}")
-    spec = limited_spec(dataset.spec, cost_limits or {})
+    spec = dataset.spec if spec is None else spec
     chosen = default_settings(spec) if settings is None else settings
     guarded = guard_with(chosen, as_arrays(policy), constraints, fallbacks, spec)
     judges = constraints if judged_by is None else judged_by

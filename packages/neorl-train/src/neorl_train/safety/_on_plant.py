@@ -24,7 +24,6 @@ from neorl_safety.monitoring import (
     constraint_excess,
     seconds_held,
 )
-from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._rollout import Rollout, rollouts_in_chunks
 from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, plant_constraints
@@ -56,7 +55,7 @@ def assess_on_plant(
     requirements: Sequence[Requirement] = (),
     fallbacks: Mapping[str, Policy] | None = None,
     settings: GuardSettings | None = None,
-    cost_limits: Mapping[str, float] | None = None,
+    spec: Spec | None = None,
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
@@ -77,7 +76,7 @@ def assess_on_plant(
         requirements: Functions of observation and action that are checked besides.
         fallbacks: Fallbacks by name; the plant's reference controller by default.
         settings: Monitors and supervisor; those of a guard that is told nothing by default.
-        cost_limits: Limits of costs by name; others keep the plant's.
+        spec: Channels with the cost limits of the run; those of the plant by default.
         key: Key of the starts.
         n_starts: Number of starts, two or more.
         level: Confidence level of every interval.
@@ -92,7 +91,7 @@ def assess_on_plant(
     """
     if n_starts < 2:
         raise ValueError(f"a safety report needs at least two starts, got {n_starts}")
-    spec = limited_spec(environment.spec, cost_limits or {})
+    spec = environment.spec if spec is None else spec
     kept = plant_constraints(environment) if constraints is None else constraints
     reference = environment.tunings()[environment.reference]
     acting = {FALLBACK: reference} if fallbacks is None else fallbacks

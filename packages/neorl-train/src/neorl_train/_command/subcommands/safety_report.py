@@ -11,7 +11,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
-from neorl_train.experience._source import plant
+from neorl_train.experience._source import source_named
 from neorl_train.safety import (
     Assessment,
     Subject,
@@ -111,7 +111,6 @@ def _read(arguments: list[str]) -> SafetyOptions:
 
 
 def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
-    limits = {channel.name: float(channel.limit) for channel in subject.spec.cost}
     judged = _constraints(options.judged_by, subject) if options.judged_by else None
     given = {
         "name": subject.name,
@@ -119,11 +118,11 @@ def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
         "judged_by": judged,
         "fallbacks": subject.fallbacks,
         "settings": subject.settings,
-        "cost_limits": limits,
+        "spec": subject.spec,
         "level": options.level,
     }
     name = options.plant or ("" if options.data else subject.source)
-    environment = plant(name) if name else None
+    environment = source_named(name).simulator() if name else None
     if environment is not None:
         _require_same(subject, environment.spec, name)
         key = jax.random.key(options.seed)

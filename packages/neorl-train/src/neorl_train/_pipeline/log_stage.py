@@ -1,0 +1,64 @@
+"""The stage that brings the log of a run: collected, copied or read, checked and split."""
+
+from pathlib import Path
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_envs import Dataset
+from neorl_train._pipeline.resolved_run import ResolvedRun, Session
+from neorl_train.experience._experience import Experience, training_experience
+from neorl_train.experience._hindrances import hindrances
+from neorl_train.experience._log_cache import collected_log, complete_log
+from neorl_train.experience._source import PlantSource, is_streamed
+from neorl_train.experience._streamed import StreamedData, streamed_sentence
+
+
+def read_experience(run: ResolvedRun, session: Session) -> Experience:
+    """What a run learns from and is judged on; what speaks against the log is told.
+
+    Raises:
+        InputError: If the log is gone, damaged beyond repair, or another than the run began with.
+    """
+    config, directory, reporter = run.config, session.directory, session.reporter
+    path = run.source.log_file(directory.dataset)
+    if isinstance(run.source, PlantSource):
+        reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
+        run.kind.take_log(run, directory)
+        with session.timings.stage("collect or copy the log"):
+            collected_log(config, directory.dataset, reporter.say)
+    reporter.stage(f"reading {path.name}")
+    with session.timings.stage("read the log"):
+        dataset = run.dataset or complete_log(config, path, reporter.say)
+    _record(run, session, dataset, path)
+    if not np.asarray(dataset.transitions.terminated).any():
+        reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
+    with session.timings.stage("split and statistics"):
+        experience = training_experience(config, dataset, run.spec, path)
+    training = experience.training
+    for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
+        reporter.say(f"{path.name}: {sentence}")
+    if isinstance(training, StreamedData):
+        reporter.say(streamed_sentence(path, config.data.memory, training))
+    reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
+    return experience
+
+
+def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:
+    """Writes which log it is, and refuses another one than the run began with."""
+    directory = session.directory
+    expected = directory.record().get("dataset", {}).get("content_hash", dataset.content_hash)
+    if expected != dataset.content_hash:
+        raise InputError(
+            f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
+            f"expected {expected[:20]}...); restore it, or start a new run"
+        )
+    directory.update_record(
+        dataset={
+            "file": path.name if path == directory.dataset else str(path),
+            "content_hash": dataset.content_hash,
+            "rows": dataset.n_rows,
+            "episodes": dataset.n_episodes,
+            "streamed": is_streamed(run.config, path),
+        }
+    )

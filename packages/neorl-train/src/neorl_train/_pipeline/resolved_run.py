@@ -1,0 +1,159 @@
+"""A run with nothing left open, and what its stages hand to one another."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from neorl_core import Policy, Spec
+from neorl_envs import Dataset
+from neorl_envs.plants import Plant
+from neorl_train._process.progress import Reporter
+from neorl_train._process.signals import StopSignal
+from neorl_train._process.timings import Timings
+from neorl_train.configuration._sections import Config
+from neorl_train.evaluation._validation import PolicyValidation
+from neorl_train.experience._experience import Experience
+from neorl_train.experience._source import Source
+from neorl_train.results._fine_tuning import Collected
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.training._loop import Plan, Trained, Watcher
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ResolvedRun:
+    """What all stages of a run read; worked out once, when it starts or is resumed.
+
+    Attributes:
+        config: Configuration with penalties, limits and fallback written out.
+        source: Where its experience comes from.
+        kind: What its learners are trained on.
+        environment: Plant that its policies can act on; ``None`` where there is only a log.
+        dataset: Log, where the source is a file; that of a plant is yet to be collected.
+        spec: Channels of the source, with the cost limits of the run.
+    """
+
+    config: Config
+    source: Source
+    kind: "RunKind"
+    environment: Plant | None
+    dataset: Dataset | None
+    spec: Spec
+
+    @property
+    def judged_spec(self) -> Spec:
+        """Channels as policies are judged by them: with the longest episode of the plant."""
+        if self.environment is None:
+            return self.spec
+        return dataclasses.replace(self.spec, horizon=self.environment.spec.horizon)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Session:
+    """Where a run is carried out.
+
+    Attributes:
+        directory: Run directory, locked.
+        reporter: Reporter of progress.
+        stop: Flag that signals set.
+        timings: Record of where the time goes.
+    """
+
+    directory: RunDirectory
+    reporter: Reporter
+    stop: StopSignal
+    timings: Timings
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+    """One learner to be trained: how long, and who watches, stores, judges and stops it.
+
+    Attributes:
+        name: Name of the learner in the configuration.
+        learner: The learner, with plain numbers.
+        seeds: Seeds of the training runs.
+        plan: Length.
+        watcher: Observer that is told everything.
+        checkpoints: Checkpoints to resume from and save to.
+        validate: Judges policies at every checkpoint.
+        stop: Asked once a chunk.
+        controllers: Fitted classical controllers, of which a fallback may be one.
+        say: Called with what a person should read.
+    """
+
+    name: str
+    learner: Any
+    seeds: tuple[int, ...]
+    plan: Plan
+    watcher: Watcher
+    checkpoints: Checkpoints
+    validate: PolicyValidation
+    stop: Callable[[], bool]
+    controllers: dict[str, Policy]
+    say: Callable[[str], None]
+
+    def loop(self) -> dict[str, Any]:
+        """What every training function takes by keyword."""
+        return {
+            "watcher": self.watcher,
+            "checkpoints": self.checkpoints,
+            "validate": self.validate,
+            "stop": self.stop,
+        }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Learned:
+    """What the training of one learner brought.
+
+    Attributes:
+        trained: Policies and states of every seed.
+        before: Policies of before by name, where trained ones went on.
+        collected: What happened on the plant, of every seed; nothing where none was tried.
+    """
+
+    trained: Trained
+    before: dict[str, Policy] = dataclasses.field(default_factory=dict)
+    collected: tuple[Collected, ...] = ()
+
+
+class RunKind(Protocol):
+    """What differs between runs: what learners are trained on, and what that asks for.
+
+    Attributes:
+        fine_tunes: Directory of the run whose learners go on; empty where they begin anew.
+    """
+
+    @property
+    def fine_tunes(self) -> str:
+        """Directory of the run whose learners go on; empty where they begin anew."""
+        ...
+
+    def check(
+        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+    ) -> None:
+        """Refuses what cannot be trained this way, before anything is written or compiled.
+
+        Args:
+            config: Configuration, validated.
+            source: Where its experience comes from.
+            environment: Simulated plant; ``None`` where there is none.
+            dataset: Log, where it is a file.
+
+        Raises:
+            InputError: In one line.
+        """
+        ...
+
+    def usual_hyperparameters(self, config: Config) -> Any:
+        """Sections of all learners as they are where nothing was configured."""
+        ...
+
+    def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
+        """Puts a log that is there already into the run directory."""
+        ...
+
+    def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
+        """Trains all seeds of one learner, from the newest checkpoint where there is one."""
+        ...
