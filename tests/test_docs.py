@@ -222,6 +222,12 @@ def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_equalities_of_the_page_for_newcomers_hold() -> None:
+    text = (ROOT / "docs/pages/how-to/coming-from.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(code, "coming-from.md", "exec"), {})
+
+
 @pytest.mark.nightly
 def test_the_retuning_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """As it stands on the page: what changed, then a line for every candidate."""
