@@ -46,11 +46,17 @@ ELSEWHERE = {
         "test_an_unknown_name_is_an_error_that_lists_the_known": "InputError unknown_name",
         "test_a_head_comes_back_from_json": "check_head head",
     },
+    "infrastructure/test_lazy_names.py": {
+        "test_a_name_comes_from_its_module_and_an_unknown_one_is_named": "lazy_names",
+    },
     "infrastructure/test_registry.py": {
         "test_its_own_entries_are_a_mapping": "Registry",
     },
     "control/test_history.py": {
         "test_containers_start_empty": "DelayLine HistoryWindow delay_line history_window",
+    },
+    "control/test_standard_pid.py": {
+        "test_a_pi_loop_is_the_discrete_transfer_function_of_its_formula": "standard_pid",
     },
     "control/test_tunables.py": {
         "test_changes_add_up_and_zero_changes_nothing": "tuned tunables",

@@ -13,6 +13,7 @@ from neorl_core.control._pid import PID as PID
 from neorl_core.control._pid import PIDCarry as PIDCarry
 from neorl_core.control._simple_policies import ConstantPolicy as ConstantPolicy
 from neorl_core.control._simple_policies import UniformPolicy as UniformPolicy
+from neorl_core.control._standard_pid import standard_pid as standard_pid
 from neorl_core.control._tunables import Entry as Entry
 from neorl_core.control._tunables import Tunable as Tunable
 from neorl_core.control._tunables import TunableController as TunableController
@@ -39,6 +40,7 @@ __all__ = [
     "history_step",
     "history_window",
     "inside",
+    "standard_pid",
     "tunable_values",
     "tunables",
     "tuned",
