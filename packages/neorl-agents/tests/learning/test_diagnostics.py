@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.algorithms import _rebrac, _td3_bc
-from neorl_agents.learning import held_actions, value_metrics, weight_metrics
+from neorl_agents.learning import UnitRows, held_actions, value_metrics, weight_metrics
 from neorl_agents.networks import init_critics, init_mlp, tanh
 from neorl_agents.policies import prepare
 from neorl_core import Transition
@@ -29,7 +29,7 @@ def test_values_beyond_what_the_rewards_of_the_log_admit_are_counted(problem):
 
     def beyond(q, low=-1.0, high=2.0, **how):
         within = replace(preparation, reward_range=jnp.array([low, high]))
-        found = value_metrics(jnp.array(q), within, None, discount=0.5, **how)
+        found = value_metrics(jnp.array(q), within, rows_of(len(q)), discount=0.5, **how)
         assert found["q"] == pytest.approx(np.mean(q), rel=1e-6)
         return float(found["q_beyond_rewards"])
 
@@ -40,6 +40,42 @@ def test_values_beyond_what_the_rewards_of_the_log_admit_are_counted(problem):
     # Where all rewards are above zero, ending early earns nothing; likewise below.
     assert beyond([-0.19, -0.21, 4.0], low=1.0) == pytest.approx(1 / 3)
     assert beyond([0.09, 0.11, -2.0], high=-0.5) == pytest.approx(1 / 3)
+
+
+def rows_of(count, **fields):
+    """Rows of which the values' metrics read these fields alone."""
+    fixed = {
+        "reward": jnp.zeros(count),
+        "terminated": jnp.zeros(count, bool),
+        "discount": jnp.full(count, 0.5),
+    }
+    return UnitRows(**(dict.fromkeys(UnitRows._fields) | fixed | fields))
+
+
+def test_values_that_have_not_climbed_are_told_in_deviations_of_the_rewards(problem):
+    """Rewards of 10 +- 1 at discount 0.9 are worth 100; values of 40 stand for 4 a step."""
+    preparation = prepare(problem.spec, problem.statistics)
+    rows = rows_of(4, reward=jnp.array([9.0, 11.0, 9.0, 11.0]), discount=jnp.full(4, 0.9))
+
+    def off(q, rows=rows, **how):
+        found = value_metrics(jnp.full(4, q), preparation, rows, discount=0.9, **how)
+        return float(found["q_off_rewards"])
+
+    assert off(100.0) == pytest.approx(0, abs=1e-5)
+    assert off(40.0) == pytest.approx(6, rel=1e-5)
+    assert off(130.0) == pytest.approx(3, rel=1e-5)
+    # What a learner pushes down on purpose is no sign, nor what a reward for entropy adds.
+    assert off(40.0, penalised=True) == 0
+    assert off(130.0, penalised=True, entropy=1.0) == pytest.approx(2, rel=1e-5)
+    # Behind a termination nothing follows; a masked row is in no mean; over two steps 0.81 is left.
+    ends = rows._replace(terminated=jnp.array([True, True, False, False]))
+    assert off(10.0, ends) == pytest.approx(4.5, rel=1e-5)
+    masked = rows._replace(
+        reward=rows.reward.at[3].set(1e6), mask=jnp.array([True, True, True, False])
+    )
+    assert off(100.0, masked) == pytest.approx(1 / 3 / np.sqrt(8 / 9), rel=1e-4)
+    assert off(100.0, rows._replace(discount=jnp.full(4, 0.81))) == pytest.approx(9, rel=1e-5)
+    assert off(40.0, rows._replace(reward=jnp.full(4, 10.0))) == 0
 
 
 def test_an_action_is_held_where_its_tanh_is_flat_and_the_log_is_inside():

@@ -10,8 +10,9 @@ import pytest
 from neorl_agents import IQL
 from neorl_agents.learning import merged, numbered, single, unit_rows
 from neorl_agents.policies import prepare
-from neorl_agents.sampling import Batch
+from neorl_agents.sampling import Batch, NSteps, RowsWithReturns, as_batch
 from neorl_agents.testing import sized
+from neorl_agents.testing._problem import endless
 
 
 def test_standardises_observations_and_maps_actions_to_the_unit_box(problem):
@@ -134,3 +135,18 @@ def test_batches_of_an_update_are_taken_one_by_one_or_together(problem):
     np.testing.assert_array_equal(
         merged(twice).reward, np.tile(rows.reward[0], 2) * np.repeat([1, 2], 8)
     )
+
+
+def test_centred_rewards_are_those_of_a_log_without_its_mean(problem):
+    """Of one step, in sums over three steps, and in returns behind which the log goes on."""
+    log = endless(problem, 40.0).log
+    mean = np.asarray(log.reward, np.float64).mean()
+    plain = log._replace(reward=log.reward - jnp.float32(mean))
+    maps = prepare(problem.spec, problem.statistics, "none")
+    centred = replace(maps, reward_offset=jnp.float32(mean))
+    for sampler in (NSteps(3, 0.9), RowsWithReturns(0.9)):
+        given, expected = (as_batch(sampler.tables(jax.device_get(x))) for x in (log, plain))
+        mine = unit_rows(centred, given, discount=0.9)
+        np.testing.assert_allclose(mine.reward, expected.rows.reward, atol=2e-5)
+        if expected.mc_return is not None:
+            np.testing.assert_allclose(mine.mc_return, expected.mc_return, atol=3e-4)

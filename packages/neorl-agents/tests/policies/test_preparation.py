@@ -7,7 +7,10 @@ import jax
 import numpy as np
 import pytest
 
+from neorl_agents import ALGORITHMS, IQL
 from neorl_agents.policies import prepare
+from neorl_agents.testing import sized
+from neorl_agents.testing._problem import endless
 from neorl_core import Channel, CostChannel, FieldStatistics
 
 
@@ -94,3 +97,28 @@ class TestPrepare:
     def test_it_is_a_function_of_its_arguments_alone(self, problem):
         one, other = (prepare(problem.spec, problem.statistics) for _ in range(2))
         chex.assert_trees_all_equal(one, other)
+
+
+def test_the_mean_is_taken_off_where_nothing_is_terminated(problem):
+    """Not where a row is, where it is not known, and not under a published scale."""
+    plain = endless(problem, 5.0)
+    mean, std = (np.asarray(plain.log.reward, np.float64).mean(), plain.statistics.reward.std)
+    maps = prepare(problem.spec, plain.statistics, centred=True)
+    np.testing.assert_allclose(maps.reward_offset, mean, rtol=1e-6)
+    ends = np.array([np.min(plain.log.reward), np.max(plain.log.reward)])
+    np.testing.assert_allclose(maps.reward_range, (ends - mean) / std, rtol=1e-5)
+    assert prepare(problem.spec, plain.statistics).reward_offset == 0
+    assert prepare(problem.spec, problem.statistics, centred=True).reward_offset == 0
+    unknown = plain.statistics._replace(terminated=None)
+    assert prepare(problem.spec, unknown, centred=True).reward_offset == 0
+    assert prepare(problem.spec, plain.statistics, "return_range", centred=True).reward_offset == 0
+
+
+def test_learners_of_values_centre_where_they_discount(problem):
+    plain = endless(problem, 5.0)
+    for name, kind in ALGORITHMS.items():
+        learner = sized(kind(), hidden=(8, 8))
+        offset = learner.prepare(plain.spec, plain.statistics).reward_offset
+        assert (float(offset) == pytest.approx(5.0, abs=0.3)) == (name != "bc"), name
+    undiscounted = dataclasses.replace(IQL(), discount=1.0)
+    assert undiscounted.prepare(plain.spec, plain.statistics).reward_offset == 0

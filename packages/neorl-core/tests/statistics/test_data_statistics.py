@@ -76,6 +76,13 @@ def test_a_count_of_millions_keeps_a_narrow_spread_on_a_large_mean():
     assert float(merged.reward.count) == 16e6
 
 
+def test_what_one_site_does_not_know_is_not_known_of_all():
+    whole = summary(np.random.default_rng(0).normal(size=(7, 3)) * UNITS)
+    ended = whole._replace(terminated=of_rows(np.array([0.0, 1.0])))
+    assert float(merge_statistics([ended, ended]).terminated.mean) == 0.5
+    assert merge_statistics([ended, whole]).terminated is None
+
+
 def test_what_cannot_be_merged_is_refused():
     with pytest.raises(InputError, match="no statistics to merge"):
         merge_statistics([])

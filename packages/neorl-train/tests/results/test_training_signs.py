@@ -20,6 +20,13 @@ def test_values_beyond_the_rewards_are_named_with_seeds_and_share():
     assert "beyond anything that the log's rewards admit" in sentence
 
 
+def test_values_far_from_the_rewards_are_named():
+    records = [line("iql", 0, 500, q_off_rewards=6.4), line("iql", 1, 500, q_off_rewards=2.9)]
+    (sentence,) = training_signs(records)
+    assert sentence.startswith("iql: 1 of 2 seeds have values that stand for a reward a step")
+    assert "6.4 deviations from the log's" in sentence
+
+
 def test_weights_on_few_rows_and_at_the_ceiling_are_named():
     first, second = training_signs([line("iql", 0, 500, effective_sample=0.02, at_ceiling=0.5)])
     assert "learn from as little as 2" in first
@@ -39,6 +46,7 @@ def test_actors_that_stand_at_a_bound_are_named():
 def test_only_the_last_chunk_counts_and_a_sound_run_says_nothing():
     sound = {
         "q_beyond_rewards": 0.0,
+        "q_off_rewards": 1.0,
         "effective_sample": 0.6,
         "at_ceiling": 0.01,
         "held_at_bound": 0.0,

@@ -137,7 +137,7 @@ class AWAC(BaseLearner):
         return state.tracked("critics", tau=self.tau), {
             "critic_loss": loss,
             **regression,
-            **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
+            **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

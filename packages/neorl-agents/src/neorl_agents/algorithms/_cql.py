@@ -177,7 +177,7 @@ class CQL(BaseLearner):
 
         bonus = most_entropy(temperature, rows.action.shape[-1]) if self.entropy_backup else 0.0
         values = value_metrics(
-            q, state.preparation, rows.mask, discount=self.discount, penalised=True, entropy=bonus
+            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
         )
         multiplier = _multiplier(state.parameters["log_multiplier"])
         return state.tracked("critics", tau=self.tau), {

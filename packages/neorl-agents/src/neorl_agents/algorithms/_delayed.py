@@ -58,7 +58,7 @@ def delayed_critic_steps(
         row = numbered(rows, i)
         state, loss, q = learner.descend(state, "critics", critic_loss, row, targets[i])
         values = value_metrics(
-            q, state.preparation, row.mask, discount=learner.discount, penalised=penalised
+            q, state.preparation, row, discount=learner.discount, penalised=penalised
         )
         steps.append({"critic_loss": loss, **values})
     return state, jax.tree.map(_mean, *steps)

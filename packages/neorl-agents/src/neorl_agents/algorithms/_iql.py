@@ -151,7 +151,7 @@ class IQL(BaseLearner):
             "value_loss": value_loss,
             **regression,
             "critic_loss": loss,
-            **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
+            **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
         }
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

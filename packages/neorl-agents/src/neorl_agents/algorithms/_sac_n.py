@@ -145,7 +145,7 @@ class SACN(BaseLearner):
         state, loss, (q, more) = self.descend(state, "critics", self.critic_loss, rows, target)
         bonus = most_entropy(temperature, rows.action.shape[-1])
         values = value_metrics(
-            q, state.preparation, rows.mask, discount=self.discount, penalised=True, entropy=bonus
+            q, state.preparation, rows, discount=self.discount, penalised=True, entropy=bonus
         )
         return state.tracked("critics", tau=self.tau), {
             "critic_loss": loss,

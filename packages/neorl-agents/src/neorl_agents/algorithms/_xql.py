@@ -134,7 +134,7 @@ class XQL(BaseLearner):
             "value_loss": value_loss,
             **regression,
             "critic_loss": loss,
-            **value_metrics(mean_q, state.preparation, rows.mask, discount=self.discount),
+            **value_metrics(mean_q, state.preparation, rows, discount=self.discount),
         }
 
     def value_loss(

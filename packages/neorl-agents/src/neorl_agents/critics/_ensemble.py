@@ -141,7 +141,8 @@ def critic_ensemble(state: LearnerState) -> Ensemble:
     Works on the state of every learner with stacked critics (IQL, TD3+BC, CQL, SAC-N, EDAC and
     others). Two critics, as most have, tell little: SAC-N and EDAC train many. Returns of the
     learned policy were not logged, so there is no interval; :func:`disagreement` is in units of the
-    reward's scale, and a monitor calibrates its threshold.
+    reward's scale, and a monitor calibrates its threshold. Where the learner centred its rewards,
+    values are of what a policy earns beyond the log's mean reward.
 
     Args:
         state: Training state whose parameters have ``critics``, one seed.

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_agents.learning._protocol import Metrics
+from neorl_agents.learning._unit_rows import UnitRows
 from neorl_agents.policies import Preparation
 from neorl_core.losses import masked_mean
 
@@ -67,29 +68,37 @@ def held_actions(
 def value_metrics(
     q: Float[Array, " batch"],
     preparation: Preparation,
-    mask: Bool[Array, " batch"] | None,
+    rows: UnitRows,
     *,
     discount: float | Float[Array, ""],
     penalised: bool = False,
     entropy: Float[Array, ""] | float = 0.0,
 ) -> Metrics:
-    """The mean value, and the share of rows valued beyond what the log's rewards admit.
+    """The mean value, the share of rows valued beyond the log's rewards, and how far from them.
 
     With rewards in ``[low, high]``, no policy that stays with them can earn less than
     ``min(low, 0) / (1 - discount)`` or more than ``max(high, 0) / (1 - discount)``. A value
     outside by more than a twentieth of that width has left the data.
 
+    Values that follow from rewards satisfy ``q = r + discount q'``. As the rows and what follows
+    them are alike on average, ``q - discount q`` (``q`` alone where the plant ended the episode) is
+    the reward a step that the values stand for. ``q_off_rewards`` says how far that is from the
+    batch's mean reward, in deviations of its rewards: it is large where values have not yet climbed
+    to where a constant in the reward puts them.
+
     Args:
         q: Values of logged actions, in the scale of the critics.
         preparation: Preparation of the learner, which knows the rewards of the log.
-        mask: Rows that count.
+        rows: The rows of ``q``.
         discount: Discount of the reward per step.
-        penalised: Whether the learner pushes values down on purpose; only the upper bound holds.
+        penalised: Whether the learner pushes values down on purpose; only the upper bound holds,
+            and values that are too low are no sign.
         entropy: Reward for entropy per step at most, where values hold it.
 
     Returns:
-        ``q`` and ``q_beyond_rewards``, a share in [0, 1].
+        ``q``, ``q_beyond_rewards``, a share in [0, 1], and ``q_off_rewards``, not negative.
     """
+    mask = rows.mask
     low = jnp.minimum(preparation.reward_range[0], 0)
     high = jnp.maximum(preparation.reward_range[1], 0) + entropy
     slack = SLACK * (high - low)
@@ -100,4 +109,23 @@ def value_metrics(
     return {
         "q": masked_mean(q, mask),
         "q_beyond_rewards": masked_mean(beyond.astype(q.dtype), mask),
+        "q_off_rewards": _off_rewards(q, rows, entropy, penalised=penalised),
     }
+
+
+def _off_rewards(
+    q: Float[Array, " batch"],
+    rows: UnitRows,
+    entropy: Float[Array, ""] | float,
+    *,
+    penalised: bool,
+) -> Float[Array, ""]:
+    implied = q * (1 - jnp.where(rows.terminated, 0, rows.discount))
+    mean = masked_mean(rows.reward, rows.mask)
+    spread = jnp.sqrt(masked_mean(jnp.square(rows.reward - mean), rows.mask))
+    gap = masked_mean(implied, rows.mask) - mean
+    off = jnp.maximum(gap if penalised else jnp.abs(gap), 0)
+    # The reward for entropy is in the values and not in the rows.
+    return jnp.where(
+        spread > 0, jnp.maximum(off - entropy, 0) / jnp.where(spread > 0, spread, 1), 0
+    )

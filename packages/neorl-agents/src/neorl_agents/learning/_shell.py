@@ -143,10 +143,13 @@ class BaseLearner(eqx.Module):
         return self.sampler.tables(rows)
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:
-        """The maps of a training split; see :func:`neorl_agents.policies.prepare`."""
-        return _prepared(
-            self.steps.reward_scale, self.networks.encoding(spec).window, spec, statistics
-        )
+        """The maps of a training split; see :func:`neorl_agents.policies.prepare`.
+
+        Rewards are centred where the discount is below one: at one, values of endless episodes have
+        no place to stand.
+        """
+        window, centred = self.networks.encoding(spec).window, jnp.asarray(self.discount) < 1
+        return _prepared(self.steps.reward_scale, window, spec, statistics, centred)
 
     def init(
         self,
@@ -215,9 +218,9 @@ class BaseLearner(eqx.Module):
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _prepared(
-    reward_scale: Any, window: int, spec: Spec, statistics: DataStatistics
+    reward_scale: Any, window: int, spec: Spec, statistics: DataStatistics, centred: Array
 ) -> Preparation:
-    return prepare(spec, statistics, reward_scale, window=window)
+    return prepare(spec, statistics, reward_scale, window=window, centred=centred)
 
 
 @partial(jax.jit, static_argnums=4)

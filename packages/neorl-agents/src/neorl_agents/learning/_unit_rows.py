@@ -1,6 +1,7 @@
 """The rows of a batch in the units of the networks."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -78,8 +79,8 @@ def unit_rows(
     _require_form(preparation, drawn.rows.obs)
     _require_shapes(preparation, drawn.rows)
     rows: Any = _blank(drawn.rows)
-    dtype = rows.action.dtype
-    following = jnp.asarray(discount, dtype) if drawn.discount is None else drawn.discount
+    own = jnp.asarray(discount, rows.action.dtype)
+    following = own if drawn.discount is None else drawn.discount
 
     def of(column: Any, in_units: Callable[[Preparation, Any], Array]) -> Any:
         return None if column is None else in_units(preparation, column)
@@ -87,7 +88,7 @@ def unit_rows(
     return UnitRows(
         obs=_seen(preparation, rows.obs),
         action=_inside(preparation, rows.action),
-        reward=of(rows.reward, _reward_in_units),
+        reward=of(rows.reward, partial(_reward_in_units, own, following)),
         cost=of(rows.cost, _cost_in_units),
         next_obs=of(rows.next_obs, _seen),
         next_action=_next_action(preparation, rows),
@@ -95,7 +96,7 @@ def unit_rows(
         truncated=rows.truncated,
         mask=rows.mask,
         discount=jnp.broadcast_to(following, rows.action.shape[:-1]),
-        mc_return=of(drawn.mc_return, _return_in_units),
+        mc_return=of(drawn.mc_return, partial(_return_in_units, own)),
     )
 
 
@@ -157,17 +158,32 @@ def _require_shapes(preparation: Preparation, batch: Transition) -> None:
             )
 
 
-def _reward_in_units(preparation: Preparation, reward: Array) -> Array:
-    return (reward - preparation.reward_offset) / preparation.reward_unit
+def _reward_in_units(
+    own: Array, following: Array, preparation: Preparation, reward: Array
+) -> Array:
+    """The reward, or the discounted sum of several, without the mean of each."""
+    offset = preparation.reward_offset * _summed(own, 1 - following)
+    return (reward - offset) / preparation.reward_unit
+
+
+def _summed(own: Array, part: Array | float) -> Array:
+    """How often a constant is in a discounted sum of which ``1 - part`` of the last value is left.
+
+    ``1 + own + ... + own^(k - 1) = (1 - own^k) / (1 - own)``; once where nothing is discounted,
+    where no reward is centred.
+    """
+    return jnp.where(own < 1, part / jnp.where(own < 1, 1 - own, 1), 1)
 
 
 def _cost_in_units(preparation: Preparation, cost: Array) -> Array:
     return cost / jnp.broadcast_to(preparation.cost_unit, cost.shape)
 
 
-def _return_in_units(preparation: Preparation, returns: Array) -> Array:
+def _return_in_units(own: Array, preparation: Preparation, returns: Array) -> Array:
+    # Rewards are centred where nothing is terminated, and a truncated episode goes on for ever.
+    offset = preparation.reward_offset * _summed(own, 1.0)
     # While an episode goes on its return is not known; a masked row may hold anything.
-    scaled = returns / preparation.reward_unit
+    scaled = (returns - offset) / preparation.reward_unit
     return jnp.where(jnp.isfinite(scaled), scaled, -jnp.inf)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from neorl_agents.networks import ActingNetwork
 from neorl_agents.policies._history_policy import HistoryPolicy
@@ -40,7 +40,8 @@ class Preparation(eqx.Module):
         low: Lower ends of the action channels, physical units.
         high: Upper ends.
         reward_unit: What the reward is divided by, in its own unit; positive.
-        reward_offset: What is taken off the reward first; zero, unless rewards are centred.
+        reward_offset: What is taken off the reward first: the log's mean reward where rewards are
+            centred (see :func:`prepare`), else zero.
         reward_range: Smallest and largest reward of the training split, as critics see them.
         cost_unit: What each cost is divided by, in its own unit; positive.
         cost_limit: The run's limit of each cost, divided by its unit: of the sum over an episode,
@@ -71,6 +72,7 @@ def prepare(
     reward_scale: RewardScale = "std",
     *,
     window: int = 0,
+    centred: bool | Bool[Array, ""] = False,
 ) -> Preparation:
     """The maps of a training split.
 
@@ -81,11 +83,19 @@ def prepare(
     thousandth of its measuring range. A cost is divided by its standard deviation; one that never
     varies by its limit, and by 1 where that is zero too.
 
+    Where no row of the split is terminated, a constant in the reward changes no policy's rank, but
+    puts every value ``1 / (1 - discount)`` times as far from zero, where short trainings do not
+    reach. ``centred`` takes the mean reward off there, which changes the problem in nothing else.
+    Where a row is terminated, or it is not known whether one is, nothing is taken off: it would
+    change what ending an episode is worth.
+
     Args:
         spec: Specification, which gives the measuring ranges, the action box and the limits.
         statistics: Statistics of the training split, with the reward that the learner will see.
         reward_scale: Name of the divisor.
         window: Number of steps that networks see; zero for the present observation alone.
+        centred: Whether the mean reward is taken off where no row is terminated; the published
+            scales, ``"none"`` and ``"return_range"``, take nothing off.
 
     Returns:
         The maps, float32.
@@ -97,6 +107,10 @@ def prepare(
     one = jnp.ones((), f32)
     unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
     rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
+    offset = jnp.zeros((), f32)
+    if reward_scale == "std" and statistics.terminated is not None:
+        never = (statistics.terminated.count > 0) & (statistics.terminated.max == 0)
+        offset = jnp.where(never & centred, jnp.asarray(statistics.reward.mean, f32), 0)
     limits = jnp.asarray([channel.limit for channel in spec.cost], f32)
     cost_unit = _cost_unit(statistics, limits)
     return Preparation(
@@ -105,8 +119,8 @@ def prepare(
         low=jnp.asarray(lows(spec.action), f32),
         high=jnp.asarray(highs(spec.action), f32),
         reward_unit=unit,
-        reward_offset=jnp.zeros((), f32),
-        reward_range=rewards / unit,
+        reward_offset=offset,
+        reward_range=(rewards - offset) / unit,
         cost_unit=cost_unit,
         cost_limit=limits / cost_unit,
         horizon=jnp.asarray(spec.horizon, jnp.int32),

@@ -22,7 +22,13 @@ from neorl_agents.testing._mask_laws import (
     masked_rows_are_inert,
     nothing_is_learned_where_every_row_is_masked,
 )
-from neorl_agents.testing._problem import in_other_units, make_problem, one_step_task, task_reward
+from neorl_agents.testing._problem import (
+    endless,
+    in_other_units,
+    make_problem,
+    one_step_task,
+    task_reward,
+)
 from neorl_agents.testing._subject import (
     Subject,
     equal,
@@ -54,6 +60,7 @@ def algorithm_laws(make: Callable[[], Algorithm]) -> dict[str, Law]:
         *_OF_EVERY_LEARNER,
         _the_actions_stay_in_their_box,
         _the_same_plant_in_other_units_gives_the_same_policy,
+        _centred_rewards_hide_a_constant,
         _a_one_step_task_is_learned,
     )
     return _about(make, laws)
@@ -258,6 +265,26 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
         units.append(2 * (actions - low) / (high - low) - 1)
     told = "other units change the policy: work on the rows that `learn` is given"
     np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=told)
+
+
+def _centred_rewards_hide_a_constant(subject: Subject) -> None:
+    """Where a learner centres rewards, in sums over several steps and returns to go too."""
+    plain, algorithm, _ = subject.started()
+    obs, actions = subject.problem.log.obs[:32], []
+    for constant in (0.0, 64.0):
+        problem = endless(subject.problem, constant)
+        state = subject.fresh(plain, problem)
+        if "reward" not in plain.fields or not state.preparation.reward_offset:
+            return
+        for i in range(3):
+            batch = problem.batch(plain, seed=i)
+            state, _ = updated(algorithm, state, batch, jax.random.key(i))
+        actions.append(np.asarray(policy_actions(plain.policy(state), obs)))
+    span = np.subtract(*(np.array(end(subject.problem.spec.action)) for end in (highs, lows)))
+    told = (
+        "a constant in centred rewards changes the policy: work on the rows that `learn` is given"
+    )
+    np.testing.assert_allclose(actions[1] / span, actions[0] / span, atol=2e-4, err_msg=told)
 
 
 def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -> None:

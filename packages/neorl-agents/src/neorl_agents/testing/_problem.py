@@ -62,7 +62,7 @@ def statistics_of(log: Transition) -> DataStatistics:
 
     returns = np.asarray(log.reward).reshape(-1, EPISODE).sum(1)
     lengths = np.full(len(returns), float(EPISODE))
-    columns = (log.obs, log.action, log.reward, log.cost, returns, lengths)
+    columns = (log.obs, log.action, log.reward, log.cost, returns, lengths, log.terminated)
     return DataStatistics(*map(summary, columns))
 
 
@@ -125,6 +125,17 @@ def one_step_task() -> Problem:
         next_action=jnp.zeros((ROWS, ACT), jnp.float32),
         terminated=jnp.ones(ROWS, bool),
         truncated=jnp.zeros(ROWS, bool),
+    )
+    return Problem(problem.spec, log, statistics_of(log))
+
+
+def endless(problem: Problem, constant: float = 0.0) -> Problem:
+    """The same log without a terminated row, and a constant in its rewards."""
+    ends = problem.log.terminated | problem.log.truncated
+    log = problem.log._replace(
+        reward=problem.log.reward + constant,
+        terminated=jnp.zeros_like(ends),
+        truncated=ends.at[-1].set(True),
     )
     return Problem(problem.spec, log, statistics_of(log))
 

@@ -33,6 +33,8 @@ class DataStatistics(NamedTuple):
         cost: Statistics of ``cost``, shapes ``(cost,)``; may be of length zero.
         episode_return: Statistics of the undiscounted returns of the episodes, scalars.
         episode_length: Statistics of the lengths of the episodes in steps, scalars.
+        terminated: Statistics of whether the plant ended the episode in a row, as 0 and 1, scalars;
+            ``None`` where that is not known.
     """
 
     obs: FieldStatistics
@@ -41,3 +43,4 @@ class DataStatistics(NamedTuple):
     cost: FieldStatistics
     episode_return: FieldStatistics
     episode_length: FieldStatistics
+    terminated: FieldStatistics | None = None

@@ -20,7 +20,7 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
         parts: Statistics of each data set, of the same plant; one or more.
 
     Returns:
-        Statistics of all rows together.
+        Statistics of all rows together; a field that one of them does not know is not known.
 
     Raises:
         InputError: If there are none, or they have different channels.
@@ -42,7 +42,8 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
         raise InputError("there are no statistics to merge; give those of one data set or more")
     first, *others = parts
     for name in DataStatistics._fields:
-        shapes = {np.shape(getattr(part, name).mean) for part in parts}
+        known = (getattr(part, name) for part in parts)
+        shapes = {np.shape(field.mean) for field in known if field is not None}
         if len(shapes) > 1:
             raise InputError(
                 f"statistics of different plants cannot be merged: {name} has the shapes "
@@ -50,7 +51,9 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
             )
     for other in others:
         fields = zip(first, other, strict=True)
-        first = DataStatistics(*(_merged(a, b) for a, b in fields))
+        first = DataStatistics(
+            *(None if a is None or b is None else _merged(a, b) for a, b in fields)
+        )
     return first
 
 
@@ -59,8 +62,8 @@ def range_statistics(spec: Spec) -> DataStatistics:
 
     Observations and actions count as uniform between the ends of their measuring ranges. Nothing is
     known of rewards and costs before the first step: their mean is zero and their deviation one, so
-    that they stay in their own units. Every count is zero, and merging with real data replaces
-    these numbers.
+    that they stay in their own units; whether episodes end early is not known either. Every count
+    is zero, and merging with real data replaces these numbers.
 
     Args:
         spec: Channels of the plant.

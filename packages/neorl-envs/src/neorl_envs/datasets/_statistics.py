@@ -78,6 +78,7 @@ def data_statistics(
         cost=column("cost"),
         episode_return=_field([returns]),
         episode_length=_field([lengths[lengths > 0].astype(np.float64)]),
+        terminated=column("terminated"),
     )
 
 

@@ -41,8 +41,8 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
 
     Returns:
         One sentence for every action that never moves, for every one that was logged beyond its
-        range, which learners see clipped to it, and for a reward that is always the same or nearly
-        so beside its mean.
+        range, which learners see clipped to it, and for a reward that is always the same, or nearly
+        so beside its mean where episodes end early: elsewhere learners take the mean off.
     """
     sentences = still_actions(statistics, spec)
     for channel, least, most in _extremes(statistics, spec):
@@ -59,16 +59,21 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
             f"the reward less the penalties is {least:g} in every row that is trained on, so no "
             "policy is better than another and values teach nothing; check the reward's expression"
         )
-    elif abs(mean := float(statistics.reward.mean)) > FAR * (
+    elif _ends_early(statistics) and abs(mean := float(statistics.reward.mean)) > FAR * (
         spread := float(statistics.reward.std)
     ):
         sentences.append(
             f"the reward less the penalties is {mean:.3g} on average and varies by {spread:.2g} "
             f"only, so values stand {abs(mean) / spread:.0f} deviations a step from zero and short "
-            "trainings end far from the best policy; take a constant off the reward's expression: "
-            "where no episode ends early, that changes no policy's rank"
+            "trainings end far from the best policy; take a constant off the reward's expression, "
+            "and charge what ends an episode early for the steps that it cuts off"
         )
     return sentences
+
+
+def _ends_early(statistics: DataStatistics) -> bool:
+    """Whether the plant ended an episode in a row that is trained on, or that is not known."""
+    return statistics.terminated is None or float(statistics.terminated.max) > 0
 
 
 def _extremes(statistics: DataStatistics, spec: Spec) -> Iterator[tuple[Channel, float, float]]:

@@ -6,6 +6,7 @@ from typing import Any
 from neorl_train.results._wording import percent
 
 MOST_BEYOND = 0.01
+MOST_OFF = 3.0
 LEAST_EFFECTIVE = 0.05
 MOST_AT_CEILING = 0.2
 MOST_HELD = 0.1
@@ -15,10 +16,11 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """What the last chunk of every training run says of its values and weights.
 
     A run is named where it values more than 1 % of the rows beyond anything that the log's rewards
-    admit (``q_beyond_rewards``), where its weighted regression has an effective sample below 5 %
-    of the rows (``effective_sample``), or gives more than 20 % of them the largest weight
-    (``at_ceiling``), or where its actor holds more than 10 % of the actions at a bound where the
-    log is not (``held_at_bound``).
+    admit (``q_beyond_rewards``), where its values stand for a reward a step that is more than three
+    deviations from the log's (``q_off_rewards``), where its weighted regression has an effective
+    sample below 5 % of the rows (``effective_sample``), or gives more than 20 % of them the largest
+    weight (``at_ceiling``), or where its actor holds more than 10 % of the actions at a bound where
+    the log is not (``held_at_bound``).
 
     Args:
         records: Lines of ``metrics.jsonl``.
@@ -39,6 +41,7 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
     beyond = [x for x in _of(runs, "q_beyond_rewards") if x > MOST_BEYOND]
+    off = [x for x in _of(runs, "q_off_rewards") if x > MOST_OFF]
     few = [x for x in _of(runs, "effective_sample") if x < LEAST_EFFECTIVE]
     ceiling = [x for x in _of(runs, "at_ceiling") if x > MOST_AT_CEILING]
     held = [x for x in _of(runs, "held_at_bound") if x > MOST_HELD]
@@ -48,6 +51,13 @@ def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
             f"{_seeds(name, beyond, runs)} up to {percent(max(beyond))} of the rows beyond "
             "anything that the log's rewards admit: the values have left the data, and what was "
             "learned from them cannot be trusted"
+        )
+    if off:
+        said.append(
+            f"{_seeds(name, off, runs, 'have values that stand for')} a reward a step up to "
+            f"{max(off):.1f} deviations from the log's: they have not climbed to where a constant "
+            "in the reward puts them, and policies that follow them are far from the best; take "
+            "the constant off the reward's expression, or train longer"
         )
     if few:
         said.append(
