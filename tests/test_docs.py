@@ -20,7 +20,7 @@ from neorl_train._command.options import read_run_options
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
-NOTICES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+NOTICES = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
 
 

@@ -10,7 +10,7 @@ from network import OutboundConnectionError, refuse_connections
 
 
 def test_no_test_reaches_another_machine() -> None:
-    """``conftest.py`` has seen to it; twice is once."""
+    """``workspace_plugin.py`` has seen to it; twice is once."""
     refuse_connections()
     with socket.socket() as stream, pytest.raises(OutboundConnectionError, match=r"192\.0\.2\.1"):
         stream.connect(("192.0.2.1", 80))

@@ -83,7 +83,7 @@ def _make(arguments: argparse.Namespace) -> None:
 
 
 def _compile_as_the_tests() -> None:
-    """As ``conftest.py`` does; XLA reads its flags when a device is first asked for."""
+    """As the tests do; XLA reads its flags when a device is first asked for."""
     import jax
 
     before = os.environ.get("XLA_FLAGS", "")
