@@ -142,7 +142,9 @@ def test_the_whole_check_is_a_shell_script_that_parses(checkout: Path) -> None:
 
 
 def test_the_files_where_changes_begin_exist(checkout: Path) -> None:
-    rows = re.findall(r"^\| [a-z].* \| (.*) \|$", (checkout / ".github/CONTRIBUTING.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| [a-z].* \| (.*) \|$", (checkout / ".github/CONTRIBUTING.md").read_text(), re.M
+    )
     paths = re.findall(r"`([a-z]+)/([\w/.]+)`", " ".join(rows))
     assert len(paths) >= 10
     for package, path in paths:

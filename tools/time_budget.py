@@ -6,8 +6,8 @@ Usage:
 The file is one of `python -m hatch test` with `--junitxml`. Two figures are checked, and neither
 depends on how busy or how old the machine is: the programs that the tests compiled (or would have,
 had they not been on disk), and their processor time, in seconds of a machine that does the
-reference piece of work of tests/support/workspace_plugin.py in its stated time. Exit code 1: over the
-budget by more than the stated slack.
+reference piece of work of tests/support/workspace_plugin.py in its stated time. Exit code 1: over
+the budget by more than the stated slack.
 """
 
 import argparse
@@ -56,7 +56,9 @@ def costs(file: Path) -> dict[str, Cost]:
         package = words[1].removeprefix("neorl-") if words[0] == "packages" else "workspace"
         found = {p.get("name"): p.get("value") for p in case.iter("property")}
         if case.find("skipped") is None and "compilations" not in found:
-            raise ValueError(f"{file}: {case.get('name')} lacks its cost; run it from the root of the checkout")
+            raise ValueError(
+                f"{file}: {case.get('name')} lacks its cost; run it from the root of the checkout"
+            )
         one = int(found.get("compilations") or 0), float(found.get("processor_seconds") or 0)
         total[package] += Cost(1, *one)
     return dict(total)

@@ -64,7 +64,8 @@ def test_nothing_inside_an_episode_is_missed_and_nothing_after_it_counts(
         assert found.cost_sum[i] == pytest.approx([sum(band), sum(peak)])
         assert found.cost_worst[i] == pytest.approx([max(band), max(peak)])
         assert found.alarms[i] == functools.reduce(operator.or_, rows.alarms[i, :length].tolist())
-        assert found.violated[i].tolist() == [band.sum(dtype=float) > 2.0, (peak > 1.0).any()]
+        over = np.array([band.sum(dtype=float) > 2.0, (peak > 1.0).any()])
+        assert found.violated[i].tolist() == (over | terminated[i]).tolist()
         assert found.steps_over[i].tolist() == [(band > 0).sum(), (peak > 1.0).sum()]
         assert found.trip[i] == terminated[i]
         acted = rows.flags[i, :length]
@@ -81,7 +82,9 @@ def test_a_violation_in_the_last_step_is_counted(length, terminated):
         costs[2, length] = 9.0
     rows = rollout([length] * STARTS, costs, [terminated] * STARTS, np.zeros((STARTS, TIME)))
     found = episodes_of(rows, SPEC)
-    assert found.violated.tolist() == [[False, False], [True, True], [False, False]]
+    # An episode that trips keeps no limit.
+    kept = [terminated, terminated]
+    assert found.violated.tolist() == [kept, [True, True], kept]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

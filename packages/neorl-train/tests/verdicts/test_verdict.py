@@ -144,6 +144,28 @@ def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
 
 
 @pytest.mark.parametrize(
+    ("ours", "theirs", "holds"), [(0, 0, None), (0, 3, True), (4, 0, False), (100, 100, True)]
+)
+def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, theirs, holds):
+    """Whatever it earns: an episode that ends early has no time to break a limit on its sum."""
+    deployable = tables(*DEPLOYABLE)
+    row = dataclasses.replace(deployable.rows[0], costs=())
+
+    def tripping(count, **changes):
+        ends = binomtest(count, 100).proportion_ci(0.95, "exact")
+        share = Estimate(count / 100, ends.low, ends.high)
+        return dataclasses.replace(row, trips=share, n_trips=count, **changes)
+
+    rows = (tripping(ours), tripping(theirs, name="PID", role="classical", guarded=False))
+    found = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=0.05))
+    named = [clause.holds for clause in found.clauses if clause.name == "trips"]
+    assert named == ([] if holds is None else [holds])
+    assert found.answer == ("do not deploy" if holds is False else "deploy")
+    told = f"The plant tripped in {ours} of 100 single episodes"
+    assert (told in found.sentence) == (ours > 0)
+
+
+@pytest.mark.parametrize(
     ("change", "named", "words"),
     [
         ({0: centred(0.5)}, "return", "-0.5 EUR, is not above 0"),

@@ -36,15 +36,17 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
     changed = ((rows.flags & ACTED) != 0) & ~fell_back
     ended = (rows.terminated & mask).any(axis=1)
     success = (rows.success & mask).any(axis=1)
+    trip = ended & ~success
     return Episodes(
         returns=np.where(mask, rows.reward, 0.0).sum(axis=1, dtype=np.float64),
         length=mask.sum(axis=1),
         cost_sum=cost_sum,
         cost_worst=cost_worst,
         steps_over=steps_over,
-        violated=violated,
+        # A trip keeps no limit: what would have been charged after it is not in its costs.
+        violated=violated | trip[:, None],
         success=success,
-        trip=ended & ~success,
+        trip=trip,
         filtered=(changed & mask).sum(axis=1),
         fallback=(fell_back & mask).sum(axis=1),
         alarms=np.bitwise_or.reduce(np.where(mask, rows.alarms, 0), axis=1).astype(np.int64),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from neorl_core.costs import limit_kind
-from neorl_train.results._tables import CostCell, PolicyRow, ResultTables
+from neorl_train.results._tables import CostCell, Estimate, PolicyRow, ResultTables
 from neorl_train.results._wording import confidence, number, quantity
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
@@ -18,7 +18,7 @@ class Clause:
     """One condition of the rule, with the numbers it was decided on.
 
     Attributes:
-        name: Name of what it is about: ``"return"`` or a cost channel.
+        name: Name of what it is about: ``"return"``, a cost channel or ``"trips"``.
         statistic: Words for what was estimated.
         value: Point estimate.
         low: Lower end of its interval.
@@ -84,7 +84,8 @@ def verdict(tables: ResultTables) -> Verdict:
     zero, and every cost is within its limit: for a limit per episode the upper bound of the mean
     sum, for a limit per step the upper bound of the mean worst step and the worst step of all
     episodes. Where the tables have an ``episode_margin``, the upper end of the exact interval of
-    the part of episodes over a limit per episode must not exceed the reference's part by more.
+    the part of episodes over a limit per episode must not exceed the reference's part by more, and
+    so with the part of episodes that trip; an episode that trips keeps no limit.
     ``cannot tell`` where there was no simulator. ``do not deploy`` otherwise. A number that is not
     finite fails its clause.
 
@@ -131,7 +132,7 @@ def rule_of(level: float, episode_margin: float) -> str:
         return rule
     return (
         f"{rule}; and of single episodes at most {number(100 * episode_margin)} % more over a "
-        "limit than with the reference"
+        "limit or tripped than with the reference"
     )
 
 
@@ -198,40 +199,56 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
 
 
 def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
-    """For each limit per episode: how many more single episodes break it than with the reference.
+    """How many more single episodes trip or break a limit per episode than with the reference.
 
-    A limit per step needs none: its clause holds the worst step of all episodes against it.
+    A limit per step needs none: its clause holds the worst step of all episodes against it. Trips
+    have one where an episode of either tripped.
     """
     if math.isinf(tables.episode_margin):
         return []
     beside = tables.row(tables.reference, guarded=False)
     clauses = []
     for cell, theirs in zip(row.costs, beside.costs, strict=True):
-        if limit_kind(cell.per).bounds_largest:
-            continue
-        share, limit = cell.violating, theirs.violating.value + tables.episode_margin
-        holds = bool(share.high <= limit)
-        clauses.append(
-            Clause(
-                name=f"{cell.name}, single episodes",
-                statistic=f"episodes over the limit of {cell.name}, of {row.n_episodes} paired "
-                f"episodes; {tables.reference}: {theirs.violations}",
-                value=share.value,
-                low=share.low,
-                high=share.high,
-                bound=share.high,
-                relation="<=",
-                limit=limit,
-                unit="1",
-                holds=holds,
-                sentence=f"the upper bound of the episodes over the limit of {cell.name}, "
-                f"{number(100 * share.high)} %, {'is' if holds else 'is not'} within "
-                f"{number(100 * limit)} %: the {number(100 * theirs.violating.value)} % of "
-                f"{tables.reference} and a margin of "
-                f"{number(100 * tables.episode_margin)} %",
-            )
-        )
+        if not limit_kind(cell.per).bounds_largest:
+            what = f"over the limit of {cell.name}"
+            shares = cell.violating, theirs.violating.value
+            name = f"{cell.name}, single episodes"
+            clauses.append(_share_clause(name, what, shares, theirs.violations, row, tables))
+    if row.trips is not None and beside.trips is not None and (row.n_trips or beside.n_trips):
+        shares = row.trips, beside.trips.value
+        clauses.append(_share_clause("trips", "that tripped", shares, beside.n_trips, row, tables))
     return clauses
+
+
+def _share_clause(
+    name: str,
+    what: str,
+    shares: tuple[Estimate, float],
+    their_count: int,
+    row: PolicyRow,
+    tables: ResultTables,
+) -> Clause:
+    """A part of the episodes beside that of the reference and the margin."""
+    share, theirs = shares
+    limit = theirs + tables.episode_margin
+    holds = bool(share.high <= limit)
+    return Clause(
+        name=name,
+        statistic=f"episodes {what}, of {row.n_episodes} paired episodes; {tables.reference}: "
+        f"{their_count}",
+        value=share.value,
+        low=share.low,
+        high=share.high,
+        bound=share.high,
+        relation="<=",
+        limit=limit,
+        unit="1",
+        holds=holds,
+        sentence=f"the upper bound of the episodes {what}, {number(100 * share.high)} %, "
+        f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
+        f"{number(100 * theirs)} % of {tables.reference} and a margin of "
+        f"{number(100 * tables.episode_margin)} %",
+    )
 
 
 def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
@@ -263,4 +280,10 @@ def exceeded(tables: ResultTables) -> list[str]:
                 f"Its cost {cell.name} was over the limit in {cell.violations} of "
                 f"{row.n_episodes} single episodes{theirs}."
             )
+    if row.n_trips:
+        theirs = f"; {tables.reference}: {beside[0].n_trips}" if beside else ""
+        sentences.append(
+            f"The plant tripped in {row.n_trips} of {row.n_episodes} single episodes, which keep "
+            f"no limit{theirs}."
+        )
     return sentences
