@@ -229,6 +229,16 @@ def test_the_equalities_of_the_page_for_newcomers_hold() -> None:
 
 
 @pytest.mark.nightly
+def test_the_variation_of_the_how_to_trains_beside_the_original(tmp_path: Path) -> None:
+    text = (ROOT / "docs/pages/how-to/vary-a-learner.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    lines = output_of([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
+    expected = ["IQL-0", "IQL-1", "NoisyIQL-0", "NoisyIQL-1"]
+    assert [line.split()[0] for line in lines] == expected
+    assert all(np.isfinite(float(line.split()[1])) for line in lines)
+
+
+@pytest.mark.nightly
 def test_the_retuning_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """As it stands on the page: what changed, then a line for every candidate."""
     text = (ROOT / "docs/pages/how-to/retune.md").read_text()
