@@ -131,6 +131,7 @@ def planted(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Planted
     return done.stdout, chains
 
 
+@pytest.mark.nightly
 def test_the_contracts_hold(checkout: Path) -> None:
     done = lint_imports(checkout, checkout / "packages")
     assert done.returncode == 0, done.stdout

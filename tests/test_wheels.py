@@ -50,6 +50,7 @@ def test_a_wheel_holds_its_package_and_nothing_else(
     assert not [line for line in requirements if "@" in line or "file:" in line]
 
 
+@pytest.mark.nightly
 def test_a_wheel_is_reproducible(checkout: Path, wheels: Path, tmp_path: Path) -> None:
     for name in ("core", "deploy"):
         build_wheels([checkout / "packages" / f"neorl-{name}"], tmp_path)
@@ -57,6 +58,7 @@ def test_a_wheel_is_reproducible(checkout: Path, wheels: Path, tmp_path: Path) -
         assert again.read_bytes() == (wheels / again.name).read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_wheel_can_be_built_from_the_source_archive(
     checkout: Path, wheels: Path, tmp_path: Path
 ) -> None:

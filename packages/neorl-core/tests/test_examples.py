@@ -16,6 +16,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.nightly  # an eager example compiles every operation by itself
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     module = importlib.import_module(name)

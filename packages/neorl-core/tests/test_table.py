@@ -1,6 +1,8 @@
 """Every exported function by its row in a ``table_*.py``; how to: ``neorl_core.testing._table``.
 
-``pytest test_table.py -k expectile_loss`` runs the rows of one function.
+``pytest test_table.py -k expectile_loss --nightly`` runs all checks of one function. By day each
+function has one form, compiled and mapped with its gradient, against its oracle and its laws; all
+other forms, edges and values that are refused in compiled programs have the night.
 """
 
 import ast
@@ -149,11 +151,13 @@ def test_transformations(row):
     check_transformations(row)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("row", [row for row in TABLE if row.edges], ids=str)
 def test_edges(row):
     check_edges(row)
 
 
+@pytest.mark.nightly
 @every_row
 def test_form(row):
     check_form(row)
@@ -164,6 +168,7 @@ def test_refusals(row):
     check_refusals(row)
 
 
+@pytest.mark.nightly
 @every_row
 def test_bad_values(row):
     check_bad_values(row)

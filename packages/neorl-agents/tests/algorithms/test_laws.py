@@ -49,8 +49,16 @@ def laws_of(learners):
     }
 
 
-LAWS = laws_of(LEARNERS)
-NIGHTLY = laws_of(
+# These laws compile an update of another form; by day those of a few kinds of learners do.
+DEAR = ("-a_sweep_by_vmap_is_its_single_runs", "-masked_rows_are_inert")
+WHOLE = {"bc", "td3_bc", "iql", "bc_gru"}
+ALL = laws_of(LEARNERS)
+LAWS = {
+    name: law
+    for name, law in ALL.items()
+    if not name.endswith(DEAR) or name.partition("-")[0] in WHOLE
+}
+NIGHTLY = {name: law for name, law in ALL.items() if name not in LAWS} | laws_of(
     {name: make for name, make in MEMORY.items() if name not in DAILY}
     | {name: make for name, make in EVERY.items() if name in NIGHT}
     | {"awac_original": partial(sized, ALGORITHMS["awac"](), variant="original", **SMALL)}
@@ -59,7 +67,7 @@ NIGHTLY = laws_of(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("law", NIGHTLY.values(), ids=NIGHTLY)
-def test_law_with_memory(law):
+def test_law_by_night(law):
     law()
 
 

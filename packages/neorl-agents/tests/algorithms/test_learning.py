@@ -109,6 +109,7 @@ def test_cloning_an_expert_earns_what_it_earned(variant, expert):
     assert doing_nothing.mean() < behaviour.mean() - 10 * error
 
 
+@pytest.mark.nightly
 def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions(expert):
     spec, log, statistics, _ = expert
     learner = sized(CQL(), critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)

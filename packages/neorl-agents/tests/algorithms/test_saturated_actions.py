@@ -18,7 +18,7 @@ from neorl_core import as_arrays, highs, lows
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 RATES = dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
 SOFT = {**SMALL, **RATES, "temperature_learning_rate": 3e-3}
-NIGHTLY = ("cql", "cal_ql", "edac")
+DAILY = ("td3_bc", "iql")
 LEARNERS = {
     "awac": sized(AWAC(), **SMALL, **RATES),
     "rebrac": sized(ReBRAC(), **SMALL, **RATES, actor_weight=0.1),
@@ -91,7 +91,7 @@ def goes_to_the_bounds(unit, sign):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.nightly if name in NIGHTLY else ()) for name in LEARNERS],
+    [pytest.param(name, marks=() if name in DAILY else pytest.mark.nightly) for name in LEARNERS],
 )
 def test_the_policy_goes_to_the_bounds_of_the_log(name, valves):
     problem, sign = valves

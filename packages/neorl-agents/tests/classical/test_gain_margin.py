@@ -154,6 +154,7 @@ def test_a_plant_under_feedback_and_a_drifting_load_is_found(feedback):
     [LQG(orders=2, longest_delay=10), MPC(orders=2, longest_delay=10, steps=8, horizon=15)],
     ids=["lqg", "mpc"],
 )
+@pytest.mark.nightly
 def test_a_regulator_of_such_a_log_has_the_dead_time_and_holds_the_plant(feedback, controller):
     """An ARX model of this log has a dead time of one period, and its regulator swings."""
     policy, report = controller.fit(feedback, SPEC, TASK)
