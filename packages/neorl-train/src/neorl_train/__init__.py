@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from neorl_train.configuration._sections import Config as Config
     from neorl_train.evaluation._logged import evaluate_offline as evaluate_offline
     from neorl_train.evaluation._simulated import evaluate as evaluate
+    from neorl_train.training._agent import Agent as Agent
     from neorl_train.training._fine_tune import fine_tune as fine_tune
     from neorl_train.training._fine_tune import train_online as train_online
     from neorl_train.training._loop import train as train
     from neorl_train.verdicts._rule import verdict as verdict
 
 __all__ = [
+    "Agent",
     "Config",
     "InterruptedRunError",
     "Run",
@@ -42,6 +44,7 @@ __getattr__, __dir__ = lazy_names(
         "neorl_train.configuration._sections": ["Config"],
         "neorl_train.evaluation._logged": ["evaluate_offline"],
         "neorl_train.evaluation._simulated": ["evaluate"],
+        "neorl_train.training._agent": ["Agent"],
         "neorl_train.training._fine_tune": ["fine_tune", "train_online"],
         "neorl_train.training._loop": ["train"],
         "neorl_train.verdicts._rule": ["verdict"],
