@@ -29,6 +29,7 @@ from baseline_table import RESULTS, ROOT
 from neorl_agents.retuning import (
     TODAY,
     LearnedPlants,
+    OtherController,
     PlantFacts,
     Prediction,
     learned_plants,
@@ -53,6 +54,8 @@ BEGIN, END = "<!-- retuning: python tools/tables/retuning_table.py --page -->", 
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05
 KEY = 777
 CANDIDATE = "retuned-0"
+RULE = 2
+"""Number of the rule that a row was made by; rows of an older one are made anew."""
 RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
 LOGS = ("all controllers", "the ordinary controller alone")
 KINDS = (
@@ -91,9 +94,14 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
     fitted = time.time() - begun
     rows = []
     for base in dict.fromkeys((ordinary, ordinary if alone else env.reference)):
-        own = own_episodes(log, plants, base)
+        others = tuple(
+            OtherController(tunings[name], own_episodes(log, plants, name))
+            for name in acting
+            if name != base
+        )
+        known = plants._replace(own=own_episodes(log, plants, base)).against(tunings[base], others)
         begun = time.time()
-        ways = candidates(plants._replace(own=own), tunings[base], seed)
+        ways = candidates(known, tunings[base], seed)
         searched = time.time() - begun
         before = _episodes(env, tunings[base])
         for way, (chosen, policy, taken) in ways.items():
@@ -102,7 +110,8 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
             row = {"seed": seed, "log": LOGS[alone], "controller": base, "way": way}
             row["reference"] = base == env.reference
             row |= {"seconds": [round(fitted, 1), round(searched, 1)], "chosen": chosen}
-            row |= {"predicted": taken.gain, "predicted_low": taken.low}
+            row |= {"predicted": taken.gain, "predicted_low": taken.low, "rule": RULE}
+            row |= {"error": known.error}
             row |= judged(env, base, before, None if chosen == TODAY else policy)
             rows.append(row)
             gain = row["gain"]
@@ -258,9 +267,10 @@ def main() -> int:
         for seed in given.seeds:
             for name in given.names or environment_names():
                 rows = stored(name)
-                there = {(row["seed"], row["log"]) for row in rows}
-                if (seed, LOGS[given.alone]) in there:
+                made = [r for r in rows if (r["seed"], r["log"]) == (seed, LOGS[given.alone])]
+                if made and all(row.get("rule") == RULE for row in made):
                     continue
+                rows = [row for row in rows if row not in made]
                 rows += measured(name, seed, alone=given.alone)
                 rows.sort(key=lambda row: (row["log"], row["seed"], row["reference"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")

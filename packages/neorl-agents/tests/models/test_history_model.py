@@ -213,8 +213,11 @@ def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
     plant = replayed_plant(model, ROWS, STARTS[:2], objective=declared)
     start = ReplayedStart(jnp.asarray(1), jnp.asarray(0))
     _, step = plant.step(start, plant.reset(start)[0], jnp.asarray([0.0]))
-    np.testing.assert_allclose(step.reward, 2 * step.obs[0], rtol=1e-6)
+    left = ROWS.outcome[STARTS[1], 0] - 2 * ROWS.next_obs[STARTS[1], 0]
+    np.testing.assert_allclose(step.reward, 2 * step.obs[0] + left, rtol=1e-4)
     assert np.isfinite(np.asarray(step.cost)).all()
+    _, step = plant.step(start, plant.reset(start)[0], jnp.asarray(ROWS.action[STARTS[1]]))
+    np.testing.assert_allclose(step.reward, ROWS.outcome[STARTS[1], 0], rtol=1e-4)
 
 
 def test_a_plant_that_ends_its_episodes_is_learned_and_one_that_does_not_never_ends():

@@ -179,6 +179,8 @@ def test_a_network_must_promise_as_much_as_the_model_is_wrong(refined):
     own = np.ones(len(plants.logged), bool)
     today = done.table[0].returns
     doubtful = plants._replace(own=own, logged=np.full(len(own), today - 3 * promised))
+    doubtful = doubtful.against(law(0.3))
     assert refine(doubtful, law(0.3), 0, QUICK).chosen == TODAY
     sure = plants._replace(own=own, logged=np.full(len(own), today - 0.1 * promised))
+    sure = sure.against(law(0.3))
     assert refine(sure, law(0.3), 0, QUICK).chosen == done.chosen

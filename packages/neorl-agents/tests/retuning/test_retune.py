@@ -12,13 +12,17 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     TODAY,
     ChoiceRule,
+    OtherController,
+    OwnEpisodes,
     PlantFacts,
     Prediction,
     RetuneSettings,
     SearchSettings,
     choose,
     learned_plants,
+    model_error,
     predictions,
+    replayed,
     retune,
     select,
 )
@@ -158,7 +162,7 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
     [
         ({"least_gain": 1e6}, "the lower bound of its predicted gain"),
         ({"outside": 0.0, "slack": -1.0}, "it leaves what the log has seen"),
-        ({"over": -1.1}, "of its episodes are over the limit of moved"),
+        ({"over": -1.1}, "of its episodes are over 80% of the limit of moved"),
         ({"rise": -9.0}, "its mean moved rises from"),
         ({"contradiction": -1e6}, "the linear part of the model predicts a loss"),
     ],
@@ -209,16 +213,41 @@ def test_a_gain_that_is_small_beside_the_error_of_the_model_is_refused(plants):
     """The same pool, once with a log that the model repeats and once with one that it does not."""
     pool = {"timid": law(0.3), "good": law(BEST)}
     own = np.ones(len(plants.logged), bool)
-    repeated = plants._replace(own=own)
+    repeated = plants._replace(own=own).against(law(0.3))
     assert select(repeated, pool, "timid")[0] == "good"
-    elsewhere = repeated._replace(logged=plants.logged - 50 * plants.scale)
+    elsewhere = repeated._replace(logged=plants.logged - 50 * plants.scale).against(law(0.3))
     chosen, (_, good) = select(elsewhere, pool, "timid")
     assert chosen == "timid"
     assert any("of the error of the model" in reason for reason in good.refusals)
-    others = elsewhere._replace(own=~own)
+    others = elsewhere._replace(own=~own).against(law(0.3))
     assert select(others, pool, "timid")[0] == "good"
 
 
 def test_who_filled_the_episodes_must_fit_the_log(log):
     with pytest.raises(InputError, match="own has 3 entries, the log 60 episodes"):
         learned_plants(log, SPEC, 0, settings=QUICK, own=np.ones(3, bool))
+
+
+def test_the_error_of_a_model_is_that_between_the_episodes_of_two_controllers():
+    """By hand: a gain of 4 where the incumbent acted and of 1 where the other did."""
+    returns = np.zeros((3, 8))
+    theirs = np.tile([4.0, 4.0, 4.0, 4.0, 1.0, 1.0, 1.0, 1.0], (3, 1))
+    theirs[-1] = 99  # the linear part is not asked
+    own = np.arange(8) < 4
+    nobody = OtherController(law(0.0), ~own)
+    log = OwnEpisodes(np.where(own, 0.5, 7.0), own, (nobody,))
+    assert model_error(returns, [theirs], log) == pytest.approx(3.0)
+    assert model_error(returns, [], log._replace(others=())) == pytest.approx(0.5)
+    assert model_error(returns, [theirs], log._replace(own=own & False)) == 0.0
+    # What chance alone explains is taken off: 1 +- 2 and 4 +- 2 over four episodes each.
+    noisy = theirs + np.tile([2.0, -2.0], 4)
+    chance = np.sqrt(2 * (16 / 3) / 4)
+    assert model_error(returns, [noisy], log) == pytest.approx(3.0 - chance)
+
+
+def test_the_error_across_controllers_of_a_model_of_the_right_class_is_small(plants):
+    halves = np.arange(len(plants.logged)) % 2 == 0
+    mean = float(replayed(plants.judging, law(0.3)).returns[:-1, halves].mean())
+    known = plants._replace(own=halves, logged=np.full(len(halves), mean))
+    sure = known.against(law(0.3), [OtherController(law(0.6), ~halves)])
+    assert known.against(law(0.3)).error < 1e-3 <= sure.error + 1e-3 < 0.1 * plants.scale

@@ -32,7 +32,8 @@ class ReplayedEpisodes(NamedTuple):
             ``(episode, time, beside)``.
         left: What every member left of the logged change, the linear part as last, shape
             ``(member, episode, time, predicted)``.
-        outcome_left: What it left of reward and costs, ``(member, episode, time, 1 + cost)``.
+        outcome_left: What it left of reward and costs, ``(member, episode, time, 1 + cost)``; of
+            declared ones what the declaration left.
     """
 
     obs: Float[Array, "episode obs"]
@@ -166,11 +167,11 @@ class ReplayedPlant(eqx.Module):
         after = before.at[jnp.asarray(model.predicted)].set(predicted)
         after = after.at[jnp.asarray(others, jnp.int32)].set(self.episodes.beside[episode, time])
         after = jnp.clip(after, model.scales.low, model.scales.high)
-        learned, odds = model.outcomes(before, last, applied, after, member)
-        outcome = learned + self.episodes.outcome_left[params.member, episode, time]
+        outcome, odds = model.outcomes(before, last, applied, after, member)
         if self.objective is not None:
             declared = self.objective(self._measured(before), applied, self._measured(after))
             outcome = jnp.where(jnp.isnan(declared), outcome, declared)
+        outcome = outcome + self.episodes.outcome_left[params.member, episode, time]
         state = ReplayedState(
             jnp.concatenate([state.obs[1:], after[None]]),
             jnp.concatenate([state.actions[1:], applied[None]]),
@@ -319,6 +320,12 @@ def replayed_plant(
     left, outcome_left = jax.lax.map(
         lambda member: _left(model, member, columns, rows.outcome[places]), numbers
     )
+    if objective is not None:
+        ends = (jnp.asarray(limit(model.spec.obs)) for limit in (lows, highs))
+        told = _declared(
+            objective, rows.obs[places], rows.action[places], rows.next_obs[places], *ends
+        )
+        outcome_left = jnp.where(jnp.isnan(told), outcome_left, rows.outcome[places] - told)
     others = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
     rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
@@ -336,6 +343,18 @@ def replayed_plant(
         objective=objective,
         horizon=steps,
     )
+
+
+@partial(jax.jit, static_argnums=0)
+def _declared(
+    objective: Objective, obs: Array, action: Array, next_obs: Array, low: Array, high: Array
+) -> Array:
+    """Declared reward and costs of logged rows, shape ``(episode, time, 1 + cost)``."""
+
+    def of_row(before: Array, acted: Array, after: Array) -> Array:
+        return objective(jnp.clip(before, low, high), acted, jnp.clip(after, low, high))
+
+    return jax.vmap(jax.vmap(of_row))(obs, action, next_obs)
 
 
 @jax.jit

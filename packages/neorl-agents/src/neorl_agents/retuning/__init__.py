@@ -1,10 +1,13 @@
 """Controllers retuned in a learned plant, and the choice among candidates without the plant."""
 
 from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
+from neorl_agents.retuning._choice import OtherController as OtherController
 from neorl_agents.retuning._choice import OwnEpisodes as OwnEpisodes
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import choose as choose
+from neorl_agents.retuning._choice import model_error as model_error
 from neorl_agents.retuning._choice import predictions as predictions
+from neorl_agents.retuning._choice import replayed as replayed
 from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
 from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
 from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
@@ -28,6 +31,7 @@ __all__ = [
     "ChoiceRule",
     "FittedResidual",
     "LearnedPlants",
+    "OtherController",
     "OwnEpisodes",
     "PlantFacts",
     "Prediction",
@@ -39,8 +43,10 @@ __all__ = [
     "choose",
     "fit_residual",
     "learned_plants",
+    "model_error",
     "predictions",
     "refine",
+    "replayed",
     "retune",
     "select",
     "with_authority",

@@ -31,8 +31,10 @@ class ChoiceRule:
         outside: Factor on how far the incumbent leaves what the log has seen.
         slack: What is allowed beyond it, in standard deviations a step.
         contradiction: Loss that the linear part may predict, as a part of the predicted gain.
-        trust: Least predicted gain, as a part of the error of the predicted return of the
-            incumbent in its own logged episodes.
+        trust: Least predicted gain, as a part of the error of the model where the log shows it
+            (:func:`model_error`).
+        near: Part of a limit from which on an episode counts as over it: rare peaks are predicted
+            too low.
     """
 
     z: float = 1.96
@@ -43,18 +45,33 @@ class ChoiceRule:
     slack: float = 1e-4
     contradiction: float = 0.5
     trust: float = 0.2
+    near: float = 0.8
+
+
+class OtherController(NamedTuple):
+    """Another controller that filled a part of the log.
+
+    Attributes:
+        policy: The controller.
+        filled: Whether it and its operators filled each episode that judges, shape ``(episode,)``.
+    """
+
+    policy: Policy
+    filled: Bool[np.ndarray, " episode"]
 
 
 class OwnEpisodes(NamedTuple):
-    """What the log shows of the incumbent.
+    """What the log shows of the incumbent, and of the others that filled it.
 
     Attributes:
         logged: Logged return of every episode that judges, shape ``(episode,)``.
         own: Whether the incumbent and its operators filled the episode, shape ``(episode,)``.
+        others: The other controllers; none where they are not known.
     """
 
     logged: Float[np.ndarray, " episode"]
     own: Bool[np.ndarray, " episode"]
+    others: tuple[OtherController, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +87,7 @@ class Prediction:
         cost: Mean cost quantity that each limit bounds: the sum or the worst step of an episode.
         cost_high: The same with standard errors and the deviation between networks on top.
         cost_incumbent: The incumbent's.
-        over: Share of episodes over each limit.
+        over: Share of episodes over each limit, or as near to it as :attr:`ChoiceRule.near` says.
         over_incumbent: The incumbent's.
         outside: Mean distance from what the log has seen, in standard deviations a step.
         outside_incumbent: The incumbent's.
@@ -101,7 +118,7 @@ def predictions(
     scale: float,
     rule: ChoiceRule = ChoiceRule(),
     *,
-    log: OwnEpisodes | None = None,
+    error: float = 0.0,
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
 
@@ -111,8 +128,8 @@ def predictions(
         incumbent: Name of the one that runs today.
         scale: Spread of returns in the log.
         rule: What is allowed.
-        log: What the log shows of the incumbent, which the model is compared with; not compared by
-            default.
+        error: How wrong the model is where the log shows it, from :func:`model_error`; zero where
+            that is not known.
 
     Returns:
         One prediction a policy, in their order.
@@ -120,20 +137,30 @@ def predictions(
     Raises:
         KeyError: If the incumbent is none of them.
     """
-    starts = every_start(plant, range(plant.members), range(plant.n_episodes))
-    shape = (plant.members, plant.n_episodes)
-
-    def of(policy: Policy) -> PredictedEpisodes:
-        flat: Any = jax.device_get(_predicted(plant, policy, starts))
-        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
-
-    today = of(policies[incumbent])
+    today = replayed(plant, policies[incumbent])
     table = tuple(
-        _prediction(name, of(policy), today, plant.spec, scale, rule, name == incumbent)
+        _prediction(
+            name, replayed(plant, policy), today, plant.spec, scale, rule, name == incumbent
+        )
         for name, policy in policies.items()
     )
-    error = 0.0 if log is None else _error(np.asarray(today.returns), log)
     return tuple(one if one.name == incumbent else _doubted(one, error, rule) for one in table)
+
+
+def replayed(plant: ReplayedPlant, policy: Policy) -> PredictedEpisodes:
+    """A policy in every member and every episode of a learned plant.
+
+    Args:
+        plant: Learned plant.
+        policy: Policy in physical units that ignores its key.
+
+    Returns:
+        Host arrays with leading axes ``(member, episode)``, the linear part as last member.
+    """
+    starts = every_start(plant, range(plant.members), range(plant.n_episodes))
+    flat: Any = jax.device_get(_predicted(plant, policy, starts))
+    shape = (plant.members, plant.n_episodes)
+    return jax.tree.map(lambda x: np.asarray(x).reshape(*shape, *x.shape[1:]), flat)
 
 
 def choose(table: Sequence[Prediction], incumbent: str) -> str:
@@ -179,7 +206,7 @@ def _prediction(
     error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
     gain = float(networks.mean())
     low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
-    limits = np.asarray([c.limit for c in spec.cost])
+    limits = rule.near * np.asarray([c.limit for c in spec.cost])
     costs = [_quantities(one, spec)[:-1] for one in (mine, today)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
     outside = [float(np.mean(one.outside[:-1])) for one in (mine, today)]
@@ -203,11 +230,37 @@ def _prediction(
     return dataclasses.replace(prediction, refusals=tuple(_refusals(prediction, spec, scale, rule)))
 
 
-def _error(returns: Float[np.ndarray, "member episode"], log: OwnEpisodes) -> float:
-    """Error of the networks' mean return of the incumbent in its own episodes; zero without any."""
+def model_error(
+    returns: Float[np.ndarray, "member episode"],
+    others: Sequence[Float[np.ndarray, "member episode"]],
+    log: OwnEpisodes,
+) -> float:
+    """How wrong the model is where the log shows it, in the unit of the return.
+
+    The larger of two: the error of the incumbent's mean return in its own logged episodes; and for
+    every other controller of the log, the difference of its predicted gain over the incumbent
+    between the episodes that the one filled and those that the other did. In its own episodes a
+    controller repeats what was logged, in the other's the model must bridge the way between them;
+    of a right model both differences are the same but for chance, of which one standard error is
+    taken off.
+
+    Args:
+        returns: Predicted returns of the incumbent; the linear part as last member.
+        others: Those of the other controllers, in the order of ``log.others``.
+        log: What the log shows.
+
+    Returns:
+        Zero where the log has no episode of the incumbent.
+    """
     if not log.own.any():
         return 0.0
-    return abs(float(returns[:-1, log.own].mean()) - float(log.logged[log.own].mean()))
+    errors = [abs(float(returns[:-1, log.own].mean()) - float(log.logged[log.own].mean()))]
+    for one, theirs in zip(log.others, others, strict=True):
+        groups = [(theirs - returns)[:-1].mean(axis=0)[some] for some in (log.own, one.filled)]
+        if min(len(group) for group in groups) > 1:
+            chance = np.sqrt(sum(group.var(ddof=1) / len(group) for group in groups))
+            errors.append(abs(float(groups[0].mean() - groups[1].mean())) - float(chance))
+    return max(errors)
 
 
 def _doubted(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
@@ -216,7 +269,7 @@ def _doubted(one: Prediction, error: float, rule: ChoiceRule) -> Prediction:
         return one
     reason = (
         f"its predicted gain, {one.gain:.4g}, is less than {rule.trust:.0%} of the error of the "
-        f"model in the episodes of what runs today, {error:.4g}"
+        f"model where the log shows it, {error:.4g}"
     )
     return dataclasses.replace(one, refusals=(*one.refusals, reason))
 
@@ -244,8 +297,8 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
     for j, channel in enumerate(spec.cost):
         if one.over[j] > one.over_incumbent[j] + rule.over:
             said.append(
-                f"{one.over[j]:.1%} of its episodes are over the limit of {channel.name}, "
-                f"{one.over_incumbent[j]:.1%} of the incumbent's"
+                f"{one.over[j]:.1%} of its episodes are over {rule.near:.0%} of the limit of "
+                f"{channel.name}, {one.over_incumbent[j]:.1%} of the incumbent's"
             )
         if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:
             said.append(

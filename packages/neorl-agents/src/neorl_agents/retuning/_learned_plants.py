@@ -1,7 +1,7 @@
 """The plant models of a log: one to search in, one to judge with."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +19,12 @@ from neorl_agents.models import (
 )
 from neorl_agents.retuning._choice import (
     ChoiceRule,
+    OtherController,
     OwnEpisodes,
     Prediction,
+    model_error,
     predictions,
+    replayed,
 )
 from neorl_agents.retuning._residual import ResidualSettings
 from neorl_agents.retuning._search import SearchSettings
@@ -101,6 +104,8 @@ class LearnedPlants(NamedTuple):
             is not known.
         judges: First rows of the episodes that judge, shape ``(episode,)``.
         fitted: Number of episodes that the model was fitted to.
+        error: How wrong the model is where the log shows it; zero where that is not known
+            (:meth:`against`).
     """
 
     searched: ReplayedPlant
@@ -111,16 +116,31 @@ class LearnedPlants(NamedTuple):
     own: Bool[np.ndarray, " episode"] | None
     judges: Int[np.ndarray, " episode"]
     fitted: int
+    error: float = 0.0
 
     @property
     def model(self) -> HistoryModel:
         """The model of both."""
         return self.judging.model
 
-    @property
-    def incumbents_log(self) -> OwnEpisodes | None:
-        """What the log shows of what runs today, where that is known."""
-        return None if self.own is None else OwnEpisodes(self.logged, self.own)
+    def against(self, incumbent: Policy, others: Sequence[OtherController] = ()) -> "LearnedPlants":
+        """The same plants with their error in the episodes that the incumbent and others filled.
+
+        Args:
+            incumbent: Controller that runs today, which filled the episodes of ``own``.
+            others: Other controllers that filled the log.
+
+        Returns:
+            The plants; unchanged where it is not known who filled the log.
+        """
+        if self.own is None:
+            return self
+        returns = [
+            np.asarray(replayed(self.judging, policy).returns)
+            for policy in (incumbent, *(one.policy for one in others))
+        ]
+        log = OwnEpisodes(self.logged, self.own, tuple(others))
+        return self._replace(error=model_error(returns[0], returns[1:], log))
 
 
 def learned_plants(
@@ -198,8 +218,7 @@ def judged(
     plants: LearnedPlants, policies: Mapping[str, Policy], incumbent: str, rule: ChoiceRule
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on the episodes that judge."""
-    log = plants.incumbents_log
-    return predictions(plants.judging, policies, incumbent, plants.scale, rule, log=log)
+    return predictions(plants.judging, policies, incumbent, plants.scale, rule, error=plants.error)
 
 
 def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:

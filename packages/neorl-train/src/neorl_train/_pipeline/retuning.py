@@ -9,6 +9,7 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     ChoiceRule,
     LearnedPlants,
+    OtherController,
     PlantFacts,
     Prediction,
     Refined,
@@ -82,6 +83,7 @@ def retuning_of(
             rule=RULE,
         )
         plants = learned_plants(part.transitions, spec, seed, facts, settings, own=own)
+        plants = plants.against(known[name], _others(part, plants, known, name))
         done = retune(plants, known[name], seed, settings)
         policies, words = {RETUNED: done.policy}, retuning_words(name, done, plants)
         if config.retuning.residual:
@@ -122,6 +124,20 @@ def _own_episodes(dataset: Dataset, name: str) -> Any:
     if dataset.behaviour is None or name not in behaviours:
         return None
     return np.asarray(dataset.behaviour) == behaviours.index(name)
+
+
+def _others(
+    dataset: Dataset, plants: LearnedPlants, known: Mapping[str, Policy], name: str
+) -> list[OtherController]:
+    """The other controllers of the log, with the judging episodes that each of them filled."""
+    starts = np.unique(plants.rows.start)
+    judges = np.searchsorted(starts, plants.judges)
+    others = []
+    for other in known:
+        filled = None if other == name else _own_episodes(dataset, other)
+        if filled is not None:
+            others.append(OtherController(known[other], filled[judges]))
+    return others
 
 
 def retuning_words(name: str, done: Retuned, plants: LearnedPlants) -> list[str]:

@@ -165,6 +165,14 @@ class HVACControl(SimulatedPlant):
         price = jnp.asarray(_objective.COMFORT_PRICE, bill.dtype)
         return -(bill + price * found["discomfort"]) * physics.DT_HOURS
 
+    def objective(
+        self, obs: Float[Array, "18"], action: Float[Array, "5"], next_obs: Float[Array, "18"]
+    ) -> Float[Array, "3"]:
+        """Bill, demand and comfort from the measurements, with heat pumps as in the data sheet."""
+        c = self.default_params().constants
+        power = physics.electric_power(c, next_obs[5:10], obs[10])
+        return _objective.measured_outcome(power, obs[13], next_obs[:5], next_obs[12])
+
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""
         return {

@@ -34,5 +34,29 @@ def band(time: Array, dtype: Any) -> tuple[Float[Array, ""], Float[Array, ""]]:
 
 def discomfort(air: Float[Array, "5"], time: Array) -> Float[Array, ""]:
     """Mean distance of the zones from the comfortable band, K."""
-    low, high = band(time, air.dtype)
+    return _distance(air, *band(time, air.dtype))
+
+
+def measured_outcome(
+    power: Float[Array, ""],
+    price: Float[Array, ""],
+    air: Float[Array, "5"],
+    occupancy: Float[Array, ""],
+) -> Float[Array, "3"]:
+    """Reward, energy and comfort of a period from measurements: people are there when it is open.
+
+    Args:
+        power: Of the period, kW.
+        price: Of the period, $/kWh.
+        air: Temperatures of the zones at its end, degC.
+        occupancy: Part of all people who are there at its end.
+    """
+    low, high = jnp.where(occupancy > 0, *jnp.asarray((OPEN_BAND, CLOSED_BAND), air.dtype))
+    away = _distance(air, low, high)
+    reward = -(price * power + jnp.asarray(COMFORT_PRICE, air.dtype) * away)
+    beyond = jnp.maximum(power - DEMAND_LIMIT, 0)
+    return jnp.stack([reward, beyond, away]) * DT_HOURS
+
+
+def _distance(air: Float[Array, "5"], low: Array, high: Array) -> Float[Array, ""]:
     return jnp.mean(jnp.maximum(jnp.maximum(low - air, air - high), 0))
