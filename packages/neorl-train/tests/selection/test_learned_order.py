@@ -1,4 +1,4 @@
-"""An order that is learned from tasks with known returns: by hand, and where the answer is known."""
+"""An order of policies that is learned where returns are known: by hand, and on made tasks."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -28,13 +28,11 @@ def test_columns_are_ranks_of_mean_spread_and_distance_from_the_clones():
 @given(
     said=arrays(np.float64, (6, 3), elements=st.integers(-1000, 1000).map(float)),
     unit=st.sampled_from([0.25, 4.0, 1024.0]),
-    offset=st.integers(-100, 100),
 )
-def test_neither_unit_nor_origin_of_an_estimate_matters(said, unit, offset):
+def test_the_unit_of_an_estimate_does_not_matter(said, unit):
     clones = np.arange(6) < 2
-    np.testing.assert_allclose(
-        estimate_columns([said], clones), estimate_columns([unit * said + unit * offset], clones)
-    )
+    same = estimate_columns([said], clones), estimate_columns([unit * said], clones)
+    np.testing.assert_array_equal(*same)
 
 
 def tasks(count, sign=1.0, policies=40):
