@@ -6,7 +6,6 @@ from neorl_train.experience._log_cache import collected_log as collected_log
 from neorl_train.experience._log_cache import complete_log as complete_log
 from neorl_train.experience._source import FileSource as FileSource
 from neorl_train.experience._source import PlantSource as PlantSource
-from neorl_train.experience._source import Source as Source
 from neorl_train.experience._source import declared_penalty as declared_penalty
 from neorl_train.experience._source import simulator as simulator
 from neorl_train.experience._source import source_named as source_named
@@ -21,7 +20,6 @@ __all__ = [
     "Experience",
     "FileSource",
     "PlantSource",
-    "Source",
     "StreamedData",
     "TrainingData",
     "check_batches",
