@@ -1,4 +1,4 @@
-"""The command: every process-wide switch is set here, and nowhere else."""
+"""The command; every process-wide switch is set by ``switches.py``, and nowhere else."""
 
 import argparse
 import difflib
@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from neorl_deploy._command.loop_commands import add_loop_commands
+from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
 from neorl_deploy.bundle._read import Bundle, read_bundle
@@ -24,6 +26,9 @@ examples:
   neorl-deploy replay line2.bundle july.h5 --json replay-july.json
   neorl-deploy verify line2.bundle --public-key plant.pem
   neorl-deploy inspect line2.bundle
+  neorl-deploy init line2.bundle --plant plant.toml
+  neorl-deploy serve line2.bundle tags.toml
+  neorl-deploy mode closed-loop --by "shift leader: trial of 14 May"
 
 exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)
 """
@@ -107,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
+    add_loop_commands(commands, _command)
     for command in (export, verify):
         command.add_argument(
             "--require-deploy",
@@ -135,7 +141,7 @@ def _command(commands, name, function, text) -> argparse.ArgumentParser:
 
 
 def _export(options: argparse.Namespace) -> int:
-    _prepare_jax()
+    prepare_jax()
     from neorl_deploy._command.text import bundle_lines, verdict_lines
     from neorl_deploy.export._export import ExportOptions, export_run
     from neorl_deploy.training_run._newest import newest_run
@@ -170,7 +176,7 @@ def _replayed(bundle: Path, run: Path) -> str:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    _prepare_jax()
+    prepare_jax()
     from neorl_deploy._command.replay_text import replay_lines
     from neorl_deploy._command.text import limit_lines, verdict_lines
     from neorl_deploy.shadow._log import read_log
@@ -207,7 +213,7 @@ def _verify(options: argparse.Namespace) -> int:
 
     bundle = _read(options.bundle, options)
     if options.self_test:
-        _prepare_jax()
+        prepare_jax()
         from neorl_deploy.runtime._programs import open_programs
         from neorl_deploy.runtime._runtime import Runtime
         from neorl_deploy.runtime._trial import require_trial
@@ -242,19 +248,6 @@ def _inspect(options: argparse.Namespace) -> int:
 def _read(path: Path, options: argparse.Namespace) -> Bundle:
     trusted = None if options.public_key is None else read_public_key(options.public_key)
     return read_bundle(path, trusted_key=trusted)
-
-
-def _prepare_jax() -> None:
-    """Switches of the whole process, set before JAX starts.
-
-    Synchronous dispatch: a single step is two to three times faster by it. No compilation cache:
-    what runs comes from the verified bundle, not from files that nobody sealed.
-    """
-    try:
-        import jax
-    except ImportError:
-        return
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def _prefix() -> str:

@@ -1,0 +1,45 @@
+"""The control loop around a runtime (extra ``jax``): tags, modes, faults, and its record."""
+
+from neorl_deploy.loop._control import ControlLoop as ControlLoop
+from neorl_deploy.loop._cycle import Cycle as Cycle
+from neorl_deploy.loop._inputs import Judged as Judged
+from neorl_deploy.loop._modes import Mode as Mode
+from neorl_deploy.loop._modes import Situation as Situation
+from neorl_deploy.loop._modes import next_mode as next_mode
+from neorl_deploy.loop._plant import Clock as Clock
+from neorl_deploy.loop._plant import Instant as Instant
+from neorl_deploy.loop._plant import Plant as Plant
+from neorl_deploy.loop._plant import PlantError as PlantError
+from neorl_deploy.loop._plant import Quality as Quality
+from neorl_deploy.loop._plant import Reading as Reading
+from neorl_deploy.loop._plant import SystemClock as SystemClock
+from neorl_deploy.loop._serve import serve as serve
+from neorl_deploy.loop._tag_draft import draft_tags as draft_tags
+from neorl_deploy.loop._tags import Input as Input
+from neorl_deploy.loop._tags import LoopSettings as LoopSettings
+from neorl_deploy.loop._tags import Output as Output
+from neorl_deploy.loop._tags import TagMap as TagMap
+from neorl_deploy.loop._tags import read_tags as read_tags
+
+__all__ = [
+    "Clock",
+    "ControlLoop",
+    "Cycle",
+    "Input",
+    "Instant",
+    "Judged",
+    "LoopSettings",
+    "Mode",
+    "Output",
+    "Plant",
+    "PlantError",
+    "Quality",
+    "Reading",
+    "Situation",
+    "SystemClock",
+    "TagMap",
+    "draft_tags",
+    "next_mode",
+    "read_tags",
+    "serve",
+]

@@ -1,0 +1,354 @@
+"""One control period after another: read, judge, decide, choose the mode, write, record."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from neorl_deploy.bundle._verdict import DEPLOY
+from neorl_deploy.loop._cycle import Cycle, Memory
+from neorl_deploy.loop._inputs import Judged, judged, nothing_read
+from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, Situation, next_mode
+from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
+from neorl_deploy.loop._tags import Output, TagMap
+from neorl_deploy.runtime._runtime import NO_CAUSES, Decision, Runtime
+
+HEARTBEATS = 30_000
+"""The counter of the heartbeat begins anew there: it fits a signed word of 16 bits."""
+
+TRIAL = "worth a trial"
+
+
+class ControlLoop:
+    """Binds a runtime to a plant. :meth:`step` is one control period; nothing in it waits.
+
+    The loop begins in manual or in shadow, whatever it did before its process ended, and writes to
+    an actuator only after a person has asked for the closed loop since then. It gives the
+    actuators up, and then needs to be asked anew, where a person moves one by hand, the connection
+    or the writing fails for a few periods, or somebody else writes.
+
+    Args:
+        runtime: A loaded bundle.
+        tags: The tag map of that bundle.
+        plant: The connection.
+        clock: Where the time comes from.
+        start: Mode to begin with, manual or shadow.
+        trial: Whether the loop may be closed with a policy that is only "worth a trial".
+        record: Called with every cycle before anything of it is written to the plant; where it
+            raises, nothing is written and the loop gives the actuators up.
+
+    Attributes:
+        mode: The present mode.
+        target: The mode that was asked for last.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        tags: TagMap,
+        plant: Plant,
+        clock: Clock,
+        *,
+        start: Mode = Mode.SHADOW,
+        trial: bool = False,
+        record: Callable[[Cycle], None] | None = None,
+    ) -> None:
+        if start in (*WRITING, Mode.ADVISORY):
+            raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
+        self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
+        self._record = record
+        verdict = runtime.manifest.verdict
+        allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
+        self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
+        width = len(tags.outputs)
+        self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
+        self._orders: collections.deque[tuple[Mode | None, str]] = collections.deque()
+        runtime.release(f"the loop begins in {start}: nothing is written")
+
+    @property
+    def mode(self) -> Mode:
+        """The present mode."""
+        return self._now.mode
+
+    @property
+    def target(self) -> Mode:
+        """The mode that was asked for last."""
+        return self._now.target
+
+    def ask(self, target: Mode, by: str) -> None:
+        """A person asks for a mode; it counts from the next step on. Any thread may call it.
+
+        Asking anew releases an emergency stop and a latch.
+
+        Args:
+            target: Manual, shadow, advisory or closed loop.
+            by: Who asks, and why; it is recorded.
+
+        Raises:
+            ValueError: If the fallback is asked for (:meth:`stop` is what calls it), or nobody is
+                named.
+        """
+        if target not in TARGETS:
+            raise ValueError(f"nobody asks for {target}; `stop` lets the fallback act")
+        self._orders.append((target, _named(by)))
+
+    def stop(self, by: str) -> None:
+        """Emergency stop: in the closed loop, the fallback acts from the next step on.
+
+        Args:
+            by: Who presses it, and why; it is recorded.
+        """
+        self._orders.append((None, by.strip() or "no reason given"))
+
+    def step(self, missed: int = 0) -> Cycle:
+        """One control period.
+
+        Args:
+            missed: Periods that passed without a step since the last one.
+
+        Returns:
+            What happened.
+        """
+        now, settings = self._now, self.tags.loop
+        at, notes = self._clock.now(), [f"after the last record: {n}" for n in now.unrecorded]
+        now.unrecorded = ()
+        self._note_time(at, missed, notes)
+        readings, lost = self._read(notes)
+        measured, received, own = self._measured(readings, lost, at, notes)
+        self._obey(own, notes)
+        if now.misses >= settings.most_misses and now.mode in WRITING:
+            notes.append(f"{now.misses} periods in a row were missed: stopped")
+            self.runtime.stop(notes[-1])
+            now.misses = 0
+        give_up = self._given_up(received, own)
+        decision = self.runtime.step(measured.obs, received, ages=measured.ages)
+        fallback = self._why_not_the_policy(measured, decision)
+        late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
+        now.misses = now.misses + 1 if late else (now.misses if missed else 0)
+        well = not (fallback or late or missed) and bool(np.isfinite(received).all())
+        now.clean = now.clean + 1 if well else 0
+        situation = Situation(
+            now.target, give_up, fallback, self._not_ready(measured, received, fallback, own)
+        )
+        before = now.mode
+        now.mode, reason = next_mode(before, situation)
+        if before in WRITING and now.mode is Mode.MANUAL and now.target is Mode.CLOSED_LOOP:
+            now.target = Mode.MANUAL
+        planned = {} if late or lost else self._planned(decision, notes)
+        if late:
+            notes.append("the decision came late and was not written")
+        cycle = Cycle(
+            now.number, at, now.mode, before, reason, measured, received, decision, planned, {}, ()
+        )
+        cycle = self._recorded(cycle, notes)
+        written, refused = self._written(cycle.written, decision, notes)
+        return cycle._replace(written=written, refused=refused, notes=tuple(notes))
+
+    def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
+        now = self._now
+        if now.at is not None:
+            jump = (at.wall - now.at.wall) - (at.monotonic - now.at.monotonic)
+            if abs(jump) > self.tags.loop.clock_jump:
+                notes.append(f"the clock of this machine was set by {jump:+.1f} s")
+            now.number += 1 + missed
+        if missed:
+            notes.append(f"{missed} periods were missed")
+            now.misses += missed
+        now.at = at
+
+    def _read(self, notes: list[str]) -> tuple[dict[str, Reading], str]:
+        now, tags = self._now, self.tags.read
+        try:
+            readings = dict(zip(tags, self._plant.read(tags), strict=True))
+        except PlantError as error:
+            now.failures, now.failure, now.connected = now.failures + 1, str(error), False
+            notes.append(str(error))
+            return {}, f"no connection: {error}"
+        if not now.connected:
+            now.failures, now.failure, now.connected = 0, "", True
+            notes.append("the connection is back")
+        return readings, ""
+
+    def _measured(
+        self, readings: dict[str, Reading], lost: str, at: Instant, notes: list[str]
+    ) -> tuple[Judged, np.ndarray, dict[str, float]]:
+        """Measurements, read-backs, and the tags of the loop by name (NaN where not known)."""
+        now, settings = self._now, self.tags.loop
+        names = {
+            "heartbeat": settings.heartbeat,
+            "plant": settings.plant_heartbeat,
+            "mode": settings.mode,
+        }
+        if lost:
+            unknown = np.full(len(self.tags.outputs), np.nan)
+            return nothing_read(self.tags.inputs, lost), unknown, dict.fromkeys(names, math.nan)
+        own = {name: _good(readings[tag]) if tag else math.nan for name, tag in names.items()}
+        received = np.array(
+            [_good(readings[o.read_back]) * o.scale + o.offset for o in self.tags.outputs]
+        )
+        asked = [readings[rule.tag] for rule in self.tags.inputs]
+        now.seen, measured = judged(self.tags.inputs, asked, now.seen, at)
+        if settings.plant_heartbeat:
+            if own["plant"] != now.alive[0] and not math.isnan(own["plant"]):
+                now.alive = own["plant"], at.monotonic
+            since = 0.0 if math.isnan(now.alive[1]) else at.monotonic - now.alive[1]
+            if since > settings.plant_silence or math.isnan(own["plant"]):
+                why = f"the heartbeat of the plant has stood still for {since:.0f} s"
+                notes.append(why)
+                measured = nothing_read(self.tags.inputs, why)
+        return measured, received, own
+
+    def _obey(self, own: Mapping[str, float], notes: list[str]) -> None:
+        """What a person asked for since the last step, by order or by the tag of the mode."""
+        now = self._now
+        value = own["mode"]
+        if not math.isnan(value):
+            if value != now.asked and not math.isnan(now.asked):  # at the start it asks for nothing
+                if value in range(len(TARGETS)):
+                    self._orders.append((TARGETS[int(value)], f"the tag {self.tags.loop.mode}"))
+                else:
+                    self._orders.append(
+                        (Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, no mode")
+                    )
+            now.asked = value
+        while self._orders:
+            target, by = self._orders.popleft()
+            if target is None:
+                self.runtime.stop(by)
+                notes.append(f"emergency stop: {by}")
+                continue
+            notes.append(f"{target} is asked for: {by}")
+            now.target = target
+            if target is not Mode.MANUAL:
+                self.runtime.release(by)
+                now.clean, now.misses = 0, 0
+
+    def _given_up(self, received: np.ndarray, own: Mapping[str, float]) -> str:
+        now, settings = self._now, self.tags.loop
+        if now.mode not in WRITING:
+            return ""
+        if now.failures >= settings.most_failures:
+            return f"given up after {now.failures} periods: {now.failure}"
+        beat = own["heartbeat"]
+        if not (math.isnan(now.beaten) or math.isnan(beat) or beat == now.beaten):
+            return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
+        for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):
+            if abs(value - sent) > output.tolerance:
+                return (
+                    f"{output.channel} was moved by somebody else: {value:g} {output.unit} in "
+                    f"place of {sent:g}"
+                )
+        return ""
+
+    def _not_ready(
+        self, measured: Judged, received: np.ndarray, fallback: str, own: Mapping[str, float]
+    ) -> str:
+        now, settings = self._now, self.tags.loop
+        beat, now.beat_seen = now.beat_seen, own["heartbeat"]
+        if self._forbidden:
+            return self._forbidden
+        if now.mode not in WRITING and not (
+            math.isnan(beat) or math.isnan(own["heartbeat"]) or beat == own["heartbeat"]
+        ):
+            now.clean = 0
+            return f"another runtime writes the heartbeat {settings.heartbeat}"
+        for output, value in zip(self.tags.outputs, received, strict=True):
+            if not math.isfinite(value):
+                return f"{output.channel} cannot be read back"
+        if fallback:
+            return fallback
+        if now.clean < settings.clean:
+            return f"well for {now.clean} of {settings.clean} steps"
+        return ""
+
+    def _why_not_the_policy(self, measured: Judged, decision: Decision) -> str:
+        runtime = self.runtime
+        if not decision.flags & runtime.manifest.flags.get("fallback_used", 0):
+            return ""
+        causes = [f"{channel}: {fault}" for channel, fault in measured.faults.items()]
+        causes += [f"monitor {name}" for name in runtime.alarm_names(decision.alarms)]
+        causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
+        return "; ".join(causes) or "the guard"
+
+    def _planned(self, decision: Decision, notes: list[str]) -> dict[str, float]:
+        """What is to be written in this mode, by tag; nothing where a number is out of range."""
+        if self._now.mode not in (*WRITING, Mode.ADVISORY):
+            return {}
+        planned: dict[str, float] = {}
+        channels = self.runtime.manifest.action
+        for output, channel, value in zip(
+            self.tags.outputs, channels, decision.action, strict=True
+        ):
+            low, high = np.float32(channel.low), np.float32(channel.high)
+            if not low <= value <= high:  # NaN too
+                notes.append(f"{output.channel} is not written: {value} is out of its range")
+                return {}
+            tag = output.tag if self._now.mode in WRITING else output.advice
+            if tag:
+                planned[tag] = _raw(output, float(value))
+        if self._now.mode in WRITING and self.tags.loop.heartbeat:
+            planned[self.tags.loop.heartbeat] = float((self._now.beat + 1) % HEARTBEATS)
+        return planned
+
+    def _recorded(self, cycle: Cycle, notes: list[str]) -> Cycle:
+        """Records before anything is written; what cannot be recorded is not done."""
+        if self._record is None:
+            return cycle
+        try:
+            self._record(cycle._replace(notes=tuple(notes)))
+        except OSError as error:
+            notes.append(f"nothing is written, for it cannot be recorded: {error}")
+            now = self._now
+            if now.mode in (*WRITING, Mode.ADVISORY):
+                now.mode = now.target = Mode.MANUAL
+                return cycle._replace(mode=Mode.MANUAL, reason=notes[-1], written={})
+            return cycle._replace(written={})
+        return cycle
+
+    def _written(
+        self, planned: dict[str, float], decision: Decision, notes: list[str]
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        now = self._now
+        refused: dict[str, str] = {}
+        if planned:
+            try:
+                refused = dict(self._plant.write(planned))
+                now.failure = "".join(
+                    f"the plant refuses to write {t}: {w}; " for t, w in refused.items()
+                )
+            except PlantError as error:
+                refused, now.failure = dict.fromkeys(planned, str(error)), str(error)
+            now.failures = now.failures + 1 if refused else 0
+            if refused:
+                notes.append(now.failure)
+                now.unrecorded = (now.failure,)
+        done = {tag: value for tag, value in planned.items() if tag not in refused}
+        if now.mode not in WRITING:
+            now.expected[:], now.beaten = np.nan, math.nan
+            return done, refused
+        for i, output in enumerate(self.tags.outputs):
+            if output.tag in planned:  # a step that writes nothing leaves what holds
+                now.expected[i] = decision.action[i] if output.tag in done else np.nan
+        if self.tags.loop.heartbeat in done:
+            now.beaten = done[self.tags.loop.heartbeat]
+            now.beat = int(now.beaten)
+        return done, refused
+
+
+def _good(reading: Reading) -> float:
+    """A read-back or a tag of the loop: its value where its quality is good, else NaN."""
+    good = reading.quality == Quality.GOOD and math.isfinite(reading.value)
+    return reading.value if good else math.nan
+
+
+def _raw(output: Output, value: float) -> float:
+    return (value - output.offset) / output.scale
+
+
+def _named(by: str) -> str:
+    if not by.strip():
+        raise ValueError("say who asks for it: it is recorded")
+    return " ".join(by.split())

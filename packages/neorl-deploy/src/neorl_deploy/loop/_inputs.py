@@ -1,0 +1,122 @@
+"""Which readings may be trusted: quality, age, limits, standstill."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from neorl_deploy.loop._plant import Instant, Quality, Reading
+from neorl_deploy.loop._tags import Input
+
+AHEAD = 1.0
+"""Seconds by which the clock of the plant may be ahead of ours."""
+
+
+class Seen(NamedTuple):
+    """What is remembered of one tag.
+
+    Attributes:
+        value: The last value.
+        moved: When it changed last, monotonic.
+        stamp: The last stamp.
+        stamped: When that changed last, monotonic.
+    """
+
+    value: float
+    moved: float
+    stamp: float | None
+    stamped: float
+
+
+class Judged(NamedTuple):
+    """Measurements as the bundle gets them.
+
+    Attributes:
+        obs: In the units of the channels; NaN where a value may not be trusted.
+        ages: Seconds since each was taken.
+        faults: Why a value may not be trusted, by channel; empty where all may be.
+    """
+
+    obs: np.ndarray
+    ages: np.ndarray
+    faults: dict[str, str]
+
+
+def judged(
+    inputs: Sequence[Input],
+    readings: Sequence[Reading],
+    memory: Sequence[Seen | None],
+    now: Instant,
+) -> tuple[list[Seen | None], Judged]:
+    """Decides of every reading whether it may be trusted.
+
+    Args:
+        inputs: Rules of the tags, in the order of the bundle's observations.
+        readings: One reading of each.
+        memory: What was remembered of each; ``None`` before the first reading.
+        now: The moment of the readings.
+
+    Returns:
+        The new memory, and the measurements.
+    """
+    seen: list[Seen | None] = []
+    obs, ages = np.full(len(inputs), np.nan), np.zeros(len(inputs))
+    faults: dict[str, str] = {}
+    for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
+        after = _remembered(reading, before, now.monotonic)
+        seen.append(after)
+        value = reading.value * rule.scale + rule.offset
+        ages[i] = _age(after, now)
+        if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
+            faults[rule.channel] = fault
+        else:
+            obs[i] = value
+            ages[i] = max(ages[i], 0.0)
+    return seen, Judged(obs, ages, faults)
+
+
+def nothing_read(inputs: Sequence[Input], why: str) -> Judged:
+    """The measurements of a step without a connection."""
+    width = len(inputs)
+    faults = {rule.channel: why for rule in inputs}
+    return Judged(np.full(width, np.nan), np.full(width, np.inf), faults)
+
+
+def _remembered(reading: Reading, before: Seen | None, monotonic: float) -> Seen:
+    if before is None:
+        return Seen(reading.value, monotonic, reading.stamp, monotonic)
+    moved = before.moved if reading.value == before.value else monotonic
+    stamped = before.stamped if reading.stamp == before.stamp else monotonic
+    return Seen(reading.value, moved, reading.stamp, stamped)
+
+
+def _age(seen: Seen, now: Instant) -> float:
+    """Seconds since a value was taken; negative where it comes from the future.
+
+    A value whose stamp stays the same grows older whatever becomes of our clock.
+    """
+    if seen.stamp is None:
+        return 0.0
+    told = now.wall - seen.stamp
+    return told if told < -AHEAD else max(told, now.monotonic - seen.stamped)
+
+
+def _fault(rule: Input, reading: Reading, value: float, age: float, still: float) -> str:
+    if reading.quality == Quality.BAD:
+        return "its quality is bad"
+    if reading.quality == Quality.UNCERTAIN and rule.uncertain == "bad":
+        return "its quality is uncertain"
+    if not math.isfinite(value):
+        return "it is no finite number"
+    if age < -AHEAD:
+        return f"it is stamped {-age:.0f} s in the future: set the clocks"
+    if age > rule.max_age:
+        return f"it is {age:.1f} s old, and {rule.max_age:g} s are allowed"
+    if not rule.low <= value <= rule.high:
+        return f"{value:g} {rule.unit} is not within {rule.low:g} to {rule.high:g} {rule.unit}"
+    if still > rule.frozen:
+        return f"it has not moved for {still:.0f} s"
+    return ""

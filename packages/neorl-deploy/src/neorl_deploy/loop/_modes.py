@@ -1,0 +1,94 @@
+"""The modes of the loop, and every way from one to another."""
+
+import enum
+from typing import NamedTuple
+
+
+class Mode(enum.StrEnum):
+    """Who owns the actuators."""
+
+    MANUAL = "manual"
+    """A person or the plant's own controller; the loop writes nothing."""
+    SHADOW = "shadow"
+    """As manual; what the bundle would do is recorded beside what is done."""
+    ADVISORY = "advisory"
+    """What the bundle would do is written to tags of advice, and a person decides."""
+    CLOSED_LOOP = "closed loop"
+    """The policy behind its guard."""
+    FALLBACK = "fallback"
+    """The fallback controller of the bundle: the policy may not act now."""
+
+
+WRITING = frozenset({Mode.CLOSED_LOOP, Mode.FALLBACK})
+"""Modes in which the loop writes to the actuators."""
+
+TARGETS = (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY, Mode.CLOSED_LOOP)
+"""Modes that a person may ask for, in the order of the numbers of a mode tag, from 0."""
+
+TRANSITIONS: dict[tuple[Mode, Mode], str] = {
+    **{
+        (mode, Mode.MANUAL): "a person asks for it"
+        + (
+            ", moves an actuator by hand, or the loop gives the actuators up"
+            if mode in WRITING
+            else ""
+        )
+        for mode in Mode
+        if mode is not Mode.MANUAL
+    },
+    **{
+        (mode, target): "a person asks for it"
+        for mode in Mode
+        for target in (Mode.SHADOW, Mode.ADVISORY)
+        if mode is not target
+    },
+    **{
+        (mode, Mode.CLOSED_LOOP): "a person asks for it, and everything has been well for a while"
+        for mode in (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY)
+    },
+    (Mode.CLOSED_LOOP, Mode.FALLBACK): "the guard does not let the policy act, or a stop",
+    (Mode.FALLBACK, Mode.CLOSED_LOOP): "the guard lets the policy act again",
+}
+"""Every transition that there is, with what causes it."""
+
+
+class Situation(NamedTuple):
+    """What the next mode depends on; every reason is empty where it does not apply.
+
+    Attributes:
+        target: The mode that a person asked for last.
+        give_up: Why the loop must let go of the actuators.
+        fallback: Why the fallback acts in this step.
+        not_ready: Why the loop may not be closed now.
+    """
+
+    target: Mode
+    give_up: str = ""
+    fallback: str = ""
+    not_ready: str = ""
+
+
+def next_mode(mode: Mode, now: Situation) -> tuple[Mode, str]:
+    """The mode of this step, and why.
+
+    Whatever a person asks for that is not the closed loop holds at once. The loop is closed only
+    once everything is well, and opened by the first thing that is not.
+
+    Args:
+        mode: The mode of the step before.
+        now: The situation of this step.
+
+    Returns:
+        The mode, and the reason in words.
+    """
+    if now.target is not Mode.CLOSED_LOOP:
+        return now.target, "asked for"
+    if mode not in WRITING:
+        if now.not_ready:
+            return mode, f"not closed yet: {now.not_ready}"
+        return Mode.CLOSED_LOOP, "asked for, and all is well"
+    if now.give_up:
+        return Mode.MANUAL, now.give_up
+    if now.fallback:
+        return Mode.FALLBACK, now.fallback
+    return Mode.CLOSED_LOOP, "all is well"

@@ -1,0 +1,171 @@
+"""Keeps the period, takes orders, and ends a process that hangs: the shell around the loop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.loop._control import ControlLoop
+from neorl_deploy.loop._cycle import Cycle
+from neorl_deploy.loop._modes import TARGETS, Mode
+from neorl_deploy.loop._plant import Clock
+
+LOGGER = logging.getLogger("neorl_deploy.loop")
+HUNG = 70
+"""Exit code of a process whose loop hung: whoever supervises it starts it anew, in shadow."""
+STOP = "stop"
+ORDERS = {mode.replace(" ", "-"): mode for mode in TARGETS}
+"""Modes by the word that the command takes."""
+
+
+def serve(
+    loop: ControlLoop,
+    clock: Clock,
+    *,
+    steps: int | None = None,
+    ended: Callable[[], bool] = lambda: False,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[Cycle], None] = lambda _: None,
+) -> None:
+    """Calls the loop at whole multiples of its period since the start, by a clock nobody sets.
+
+    A period that begins while an earlier step is still at work is missed: it is counted and
+    skipped, never run late or made up for.
+
+    Args:
+        loop: The loop.
+        clock: Where the time comes from.
+        steps: Steps to run; ``None`` for no end.
+        ended: Asked before every step whether to end.
+        before: Called before every step, such as to take orders.
+        after: Called with every cycle.
+    """
+    period = loop.runtime.manifest.dt
+    start, slot, missed, done = clock.now().monotonic, 0, 0, 0
+    while (steps is None or done < steps) and not ended():
+        clock.sleep_until(start + slot * period)
+        if ended():  # a sleep may be cut short by it, and a step is never early
+            break
+        before()
+        after(loop.step(missed))
+        done += 1
+        passed = (clock.now().monotonic - start) / period
+        following = max(slot + 1, math.ceil(passed - 1e-9))
+        missed, slot = following - slot - 1, following
+
+
+class Watchdog:
+    """Knows whether the loop still turns.
+
+    Args:
+        limit: Seconds without a step after which it does not.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._fed = math.inf
+
+    def feed(self, monotonic: float) -> None:
+        """A step has ended."""
+        self._fed = monotonic
+
+    def expired(self, monotonic: float) -> bool:
+        """Whether the last step ended too long ago; never before the first."""
+        return monotonic - self._fed > self.limit
+
+    def watch(self, clock: Clock, end: threading.Event) -> None:
+        """Ends the process where the loop hangs; runs in a thread of its own.
+
+        The loop's own thread may hang in a call to the plant that nothing can interrupt. Without a
+        process no heartbeat is written, so the plant takes over.
+        """
+        while not end.wait(self.limit / 4):
+            if self.expired(clock.now().monotonic):
+                LOGGER.critical("the loop has hung for %g s: the process ends", self.limit)
+                logging.shutdown()
+                os._exit(HUNG)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Holds a folder for one loop, as long as its process lives.
+
+    Raises:
+        DeployError: If another process holds it, or the folder cannot be written.
+    """
+    try:
+        (folder / "orders").mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a+")
+    except OSError as error:
+        raise DeployError(f"cannot write to {folder}: {error.strerror}") from error
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such lock on this system: the heartbeat still tells two apart
+            pass
+        except OSError as error:
+            raise DeployError(
+                f"another loop runs in {folder}; two on one plant would fight. End that one first"
+            ) from error
+        yield
+
+
+def order(folder: Path, what: str, by: str) -> None:
+    """Asks the loop that runs in a folder for a mode, or stops it; from any process.
+
+    Args:
+        folder: The folder of the loop.
+        what: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``.
+        by: Who asks, and why.
+
+    Raises:
+        DeployError: If no loop has run there, the word is none, or nobody is named.
+    """
+    if what not in (*ORDERS, STOP):
+        raise DeployError(f"{what!r} is no mode; there are {', '.join((*ORDERS, STOP))}")
+    if not by.strip():
+        raise DeployError("say who asks for it and why (--by): it is recorded")
+    orders = folder / "orders"
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    try:
+        draft = orders / f".{name}"
+        draft.write_text(json.dumps({"what": what, "by": by}))
+        draft.replace(orders / f"{name}.json")
+    except OSError as error:
+        raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
+
+
+def take_orders(folder: Path, loop: ControlLoop) -> None:
+    """Hands the orders in a folder to the loop, oldest first."""
+    for path in sorted((folder / "orders").glob("*.json")):
+        try:
+            said = json.loads(path.read_bytes())
+            what, by = str(said["what"]), str(said["by"])
+            if what == STOP:
+                loop.stop(by)
+            else:
+                loop.ask(ORDERS[what], by)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            LOGGER.error("the order %s is not understood: %r", path.name, error)
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def cycle_line(cycle: Cycle) -> str:
+    """One line of a cycle for people: mode, reason, and whatever else happened."""
+    change = f"{cycle.before} -> {cycle.mode}" if cycle.before != cycle.mode else str(cycle.mode)
+    words = [f"{cycle.number}: {change} ({cycle.reason})", *cycle.notes]
+    if cycle.mode not in (Mode.MANUAL,) and cycle.measured.faults:
+        words += [f"{channel}: {why}" for channel, why in cycle.measured.faults.items()]
+    return "; ".join(dict.fromkeys(words))

@@ -1,0 +1,288 @@
+"""The tag map: which tag of the plant is which channel of the bundle, and what is asked of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from neorl_deploy._errors import DeployError
+from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
+from neorl_deploy.bundle._read import Bundle
+
+TODO = "TODO"
+"""Stands in a drafted tag map where a person has to write a tag."""
+
+Row = TypeVar("Row")
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A measurement: a tag, and when its value may be trusted.
+
+    Attributes:
+        channel: Name of the observation in the bundle.
+        tag: Address in the plant.
+        unit: Unit of the channel, as the bundle has it.
+        scale: Factor from the value of the tag to the unit of the channel.
+        offset: Added after the factor, in the unit of the channel.
+        uncertain: Whether a value of uncertain quality counts as ``"good"`` or ``"bad"``.
+        max_age: Seconds after which a value counts as lost.
+        low: Lowest value of the channel that is believed.
+        high: Highest value of the channel that is believed.
+        frozen: Seconds without any change after which a value counts as lost.
+    """
+
+    channel: str
+    tag: str
+    unit: str
+    scale: float = 1.0
+    offset: float = 0.0
+    uncertain: str = "bad"
+    max_age: float = math.inf
+    low: float = -math.inf
+    high: float = math.inf
+    frozen: float = math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """An actuator: the tag that is written, and the tag that says what it received.
+
+    Attributes:
+        channel: Name of the action in the bundle.
+        tag: Address that is written in the closed loop.
+        read_back: Address that shows the value in force; mostly the same.
+        unit: Unit of the channel, as the bundle has it.
+        scale: Factor from the value of the tag to the unit of the channel.
+        offset: Added after the factor, in the unit of the channel.
+        tolerance: How far a read-back may lie from what was written, in the unit of the channel;
+            beyond it, somebody else has moved the actuator.
+        advice: Address that is written in advisory mode; empty for none.
+    """
+
+    channel: str
+    tag: str
+    read_back: str
+    unit: str
+    tolerance: float
+    scale: float = 1.0
+    offset: float = 0.0
+    advice: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopSettings:
+    """When the loop stops trusting itself or the plant.
+
+    Attributes:
+        late: Part of the control period that reading and deciding may take; a later decision is
+            not written.
+        most_misses: Periods in a row that may be missed before the fallback takes over for good.
+        clean: Steps in a row in which all must be well before the loop is closed.
+        most_failures: Periods in a row without a connection, or with a refused write, after which
+            the loop gives the actuators up.
+        clock_jump: Seconds of a jump of this machine's clock that is recorded.
+        heartbeat: Tag of a counter that the loop writes while it owns the actuators; empty for
+            none. The plant takes over by itself where it stands still.
+        plant_heartbeat: Tag that the plant changes while it is alive; empty for none.
+        plant_silence: Seconds for which that may stand still.
+        mode: Tag by which a person asks for a mode (0 manual, 1 shadow, 2 advisory, 3 closed
+            loop); empty for none.
+    """
+
+    late: float = 0.5
+    most_misses: int = 3
+    clean: int = 5
+    most_failures: int = 3
+    clock_jump: float = 1.0
+    heartbeat: str = ""
+    plant_heartbeat: str = ""
+    plant_silence: float = math.inf
+    mode: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class TagMap:
+    """Everything that binds a bundle to a plant.
+
+    Attributes:
+        bundle: Digest of the bundle that it was written for.
+        connection: Kind of the connection and what it needs, as the file has it.
+        inputs: One for every observation of the bundle, in its order.
+        outputs: One for every action of the bundle, in its order.
+        loop: When the loop stops trusting itself or the plant.
+    """
+
+    bundle: str
+    connection: dict[str, Any]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    loop: LoopSettings
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Every tag that is read, in one order: inputs, read-backs, and those of the loop."""
+        loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode)
+        return (
+            *(one.tag for one in self.inputs),
+            *(one.read_back for one in self.outputs),
+            *(tag for tag in loop if tag),
+        )
+
+    @property
+    def writable(self) -> frozenset[str]:
+        """Every tag that the loop may write; it writes no other."""
+        tags = {self.loop.heartbeat}
+        tags.update(tag for one in self.outputs for tag in (one.tag, one.advice))
+        return frozenset(tags - {""})
+
+
+def read_tags(path: Path, bundle: Bundle) -> TagMap:
+    """Reads a tag map and checks it against its bundle.
+
+    Args:
+        path: TOML file, drafted by ``neorl-deploy init``.
+        bundle: The bundle that it is for.
+
+    Returns:
+        The tag map, in the order of the bundle's channels.
+
+    Raises:
+        DeployError: If it cannot be read, is incomplete, or does not fit the bundle; one line that
+            names the table and the channel.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DeployError(f"cannot read the tag map {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeError) as error:
+        raise DeployError(f"the tag map {path} is not valid TOML: {error}") from error
+    return tags_of(document, bundle, str(path))
+
+
+def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
+    """As :func:`read_tags`, of a document that was parsed.
+
+    Args:
+        document: The tables of the file.
+        bundle: The bundle that it is for.
+        source: Named in messages.
+
+    Returns:
+        The tag map.
+
+    Raises:
+        DeployError: If it is incomplete or does not fit the bundle.
+    """
+    odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop"})
+    if odd:
+        raise DeployError(f"{source}: unknown entries {', '.join(odd)}")
+    digest = f"sha256:{bundle.digest}"
+    if document.get("bundle") != digest:
+        raise DeployError(
+            f"{source} is for the bundle {document.get('bundle', '(none named)')}, this one is "
+            f"{digest}; draft it anew with `neorl-deploy init`, or name this digest once every "
+            "channel was compared"
+        )
+    connection = document.get("connection")
+    if not isinstance(connection, dict) or not isinstance(connection.get("kind"), str):
+        raise DeployError(f"{source} needs a table [connection] with a kind, such as opcua")
+    manifest = bundle.manifest
+    inputs = _rows(document.get("input"), Input, manifest.obs, f"{source}, [[input]]")
+    outputs = _rows(document.get("output"), Output, manifest.action, f"{source}, [[output]]")
+    loop = _row(document.get("loop", {}), LoopSettings, f"{source}, [loop]")
+    tags = TagMap(digest, connection, inputs, outputs, loop)
+    _check(tags, manifest, source)
+    return tags
+
+
+def _rows(
+    tables: Any, kind: type[Row], channels: tuple[ChannelEntry, ...], where: str
+) -> tuple[Row, ...]:
+    if not isinstance(tables, list):
+        raise DeployError(f"{where}: there are none; {len(channels)} are needed")
+    rows: dict[str, Row] = {}
+    names = [channel.name for channel in channels]
+    for number, table in enumerate(tables, 1):
+        row: Any = _row(table, kind, f"{where} number {number}")
+        if row.channel not in names:
+            near = difflib.get_close_matches(row.channel, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DeployError(f"{where}: the bundle has no channel {row.channel!r}{hint}")
+        if row.channel in rows:
+            raise DeployError(f"{where}: the channel {row.channel!r} is mapped twice")
+        channel = channels[names.index(row.channel)]
+        if row.unit != channel.unit:
+            raise DeployError(
+                f"{where}, {row.channel}: the bundle has it in {channel.unit!r}, the tag map says "
+                f"{row.unit!r}; write the bundle's unit, and the conversion as scale and offset"
+            )
+        rows[row.channel] = row
+    missing = [name for name in names if name not in rows]
+    if missing:
+        raise DeployError(f"{where}: no tag for {', '.join(missing)}")
+    return tuple(rows[name] for name in names)
+
+
+def _row(table: Any, kind: type[Row], where: str) -> Row:
+    """A dataclass from a table, every entry of the type of its field."""
+    if not isinstance(table, dict):
+        raise DeployError(f"{where} is no table")
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore
+    odd = sorted(set(table) - set(fields))
+    if odd:
+        near = difflib.get_close_matches(odd[0], fields, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise DeployError(f"{where}: unknown entry {odd[0]!r}{hint}")
+    values = {}
+    for name, field in fields.items():
+        if name not in table:
+            if field.default is dataclasses.MISSING:
+                raise DeployError(f"{where}: {name} is missing")
+            continue
+        value, needed = table[name], str(field.type)
+        fits = {
+            "str": isinstance(value, str),
+            "float": type(value) in (int, float) and not math.isnan(value),
+            "int": type(value) is int and value > 0,
+        }[needed]
+        if not fits:
+            words = {"str": "text", "float": "a number", "int": "a whole number above zero"}
+            raise DeployError(f"{where}: {name} must be {words[needed]}, got {value!r}")
+        values[name] = float(value) if needed == "float" else value
+    return kind(**values)
+
+
+def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
+    for row in (*tags.inputs, *tags.outputs):
+        where = f"{source}, {row.channel}"
+        addresses = (row.tag, row.read_back) if isinstance(row, Output) else (row.tag,)
+        if TODO in addresses or "" in addresses:
+            raise DeployError(f"{where}: no tag is written yet")
+        if not math.isfinite(row.scale) or row.scale == 0 or not math.isfinite(row.offset):
+            raise DeployError(f"{where}: scale must be finite and not zero, offset finite")
+        if isinstance(row, Output):
+            if not 0 < row.tolerance < math.inf:
+                raise DeployError(f"{where}: tolerance must be above zero and finite")
+            continue
+        if row.uncertain not in ("good", "bad"):
+            raise DeployError(f'{where}: uncertain is "good" or "bad", got {row.uncertain!r}')
+        if not row.low < row.high or min(row.max_age, row.frozen) <= 0:
+            raise DeployError(f"{where}: low must be below high, max_age and frozen above zero")
+    _check_loop(tags, manifest, source)
+
+
+def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
+    loop = tags.loop
+    written = [tag for one in tags.outputs for tag in (one.tag, one.advice) if tag]
+    written += [loop.heartbeat] if loop.heartbeat else []
+    if len(set(written)) < len(written):
+        raise DeployError(f"{source}: one tag would be written for two channels")
+    if not (0 < loop.late <= 1 and loop.clock_jump > 0 and loop.plant_silence > 0):
+        raise DeployError(f"{source}, [loop]: late lies in (0, 1], times are above zero")
+    if loop.plant_heartbeat and loop.plant_silence < manifest.dt:
+        raise DeployError(f"{source}, [loop]: plant_silence is shorter than a control period")

@@ -1,0 +1,133 @@
+"""The shell around the loop: one at a time, orders from other processes, a process that hangs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from neorl_deploy import DeployError
+from neorl_deploy._command.main import main
+from neorl_deploy.loop import Mode
+from neorl_deploy.loop._connection import connect
+from neorl_deploy.loop._serve import HUNG, Watchdog, only_one, order, take_orders
+
+CONNECTION = '''
+"""A plant of two actuators that obey."""
+import time
+from neorl_deploy.loop import Reading
+
+class Tank:
+    def __init__(self, tags, valve):
+        self.values = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "LC.OP": valve, "TC.SP": 300.0}
+    def read(self, tags):
+        return [Reading(self.values[tag], stamp=time.time()) for tag in tags]
+    def write(self, values):
+        raise AssertionError("nothing is written in shadow")
+    def close(self):
+        print("closed")
+'''
+
+
+def test_two_loops_in_one_folder_are_refused(tmp_path):
+    code = f"""
+from pathlib import Path
+from neorl_deploy.loop._serve import only_one
+with only_one(Path({str(tmp_path)!r})):
+    print("in", flush=True)
+    input()
+"""
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(DeployError, match="another loop runs in"), only_one(tmp_path):
+            pass
+        other.communicate("\n")
+    with only_one(tmp_path):
+        pass
+
+
+def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplog):
+    bench = make()
+    with only_one(tmp_path):
+        order(tmp_path, "closed-loop", "shift leader")
+        order(tmp_path, "stop", "operator 7")
+        order(tmp_path, "advisory", "engineer")
+        (tmp_path / "orders" / "9.json").write_text('{"what": "off"}')
+        take_orders(tmp_path, bench.loop)
+    cycle = bench.step()
+    assert cycle.notes == (
+        "closed loop is asked for: shift leader",
+        "emergency stop: operator 7",
+        "advisory is asked for: engineer",
+    )
+    assert cycle.mode is Mode.ADVISORY
+    assert "9.json is not understood" in caplog.text
+    assert not list((tmp_path / "orders").glob("*.json"))
+    for what, by, words in [("off", "me", "is no mode"), ("manual", " ", "say who asks")]:
+        with pytest.raises(DeployError, match=words):
+            order(tmp_path, what, by)
+    with pytest.raises(DeployError, match="no loop has run in"):
+        order(tmp_path / "none", "manual", "me")
+
+
+def test_a_watchdog_knows_when_the_last_step_was_too_long_ago():
+    dog = Watchdog(5.0)
+    assert not dog.expired(1e9)  # before the first step there is nothing to guard
+    dog.feed(100.0)
+    assert not dog.expired(105.0)
+    assert dog.expired(105.1)
+
+
+def test_a_process_that_hangs_is_ended():
+    code = """
+import threading, time
+from neorl_deploy.loop import SystemClock
+from neorl_deploy.loop._serve import Watchdog
+dog, clock = Watchdog(0.2), SystemClock()
+threading.Thread(target=dog.watch, args=(clock, threading.Event()), daemon=True).start()
+dog.feed(clock.now().monotonic)
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == HUNG
+    assert "the loop has hung for 0.2 s" in done.stderr
+
+
+def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tank_of_the_test.py").write_text(CONNECTION)
+    assert main(["init", str(exported)]) == 0
+    assert "7 entries to complete (marked TODO)" in capsys.readouterr().out
+    assert main(["init", str(exported)]) == 2
+    assert "tags.toml is there already" in capsys.readouterr().err
+    text = (tmp_path / "tags.toml").read_text()
+    for tag in ("LI", "TI", "PI", "LC.OP", "LC.OP", "TC.SP", "TC.SP"):
+        text = text.replace('"TODO"', f'"{tag}"', 1)
+    text = text.replace('kind = "opcua"', 'kind = "tank_of_the_test:Tank"')
+    text = text.replace('address = "opc.tcp://localhost:4840"', "valve = 40.0")
+    (tmp_path / "tags.toml").write_text(text)
+    monkeypatch.setattr("neorl_deploy.runtime._load.require_trial", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "Running in loop, in shadow" in said
+    assert said.endswith("closed\nEnded in shadow; nothing is written any more\n")
+    assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
+    assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("connection", "words"),
+    [
+        ({"kind": "carrier pigeon"}, "'carrier pigeon' is none of"),
+        ({"kind": "no.such:Thing"}, "cannot be imported"),
+        ({"kind": "json:dumps", "odd": 1}, "'json:dumps'"),
+    ],
+)
+def test_a_connection_that_is_none_is_one_line(make, connection, words):
+    tags = make().loop.tags
+    object.__setattr__(tags, "connection", connection)
+    with pytest.raises(DeployError, match=words):
+        connect(tags)
