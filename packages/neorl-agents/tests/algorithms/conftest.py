@@ -125,7 +125,7 @@ def parity(problem):
 
     The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
     actor's log-deviations, channel by channel, so that some rows reach where they are clipped,
-    ``returns`` to the log's returns.
+    ``returns`` to the log's returns. ``of`` is another problem.
     """
 
     def update(
@@ -135,6 +135,7 @@ def parity(problem):
         masked: int = 0,
         log_std: tuple = (),
         returns: float = 0.0,
+        of: Any = problem,
         **fields: Any,
     ) -> Update:
         with _sgd():
@@ -145,7 +146,7 @@ def parity(problem):
                 if name.endswith("learning_rate")
             }
             plain = replace(plain, **rates)
-            state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
+            state = plain.init(of.spec, of.statistics, jax.random.key(0))
             before = jax.tree.map(_perturbed(np.random.default_rng(3)), state)
             preparation = jax.tree.map(_wide, state.preparation)
             before = replace(before, preparation=preparation)
@@ -153,7 +154,7 @@ def parity(problem):
                 before = before.with_counters(updates=np.asarray(at_step, np.int32))
             if log_std:
                 before.parameters["actor"].biases[-1][-len(log_std) :] += log_std
-            batch = jax.tree.map(_wide, problem.batch(plain))
+            batch = jax.tree.map(_wide, of.batch(plain))
             if returns:
                 batch = batch._replace(mc_return=batch.mc_return + returns)
             if masked:

@@ -36,6 +36,7 @@ PUBLISHED = {
     "sac_n": {"n_critics": 10, "temperature_learning_rate": 3e-4, **SOFT, **ALL, **THREE, **RATES},
     "xql": {"max_exponent": 7.0, "value_learning_rate": 3e-4, **ALL, **TWO, **RATES},
 }  # fmt: skip
+PUBLISHED["td3_bc_lag"], PUBLISHED["iql_lag"] = PUBLISHED["td3_bc"], PUBLISHED["iql"]
 PUBLISHED["bc_safe"] = PUBLISHED["bc"]
 PUBLISHED["cal_ql"] = PUBLISHED["cql"]
 PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}

@@ -6,16 +6,17 @@ from functools import partial
 import jax
 import pytest
 
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, TD3BCLag
 from neorl_agents.learning import Networks, Steps
 from neorl_agents.policies import NetworkPolicy
 from neorl_agents.testing import algorithm_laws, sized
 from neorl_core import InputError
 
 SMALL = {"hidden": (8, 8), "batch_size": 32}
+MULTIPLIER = type(TD3BCLag().multiplier)
 PLACES = {
     field.name: part
-    for part, settings in (("networks", Networks), ("steps", Steps))
+    for part, settings in (("networks", Networks), ("steps", Steps), ("multiplier", MULTIPLIER))
     for field in fields(settings)
 }
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
@@ -205,6 +206,9 @@ BAD["sac_n"] = CRITIC_LEARNER | {
     "n_critics": [1],
 }
 BAD["bc_safe"] = BAD["bc"] | {"margin": [0.0, -1.0]}
+PRICED = {name: [-0.1, float("inf")] for name in ("kp", "ki", "kd")}
+PRICED |= {"largest": [0.0], "chance": [0.0, float("nan")]}
+BAD["td3_bc_lag"], BAD["iql_lag"] = BAD["td3_bc"] | PRICED, BAD["iql"] | PRICED
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 for fields_of in BAD.values():
     fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5], "kind": ["resnet"]}
@@ -227,6 +231,8 @@ def test_bad_values_are_refused_by_name(name, field, value, problem):
 
 def test_every_field_is_checked():
     for name, kind in ALGORITHMS.items():
-        own = {field.name for field in fields(kind)} - {"networks", "steps"}
-        unchecked = (own | set(PLACES)) - set(BAD[name]) - {"hidden", "batch_size"}
+        nested = {field.name for field in fields(kind)} & {"networks", "steps", "multiplier"}
+        own = {field.name for field in fields(kind)} - nested
+        own |= {field for field, part in PLACES.items() if part in nested}
+        unchecked = own - set(BAD[name]) - {"hidden", "batch_size"}
         assert not unchecked, f"{name}: no bad value of {unchecked} is tested"

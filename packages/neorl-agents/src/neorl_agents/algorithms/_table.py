@@ -6,9 +6,11 @@ from neorl_agents.algorithms._bc_safe import BCSafe
 from neorl_agents.algorithms._cql import CQL, CalQL
 from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._iql import IQL
+from neorl_agents.algorithms._iql_lag import IQLLag
 from neorl_agents.algorithms._rebrac import ReBRAC
 from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
+from neorl_agents.algorithms._td3_bc_lag import TD3BCLag
 from neorl_agents.algorithms._xql import XQL
 from neorl_agents.learning import check_algorithm
 from neorl_core.infrastructure import Registry
@@ -28,6 +30,8 @@ ALGORITHMS: Registry[type] = Registry(
         "sac_n": SACN,
         "edac": EDAC,
         "xql": XQL,
+        "td3_bc_lag": TD3BCLag,
+        "iql_lag": IQLLag,
     },
     check_algorithm,
 )

@@ -99,8 +99,9 @@ class BaseLearner(eqx.Module):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that are read; with memory or several steps, also where episodes end."""
-        if self.networks.encoder == "none" and self.steps.n_step == 1:
+        """The fields that are read; where more than a row counts, also where episodes end."""
+        apart = self.networks.encoder == "none" and self.steps.n_step == 1
+        if apart and not self.keeps_limits:
             return self.reads
         return (*self.reads, *(f for f in ("terminated", "truncated") if f not in self.reads))
 

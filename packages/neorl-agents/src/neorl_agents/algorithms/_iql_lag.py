@@ -1,0 +1,89 @@
+"""Implicit Q-learning on a reward less controlled prices of the costs."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from neorl_agents.algorithms._iql import IQL
+from neorl_agents.algorithms._lagrangian import (
+    MEMBERS,
+    MultiplierSettings,
+    controlled,
+    cost_critic_loss,
+    cost_targets,
+    fresh_multipliers,
+    require_multiplier,
+)
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, single
+from neorl_core import Spec
+
+
+class IQLLag(IQL):
+    """Implicit Q-learning whose reward pays for costs, at prices that controllers set.
+
+    One update is one of :class:`IQL` with the reward
+
+    ``(r - sum_j multiplier_j c_j) / (1 + sum_j multiplier_j)``,
+
+    then a step of two critics for every cost towards what the **actor** costs, with ``m`` its mean:
+    ``c_j + discount (1 - terminated) max_i Qc'_ji(s', m(s'))``, and a step of the multiplier of
+    every limit on ``e_j = mean max_i Qc_ji(s, m(s)) - d_j``, as in :class:`~neorl_agents.TD3BCLag`.
+    The prices that a user of IQL sets by hand are found here, so that the predicted cost meets the
+    limit.
+
+    The critics of the reward see a price that moves, and follow it with a delay, so that gains much
+    larger than the default ones swing.
+
+    Attributes:
+        multiplier: The controller of the multipliers.
+
+    Source: that of :class:`IQL` and of :class:`~neorl_agents.TD3BCLag`; together they are no
+    published learner. The evaluation of the actor's costs is fitted Q evaluation (Le, Voloshin and
+    Yue, Batch policy learning under constraints, arXiv 1903.08738).
+    """
+
+    multiplier: MultiplierSettings = MultiplierSettings()
+
+    reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
+    rates: ClassVar[Mapping[str, str]] = {
+        **IQL.rates,
+        "cost_critics": "critic_learning_rate",
+        "multipliers": "critic_learning_rate",
+    }
+    takes_several_steps: ClassVar[bool] = False
+    keeps_limits: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_multiplier(self)
+        super().check()
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The networks of IQL, two critics for every cost, and multipliers of zero."""
+        networks, targets = super().fresh(spec, key)
+        members, cost_key = MEMBERS * spec.n_cost, jax.random.fold_in(key, 1)
+        costs = self.networks.of_both(spec, 1, cost_key, members=members, initialiser="uniform")
+        followed = {"cost_critics": costs}
+        multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
+        return networks | followed | multipliers, targets | followed
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One update of IQL, one step of the cost critics, one of the multipliers."""
+        prices = state.parameters["multipliers"].value
+        paid = counted_costs(state.preparation, rows.cost) @ prices
+        priced = rows._replace(reward=(rows.reward - paid) / (1 + jnp.sum(prices)))
+        state, metrics = super().learn(state, priced, key)
+        # Its bounds are those of the reward without prices.
+        metrics = {name: x for name, x in metrics.items() if name != "q_beyond_rewards"}
+
+        row, mean = single(rows), state.parameters["actor"].mean
+        target = cost_targets(state, row, mean(row.next_obs), self.discount)
+        state, loss, _ = self.descend(state, "cost_critics", cost_critic_loss, row, target)
+        state, control = controlled(self, state, row, mean(row.obs))
+        state = state.tracked("cost_critics", tau=self.tau)
+        return state, {**metrics, "cost_loss": loss, **control}

@@ -1,0 +1,134 @@
+"""What learners with a price on every cost share: cost critics, and the controller of the price."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neorl_agents.learning import (
+    LearnerState,
+    Metrics,
+    UnitRows,
+    counted_costs,
+    critic_limits,
+    require_number,
+)
+from neorl_agents.networks import Network, q_values
+from neorl_core.costs import (
+    MultiplierState,
+    discounted_cost_target,
+    pid_multiplier_init,
+    pid_multiplier_step,
+)
+from neorl_core.losses import masked_mean
+
+MEMBERS = 2
+"""Critics of every cost; the larger of their values counts."""
+
+
+class MultiplierSettings(eqx.Module):
+    """The controller of the multipliers, one for every cost limit.
+
+    Attributes:
+        kp: Proportional gain: multiplier per unit of the cost critic above its limit.
+        ki: Integral gain, per update.
+        kd: Gain of a rising cost.
+        largest: Largest multiplier, and largest integral part of it; positive.
+        chance: Steps above a limit per step that an episode may have on average, which bounds the
+            share of episodes that break it; positive.
+    """
+
+    kp: float = 0.1
+    ki: float = 0.003
+    kd: float = 0.001
+    largest: float = 10.0
+    chance: float = 0.1
+
+
+class Multipliers(eqx.Module):
+    """Prices of the costs in unit rewards, and the memory of what controls them.
+
+    No gradient moves them: the state of an optimiser, which every parameter has, stays unused.
+    """
+
+    value: Float[Array, " cost"]
+    control: MultiplierState
+
+
+def require_multiplier(learner: Any) -> None:
+    """Refuses bad values of the nested settings ``multiplier``, by learner and field."""
+    require_number(learner, *(f"multiplier.{name}" for name in ("kp", "ki", "kd")), low=0)
+    require_number(learner, "multiplier.largest", "multiplier.chance", low=0, open_low=True)
+
+
+def fresh_multipliers(n_cost: int) -> Multipliers:
+    """All zero: the learner begins as the one that knows no costs."""
+    none = jnp.zeros(n_cost, jnp.float32)
+    return Multipliers(none, jax.vmap(partial(pid_multiplier_init, delay=1))(none))
+
+
+def cost_values(
+    critics: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> Float[Array, "cost batch"]:
+    """The larger value of the two critics of every cost."""
+    return jnp.max(_by_member(q_values(critics, obs, action)), axis=0)
+
+
+def cost_targets(
+    state: LearnerState,
+    rows: UnitRows,
+    next_action: Float[Array, "batch act"],
+    discount: float | Float[Array, ""],
+) -> Float[Array, "cost batch"]:
+    """``c + discount (1 - terminated) max_i Qc'_i(s', a')`` for every cost."""
+    following = q_values(state.targets["cost_critics"], rows.next_obs, next_action)
+    cost = counted_costs(state.preparation, rows.cost).T
+    ended = jnp.broadcast_to(rows.terminated, cost.shape)
+    return discounted_cost_target(cost, _by_member(following), ended, discount=discount)
+
+
+def cost_critic_loss(
+    critics: Network, rows: UnitRows, target: Float[Array, "cost batch"]
+) -> tuple[Float[Array, ""], None]:
+    """The squared errors, averaged over rows and summed over critics and costs."""
+    off = _by_member(q_values(critics, rows.obs, rows.action)) - target[None]
+    return masked_mean(jnp.sum(jnp.square(off), axis=(0, 1)), rows.mask), None
+
+
+def controlled(
+    learner: Any, state: LearnerState, rows: UnitRows, action: Float[Array, "batch act"]
+) -> tuple[LearnerState, Metrics]:
+    """One step of every multiplier from the mean cost that the critics predict of ``action``.
+
+    Args:
+        learner: With the fields ``multiplier`` and ``discount``.
+        state: With the parameters ``cost_critics`` and ``multipliers``.
+        rows: One batch.
+        action: Actions of the policy in it.
+
+    Returns:
+        The state; the largest multiplier, and by how much the worst cost is above its limit, in
+        the unit of its critic.
+    """
+    settings = learner.multiplier
+    limits = critic_limits(state.preparation, discount=learner.discount, chance=settings.chance)
+    values = cost_values(state.parameters["cost_critics"], rows.obs, action)
+    measured = jax.vmap(masked_mean, in_axes=(0, None))(values, rows.mask)
+    step = partial(
+        pid_multiplier_step,
+        kp=settings.kp,
+        ki=settings.ki,
+        kd=settings.kd,
+        max_integral=settings.largest,
+        max_multiplier=settings.largest,
+    )
+    control, value = jax.vmap(step)(state.parameters["multipliers"].control, measured, limits)
+    state = state.with_parameters(multipliers=Multipliers(value, control))
+    return state, {"multiplier": jnp.max(value), "cost_excess": jnp.max(measured - limits)}
+
+
+def _by_member(values: Float[Array, "all batch"]) -> Float[Array, "ens cost batch"]:
+    return values.reshape(MEMBERS, -1, values.shape[-1])

@@ -1,0 +1,136 @@
+"""TD3+BC with a critic and a controlled price for every cost limit."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
+from neorl_agents.algorithms._lagrangian import (
+    MEMBERS,
+    MultiplierSettings,
+    controlled,
+    cost_critic_loss,
+    cost_targets,
+    cost_values,
+    fresh_multipliers,
+    require_multiplier,
+)
+from neorl_agents.algorithms._td3_bc import TD3BC
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, held_actions, merged, numbered
+from neorl_agents.networks import Network, first_q_value
+from neorl_core import Spec
+from neorl_core.losses import masked_mean, td3_bc_policy_loss
+
+
+class TD3BCLag(TD3BC):
+    """TD3+BC whose actor pays for costs, at prices that controllers set: :class:`TD3BC` and more.
+
+    Two critics for every cost regress, beside those of the reward and at the same smoothed action
+    ``a'``, on
+
+    ``y_j = c_j + discount (1 - terminated) max_i Qc'_ji(s', a')``.
+
+    Then the multiplier of every limit takes one step of a PID controller on
+    ``e_j = mean max_i Qc_ji(s, pi(s)) - d_j`` (:func:`neorl_core.costs.pid_multiplier_step`, with a
+    clamped integrator), and the actor descends
+
+    ``-lam mean (Q_1(s, pi(s)) - sum_j multiplier_j max_i Qc_ji(s, pi(s))) + mean (pi(s) - a)^2``
+
+    with TD3+BC's ``lam = alpha / mean |Q_1|``: a multiplier that rises long enough outweighs the
+    log too. (Divided by one plus the multipliers, as the source has it, it could not.)
+
+    A limit per episode becomes ``d_j`` by :func:`neorl_agents.learning.critic_limits`; of a limit
+    per step the steps above it are counted, ``multiplier.chance`` of which an episode may have. At
+    multipliers of zero this is TD3+BC.
+
+    Attributes:
+        multiplier: The controller of the multipliers.
+
+    Source: the multiplier of Stooke, Achiam and Abbeel, Responsive safety in reinforcement
+    learning by PID Lagrangian methods, arXiv 2007.03964, with the gains of BCQ-Lag and BEAR-Lag in
+    OSRL; on top of TD3+BC it is no published learner.
+    """
+
+    multiplier: MultiplierSettings = MultiplierSettings()
+
+    reads: ClassVar[tuple[str, ...]] = (*TD3BC.reads, "cost")
+    rates: ClassVar[Mapping[str, str]] = {
+        **TD3BC.rates,
+        "cost_critics": "critic_learning_rate",
+        "multipliers": "critic_learning_rate",
+    }
+    takes_several_steps: ClassVar[bool] = False
+    keeps_limits: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_multiplier(self)
+        super().check()
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The networks of TD3+BC, two critics for every cost, and multipliers of zero."""
+        networks, targets = super().fresh(spec, key)
+        members, cost_key = MEMBERS * spec.n_cost, jax.random.fold_in(key, 1)
+        costs = self.networks.of_both(spec, 1, cost_key, members=members, initialiser="uniform")
+        followed = {"cost_critics": costs}
+        multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
+        return networks | followed | multipliers, targets | followed
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """Critic steps, one step of the multipliers and of the actor, one of the targets."""
+        targets, flat = self.critic_targets(state, rows, key), merged(rows)
+        next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
+        costs = cost_targets(state, flat, next_action, self.discount)
+        costs = costs.reshape(-1, *rows.reward.shape)
+        state, metrics = delayed_critic_steps(self, state, rows, targets)
+        cost_loss = jnp.zeros((), costs.dtype)
+        for i in range(self.policy_delay):
+            state, loss, _ = self.descend(
+                state, "cost_critics", cost_critic_loss, numbered(rows, i), costs[:, i]
+            )
+            cost_loss = cost_loss + loss / self.policy_delay
+        last = numbered(rows, self.policy_delay - 1)
+        state, control = controlled(self, state, last, state.parameters["actor"](last.obs))
+        now = state.parameters
+        state, actor_loss, more = self.descend(
+            state,
+            "actor",
+            _actor_loss,
+            (now["critics"], now["cost_critics"], now["multipliers"].value),
+            last,
+            self.alpha,
+        )
+        state = state.tracked("actor", "critics", "cost_critics", tau=self.tau)
+        return state, {
+            **metrics,
+            "cost_loss": cost_loss,
+            **control,
+            "actor_loss": actor_loss,
+            **more,
+        }
+
+
+def _actor_loss(
+    actor: Network,
+    judges: tuple[Network, Network, Float[Array, " cost"]],
+    rows: UnitRows,
+    alpha: Float[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
+    critics, cost_critics, prices = judges
+    action = actor(rows.obs)
+    q = first_q_value(critics, rows.obs, action)
+    paid = prices @ cost_values(cost_critics, rows.obs, action)
+    size = masked_mean(jnp.abs(jax.lax.stop_gradient(q)), rows.mask)
+    weight = alpha / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
+    distance = masked_mean(jnp.mean(jnp.square(action - rows.action), axis=-1), rows.mask)
+    held = held_actions(action, rows.action, rows.mask)
+    loss = td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha)
+    return loss + weight * masked_mean(paid, rows.mask), {
+        "distance": distance,
+        "held_at_bound": held,
+    }

@@ -1,0 +1,199 @@
+"""Learners under the cost limits of plants: episodes that break each limit, and what they earn.
+
+Usage:
+    python tools/tables/limits_table.py measure ChemicalReactor-v0 CSTR-v0   what is not there yet
+    python tools/tables/limits_table.py table                                the tables as Markdown
+    python tools/tables/limits_table.py pages            writes them into the pages of the learners
+
+All learners get the same log of a plant (``mixed``, 20,000 rows), the same small budget and the
+same networks; nothing is tuned to a plant. Those that know no limits get the reward less the
+plant's prices. Every policy is judged on the same 200 starts without a guard, and so are the
+plant's tunings, the first of which is today's controller. An episode that trips keeps no limit. The
+results of one plant are one file; a learner that stands in it is left out, so that a measurement
+that was cut short goes on.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from learner_settings import learner_with
+from neorl_agents import ALGORITHMS
+from neorl_agents.learning import episode_costs
+from neorl_core import InputError
+from neorl_core.costs import limit_kind
+from neorl_core.infrastructure import keep_compiled_programs
+from neorl_core.infrastructure.command_line import cache_directory
+from neorl_envs import collect_log, make
+from neorl_envs.recording import quality
+from neorl_envs.scoring import kept, score_episodes, scores
+from neorl_train import train
+from neorl_train.experience import training_data
+from neorl_train.training import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tools/benchmarks/results/limits"
+PAGES = ROOT / "docs/pages/learners"
+BUDGET = {
+    "quality": "mixed", "rows": 20_000, "updates": 5_000, "seeds": [0, 1, 2], "hidden": [64, 64],
+    "batch_size": 128, "episodes": 200,
+}  # fmt: skip
+PLAIN = ("bc", "td3_bc", "iql")
+SAFE = tuple(name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits)
+BEGIN, END = "<!-- limits_table: begin -->", "<!-- limits_table: end -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("measure", "table", "pages"))
+    parser.add_argument("plants", nargs="*", help="plants to measure, such as CSTR-v0")
+    args = parser.parse_args()
+    if args.what == "measure":
+        keep_compiled_programs(cache_directory())
+        for plant in args.plants:
+            measure(plant)
+    elif args.what == "table":
+        print("\n\n".join(table(path) for path in sorted(RESULTS.glob("*.json"))))
+    else:
+        for name in SAFE:
+            write_page(name)
+
+
+def measure(plant: str) -> None:
+    """Trains and judges what the plant's file does not hold yet."""
+    env, path = make(plant), RESULTS / f"{plant}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if found and found["budget"] != BUDGET:
+        raise SystemExit(f"{path} is of another budget; move it away")
+    who, plan = quality(env, BUDGET["quality"])
+    log = collect_log(env, who, n_steps=BUDGET["rows"], key=jax.random.key(0), plan=plan)
+    prices = env.penalty_weights()
+    prices = [prices.get(cost.name, 0.0) for cost in log.spec.cost]
+    data = training_data(log, prices=prices)
+    if not found:
+        limits = [limit_kind(c).limit_words(c.limit, c.unit) for c in env.spec.cost]
+        found = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}
+        found |= {"log": of_log(data, prices), "learners": {}}
+        tunings = {name: judged(env, policy) for name, policy in env.tunings().items()}
+        found |= {"controllers": tunings, "reference": env.reference}
+        store(path, found)
+    for name in (*PLAIN, *SAFE):
+        if name not in found["learners"]:
+            begun = time.monotonic()
+            found["learners"][name] = trained(env, data, name)
+            store(path, found)
+            print(f"{plant} {name}: {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def store(path: Path, found: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(found, indent=1) + "\n")
+    partial.replace(path)
+
+
+def trained(env: Any, data: Any, name: str) -> dict[str, Any]:
+    """Every seed judged, or what the learner said of the log."""
+    settings = {"hidden": tuple(BUDGET["hidden"]), "batch_size": BUDGET["batch_size"]}
+    learner = learner_with(ALGORITHMS[name], **settings)
+    updates = BUDGET["updates"]
+    try:
+        done = train(learner, data, BUDGET["seeds"], Plan(updates, 500, updates))
+    except InputError as error:
+        return {"failure": str(error)}
+    return {"seeds": [judged(env, policy) for policy in done.policies]}
+
+
+def judged(env: Any, policy: Any) -> dict[str, Any]:
+    """Shares of episodes over each limit and with a trip, and the mean return."""
+    episodes = score_episodes(env, policy, jax.random.split(jax.random.key(1), BUDGET["episodes"]))
+    over = ~kept(env, episodes)
+    return {
+        **shares_over(over),
+        "return": float(f"{np.mean(np.asarray(episodes.total)):.6g}"),
+        "score": float(f"{scores(env, episodes).mean():.6g}"),
+        "trips": float(np.mean(np.asarray(episodes.trip))),
+    }
+
+
+def shares_over(over: np.ndarray) -> dict[str, Any]:
+    return {"over": over.mean(0).tolist(), "over_any": float(over.any(1).mean())}
+
+
+def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
+    """The same of the logged episodes."""
+    episode, quantities = episode_costs(data.spec, data.rows)
+    tripped = np.bincount(episode, weights=np.asarray(data.rows.terminated)) > 0
+    over = np.stack(
+        [limit_kind(c).exceeded(quantities[:, i], c.limit) for i, c in enumerate(data.spec.cost)], 1
+    )
+    reward = np.asarray(data.rows.reward, np.float64)
+    paid = np.asarray(data.rows.cost, np.float64) @ np.asarray(prices)
+    returns, score = (np.bincount(episode, weights=x).mean() for x in (reward, reward - paid))
+    return {
+        **shares_over(over | tripped[:, None]),
+        "return": float(f"{returns:.6g}"),
+        "score": float(f"{score:.6g}"),
+        "trips": float(tripped.mean()),
+        "episodes": len(quantities),
+    }
+
+
+def table(path: Path, only: str = "") -> str:
+    """One plant: the log, today's controller, the learners."""
+    found = json.loads(path.read_text())
+    heads = [
+        f"over {name} ({limit})"
+        for name, limit in zip(found["costs"], found["limits"], strict=True)
+    ]
+    lines = [
+        f"**{path.stem}**",
+        "",
+        f"| | {' | '.join(heads)} | over any | trips | return | less prices |",
+    ]
+    lines.append("|---" * (len(heads) + 5) + "|")
+    log = found["log"]
+    lines.append(row(f"the log ({log['episodes']} episodes)", [log]))
+    today = next(iter(found["controllers"]))
+    for name in dict.fromkeys((today, found["reference"])):
+        lines.append(row(f"controller {name}", [found["controllers"][name]]))
+    for name, cell in found["learners"].items():
+        if only and name not in (*PLAIN, "bc_safe", only):
+            continue
+        if "failure" in cell:
+            lines.append(f"| `{name}` | refused: {cell['failure']} |" + " |" * (len(heads) + 3))
+        else:
+            lines.append(row(f"`{name}`", cell["seeds"]))
+    return "\n".join(lines)
+
+
+def row(name: str, cells: list[dict[str, Any]]) -> str:
+    shares = [*np.mean([cell["over"] for cell in cells], axis=0)]
+    shares += [np.mean([cell[which] for cell in cells]) for which in ("over_any", "trips")]
+    numbers = []
+    for which in ("return", "score"):
+        values = np.array([cell[which] for cell in cells])
+        spread = f" ± {values.std(ddof=1):.3g}" if len(cells) > 1 else ""
+        numbers.append(f"{values.mean():.4g}{spread}")
+    return "| " + " | ".join([name, *(f"{share:.0%}" for share in shares), *numbers]) + " |"
+
+
+def write_page(name: str) -> None:
+    page = PAGES / f"{name.replace('_', '-')}.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not rest:
+        raise SystemExit(f"{page} has no place for the table; put {BEGIN} and {END} into it")
+    tables = "\n\n".join(table(path, name) for path in sorted(RESULTS.glob("*.json")))
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
