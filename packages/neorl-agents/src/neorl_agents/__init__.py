@@ -2,18 +2,18 @@
 
 from neorl_agents.algorithms._awac import AWAC as AWAC
 from neorl_agents.algorithms._bc import BC as BC
-from neorl_agents.algorithms._bc_safe import BCSafe as BCSafe
 from neorl_agents.algorithms._cql import CQL as CQL
 from neorl_agents.algorithms._cql import CalQL as CalQL
 from neorl_agents.algorithms._edac import EDAC as EDAC
 from neorl_agents.algorithms._iql import IQL as IQL
-from neorl_agents.algorithms._iql_lag import IQLLag as IQLLag
 from neorl_agents.algorithms._rebrac import ReBRAC as ReBRAC
 from neorl_agents.algorithms._sac_n import SACN as SACN
 from neorl_agents.algorithms._table import ALGORITHMS as ALGORITHMS
 from neorl_agents.algorithms._td3_bc import TD3BC as TD3BC
-from neorl_agents.algorithms._td3_bc_lag import TD3BCLag as TD3BCLag
 from neorl_agents.algorithms._xql import XQL as XQL
+from neorl_agents.algorithms.constrained._bc_safe import BCSafe as BCSafe
+from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
+from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
 from neorl_agents.artefact._artefact import PolicyArtefact as PolicyArtefact
 from neorl_agents.artefact._artefact import load_policy as load_policy
 from neorl_agents.artefact._artefact import save_policy as save_policy

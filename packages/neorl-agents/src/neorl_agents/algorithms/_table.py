@@ -2,16 +2,16 @@
 
 from neorl_agents.algorithms._awac import AWAC
 from neorl_agents.algorithms._bc import BC
-from neorl_agents.algorithms._bc_safe import BCSafe
 from neorl_agents.algorithms._cql import CQL, CalQL
 from neorl_agents.algorithms._edac import EDAC
 from neorl_agents.algorithms._iql import IQL
-from neorl_agents.algorithms._iql_lag import IQLLag
 from neorl_agents.algorithms._rebrac import ReBRAC
 from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
-from neorl_agents.algorithms._td3_bc_lag import TD3BCLag
 from neorl_agents.algorithms._xql import XQL
+from neorl_agents.algorithms.constrained._bc_safe import BCSafe
+from neorl_agents.algorithms.constrained._iql_lag import IQLLag
+from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag
 from neorl_agents.learning import check_algorithm
 from neorl_core.infrastructure import Registry
 

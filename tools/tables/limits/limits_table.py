@@ -1,9 +1,9 @@
 """Learners under the cost limits of plants: episodes that break each limit, and what they earn.
 
 Usage:
-    python tools/tables/limits_table.py measure ChemicalReactor-v0 CSTR-v0   what is not there yet
-    python tools/tables/limits_table.py table                                the tables as Markdown
-    python tools/tables/limits_table.py pages            writes them into the pages of the learners
+    python tools/tables/limits/limits_table.py measure CSTR-v0     what is not there yet
+    python tools/tables/limits/limits_table.py table               the tables as Markdown
+    python tools/tables/limits/limits_table.py pages               into the learners' pages
 
 All learners get the same log of a plant (``mixed``, 20,000 rows), the same small budget and the
 same networks; nothing is tuned to a plant. Those that know no limits get the reward less the
@@ -22,9 +22,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner_settings import learner_with
 from neorl_agents import ALGORITHMS
 from neorl_agents.learning import episode_costs
+from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_core.costs import limit_kind
 from neorl_core.infrastructure import keep_compiled_programs
@@ -36,7 +36,7 @@ from neorl_train import train
 from neorl_train.experience import training_data
 from neorl_train.training import Plan
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/benchmarks/results/limits"
 PAGES = ROOT / "docs/pages/learners"
 BUDGET = {
@@ -102,7 +102,7 @@ def store(path: Path, found: dict[str, Any]) -> None:
 def trained(env: Any, data: Any, name: str) -> dict[str, Any]:
     """Every seed judged, or what the learner said of the log."""
     settings = {"hidden": tuple(BUDGET["hidden"]), "batch_size": BUDGET["batch_size"]}
-    learner = learner_with(ALGORITHMS[name], **settings)
+    learner = sized(ALGORITHMS[name](), **settings)
     updates = BUDGET["updates"]
     try:
         done = train(learner, data, BUDGET["seeds"], Plan(updates, 500, updates))

@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.algorithms._iql import IQL
-from neorl_agents.algorithms._lagrangian import (
-    MEMBERS,
+from neorl_agents.algorithms.constrained._lagrangian import (
+    RATES,
     MultiplierSettings,
     controlled,
     cost_critic_loss,
     cost_targets,
-    fresh_multipliers,
+    priced,
     require_multiplier,
 )
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, single
@@ -47,14 +46,10 @@ class IQLLag(IQL):
 
     multiplier: MultiplierSettings = MultiplierSettings()
 
-    reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
-    rates: ClassVar[Mapping[str, str]] = {
-        **IQL.rates,
-        "cost_critics": "critic_learning_rate",
-        "multipliers": "critic_learning_rate",
-    }
-    takes_several_steps: ClassVar[bool] = False
     keeps_limits: ClassVar[bool] = True
+    takes_several_steps: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
+    rates: ClassVar[Mapping[str, str]] = {**IQL.rates, **RATES}
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -63,12 +58,7 @@ class IQLLag(IQL):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of IQL, two critics for every cost, and multipliers of zero."""
-        networks, targets = super().fresh(spec, key)
-        members, cost_key = MEMBERS * spec.n_cost, jax.random.fold_in(key, 1)
-        costs = self.networks.of_both(spec, 1, cost_key, members=members, initialiser="uniform")
-        followed = {"cost_critics": costs}
-        multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
-        return networks | followed | multipliers, targets | followed
+        return priced(self, spec, key, super().fresh(spec, key))
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -76,8 +66,8 @@ class IQLLag(IQL):
         """One update of IQL, one step of the cost critics, one of the multipliers."""
         prices = state.parameters["multipliers"].value
         paid = counted_costs(state.preparation, rows.cost) @ prices
-        priced = rows._replace(reward=(rows.reward - paid) / (1 + jnp.sum(prices)))
-        state, metrics = super().learn(state, priced, key)
+        paying = rows._replace(reward=(rows.reward - paid) / (1 + jnp.sum(prices)))
+        state, metrics = super().learn(state, paying, key)
         # Its bounds are those of the reward without prices.
         metrics = {name: x for name, x in metrics.items() if name != "q_beyond_rewards"}
 

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
     LearnerState,
@@ -17,6 +17,7 @@ from neorl_agents.learning import (
     require_number,
 )
 from neorl_agents.networks import Network, q_values
+from neorl_core import Spec
 from neorl_core.costs import (
     MultiplierState,
     discounted_cost_target,
@@ -27,6 +28,12 @@ from neorl_core.losses import masked_mean
 
 MEMBERS = 2
 """Critics of every cost; the larger of their values counts."""
+
+RATES = dict.fromkeys(("cost_critics", "multipliers"), "critic_learning_rate")
+"""The fields that are the learning rates of what is trained besides."""
+
+Fresh = tuple[dict[str, Any], dict[str, Any]]
+"""Fresh parameters and targets by name."""
 
 
 class MultiplierSettings(eqx.Module):
@@ -68,6 +75,18 @@ def fresh_multipliers(n_cost: int) -> Multipliers:
     """All zero: the learner begins as the one that knows no costs."""
     none = jnp.zeros(n_cost, jnp.float32)
     return Multipliers(none, jax.vmap(partial(pid_multiplier_init, delay=1))(none))
+
+
+def priced(learner: Any, spec: Spec, key: PRNGKeyArray, fresh: Fresh) -> Fresh:
+    """What ``fresh`` of a learner that knows no costs returned, with what sets their prices."""
+    parameters, targets = fresh
+    members = MEMBERS * spec.n_cost
+    critics = learner.networks.of_both(
+        spec, 1, jax.random.fold_in(key, 1), members=members, initialiser="uniform"
+    )
+    followed = {"cost_critics": critics}
+    multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
+    return parameters | followed | multipliers, targets | followed
 
 
 def cost_values(

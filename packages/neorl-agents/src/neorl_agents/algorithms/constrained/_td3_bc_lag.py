@@ -8,21 +8,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
-from neorl_agents.algorithms._lagrangian import (
-    MEMBERS,
+from neorl_agents.algorithms._td3_bc import TD3BC
+from neorl_agents.algorithms._td3_bc import _actor_loss as actor_loss_without_costs
+from neorl_agents.algorithms.constrained._lagrangian import (
+    RATES,
     MultiplierSettings,
     controlled,
     cost_critic_loss,
     cost_targets,
     cost_values,
-    fresh_multipliers,
+    priced,
     require_multiplier,
 )
-from neorl_agents.algorithms._td3_bc import TD3BC
-from neorl_agents.learning import LearnerState, Metrics, UnitRows, held_actions, merged, numbered
+from neorl_agents.learning import LearnerState, Metrics, UnitRows, merged, numbered
 from neorl_agents.networks import Network, first_q_value
 from neorl_core import Spec
-from neorl_core.losses import masked_mean, td3_bc_policy_loss
+from neorl_core.losses import masked_mean
 
 
 class TD3BCLag(TD3BC):
@@ -57,11 +58,7 @@ class TD3BCLag(TD3BC):
     multiplier: MultiplierSettings = MultiplierSettings()
 
     reads: ClassVar[tuple[str, ...]] = (*TD3BC.reads, "cost")
-    rates: ClassVar[Mapping[str, str]] = {
-        **TD3BC.rates,
-        "cost_critics": "critic_learning_rate",
-        "multipliers": "critic_learning_rate",
-    }
+    rates: ClassVar[Mapping[str, str]] = {**TD3BC.rates, **RATES}
     takes_several_steps: ClassVar[bool] = False
     keeps_limits: ClassVar[bool] = True
 
@@ -72,12 +69,7 @@ class TD3BCLag(TD3BC):
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of TD3+BC, two critics for every cost, and multipliers of zero."""
-        networks, targets = super().fresh(spec, key)
-        members, cost_key = MEMBERS * spec.n_cost, jax.random.fold_in(key, 1)
-        costs = self.networks.of_both(spec, 1, cost_key, members=members, initialiser="uniform")
-        followed = {"cost_critics": costs}
-        multipliers = {"multipliers": fresh_multipliers(spec.n_cost)}
-        return networks | followed | multipliers, targets | followed
+        return priced(self, spec, key, super().fresh(spec, key))
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -123,14 +115,9 @@ def _actor_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     critics, cost_critics, prices = judges
     action = actor(rows.obs)
-    q = first_q_value(critics, rows.obs, action)
-    paid = prices @ cost_values(cost_critics, rows.obs, action)
-    size = masked_mean(jnp.abs(jax.lax.stop_gradient(q)), rows.mask)
+    loss, more = actor_loss_without_costs(actor, critics, rows, alpha)
+    q = jax.lax.stop_gradient(first_q_value(critics, rows.obs, action))
+    size = masked_mean(jnp.abs(q), rows.mask)
     weight = alpha / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
-    distance = masked_mean(jnp.mean(jnp.square(action - rows.action), axis=-1), rows.mask)
-    held = held_actions(action, rows.action, rows.mask)
-    loss = td3_bc_policy_loss(q, action, rows.action, rows.mask, alpha=alpha)
-    return loss + weight * masked_mean(paid, rows.mask), {
-        "distance": distance,
-        "held_at_bound": held,
-    }
+    paid = prices @ cost_values(cost_critics, rows.obs, action)
+    return loss + weight * masked_mean(paid, rows.mask), more
