@@ -55,14 +55,22 @@ def begin(env: Plant, draws: Draws, params: Any, key: PRNGKeyArray) -> tuple[Epi
 def advance(
     env: Plant, physical: bool, episode: Episode, action: Float[Array, " act"]
 ) -> tuple[Episode, Step, Bool[Array, " act"]]:
-    """One step, and which entries of the action were no number inside their range."""
+    """One step, and which entries of the action were no number inside their range.
+
+    Not a step of ``closed_loop``: the policy is Gymnasium's caller, on the other side of the shell.
+    """
     key, for_step = jax.random.split(episode.key)
     low, high = action_bounds(env.spec, physical)
     outside = ~((action >= low) & (action <= high))
     if not physical:
-        action = unit_interval(env.spec.action).to_physical(jnp.clip(action, -1, 1))
+        action = in_physical_units(env.spec, action)
     state, step = env.step(episode.params, episode.state, action, for_step)
     return Episode(episode.params, state, episode.time + 1, key), step, outside
+
+
+def in_physical_units(spec: Spec, action: Float[Array, " act"]) -> Float[Array, " act"]:
+    """An action in [-1, 1], clipped to that, in the units of the actuators."""
+    return unit_interval(spec.action).to_physical(jnp.clip(action, -1, 1))
 
 
 def as_plant(plant: str | Plant, preset: str, spread: float) -> Plant:

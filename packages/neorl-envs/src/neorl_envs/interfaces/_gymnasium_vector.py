@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import InputError
+from neorl_envs.closed_loop import where_over
 from neorl_envs.interfaces._episode import (
     Draws,
     Episode,
@@ -28,7 +29,6 @@ from neorl_envs.interfaces._information import named_information
 from neorl_envs.interfaces._record import EpisodeRecord
 from neorl_envs.interfaces._vector_step import Rules, vector_step
 from neorl_envs.plants._protocol import Plant
-from neorl_envs.wrappers._autoreset import where_over
 
 OPTIONS = ("params", "reset_mask")
 

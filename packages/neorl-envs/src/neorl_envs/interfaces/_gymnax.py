@@ -9,7 +9,8 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core import Channel, Environment, Step, highs, lows, unit_interval
+from neorl_core import Channel, Environment, Step, highs, lows
+from neorl_envs.interfaces._episode import in_physical_units
 from neorl_envs.interfaces._information import named_information
 from neorl_envs.wrappers import AutoReset, AutoResetState, autoreset, randomised
 
@@ -154,7 +155,8 @@ class Gymnax(eqx.Module):
     def _advance(
         self, env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
     ) -> tuple[Any, Step]:
-        physical = unit_interval(env.spec.action).to_physical(jnp.clip(action, -1, 1))
+        # Not a step of `closed_loop`: the policy is the caller's, one step a call.
+        physical = in_physical_units(env.spec, action)
         return env.step(self._or_default(params), state, physical, key)
 
     def _or_default(self, params: Any) -> Any:

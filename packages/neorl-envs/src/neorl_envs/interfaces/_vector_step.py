@@ -9,9 +9,10 @@ from gymnasium.vector import AutoresetMode
 from jaxtyping import Array, Bool
 
 from neorl_core import Step
+from neorl_envs.closed_loop import where_over
 from neorl_envs.interfaces._episode import Draws, Episode, advance, begin
 from neorl_envs.plants._protocol import Plant
-from neorl_envs.wrappers._autoreset import started_where_over, where_over
+from neorl_envs.wrappers._autoreset import started_where_over
 
 
 class Rules(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Policy, Step
+from neorl_envs.closed_loop import Acted, Rollout, drawn_start, rollout
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.recording._behaviour import BehaviourPolicy, behaviour_policies
 from neorl_envs.recording._operators import OperatorPlan, in_manual
@@ -27,7 +28,6 @@ class LogRow(NamedTuple):
         obs: Observation before the step.
         step: What the plant answered, without the observation for the next step and ``info``,
             which a log does not keep.
-        alive: Whether the episode was still running.
         manual: Which manipulated variables were in manual.
         signal: Test signal added to the controller's output.
         offset: Set-point offsets in units of the largest step.
@@ -36,7 +36,6 @@ class LogRow(NamedTuple):
 
     obs: Float[Array, " obs"]
     step: Step
-    alive: Bool[Array, ""]
     manual: Bool[Array, " act"]
     signal: Float[Array, " act"]
     offset: Float[Array, " loop"]
@@ -99,8 +98,8 @@ def collect_log(
     while lengths.sum() < n_steps:
         episodes = np.arange(lengths.size, lengths.size + block)
         part = _episodes_of_all(env, tuple(policies.values()), key, episodes, spread, loops)
-        lengths = np.append(lengths, part.alive.sum(axis=1))
-        parts.append(jax.tree.map(lambda leaf, alive=part.alive: leaf[alive], part))
+        lengths = np.append(lengths, part.mask.sum(axis=1))
+        parts.append(jax.tree.map(lambda leaf, mask=part.mask: leaf[mask], part.rows))
     n_episodes = _episodes_needed(lengths, n_steps, n_policies)
     rows = int(lengths[:n_episodes].sum())
     log: Any = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
@@ -124,7 +123,7 @@ def _episodes_of_all(
     episodes: np.ndarray,
     spread: float,
     loops: int,
-) -> LogRow:
+) -> Rollout:
     """The given episodes, on the host; one program for all controllers that differ in numbers."""
     forms: dict[Any, list[int]] = {}
     for i, policy in enumerate(policies):
@@ -161,13 +160,13 @@ def _collect_block(
     which: Array,
     spread: float,
     loops: int,
-) -> LogRow:
-    """The given episodes at once, each to the horizon; axes ``(episode, time)``.
+) -> Rollout:
+    """The given episodes at once, each to the horizon; axes ``(episode, time)``, rows of the log.
 
     ``policies`` is stacked; ``which`` says whose turn every episode is.
     """
 
-    def episode(index: Array, turn: Array) -> LogRow:
+    def episode(index: Array, turn: Array) -> Rollout:
         policy = jax.tree.map(lambda leaf: leaf[turn], policies)
         return _episode(env, policy, jax.random.fold_in(key, index), spread, loops)
 
@@ -176,37 +175,27 @@ def _collect_block(
 
 def _episode(
     env: Recordable, policy: BehaviourPolicy, key: PRNGKeyArray, spread: float, loops: int
-) -> LogRow:
-    for_params, for_reset, for_steps = jax.random.split(key, 3)
-    params = env.sample_params(for_params, spread=spread)
-    state, obs = env.reset(params, for_reset)
-    carry = (state, obs, policy.initial_carry(), jnp.asarray(True))
-    row = functools.partial(_row, env, policy, params, loops)
-    _, rows = jax.lax.scan(row, carry, jax.random.split(for_steps, env.spec.horizon))
-    return rows
+) -> Rollout:
+    start = drawn_start(env, key, spread=spread)
+    # The published logs were recorded with the two keys of a step in this order.
+    start = start._replace(noise_keys=start.policy_keys, policy_keys=start.noise_keys)
 
+    def row(acted: Acted) -> LogRow:
+        behaviour = acted.carry
+        setpoint = policy.setpoint(behaviour.operators)
+        if setpoint.size != loops:
+            setpoint = jnp.full(loops, jnp.nan)
+        return LogRow(
+            obs=acted.obs,
+            step=acted.step._replace(obs=(), info=()),
+            manual=in_manual(policy.plan, behaviour.operators),
+            signal=behaviour.signal,
+            offset=behaviour.operators.offset,
+            setpoint=setpoint,
+        )
 
-def _row(
-    env: Recordable,
-    policy: BehaviourPolicy,
-    params: Any,
-    loops: int,
-    carry: tuple,
-    key: PRNGKeyArray,
-) -> tuple[tuple, LogRow]:
-    state, obs, behaviour, alive = carry
-    for_plant, for_policy = jax.random.split(key)
-    behaviour, action = policy(behaviour, obs, for_policy)
-    state, step = env.step(params, state, action, for_plant)
-    behaviour = policy.sent(behaviour, step.applied)
-    manual, offset = in_manual(policy.plan, behaviour.operators), behaviour.operators.offset
-    setpoint = policy.setpoint(behaviour.operators)
-    if setpoint.size != loops:
-        setpoint = jnp.full(loops, jnp.nan)
-    kept = step._replace(obs=(), info=())
-    row = LogRow(obs, kept, alive, manual, behaviour.signal, offset, setpoint)
-    alive = alive & ~(step.terminated | step.truncated)
-    return (state, step.obs, behaviour, alive), row
+    acting: Any = policy  # random: other than a Policy, it needs its key
+    return rollout(env, acting, start, record=row)
 
 
 def _as_dataset(

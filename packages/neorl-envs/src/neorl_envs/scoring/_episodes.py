@@ -1,14 +1,15 @@
 """Whole episodes in one compiled program: their sums, or one of them row by row."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_core import Environment, Policy, Step, Trajectory, Transition
+from neorl_core import Environment, Policy, Trajectory
+from neorl_envs.closed_loop import Acted, Rollout, drawn_start, rollout
 
 
 class EpisodeScores(NamedTuple):
@@ -61,21 +62,12 @@ def score_episodes(
     """
 
     def episode(key: PRNGKeyArray) -> EpisodeScores:
-        advance, carry, step_keys = _begin(env, policy, key, preset, spread)
-        nothing = jnp.zeros((), carry[1].dtype)
-        costs = jnp.zeros(env.spec.n_cost, carry[1].dtype)
+        start = drawn_start(env, key, preset=preset, spread=spread)
+        nothing = jnp.zeros((), start.obs.dtype)
+        costs = jnp.zeros(env.spec.n_cost, start.obs.dtype)
         false = jnp.zeros((), jnp.bool_)
         sums = EpisodeScores(nothing, costs, costs, jnp.zeros((), jnp.int32), false, false)
-
-        def row(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, None]:
-            inner, alive, sums = carry
-            inner, step, _ = advance(inner, key)
-            new = _added(sums, step)
-            sums = jax.tree.map(lambda a, b: jnp.where(alive, a, b), new, sums)
-            return (inner, alive & ~(step.terminated | step.truncated), sums), None
-
-        (_, _, sums), _ = jax.lax.scan(row, (carry, ~false, sums), step_keys)
-        return sums
+        return rollout(env, policy, start, record=None, sums=sums, add=_added).sums
 
     return jax.vmap(episode)(keys)
 
@@ -106,52 +98,21 @@ def run_episode(
         >>> policy = env.tunings()[env.reference]
         >>> rows = run_episode(env, policy, jax.random.key(0))  # doctest: +SKIP
     """
-    rows = jax.device_get(_rows(env, policy, key, preset, spread))
-    over = np.asarray(rows.terminated | rows.truncated)
-    n = int(np.argmax(over)) + 1 if over.any() else len(over)
-    return jax.tree.map(lambda column: column[:n], rows)
+    done = jax.device_get(_rows(env, policy, key, preset, spread))
+    # Cut on the host: how long an episode lasts is no shape of the program.
+    length = int(np.sum(done.mask))
+    return jax.tree.map(lambda column: column[:length], done.rows)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3, 4))
 def _rows(
     env: Environment, policy: Policy, key: PRNGKeyArray, preset: str, spread: float
-) -> Trajectory:
-    advance, carry, keys = _begin(env, policy, key, preset, spread)
-
-    def row(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, Transition]:
-        carry, step, obs = advance(carry, key)
-        return carry, Transition(
-            obs=obs,
-            action=step.applied,
-            reward=step.reward,
-            cost=step.cost,
-            next_obs=step.final_obs,
-            terminated=step.terminated,
-            truncated=step.truncated,
-        )
-
-    return jax.lax.scan(row, carry, keys)[1]
+) -> Rollout:
+    return rollout(env, policy, drawn_start(env, key, preset=preset, spread=spread))
 
 
-def _begin(env: Any, policy: Policy, key: PRNGKeyArray, preset: str, spread: float) -> tuple:
-    """The function of one step, its carry at the start, and the keys of all steps."""
-    for_params, for_reset, for_steps = jax.random.split(key, 3)
-    params = env.sample_params(for_params, preset=preset, spread=spread)
-    state, obs = env.reset(params, for_reset)
-
-    def advance(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, Step, Array]:
-        state, obs, memory = carry
-        for_policy, for_env = jax.random.split(key)
-        memory, action = policy(memory, obs, for_policy)
-        state, step = env.step(params, state, action, for_env)
-        return (state, step.obs, policy.sent(memory, step.applied)), step, obs
-
-    carry = (state, obs, policy.initial_carry())
-    return advance, carry, jax.random.split(for_steps, env.spec.horizon)
-
-
-def _added(sums: EpisodeScores, step: Step) -> EpisodeScores:
-    false = jnp.zeros((), jnp.bool_)
+def _added(sums: EpisodeScores, acted: Acted) -> EpisodeScores:
+    step, false = acted.step, jnp.zeros((), jnp.bool_)
     cost = jnp.asarray(step.cost, sums.cost.dtype)
     return EpisodeScores(
         total=sums.total + jnp.asarray(step.reward, sums.total.dtype),

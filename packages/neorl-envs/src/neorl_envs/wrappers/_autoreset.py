@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Environment, InputError, Policy, Step
+from neorl_envs.closed_loop import where_over
 from neorl_envs.wrappers._base import Wrapper
 
 Tree = TypeVar("Tree")
@@ -103,11 +104,6 @@ def autoreset(env: Environment, *, cached: int | None = None) -> AutoReset:
 def fresh_carry(policy: Policy, carry: Tree, step: Step) -> Tree:
     """The carry for the next step: a new one where the episode ended, else ``carry``."""
     return where_over(step.terminated | step.truncated, policy.initial_carry(), carry)
-
-
-def where_over(over: Bool[Array, ""], fresh: Tree, old: Tree) -> Tree:
-    """``fresh`` where the episode is over, leaf by leaf."""
-    return jax.tree.map(lambda new, kept: jnp.where(over, new, kept), fresh, old)
 
 
 def started_where_over(over: Bool[Array, ""], start: Callable[[], Tree], old: Tree) -> Tree:

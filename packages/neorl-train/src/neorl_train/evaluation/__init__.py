@@ -9,7 +9,6 @@ from neorl_train.evaluation._logged import classical_imitators as classical_imit
 from neorl_train.evaluation._one_program import SwitchedPolicy as SwitchedPolicy
 from neorl_train.evaluation._one_program import switched as switched
 from neorl_train.evaluation._rollout import Rollout as Rollout
-from neorl_train.evaluation._rollout import Start as Start
 from neorl_train.evaluation._rollout import common_starts as common_starts
 from neorl_train.evaluation._rollout import rollouts as rollouts
 from neorl_train.evaluation._shadow import action_fits as action_fits
@@ -21,7 +20,6 @@ from neorl_train.evaluation._validation import PolicyValidation as PolicyValidat
 __all__ = [
     "PolicyValidation",
     "Rollout",
-    "Start",
     "SwitchedPolicy",
     "action_fits",
     "classical_imitators",

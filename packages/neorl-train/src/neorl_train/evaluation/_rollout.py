@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from neorl_core import Environment, Policy
+from neorl_envs import closed_loop
+from neorl_envs.closed_loop import Acted, Start
 from neorl_safety.filters import SafetyReport, empty_report
-
-Tree = TypeVar("Tree")
 
 
 class Rollout(NamedTuple):
@@ -51,34 +51,6 @@ class Rollout(NamedTuple):
     intervention: Float[Array, "*start time act"]
     limits: UInt32[Array, "*start time act"]
     alarms: UInt32[Array, "*start time"]
-
-
-class Start(NamedTuple):
-    """Everything about an episode that no policy can change.
-
-    Attributes:
-        params: Drawn parameters of the plant.
-        state: Initial state of the plant.
-        obs: First observation.
-        noise_keys: Keys of disturbances and measurement errors of every step, shape ``(time,)``.
-        policy_keys: Keys for policies that are random, shape ``(time,)``.
-    """
-
-    params: Any
-    state: Any
-    obs: Float[Array, "*start obs"]
-    noise_keys: PRNGKeyArray
-    policy_keys: PRNGKeyArray
-
-
-class _Episode(NamedTuple):
-    environment: Any
-    policy: Any
-    params: Any
-    state: Any
-    carry: Any
-    obs: Float[Array, " obs"]
-    alive: Bool[Array, ""]
 
 
 def rollouts(
@@ -147,40 +119,25 @@ def _acted(environment: Environment, policy: Policy, starts: Start) -> Rollout:
 
 
 def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
-    carry, alive = policy.initial_carry(), jnp.ones((), jnp.bool_)
-    begin = _Episode(environment, policy, start.params, start.state, carry, start.obs, alive)
-    _, rows = jax.lax.scan(_step, begin, (start.noise_keys, start.policy_keys))
-    return Rollout(start.obs, *rows)
+    done = closed_loop.rollout(environment, policy, start, record=_row)
+    return Rollout(first_obs=start.obs, mask=done.mask, **done.rows)
 
 
-def _step(now: _Episode, keys: tuple[PRNGKeyArray, PRNGKeyArray]) -> tuple[_Episode, tuple]:
-    for_noise, for_policy = keys
-    carry, action = now.policy(now.carry, now.obs, for_policy)
-    report = report_of(carry, action)
-    state, step = now.environment.step(now.params, now.state, action, for_noise)
-    carry = now.policy.sent(carry, step.applied)
-    success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
-    rows = (
-        step.final_obs,
-        action,
-        step.applied,
-        step.reward,
-        step.cost,
-        step.terminated,
-        success,
-        now.alive,
-        report.flags,
-        report.intervention,
-        report.limits,
-        report.alarms,
+def _row(acted: Acted) -> dict[str, Array]:
+    step, report = acted.step, report_of(acted.carry, acted.action)
+    return dict(
+        obs=step.final_obs,
+        action=acted.action,
+        applied=step.applied,
+        reward=step.reward,
+        cost=step.cost,
+        terminated=step.terminated,
+        success=jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_),
+        flags=report.flags,
+        intervention=report.intervention,
+        limits=report.limits,
+        alarms=report.alarms,
     )
-    after = now._replace(
-        state=_where(now.alive, state, now.state),
-        carry=_where(now.alive, carry, now.carry),
-        obs=_where(now.alive, step.obs, now.obs),
-        alive=now.alive & ~(step.terminated | step.truncated),
-    )
-    return after, rows
 
 
 def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
@@ -189,7 +146,3 @@ def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
     if isinstance(report, SafetyReport):
         return report
     return empty_report(action.shape[0], action.dtype)
-
-
-def _where(keep: Bool[Array, ""], new: Tree, old: Tree) -> Tree:
-    return jax.tree.map(lambda a, b: jnp.where(keep, a, b), new, old)

@@ -1,6 +1,6 @@
 """Collecting on a simulated plant while training: parallel episodes, and what happened in them."""
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,12 +9,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Policy, Spec, Step, Transition
 from neorl_core.costs import limit_kind, penalised_reward
+from neorl_envs.closed_loop import Loop, closed_loop_step, transition_of, where_over
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
 from neorl_train.evaluation._episodes import ACTED
 from neorl_train.evaluation._rollout import report_of
-
-Tree = TypeVar("Tree")
 
 
 class Collection(eqx.Module):
@@ -132,30 +131,30 @@ def _step(
     collection: Collection, policy: Policy, now: Running, key: PRNGKeyArray
 ) -> tuple[Running, Transition, Counts]:
     for_action, for_step, for_reset = jax.random.split(key, 3)
-    carry, action = policy(now.carry, now.obs, for_action)
-    report = report_of(carry, action)
-    state, step = collection.environment.step(now.params, now.state, action, for_step)
-    over = step.terminated | step.truncated
-    row = Transition(
-        obs=now.obs,
-        action=step.applied,
-        reward=collection.reward(step),
-        cost=step.cost,
-        next_obs=step.final_obs,
-        terminated=step.terminated,
-        truncated=step.truncated,
+    # Not `rollout`: an episode that ends is followed by a fresh one, and training goes on between
+    # two steps, with another policy after every update.
+    loop, acted = closed_loop_step(
+        collection.environment,
+        policy,
+        now.params,
+        Loop(now.state, now.obs, now.carry),
+        policy_key=for_action,
+        noise_key=for_step,
     )
+    step, report = acted.step, report_of(acted.carry, acted.action)
+    over = step.terminated | step.truncated
+    row = transition_of(acted)._replace(reward=collection.reward(step))
     grown = now._replace(
-        state=state,
-        obs=step.obs,
-        carry=policy.sent(carry, step.applied),
+        state=loop.state,
+        obs=loop.obs,
+        carry=loop.carry,
         total=now.total + step.reward,
         cost_sum=now.cost_sum + step.cost,
         cost_worst=jnp.maximum(now.cost_worst, step.cost),
     )
     success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
     happened = _happened(collection.spec, grown, over, step.terminated & ~success, report.flags)
-    return _where(over, _fresh(collection, policy, for_reset), grown), row, happened
+    return where_over(over, _fresh(collection, policy, for_reset), grown), row, happened
 
 
 def _happened(
@@ -188,7 +187,3 @@ def _fresh(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running
     costs = jnp.zeros(collection.spec.n_cost, obs.dtype)
     nothing = jnp.zeros((), obs.dtype)
     return Running(params, state, obs, policy.initial_carry(), nothing, costs, costs)
-
-
-def _where(over: Bool[Array, ""], fresh: Tree, old: Tree) -> Tree:
-    return jax.tree.map(lambda new, kept: jnp.where(over, new, kept), fresh, old)
