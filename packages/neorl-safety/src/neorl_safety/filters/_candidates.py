@@ -1,6 +1,9 @@
 """Points that a filter proposes to its last step, as near to the request as they can be.
 
 A candidate owes nothing: one that is wrong costs distance, never safety.
+
+The general solver of predictive control is not used here. On polytopes of 2 to 8 actions and 4 to
+32 rows the active-set method is as exact, in single precision, and takes less time.
 """
 
 from typing import NamedTuple, Protocol
