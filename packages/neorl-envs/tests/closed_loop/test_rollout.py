@@ -69,7 +69,7 @@ def test_an_episode_is_the_loop_written_out_whole_or_tripped(plant: Any) -> None
 
     def one(key: Array) -> Any:
         start = drawn_start(plant, key)
-        return start, rollout(plant, policy, start, sums=jnp.zeros(()), add=added)
+        return start, rollout(plant, policy, start, sums=jnp.zeros(()), add=added, hold=True)
 
     starts, done = jax.jit(jax.vmap(one))(keys)
     lengths = np.asarray(done.mask).sum(axis=1)

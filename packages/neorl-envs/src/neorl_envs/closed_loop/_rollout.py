@@ -145,14 +145,14 @@ def rollout(
     record: Callable[[Acted], Any] | None = transition_of,
     sums: Any = (),
     add: Callable[[Any, Acted], Any] | None = None,
+    hold: bool = False,
 ) -> Rollout:
     r"""One episode of a policy, as many steps as the start has keys.
 
     .. math:: u_t = \pi(o_t), \quad x_{t+1}, o_{t+1}, r_t = f(x_t, u_t, w_t)
 
-    Behind the end of the episode plant and policy stay as they were in its last step, so that no
-    state runs off to infinity where nobody looks; ``mask`` is false there and nothing is summed.
-    Pure: ``jit`` and ``vmap`` over starts are the caller's.
+    Behind the end of the episode ``mask`` is false and nothing is summed. A pure function: ``jit``,
+    and ``vmap`` over starts, are the caller's.
 
     Args:
         env: A plant.
@@ -161,6 +161,8 @@ def rollout(
         record: What is kept of every step; rows of a log by default, ``None`` for no rows.
         sums: Sums before the first step, any PyTree of arrays.
         add: The sums with those of one more step; ``None`` leaves them as they are.
+        hold: Whether plant and policy stay as they were at the end of the episode, for whoever
+            shows the rows behind it. Otherwise the plant goes on, and those rows mean nothing.
 
     Returns:
         Rows, mask and sums.
@@ -189,7 +191,8 @@ def rollout(
             env, policy, start.params, loop, policy_key=policy_key, noise_key=noise_key
         )
         added = so_far if add is None else add(so_far, acted)
-        loop, so_far = where_over(over, (loop, so_far), (after, added))
+        loop = where_over(over, loop, after) if hold else after
+        so_far = where_over(over, so_far, added)
         ended = acted.step.terminated | acted.step.truncated
         kept = () if record is None else record(acted)
         return (loop, so_far, over | ended), (kept, ~over)

@@ -119,7 +119,7 @@ def _acted(environment: Environment, policy: Policy, starts: Start) -> Rollout:
 
 
 def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
-    done = closed_loop.rollout(environment, policy, start, record=_row)
+    done = closed_loop.rollout(environment, policy, start, record=_row, hold=True)
     return Rollout(first_obs=start.obs, mask=done.mask, **done.rows)
 
 
