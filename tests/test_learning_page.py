@@ -1,9 +1,12 @@
 """The page that compares learners says what the stored cells hold."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from cell_table import add_also, add_cell, read_table
 from learner_numbers import PAGES, current, page_of
 from learning_page import OFFICIAL, PAGE, RESULTS, difference_to_cloning, page, read_cells
 
@@ -20,23 +23,49 @@ def test_the_numbers_of_a_learner_are_current(name: str) -> None:
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:
-    folders = [path for path in RESULTS.iterdir() if path.is_dir()]
-    assert RESULTS / OFFICIAL in folders
-    for folder in folders:
+    tables = sorted(RESULTS.glob("*.jsonl"))
+    assert RESULTS / f"{OFFICIAL}.jsonl" in tables
+    for path in tables:
         episodes = set()
-        for name, found in read_cells(folder).items():
-            assert len({str(one["hyperparameters"]) for one in found}) == 1, (folder, name)
-            assert len({one["seed"] for one in found}) == len(found), (folder, name)
+        for name, found in read_cells(path).items():
+            assert len({str(one["hyperparameters"]) for one in found}) == 1, (path, name)
+            assert len({one["seed"] for one in found}) == len(found), (path, name)
             episodes |= {len(one.get("scores", ())) for one in found}
-        assert len(episodes) == 1, folder
+        assert len(episodes) == 1, path
+
+
+def test_a_table_of_cells_comes_back_and_a_changed_one_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    assert read_table(path) == ([], {})
+    cells = [
+        {"algorithm": "bc", "updates": 10, "hyperparameters": {"rate": 1e-3}, "seed": seed}
+        for seed in (0, 1, 2)
+    ]
+    for cell in reversed(cells):
+        add_cell(path, cell, ("algorithm", "seed"))
+    add_also(path, "controllers", {"PID": [1.0]})
+    assert read_table(path) == (cells, {"controllers": {"PID": [1.0]}})
+    # The settings stand once, however many seeds there are.
+    assert path.read_text().count('"rate"') == 1
+    for text in (path.read_text().replace("1.0", "2.0"), path.read_text().partition("\n")[2]):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="not the digest of the lines before it"):
+            read_table(path)
+
+
+def test_every_stored_table_is_what_was_written() -> None:
+    results = RESULTS.parent
+    tables = sorted(results.rglob("*.jsonl"))
+    assert {path.parent.name for path in tables} >= {"learning", "fine_tuning"}
+    for path in tables:
+        assert read_table(path).cells, path
 
 
 @pytest.mark.parametrize("name", ["td3_bc", "iql", "cql"])
 def test_a_learner_is_above_cloning_on_a_mixed_log(name: str) -> None:
-    folders = [RESULTS / "CSTR-v0-mixed", RESULTS / "DMSD-v0-mixed"]
     lowest = []
-    for folder in folders:
-        cells = read_cells(folder)
+    for log in ("CSTR-v0-mixed", "DMSD-v0-mixed"):
+        cells = read_cells(RESULTS / f"{log}.jsonl")
         if name in cells:
             assert len(cells[name]) == len(cells["bc"]) == 5
             runs = {key: [one["scores"] for one in cells[key]] for key in (name, "bc")}

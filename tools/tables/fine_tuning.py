@@ -8,10 +8,10 @@ Usage:
 
 A cell is a plant, a learner, a way and a seed: offline training on a log of medium quality (one
 ordinary tuning with its operators), then fine-tuning on the simulated plant behind its ranges and
-rates. Its file in ``tools/benchmarks/results/fine_tuning/PLANT/LEARNER-WAY-SEED.json`` holds the
-returns of the same fresh episodes before and after, the validations while it learned, what happened
-on the plant, and whether the critics knew which of the policy's draws earn more. A cell that has
-its file is left out, so that whoever was interrupted goes on.
+rates. The plant's table, ``tools/benchmarks/results/fine_tuning/PLANT.jsonl``, holds its returns of
+the same fresh episodes before and after, the validations while it learned, what happened on the
+plant, and whether the critics knew which of the policy's draws earn more. A cell that is there is
+left out, so that whoever was interrupted goes on.
 
 Ways: ``balanced``, half of every batch from the log; and controls: ``log`` trains on the log's rows
 alone, ``noiseless`` tries IQL's policy without its noise, ``faster`` has critics and values that
@@ -20,7 +20,6 @@ follow faster, ``longer`` trains longer.
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cell_table import add_cell, read_table
 from fine_tuning_critics import knowledge
 from learner_settings import flat_settings, learner_with
 from learning_table import penalised_data, prices
@@ -48,6 +48,7 @@ from neorl_train.training import Plan, Trained, Watcher, online_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/fine_tuning"
+ORDER = ("learner", "way", "seed")
 PLANTS, LEARNERS, SEEDS = ("DMSD-v0", "CSTR-v0"), ("iql", "rebrac", "cal_ql"), (0, 1, 2)
 SIZES: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
 CHUNK, STEPS, EPISODES, CURVE_EPISODES, LEVEL = 400, 20_000, 200, 32, 0.95
@@ -100,14 +101,15 @@ def main() -> None:
             for plant in arguments.plants:
                 for name in arguments.learners:
                     for way in arguments.ways:
-                        path = RESULTS / plant / f"{name}-{way}-{seed}.json"
-                        if not path.exists():
+                        path = RESULTS / f"{plant}.jsonl"
+                        known = [[x[k] for k in ORDER] for x in read_table(path).cells]
+                        if [name, way, seed] not in known:
                             measure(plant, name, way, seed, path)
     print(table())
 
 
 def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
-    """One cell; the file is written last."""
+    """One cell; it joins the table last."""
     how, env = WAYS[way], make(plant)
     kind: Any = ALGORITHMS[name] if how.noise else Noiseless
     learner = learner_with(kind, **SIZES, **how.changes)
@@ -138,8 +140,7 @@ def measure(plant: str, name: str, way: str, seed: int, path: Path) -> None:
         },
         "online": {field: np.asarray(value).tolist() for field, value in counts._asdict().items()},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result) + "\n")
+    add_cell(path, result, ORDER)
     gain = np.mean(result["after"]) - np.mean(result["before"])
     print(f"{plant} {name} {way} seed {seed}: gain {gain:+.2f}", flush=True)
 
@@ -199,8 +200,8 @@ def table() -> str:
     for plant in PLANTS:
         for name in LEARNERS:
             for way in WAYS:
-                paths = sorted((RESULTS / plant).glob(f"{name}-{way}-*.json"))
-                cells = [json.loads(path.read_text()) for path in paths]
+                stored = read_table(RESULTS / f"{plant}.jsonl").cells
+                cells = [x for x in stored if (x["learner"], x["way"]) == (name, way)]
                 if cells:
                     lines.append(_line(plant, name, way, cells))
     return "\n".join(lines)

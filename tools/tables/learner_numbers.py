@@ -4,7 +4,6 @@ Usage:
     python tools/tables/learner_numbers.py
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from learning_page import (
     between,
     over_cloning,
     read_cells,
+    read_controllers,
 )
 
 PAGES = {
@@ -55,10 +55,10 @@ def section(page: str) -> str:
     """Text and table of one page: a row for each learner and log."""
     rows = [
         row
-        for folder in sorted(RESULTS.iterdir(), key=lambda path: (path.name != OFFICIAL, path.name))
-        if WITHOUT_PLANT not in folder.name
+        for path in sorted(RESULTS.glob("*.jsonl"), key=lambda path: (path.stem != OFFICIAL, path))
+        if WITHOUT_PLANT not in path.stem
         for name in PAGES[page]
-        if (row := _row(folder, name))
+        if (row := _row(path, name))
     ]
     heads = "| learner | log | seeds | mean ± deviation of seeds | less BC [95 %] | controller |"
     published = [f"`{name}` {PUBLISHED[name]}" for name in PAGES[page] if name in PUBLISHED]
@@ -74,15 +74,15 @@ def section(page: str) -> str:
     )
 
 
-def _row(folder: Path, name: str) -> str:
-    cells = read_cells(folder)
+def _row(path: Path, name: str) -> str:
+    cells = read_cells(path)
     if name not in cells:
         return ""
     runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"} & set(cells)}
     means = [float(np.mean(run)) for run in runs[name]]
     spread = f" ± {between(runs[name])}" if len(means) > 1 else ""
-    log = "NeoRL-2 DMSD, official" if folder.name == OFFICIAL else folder.name.replace("-v0-", ", ")
-    controllers = json.loads((folder / "controllers.json").read_text())
+    log = "NeoRL-2 DMSD, official" if path.stem == OFFICIAL else path.stem.replace("-v0-", ", ")
+    controllers = read_controllers(path)
     best = max(controllers, key=lambda key: float(np.mean(controllers[key])))
     row = [f"`{name}`", log, str(len(means)), f"{np.mean(means):.4g}{spread}"]
     row += [over_cloning(name, runs), f"{best} {np.mean(controllers[best]):.4g}"]

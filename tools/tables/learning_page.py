@@ -4,7 +4,6 @@ Usage:
     python tools/tables/learning_page.py
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from baseline_table import note_on_changes
+from cell_table import read_table
 from learner_settings import changed_settings
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import crossed_interval, student_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/learning"
-OTHERS = ROOT / "tools/benchmarks/results/learning_settings"
+OTHERS = ROOT / "tools/benchmarks/results/learning_settings.jsonl"
 PAGE = ROOT / "docs/pages/explanation/learners-compared.md"
 RESAMPLES, LEVEL = 2_000, 0.95
 SIMULATED, OFFICIAL, WITHOUT_PLANT = "-v0-", "DMSD-v0", "Simglucose"
@@ -43,35 +43,33 @@ def main() -> None:
 
 def page() -> str:
     """The text of the page."""
-    folders = sorted(path for path in RESULTS.iterdir() if path.is_dir())
-    own = [path for path in folders if SIMULATED in path.name]
-    official = RESULTS / OFFICIAL
+    tables = sorted(RESULTS.glob("*.jsonl"))
+    own = [path for path in tables if SIMULATED in path.stem]
+    official = RESULTS / f"{OFFICIAL}.jsonl"
     parts = [HEAD, "## NeoRL-2 DMSD, the official log", OFFICIAL_TEXT, table(official, PUBLISHED)]
     parts += [_settings(official), OTHER_TEXT, other_settings()]
-    for path in folders:
-        if WITHOUT_PLANT in path.name:
+    for path in tables:
+        if WITHOUT_PLANT in path.stem:
             parts += ["## NeoRL-2 Simglucose, the official log", WITHOUT_TEXT, beside_the_log(path)]
             parts += [_settings(path)]
     if own:
         parts += ["## The plants' own logs", note_on_changes(), OWN_TEXT, _wins(own)]
     for path in own:
-        name, _, quality = path.name.rpartition("-")
+        name, _, quality = path.stem.rpartition("-")
         parts += [f"### {name}, {quality}", table(path), _settings(path)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(folder: Path, published: dict[str, str] | None = None) -> str:
-    """Every learner and controller of a folder of cells, the best mean first.
+def table(path: Path, published: dict[str, str] | None = None) -> str:
+    """Every learner and controller of a table of cells, the best mean first.
 
     The interval of the interquartile mean resamples seeds, then episodes within each (percentiles
     of 2,000 resamples). The difference to behaviour cloning is paired by seed and episode, its
     interval speaks of fresh seeds and fresh episodes.
     """
-    cells = read_cells(folder)
+    cells = read_cells(path)
     runs = {name: [one["scores"] for one in found] for name, found in cells.items()}
-    controllers = folder / "controllers.json"
-    if controllers.is_file():
-        runs |= {name: [x] for name, x in json.loads(controllers.read_text()).items()}
+    runs |= {name: [x] for name, x in read_controllers(path).items()}
     heads = ["policy", "seeds", "mean", "deviation of seeds", f"IQM [{LEVEL:.0%} interval]"]
     heads += ["less BC [95 % interval]", "mean in test"]
     if published:
@@ -86,20 +84,24 @@ def table(folder: Path, published: dict[str, str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def read_cells(folder: Path) -> Cells:
+def read_cells(path: Path) -> Cells:
     """The stored results of every learner that came to an end."""
     cells: Cells = {}
-    for path in sorted(folder.glob("*-*.json")):
-        result = json.loads(path.read_text())
+    for result in read_table(path).cells:
         if "scores" in result or "held_out" in result:
             cells.setdefault(result["algorithm"], []).append(result)
     return cells
 
 
-def beside_the_log(folder: Path) -> str:
+def read_controllers(path: Path) -> dict[str, list[float]]:
+    """The scores of the plant's controllers by name."""
+    return read_table(path).also.get("controllers", {})
+
+
+def beside_the_log(path: Path) -> str:
     """How the policies' actions compare with those of a log that was not trained on."""
     lines = ["| policy | seeds | distance to the log's action | at a bound |", "|---|---|---|---|"]
-    cells = read_cells(folder)
+    cells = read_cells(path)
     for name, found in sorted(cells.items(), key=lambda item: _mean_of(item[1], "distance")):
         spread = [f"{one['held_out']['distance']:.3f}" for one in found]
         bound = _mean_of(found, "at_bound")
@@ -124,13 +126,13 @@ def over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
     return f"{mean:+.4g} [{low:.4g}, {high:.4g}]"
 
 
-def _wins(folders: Sequence[Path]) -> str:
+def _wins(tables: Sequence[Path]) -> str:
     """On how many of the logs each learner is above behaviour cloning with its whole interval."""
     above: Counter[str] = Counter()
     below: Counter[str] = Counter()
     counted: Counter[str] = Counter()
-    for folder in folders:
-        runs = {name: [one["scores"] for one in x] for name, x in read_cells(folder).items()}
+    for path in tables:
+        runs = {name: [one["scores"] for one in x] for name, x in read_cells(path).items()}
         for name in set(runs) - {"bc"}:
             if "bc" in runs and min(len(runs[name]), len(runs["bc"])) > 1:
                 _, low, high = difference_to_cloning(runs, name)
@@ -164,8 +166,7 @@ def other_settings() -> str:
         "| learner | settings | seed | mean [95 % interval of it over episodes] |",
         "|---|---|---|---|",
     ]
-    for path in sorted(OTHERS.glob("*.json")):
-        result = json.loads(path.read_text())
+    for result in read_table(OTHERS).cells:
         found = student_interval(jnp.asarray(result["scores"], jnp.float32), level=LEVEL)
         lines.append(
             f"| {result['algorithm']} | {_changed(result)} | {result['seed']} | "
@@ -174,10 +175,10 @@ def other_settings() -> str:
     return "\n".join(lines)
 
 
-def _settings(folder: Path) -> str:
+def _settings(path: Path) -> str:
     """What is not the learner's default, once for all learners that share it."""
     groups: dict[str, list[str]] = {}
-    for name, found in read_cells(folder).items():
+    for name, found in read_cells(path).items():
         groups.setdefault(_changed(found[0]), []).append(f"`{name}`")
     said = "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())
     return f"Settings other than the defaults: {said}." if said else ""
@@ -208,11 +209,11 @@ def _iqm(x: np.ndarray) -> float:
 HEAD = """# Learners compared
 
 Made by `tools/tables/learning_page.py` from the cells that `tools/tables/learning_table.py` has
-stored (one file for every learner and seed in `tools/benchmarks/results/learning`). Every score is
-the return of an episode less the plant's declared penalties, which the training reward has taken
-off too, over 200 episodes that all policies share. Learners act without a guard. *In test* is the
-same with the plant's constants of the mode of test. *Deviation of seeds* is the standard deviation
-of the seeds' means. Last networks, never the best of a run."""
+stored (one table for every log in `tools/benchmarks/results/learning`). Every score is the return
+of an episode less the plant's declared penalties, which the training reward has taken off too, over
+200 episodes that all policies share. Learners act without a guard. *In test* is the same with the
+plant's constants of the mode of test. *Deviation of seeds* is the standard deviation of the seeds'
+means. Last networks, never the best of a run."""
 
 OFFICIAL_TEXT = """Normalised by NeoRL-2's references; scored on `DMSD-v0`, which is that task
 restated step for step. Published are the levels over that benchmark's own grid of settings, which

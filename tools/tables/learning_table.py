@@ -1,4 +1,4 @@
-r"""Train learners on one log and score them on its plant: one result file a cell, resumable.
+r"""Train learners on one log and score them on its plant: one table a log, resumable.
 
 Usage:
     python tools/tables/learning_table.py --data ../shared/data/neorl2/DMSD-high-100000-train.npz \
@@ -7,13 +7,14 @@ Usage:
     python tools/tables/learning_table.py --environment DMSD-v0 --table  only the table so far
     python tools/tables/learning_page.py            the page of all tables
 
-A cell is an algorithm with a seed. Its file holds the returns of all episodes, the last training
-metrics and what it was made of; a cell that has its file is left out, so that a run that was cut
-short goes on where it stopped. Scores are returns less the plant's declared penalties, which the
-training reward has taken off too; for the tasks of NeoRL-2 they are normalised by its references.
-Tunings of the plant stand in the same table. A log without a plant (Simglucose) is trained on but
-not scored, for there is no simulator of it here: with ``--held-out`` the policies' actions are
-compared with those of a log that was not trained on.
+A cell is an algorithm with a seed. The log's table, ``LOG.jsonl``, holds its returns of all
+episodes, the last training metrics and what it was made of; a cell that is there is left out, so
+that a run that was cut short goes on where it stopped. With ``--other NAME`` a cell of other
+settings than the table's goes to ``learning_settings.jsonl``. Scores are returns less the plant's
+declared penalties, which the training reward has taken off too; for the tasks of NeoRL-2 they are
+normalised by its references. Tunings of the plant stand in the same table. A log without a plant
+(Simglucose) is trained on but not scored, for there is no simulator of it here: with ``--held-out``
+the policies' actions are compared with those of a log that was not trained on.
 """
 
 import argparse
@@ -28,8 +29,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cell_table import add_also, add_cell, read_table
 from learner_settings import flat_settings, learner_with, same_settings
-from learning_page import beside_the_log, table
+from learning_page import OTHERS, beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import CostChannel, InputError, Transition, unit_interval
 from neorl_core.costs import penalised_reward
@@ -69,19 +71,19 @@ def main() -> None:
     args = _arguments()
     keep_compiled_programs(cache_directory())
     env = make(args.environment) if args.environment else None
-    folder = args.out / _folder_name(args)
-    folder.mkdir(parents=True, exist_ok=True)
+    path = OTHERS if args.other else args.out / f"{_log_name(args)}.jsonl"
     if not args.table:
         data = _training_data(args, env)
         for algorithm in args.algorithms:
             for seed in args.seeds:
-                _cell(args, env, data, folder / f"{algorithm}-{seed}.json", algorithm, seed)
-        if env is not None:
-            _controllers(args, env, folder)
-    print(table(folder) if env is not None else beside_the_log(folder))
+                _cell(args, env, data, path, algorithm, seed)
+        if env is not None and not args.other:
+            _controllers(args, env, path)
+    if not args.other:
+        print(table(path) if env is not None else beside_the_log(path))
 
 
-def _folder_name(args: argparse.Namespace) -> str:
+def _log_name(args: argparse.Namespace) -> str:
     name = args.environment or Path(args.data).stem
     return name if args.data else f"{name}-{args.quality}"
 
@@ -105,7 +107,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=int, default=100_000, help="rows of a collected log")
     parser.add_argument("--episodes", type=int, default=200, help="episodes of every score")
-    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of results ({OUT})")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of tables ({OUT})")
+    parser.add_argument("--other", default="", metavar="NAME", help="of settings to compare with")
     parser.add_argument("--table", action="store_true", help="print the table and train nothing")
     args = parser.parse_args()
     if not (args.data or args.environment):
@@ -166,14 +169,17 @@ def _cell(
 ) -> None:
     learner = _learner(args, name)
     asked = {"updates": args.updates, "hyperparameters": flat_settings(learner)}
-    if path.is_file():
-        stored = json.loads(path.read_text())
+    called = {"name": f"{args.other}-{seed}"} if args.other else {}
+    for stored in read_table(path).cells:
+        if stored["algorithm"] != name or called.get("name") != stored.get("name"):
+            continue
         alike = same_settings(learner, stored["hyperparameters"])
         if not alike or stored["updates"] != args.updates:
-            raise SystemExit(f"{path} is of other updates or hyperparameters; give another --out")
-        print(f"{path.name} is there", flush=True)
-        return
-    print(path.name, flush=True)
+            raise SystemExit(f"{path}: {name} has other updates or settings there; give --out")
+        if stored["seed"] == seed:
+            print(f"{path.name} has {name}, seed {seed}", flush=True)
+            return
+    print(f"{path.stem}: {name}, seed {seed}", flush=True)
     watcher = _Last(args.updates)
     begun = time.monotonic()
     plan = Plan(args.updates, args.chunk, args.updates)
@@ -185,6 +191,7 @@ def _cell(
     seconds = time.monotonic() - begun
     line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": watcher.metrics}
     result = {
+        **called,
         "algorithm": name,
         "seed": seed,
         **asked,
@@ -202,9 +209,7 @@ def _cell(
         result["test_mode"] = float(f"{np.mean(tested):.6g}")
     elif trained is not None and args.held_out:
         result["held_out"] = _beside_the_log(trained.policies[0], read_dataset(args.held_out))
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(result) + "\n")
-    partial.replace(path)
+    add_cell(path, result, ("name",) if args.other else ("algorithm", "seed"))
 
 
 def _learner(args: argparse.Namespace, name: str) -> Any:
@@ -242,11 +247,10 @@ def _in_test(env: Any) -> Any:
     return shifted(env, test_mode(env.name))
 
 
-def _controllers(args: argparse.Namespace, env: Any, folder: Path) -> None:
-    path = folder / "controllers.json"
-    if not path.is_file():
+def _controllers(args: argparse.Namespace, env: Any, path: Path) -> None:
+    if "controllers" not in read_table(path).also:
         found = {name: _scores(args, env, policy) for name, policy in env.tunings().items()}
-        path.write_text(json.dumps(found) + "\n")
+        add_also(path, "controllers", found)
 
 
 def _scores(args: argparse.Namespace, env: Any, policy: Any) -> list[float]:

@@ -221,6 +221,7 @@ def test_what_cannot_be_compared_is_refused(toy):
         toy.evaluate(plant, {"a-0": policy}, candidate="a-0", n_starts=1)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_reactor_is_evaluated_with_its_operators():
     plant = make("ChemicalReactor-v0")

@@ -172,6 +172,7 @@ def test_a_streamed_run_is_killed_and_continues_to_the_same_bits(folder):
     assert _result(run) == _result(folder / "whole" / "0001")
 
 
+@pytest.mark.nightly
 def test_killed_at_many_moments(folder, straight, nightly):
     rng, run = random.Random(11), folder / "killed" / "0001"
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
