@@ -2,14 +2,15 @@
 
 Usage:
     python tools/mutation.py returns losses     run these namespaces (all without a name)
-    python tools/mutation.py --report           print the committed result
+    python tools/mutation.py --report           print the last result
     python tools/mutation.py --show returns     print the survivors of a namespace, as differences
 
 mutmut changes one operator, number or argument of a namespace of neorl-core at a time and tells
 which tests reach the changed function, among those of the namespace (``tests/NAMESPACE``, its rows
 of the table included) and the cross-cutting ones. These run, with Hypothesis' ``mutation`` profile,
 in processes that live on from mutant to mutant (``tools/mutants/worker.py``). The result,
-``tools/mutants/results.json``, names every survivor. ``tools/mutants/equivalent.toml`` lists the
+``.cache/mutation/results.json``, names every survivor; it is not committed, since it is of no other
+tree than the one that was measured. ``tools/mutants/equivalent.toml`` lists the
 mutants that no test can kill, each with the reason; the score leaves them out. The target is 90 %.
 It takes about two seconds a mutant and core, so it is not part of ``.ci/run``; an interrupted
 namespace goes on with ``--resume``, and after a change ``--since-last`` judges only what was not
@@ -336,7 +337,7 @@ def main(arguments: list[str] | None = None) -> int:
     available = groups()
     parser = argparse.ArgumentParser(description="Count how often the tests notice broken code.")
     parser.add_argument("groups", nargs="*", help=f"some of {', '.join(available)}; all by default")
-    parser.add_argument("--report", action="store_true", help="print the committed result only")
+    parser.add_argument("--report", action="store_true", help="print the last result only")
     parser.add_argument("--show", action="store_true", help="print the survivors of the namespaces")
     parser.add_argument("--again", action="store_true", help="judge the last run again")
     parser.add_argument("--resume", action="store_true", help="go on where the last run stopped")
@@ -349,7 +350,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no namespace {', '.join(unknown)}; there are {', '.join(available)}")
     chosen = options.groups or list(available)
-    record = RECORDS / "results.json"
+    record = WORK / "results.json"
     results = json.loads(record.read_text()) if record.exists() else {}
     if not (options.report or options.show):
         for group in chosen:

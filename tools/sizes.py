@@ -5,10 +5,12 @@ Usage:
     python tools/sizes.py --table   print the figures of every package as well
 
 Budgets: a file has at most 400 lines (an `__init__.py`, which is an index, and rows of a table of
-laws, `table_*.py`, aside), a function (docstring aside) at most 50, a folder of code or tests at
-most 20 files, and at most 5 % of the windows of six code lines (comments, docstrings, imports and
-blank lines aside) stand in more than one file: of the tree as a whole, and of every folder of a
-package among its own files. Of the learners, which are easily copied from each other, at most 3 %.
+laws, `table_*.py`, aside), a folder of code or tests at most 20 files, and at most 5 % of the
+windows of six code lines (comments, docstrings, imports and blank lines aside) stand in more than
+one file: of the tree as a whole, and of every folder of a package among its own files. Of the
+learners, which are easily copied from each other, at most 3 %. A function of more than 70 lines
+(docstring aside) is a warning and no fault: one that reads from top to bottom is better long than
+cut to a number.
 """
 
 import argparse
@@ -20,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_LINES, FUNCTION_LINES, FOLDER_FILES, WINDOW, REPEATED = 400, 50, 20, 6, 0.05
+FILE_LINES, FUNCTION_LINES, FOLDER_FILES, WINDOW, REPEATED = 400, 70, 20, 6, 0.05
 REPEATED_IN = {"packages/neorl-agents/src/neorl_agents/algorithms": 0.03}
 
 
@@ -96,11 +98,6 @@ def faults(root: Path) -> list[str]:
         lines = len(file.read_text().splitlines())
         if lines > FILE_LINES and file.name != "__init__.py":
             messages.append(f"{file.relative_to(root)}: {lines} lines, at most {FILE_LINES}")
-    for file in source_files(root):
-        for name, first, lines in functions(ast.parse(file.read_text())):
-            if lines > FUNCTION_LINES:
-                where = f"{file.relative_to(root)}:{first}"
-                messages.append(f"{where}: {name} has {lines} lines, at most {FUNCTION_LINES}")
     for folder, files in folders(root).items():
         if files > FOLDER_FILES:
             messages.append(f"{folder.relative_to(root)}: {files} files, at most {FOLDER_FILES}")
@@ -110,6 +107,17 @@ def faults(root: Path) -> list[str]:
     for place, files in sorted(places.items()):
         messages += repetition(root, place, sorted(files))
     return messages
+
+
+def warnings(root: Path) -> list[str]:
+    """One line for every long function, which someone may want to look at again."""
+    return [
+        f"warning: {file.relative_to(root)}:{first}: {name} has {lines} lines, more than "
+        f"{FUNCTION_LINES}"
+        for file in source_files(root)
+        for name, first, lines in functions(ast.parse(file.read_text()))
+        if lines > FUNCTION_LINES
+    ]
 
 
 def repetition(root: Path, place: str, files: list[Path]) -> list[str]:
@@ -150,11 +158,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.table:
         print(table(options.root))
     messages = faults(options.root)
-    print(
-        "\n".join(messages)
-        if messages
-        else "sizes: every file, function and folder is within its budget"
-    )
+    for line in warnings(options.root):
+        print(line)
+    print("\n".join(messages) if messages else "sizes: every file and folder is within its budget")
     return int(bool(messages))
 
 

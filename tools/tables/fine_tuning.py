@@ -26,13 +26,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy import stats
 
 from cell_table import add_cell, read_table
-from fine_tuning_critics import knowledge
 from learner_settings import flat_settings, learner_with
 from learning_table import penalised_data, prices
 from neorl_agents import ALGORITHMS, IQL
-from neorl_core import Policy
+from neorl_agents.networks import q_values
+from neorl_core import Policy, as_arrays
+from neorl_core.costs import penalised_reward
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
 from neorl_envs import collect_log, make
@@ -52,6 +55,7 @@ ORDER = ("learner", "way", "seed")
 PLANTS, LEARNERS, SEEDS = ("DMSD-v0", "CSTR-v0"), ("iql", "rebrac", "cal_ql"), (0, 1, 2)
 SIZES: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128}
 CHUNK, STEPS, EPISODES, CURVE_EPISODES, LEVEL = 400, 20_000, 200, 32, 0.95
+DRAWN, DISCOUNT = 1_000, 0.99  # episodes in which the critics are asked
 SETTINGS = FineTuningConfig(environments=8, warm_up=1_000)
 
 
@@ -241,6 +245,74 @@ def _estimate(samples: np.ndarray) -> Any:
     if len(samples) > 1:
         return crossed_estimate(samples, level=LEVEL)
     return mean_estimates(samples.T, level=LEVEL)[0]
+
+
+def knowledge(env: Any, learner: Any, state: Any, price: Float[Array, " cost"]) -> float:
+    """Rank correlation of the critics' advantage of a draw with the one that the plant shows.
+
+    After a third of an episode by the mean policy, one action is drawn from the exploring policy.
+    What the draw earns more than the mean action is found by going on with the mean policy, from
+    the same state and with the same noise, to the end of the episode; what the critics say is
+    ``min_i Q_i(s, draw) - min_i Q_i(s, mean)``. One is right, zero is chance.
+
+    Args:
+        env: Simulated plant.
+        learner: A learner with critics; its own discount is that of ``DISCOUNT``.
+        state: Its state.
+        price: Reward that one unit of each cost takes off.
+    """
+    explore, mean = learner.explore(state), learner.policy(state)
+    keys = jax.random.split(jax.random.key(11), DRAWN)
+    obs, drawn, usual, earned = jax.jit(_compared)(
+        env, as_arrays(explore), as_arrays(mean), price, keys
+    )
+    maps, critics = as_arrays(state.preparation), as_arrays(state.parameters["critics"])
+    obs = maps.obs.to_scaled(obs)
+    drawn, usual = (maps.action.to_scaled(action) for action in (drawn, usual))
+    of_draw, of_mean = (
+        jnp.min(q_values(critics, obs, action), axis=0) for action in (drawn, usual)
+    )
+    found: Any = stats.spearmanr(np.asarray(of_draw - of_mean), np.asarray(earned))
+    return float(found.statistic)
+
+
+def _compared(
+    env: Any, explore: Policy, mean: Policy, price: Float[Array, " cost"], keys: PRNGKeyArray
+) -> tuple[Array, Array, Array, Array]:
+    """Observations, draws, mean actions, and what the draws earned more."""
+    return jax.vmap(lambda key: _drawn(env, explore, mean, price, key))(keys)
+
+
+def _drawn(
+    env: Any, explore: Policy, mean: Policy, price: Float[Array, " cost"], key: PRNGKeyArray
+) -> tuple[Array, Array, Array, Array]:
+    for_params, for_reset, for_steps, for_draw = jax.random.split(key, 4)
+    params = env.sample_params(for_params)
+    state, obs = env.reset(params, for_reset)
+    horizon = env.spec.horizon
+    keys = jax.random.split(for_steps, horizon)
+    carry = (state, obs, jnp.asarray(True))
+
+    def act(carry: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, Array]:
+        state, _, going = carry
+        state, step = env.step(params, state, action, key)
+        reward = jnp.where(going, penalised_reward(step.reward, step.cost, price), 0)
+        return (state, step.final_obs, going & ~(step.terminated | step.truncated)), reward
+
+    def go_on(carry: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
+        return act(carry, mean((), carry[1], key)[1], key)
+
+    begin = horizon // 3
+    carry, _ = jax.lax.scan(go_on, carry, keys[:begin])
+    obs = carry[1]
+
+    def earned(action: Array) -> Array:
+        after, first = act(carry, action, keys[begin])
+        _, later = jax.lax.scan(go_on, after, keys[begin + 1 :])
+        return first + jnp.sum(later * DISCOUNT ** (1 + jnp.arange(len(later))))
+
+    drawn, usual = explore((), obs, for_draw)[1], mean((), obs, for_draw)[1]
+    return obs, drawn, usual, earned(drawn) - earned(usual)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_far_from_limits_the_predictive_controller_is_the_regulator(coupled, cou
     assert bool(carry.converged)
 
 
-def test_a_plan_with_all_limits_is_the_one_of_scipy(coupled, coupled_log):  # noqa: PLR0915
+def test_a_plan_with_all_limits_is_the_one_of_scipy(coupled, coupled_log):
     """The first move, restated: costs and limits of a plan from predictions of the model."""
     loops = (
         Loop("top", "reflux", 2.0, high=1.5, rate=0.3),
