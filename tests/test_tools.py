@@ -319,7 +319,7 @@ def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Pat
     files = {
         word: sorted((checkout / "tools").glob(word)) for word in results if "docs" not in word
     }
-    assert [word for word, found in files.items() if not found] == []
+    assert [word for word, found in files.items() if not found and "*" not in word] == []
     stored = {path for path in checkout.glob("tools/**/*.*") if path.is_file()}
     stored -= {path for path in stored if path.suffix in (".py", ".md", ".pyc")}
     unnamed = stored - {path for found in files.values() for path in found}

@@ -6,8 +6,8 @@ its action, with given draws, and the physics alone; each is one compiled scan o
 differences of their processor times are what the parts cost. Compiling is counted by loops and
 kernels. Rounds of all variants alternate. About a minute a plant on a quiet core:
 
-    python tools/tables/plant_profile.py
-    python tools/tables/plant_profile.py --only CSTR-v0 --rounds 3
+    python tools/benchmarks/plant_profile.py
+    python tools/benchmarks/plant_profile.py --only CSTR-v0 --rounds 3
 """
 
 import argparse
@@ -18,16 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-
-from _rounds import (  # pyright: ignore[reportMissingImports]
+from _rounds import (
     RESULTS,
     interleaved,
     machine,
     on_one_core,
     write,
 )
-from plants import (  # pyright: ignore[reportMissingImports]
+from plants import (
     REFERENCE,
     SLOW,
     STARTS,
