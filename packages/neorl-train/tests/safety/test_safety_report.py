@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from neorl_core import as_arrays
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_safety.filters import Flag
+from neorl_train.evaluation import rollouts
 from neorl_train.safety import assess_on_log, assess_on_plant, write_safety_report
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT
 from neorl_train.safety._statistics import FLAG_WORDS
@@ -97,6 +99,18 @@ def test_every_metric_has_its_interval_and_both_columns_the_same_keys(found):
         assert one.return_min <= one.return_mean.value <= one.return_max
         assert one.violations_per_episode.value == pytest.approx(one.violations / STARTS)
         assert one.critical_violations <= one.violations
+
+
+def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, found):
+    plant, policy = setting["environment"], as_arrays(setting["policy"])
+    rows = jax.device_get(rollouts(plant, policy, setting["key"], jnp.arange(STARTS)))
+    returns = np.where(rows.mask, rows.reward, 0).sum(axis=1, dtype=np.float64)
+    one = found.metrics[WITHOUT]
+    assert one.return_mean.value == pytest.approx(returns.mean(), rel=1e-5)
+    assert one.return_std == pytest.approx(returns.std(ddof=1), rel=1e-4)
+    assert one.length_mean.value == pytest.approx(rows.mask.sum() / STARTS)
+    trips = (rows.terminated & ~rows.success & rows.mask).any(axis=1)
+    assert one.shutdowns.value == pytest.approx(trips.mean())
 
 
 def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, found):

@@ -142,7 +142,9 @@ def _row(acted: Acted) -> dict[str, Array]:
 
 def report_of(carry: Any, action: Float[Array, " act"]) -> SafetyReport:
     """What a guard did in the last step; empty where the carry is of no guard."""
-    report = getattr(carry, "report", None)
-    if isinstance(report, SafetyReport):
-        return report
-    return empty_report(action.shape[0], action.dtype)
+    return carry.report if is_guarded(carry) else empty_report(action.shape[0], action.dtype)
+
+
+def is_guarded(carry: Any) -> bool:
+    """Whether a carry is that of a guard: it holds a report."""
+    return isinstance(getattr(carry, "report", None), SafetyReport)

@@ -10,7 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core import Policy, as_arrays
 from neorl_core.control import follow
 from neorl_envs import Dataset
+from neorl_safety.filters import SafetyReport
 from neorl_train.evaluation._estimates import mean_estimates
+from neorl_train.evaluation._rollout import is_guarded, report_of
 from neorl_train.results._results import ActionFit
 
 EPISODES = 256
@@ -41,7 +43,7 @@ def action_fits(
     obs, action, mask = _padded(dataset)
     fits: list[ActionFit] = []
     for name, policy in policies.items():
-        proposed = jax.device_get(shadow(as_arrays(policy), obs, action))
+        proposed, _ = jax.device_get(shadow(as_arrays(policy), obs, action))
         fits += _fits(name, np.asarray(proposed, np.float64), action, mask, dataset, level)
     return tuple(fits)
 
@@ -49,23 +51,37 @@ def action_fits(
 @jax.jit
 def shadow(
     policy: Policy, obs: Float[Array, "episode time obs"], action: Float[Array, "episode time act"]
-) -> Float[Array, "episode time act"]:
-    """The proposed actions on logged episodes. One program for each kind of policy."""
+) -> tuple[Float[Array, "episode time act"], SafetyReport]:
+    """What a policy would have done on logged episodes; each step follows the logged action.
+
+    Args:
+        policy: Guarded or not, with array leaves. One program is compiled for each kind.
+        obs: Observations of the log.
+        action: Actions that the plant received.
+
+    Returns:
+        The actions it asks for, and what its guard did; an empty report where it has none.
+    """
     return jax.vmap(_episode, in_axes=(None, 0, 0))(policy, obs, action)
 
 
 def _episode(
     policy: Policy, obs: Float[Array, "time obs"], action: Float[Array, "time act"]
-) -> Float[Array, "time act"]:
+) -> tuple[Float[Array, "time act"], SafetyReport]:
     start = _Now(policy, policy.initial_carry(), jax.random.key(0))
     return jax.lax.scan(_step, start, (obs, action))[1]
 
 
-def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, Array]:
+def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, tuple[Array, SafetyReport]]:
     obs, logged = row
     key, used = jax.random.split(now.key)
     carry, proposed = now.policy(now.carry, obs, used)
-    return now._replace(carry=follow(now.policy, carry, logged), key=key), proposed
+    report = report_of(carry, proposed)
+    if is_guarded(carry):  # a guard is told that its own answer became the logged action
+        carry = now.policy.sent(carry, logged)
+    else:
+        carry = follow(now.policy, carry, logged)
+    return now._replace(carry=carry, key=key), (proposed, report)
 
 
 def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

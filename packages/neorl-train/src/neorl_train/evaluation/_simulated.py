@@ -1,8 +1,8 @@
 """Every policy on the same starts, with and without guard, beside the plant's controllers."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -102,14 +102,20 @@ def evaluate(
     check_spec(environment.spec, dataset.spec, name)
     _require(reference, tunings, n_starts)
     spec = environment.spec if spec is None else spec
-    behind = _guarding(environment, spec, constraints, fallbacks, settings)
+    guard = guarding(environment, spec, constraints, fallbacks, settings)
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
     beside = {**tunings, **fitted}
     plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
     operated: Any = tuple(behaviour_policies(environment).values())
     behaviour = _Tested(BEHAVIOUR, "behaviour", False, operated)
-    tested = _one_kind([*plain, *map(behind, plain), behaviour], spec)
+    behind = [
+        dataclasses.replace(
+            one, guarded=True, policies=tuple(guard.guarded(p, spec) for p in one.policies)
+        )
+        for one in plain
+    ]
+    tested = _one_kind([*plain, *behind, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     tables = _tables(
@@ -138,24 +144,38 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
     return action_constraints(environment.spec, environment.action_rates())
 
 
-def _guarding(
+class Guarding(NamedTuple):
+    """What a guard is made of.
+
+    Attributes:
+        constraints: What it keeps.
+        fallbacks: Policies that take over, by name.
+        settings: Its monitors and supervisor.
+    """
+
+    constraints: AnyConstraints
+    fallbacks: Mapping[str, Policy]
+    settings: GuardSettings
+
+    def guarded(self, policy: Policy, spec: Spec) -> Policy:
+        """A policy behind it."""
+        return guard_with(self.settings, policy, self.constraints, self.fallbacks, spec)
+
+
+def guarding(
     environment: Plant,
     spec: Spec,
     constraints: AnyConstraints | None,
     fallbacks: Mapping[str, Policy] | None,
     settings: GuardSettings | None,
-) -> Callable[[_Tested], _Tested]:
-    """Puts policies behind the guard, what is not given taken from the plant."""
-    limits = plant_constraints(environment) if constraints is None else constraints
+) -> Guarding:
+    """The guard of policies on a plant, what is not given taken from the plant."""
     reference = environment.tunings()[environment.reference]
-    acting = {FALLBACK: reference} if fallbacks is None else fallbacks
-    chosen = default_settings(spec) if settings is None else settings
-
-    def guarded(one: _Tested) -> _Tested:
-        behind = (guard_with(chosen, policy, limits, acting, spec) for policy in one.policies)
-        return dataclasses.replace(one, guarded=True, policies=tuple(behind))
-
-    return guarded
+    return Guarding(
+        plant_constraints(environment) if constraints is None else constraints,
+        {FALLBACK: reference} if fallbacks is None else fallbacks,
+        default_settings(spec) if settings is None else settings,
+    )
 
 
 def _one_kind(tested: Sequence[_Tested], spec: Spec) -> list[_Tested]:

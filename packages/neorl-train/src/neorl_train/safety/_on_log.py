@@ -1,21 +1,19 @@
 """A policy beside a log: what it would have asked for, and what its filter would have let pass."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from neorl_core import Policy, Spec, as_arrays
-from neorl_core.control import follow
 from neorl_envs import Dataset
 from neorl_safety.constraints import AnyConstraints, Requirement, describe_constraints
-from neorl_safety.filters import SafetyReport, empty_report
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._rollout import Rollout
+from neorl_train.evaluation._shadow import shadow
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment, Case
 from neorl_train.safety._on_plant import all_checks, assembled, case_trace, judged_rows
 from neorl_train.safety._statistics import (
@@ -73,8 +71,11 @@ def assess_on_log(
     judges = constraints if judged_by is None else judged_by
     logged = _logged(dataset)
     judged = {LOGGED: judged_rows(logged, judges, requirements, spec)}
+    # How an episode ended is no part of a log.
+    unknown = dataclasses.replace(judged[LOGGED].episodes, success=None, trip=None)
+    judged[LOGGED] = judged[LOGGED]._replace(episodes=unknown)
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
-        rows = _shadow(actor, logged)
+        rows = _in_shadow(actor, logged)
         part = judged_rows(rows, judges, requirements, spec)
         costs = part.excess.shape[2] - spec.n_cost
         part.excess[..., costs:] = -np.inf  # what would have followed is not known
@@ -84,7 +85,7 @@ def assess_on_log(
         checked,
         judged,
         chosen,
-        {LOGGED: metrics_of(checked, judged[LOGGED], spec, level, ends=False)},
+        {LOGGED: metrics_of(LOGGED, checked, judged[LOGGED], spec, level)},
         policy=name,
         where=str(dataset.attributes.get("name", "log")),
         simulated=False,
@@ -121,10 +122,10 @@ def _logged(dataset: Dataset) -> Rollout:
     return Rollout(**columns)
 
 
-def _shadow(policy: Policy, logged: Rollout) -> Rollout:
+def _in_shadow(policy: Policy, logged: Rollout) -> Rollout:
     """What a policy answers, told in each step that the logged action was received."""
     obs = np.concatenate([logged.first_obs[:, None], logged.obs[:, :-1]], axis=1)
-    action, report = jax.device_get(_answers(policy, obs, logged.applied))
+    action, report = jax.device_get(shadow(policy, obs, logged.applied))
     return logged._replace(
         action=action,
         flags=report.flags,
@@ -132,25 +133,6 @@ def _shadow(policy: Policy, logged: Rollout) -> Rollout:
         limits=report.limits,
         alarms=report.alarms,
     )
-
-
-@jax.jit
-def _answers(policy: Any, obs: Any, sent: Any) -> tuple[Array, SafetyReport]:
-    def step(carry: Any, row: tuple[Array, Array]) -> tuple[Any, tuple[Array, SafetyReport]]:
-        now, received = row
-        carry, action = policy(carry, now, jax.random.key(0))
-        report = getattr(carry, "report", None)
-        if isinstance(
-            report, SafetyReport
-        ):  # a guard is told that its answer became the logged one
-            return policy.sent(carry, received), (action, report)
-        none = empty_report(action.shape[0], action.dtype)
-        return follow(policy, carry, received), (action, none)
-
-    def episode(observed: Array, received: Array) -> tuple[Array, SafetyReport]:
-        return jax.lax.scan(step, policy.initial_carry(), (observed, received))[1]
-
-    return jax.vmap(episode)(jnp.asarray(obs), jnp.asarray(sent))
 
 
 def _cases(checked: Sequence[Any], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:

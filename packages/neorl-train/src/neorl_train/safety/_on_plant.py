@@ -17,7 +17,7 @@ from neorl_safety.constraints import (
     excess,
 )
 from neorl_safety.filters import Flag
-from neorl_safety.guards import GuardSettings, default_settings, describe_settings, guard_with
+from neorl_safety.guards import GuardSettings, describe_settings
 from neorl_safety.monitoring import (
     Checked,
     checked_constraints,
@@ -25,11 +25,11 @@ from neorl_safety.monitoring import (
     seconds_held,
 )
 from neorl_train.configuration._sections import EvaluationConfig
+from neorl_train.evaluation._episodes import episodes_of
 from neorl_train.evaluation._rollout import Rollout, rollouts_in_chunks
-from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, plant_constraints
+from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, guarding
 from neorl_train.evaluation._traces import trace_of
 from neorl_train.results._episodes import Trace
-from neorl_train.runs._names import FALLBACK
 from neorl_train.safety._findings import WITH, WITHOUT, Assessment, Case, Metrics
 from neorl_train.safety._statistics import (
     Judged,
@@ -92,12 +92,9 @@ def assess_on_plant(
     if n_starts < 2:
         raise ValueError(f"a safety report needs at least two starts, got {n_starts}")
     spec = environment.spec if spec is None else spec
-    kept = plant_constraints(environment) if constraints is None else constraints
-    reference = environment.tunings()[environment.reference]
-    acting = {FALLBACK: reference} if fallbacks is None else fallbacks
-    chosen = default_settings(spec) if settings is None else settings
-    guarded = guard_with(chosen, as_arrays(policy), kept, acting, spec)
-    judges = kept if judged_by is None else judged_by
+    behind = guarding(environment, spec, constraints, fallbacks, settings)
+    guarded = behind.guarded(as_arrays(policy), spec)
+    judges = behind.constraints if judged_by is None else judged_by
     key = jax.random.key(EvaluationConfig.seed) if key is None else key
     judged = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
@@ -108,18 +105,15 @@ def assess_on_plant(
     return assembled(
         checked,
         judged,
-        chosen,
-        {
-            label: metrics_of(checked, part, spec, level, ends=True)
-            for label, part in judged.items()
-        },
+        behind.settings,
+        {label: metrics_of(label, checked, part, spec, level) for label, part in judged.items()},
         policy=name,
         where=str(getattr(environment, "name", type(environment).__name__)),
         simulated=True,
         spec=spec,
         level=level,
         unit=str(getattr(environment, "reward_unit", "reward")),
-        demands=tuple(describe_constraints(kept)),
+        demands=tuple(describe_constraints(behind.constraints)),
         cases=_cases(checked, judged, name),
         bands=bands_of(environment),
     )
@@ -135,7 +129,7 @@ def assembled(
     """The findings of judged rows, beside what is told of where they come from."""
     spec, level = told["spec"], told["level"]
     found, quiet = constraints_of(checked, judged, spec, level)
-    changed, fallback = acting_of(judged[WITH].rows)
+    changed, fallback = acting_of(judged[WITH].episodes)
     return Assessment(
         metrics=metrics,
         constraints=found,
@@ -172,7 +166,7 @@ def judged_rows(
     )
     costs = cost_excess(np.asarray(rows.cost), np.asarray(rows.mask), spec)
     both = np.concatenate([np.asarray(found, np.float64), costs], axis=2)
-    return Judged(rows, np.where(rows.mask[..., None], both, -np.inf))
+    return Judged(rows, episodes_of(rows, spec), np.where(rows.mask[..., None], both, -np.inf))
 
 
 @jax.jit

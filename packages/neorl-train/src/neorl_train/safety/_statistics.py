@@ -17,11 +17,15 @@ from neorl_safety.monitoring import (
     violation_depth,
     violation_statistics,
 )
-from neorl_train.evaluation._episodes import ACTED, episodes_of
+from neorl_train.evaluation._episodes import ACTED
 from neorl_train.evaluation._estimates import fraction_estimates, mean_estimates
 from neorl_train.evaluation._rollout import Rollout
+from neorl_train.evaluation._summary import policy_rows
+from neorl_train.results._episodes import Episodes
+from neorl_train.results._results import PolicyResult
 from neorl_train.results._tables import Estimate
 from neorl_train.safety._findings import (
+    WITH,
     Alarms,
     Constraint,
     Intervention,
@@ -60,14 +64,16 @@ FLAG_WORDS = {
 
 
 class Judged(NamedTuple):
-    """Rows of many episodes with the excess of every constraint.
+    """Rows of many episodes, what each came to, and the excess of every constraint.
 
     Attributes:
         rows: On the host, start first.
+        episodes: Their sums, as every evaluation has them.
         excess: Shape ``(start, time, constraint)``; positive where broken, -inf where none binds.
     """
 
     rows: Any
+    episodes: Episodes
     excess: Float[np.ndarray, "start time constraint"]
 
 
@@ -148,33 +154,38 @@ def constraints_of(
 
 
 def metrics_of(
-    checked: Sequence[Checked], judged: Judged, spec: Spec, level: float, *, ends: bool
+    label: str, checked: Sequence[Checked], judged: Judged, spec: Spec, level: float
 ) -> Metrics:
-    """The row of metrics of one set of episodes."""
-    episodes = episodes_of(judged.rows, spec)
+    """The row of an evaluation for one set of episodes, with the columns of the constraints.
+
+    Args:
+        label: What acted, such as ``"with the filter"``.
+        checked: What was checked.
+        judged: The episodes.
+        spec: Cost channels with their limits.
+        level: Confidence level of every interval.
+    """
+    result = PolicyResult(label, label, "learner", label == WITH, judged.episodes)
+    (row,) = policy_rows([result], spec, reference="", level=level)
     broken = (judged.excess > 0) & judged.rows.mask[..., None]
     tiers = [str(one.tier) for one in checked]
     counts = broken[..., [tier != "preference" for tier in tiers]]
     each = counts.sum(axis=(1, 2)).astype(np.float64)
-    columns = np.stack([episodes.returns, episodes.length.astype(np.float64), each], axis=1)
-    returns, length, violations = mean_estimates(columns, level=level)
     kept = ~counts.any(axis=(1, 2))
-    ended: Any = [kept, episodes.trip, episodes.success]
-    satisfied, trips, success = fraction_estimates(np.stack(ended, axis=1), level=level)
     return Metrics(
-        episodes=episodes.count,
-        return_mean=returns,
-        return_std=float(np.std(episodes.returns, ddof=1)),
-        return_min=float(episodes.returns.min()),
-        return_max=float(episodes.returns.max()),
-        length_mean=length,
-        length_std=float(np.std(episodes.length, ddof=1)),
+        episodes=row.n_episodes,
+        return_mean=row.returns,
+        return_std=row.return_std,
+        return_min=row.return_min,
+        return_max=row.return_max,
+        length_mean=row.length,
+        length_std=row.length_std,
         violations=int(each.sum()),
-        violations_per_episode=violations,
+        violations_per_episode=mean_estimates(each[:, None], level=level)[0],
         critical_violations=int(broken[..., [tier == "hard" for tier in tiers]].sum()),
-        shutdowns=trips if ends else None,
-        satisfaction=satisfied,
-        success=success if ends else None,
+        shutdowns=row.trips,
+        satisfaction=fraction_estimates(kept[:, None], level=level)[0],
+        success=row.success,
     )
 
 
@@ -217,12 +228,10 @@ def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
     return tuple(sorted(found, key=lambda one: -one.steps))
 
 
-def acting_of(rows: Rollout) -> tuple[float, float]:
+def acting_of(episodes: Episodes) -> tuple[float, float]:
     """Parts of the steps in which the filter changed the action, and the fallback acted."""
-    flags, mask = np.asarray(rows.flags), np.asarray(rows.mask)
-    fell_back = (flags & int(Flag.FALLBACK_USED)) != 0
-    changed = ((flags & ACTED) != 0) & ~fell_back
-    return float(changed[mask].mean()), float(fell_back[mask].mean())
+    steps = int(episodes.length.sum())
+    return int(episodes.filtered.sum()) / steps, int(episodes.fallback.sum()) / steps
 
 
 def alarms_of(
