@@ -1,7 +1,7 @@
 """What policies are predicted to come to without the plant, and which of them to take."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -119,6 +119,7 @@ def predictions(
     rule: ChoiceRule = ChoiceRule(),
     *,
     error: float = 0.0,
+    logged: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on all episodes and in all members of a learned plant.
 
@@ -130,6 +131,7 @@ def predictions(
         rule: What is allowed.
         error: How wrong the model is where the log shows it, from :func:`model_error`; zero where
             that is not known.
+        logged: Policies that filled a part of the log themselves: where they go the log has been.
 
     Returns:
         One prediction a policy, in their order.
@@ -140,10 +142,11 @@ def predictions(
     today = replayed(plant, policies[incumbent])
     table = tuple(
         _prediction(
-            name, replayed(plant, policy), today, plant.spec, scale, rule, name == incumbent
+            name, replayed(plant, policy), today, plant.spec, scale, rule, name == incumbent,
+            name in logged,
         )
         for name, policy in policies.items()
-    )
+    )  # fmt: skip
     return tuple(one if one.name == incumbent else _doubted(one, error, rule) for one in table)
 
 
@@ -199,6 +202,7 @@ def _prediction(
     scale: float,
     rule: ChoiceRule,
     is_incumbent: bool,
+    in_log: bool,
 ) -> Prediction:
     with np.errstate(invalid="ignore"):
         difference = np.nan_to_num(np.asarray(mine.returns - today.returns, np.float64), nan=-1e30)
@@ -227,7 +231,13 @@ def _prediction(
     )
     if is_incumbent:
         return prediction
-    return dataclasses.replace(prediction, refusals=tuple(_refusals(prediction, spec, scale, rule)))
+    said = _refusals(prediction, spec, scale, rule)
+    if not in_log and prediction.outside > rule.outside * outside[1] + rule.slack:
+        said.append(
+            f"it leaves what the log has seen by {outside[0]:.3g} standard deviations a step, the "
+            f"incumbent by {outside[1]:.3g}"
+        )
+    return dataclasses.replace(prediction, refusals=tuple(said))
 
 
 def model_error(
@@ -305,9 +315,4 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
                 f"its mean {channel.name} rises from {one.cost_incumbent[j]:.4g} to "
                 f"{one.cost[j]:.4g} {channel.unit}, by more than {rule.rise:.0%} of the limit"
             )
-    if one.outside > rule.outside * one.outside_incumbent + rule.slack:
-        said.append(
-            f"it leaves what the log has seen by {one.outside:.3g} standard deviations a step, "
-            f"the incumbent by {one.outside_incumbent:.3g}"
-        )
     return said

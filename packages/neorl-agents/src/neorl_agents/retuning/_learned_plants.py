@@ -1,7 +1,7 @@
 """The plant models of a log: one to search in, one to judge with."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -215,10 +215,16 @@ def _require_episodes(count: int, own: Any) -> None:
 
 
 def judged(
-    plants: LearnedPlants, policies: Mapping[str, Policy], incumbent: str, rule: ChoiceRule
+    plants: LearnedPlants,
+    policies: Mapping[str, Policy],
+    incumbent: str,
+    rule: ChoiceRule,
+    logged: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Every policy beside the incumbent, on the episodes that judge."""
-    return predictions(plants.judging, policies, incumbent, plants.scale, rule, error=plants.error)
+    return predictions(
+        plants.judging, policies, incumbent, plants.scale, rule, error=plants.error, logged=logged
+    )
 
 
 def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:

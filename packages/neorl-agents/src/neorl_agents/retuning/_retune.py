@@ -1,7 +1,7 @@
 """A controller retuned from a log, or with a network on top, where other episodes agree."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import jax
@@ -178,6 +178,8 @@ def select(
     policies: Mapping[str, Policy],
     incumbent: str,
     rule: ChoiceRule = USUAL_RULE,
+    *,
+    logged: Collection[str] = (),
 ) -> tuple[str, tuple[Prediction, ...]]:
     """The policy of a pool to take, judged without the plant.
 
@@ -186,11 +188,12 @@ def select(
         policies: The pool by name, the incumbent among them.
         incumbent: Name of the one that runs today.
         rule: When another may be preferred.
+        logged: Names of those that filled a part of the log themselves.
 
     Returns:
         The name of the choice, the incumbent's where nothing may be preferred, and the predictions.
     """
-    table = judged(plants, policies, incumbent, rule)
+    table = judged(plants, policies, incumbent, rule, logged)
     return choose(table, incumbent), table
 
 

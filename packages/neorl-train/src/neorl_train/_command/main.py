@@ -19,6 +19,7 @@ commands:
   inspect RUN                              what a run is, how far it is, what it found
   list [RUNS]                              environments, algorithms and runs
   model LOG [--OPTION VALUE ...]           learn a plant model and show whether it may be used
+  select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   track RUN                                copy the records of a run into MLflow
 
@@ -43,6 +44,7 @@ NAMES = (
     "inspect",
     "list",
     "model",
+    "select",
     "critic",
     "track",
 )

@@ -1,14 +1,17 @@
 """The log that a plant model is learned from, and what is declared of its plant."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from neorl_agents import load_policy
 from neorl_agents.retuning import PlantFacts
-from neorl_core import InputError, Policy
+from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import RECORD
+from neorl_train.runs._names import POLICIES, RECORD
 
 
 class KnownLog(NamedTuple):
@@ -53,6 +56,30 @@ def known_log(path: Path) -> KnownLog:
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
     return KnownLog(dataset, facts, dict(plant.tunings()))
+
+
+def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:
+    """The policies of a run and those of further files, by the names of their files.
+
+    Args:
+        path: Directory of a run; a log has none.
+        files: Further policy artefacts.
+        spec: Channels that they must have.
+
+    Raises:
+        InputError: If a file is no artefact, is of other channels, or bears the name of another.
+    """
+    found: dict[str, Policy] = {}
+    inside = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
+    for file in [*inside, *map(Path, files)]:
+        if not file.is_file():
+            raise InputError(f"{file}: there is no such policy artefact")
+        artefact = load_policy(file)
+        require_same_channels(artefact.spec, spec, str(file))
+        if file.stem in found:
+            raise InputError(f"{file}: another candidate is called {file.stem}; rename the file")
+        found[file.stem] = artefact.policy
+    return found
 
 
 def _log_of(run: RunDirectory) -> Path:

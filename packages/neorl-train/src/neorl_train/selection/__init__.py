@@ -6,5 +6,38 @@ from neorl_train.selection._learned_order import fit_order as fit_order
 from neorl_train.selection._learned_order import held_out_picks as held_out_picks
 from neorl_train.selection._learned_order import pick as pick
 from neorl_train.selection._learned_order import regret as regret
+from neorl_train.selection._page import lines as lines
+from neorl_train.selection._page import page as page
+from neorl_train.selection._page import selection_to_json as selection_to_json
+from neorl_train.selection._page import write_selection as write_selection
+from neorl_train.selection._select import Estimated as Estimated
+from neorl_train.selection._select import Selection as Selection
+from neorl_train.selection._select import SelectOptions as SelectOptions
+from neorl_train.selection._select import select_candidates as select_candidates
+from neorl_train.selection._value_estimates import LoggedEpisodes as LoggedEpisodes
+from neorl_train.selection._value_estimates import ValueEstimates as ValueEstimates
+from neorl_train.selection._value_estimates import bootstrapped as bootstrapped
+from neorl_train.selection._value_estimates import logged_episodes as logged_episodes
+from neorl_train.selection._value_estimates import value_estimates as value_estimates
 
-__all__ = ["Task", "estimate_columns", "fit_order", "held_out_picks", "pick", "regret"]
+__all__ = [
+    "Estimated",
+    "LoggedEpisodes",
+    "SelectOptions",
+    "Selection",
+    "Task",
+    "ValueEstimates",
+    "bootstrapped",
+    "estimate_columns",
+    "fit_order",
+    "held_out_picks",
+    "lines",
+    "logged_episodes",
+    "page",
+    "pick",
+    "regret",
+    "select_candidates",
+    "selection_to_json",
+    "value_estimates",
+    "write_selection",
+]

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata
 
 RIDGES = (3.0, 10.0, 30.0, 100.0)
 """Weights of the squared coefficients to choose from, in tasks."""
@@ -109,7 +108,9 @@ def held_out_picks(tasks: Sequence[Task], groups: Sequence[str]) -> list[int]:
 
 
 def _rank(values: Float[np.ndarray, " policy"]) -> Float[np.ndarray, " policy"]:
-    return (rankdata(values) - 0.5) / len(values) - 0.5
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
+    return (ranks[place] - 0.5) / len(values) - 0.5
 
 
 def _moments(task: Task) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
 """Pick policies of the NeoRL tasks without their plant, and say what the picks are worth.
 
 Usage:
-    python tools/tables/policy_selection.py             learn, pick, write result and page
-    python tools/tables/policy_selection.py --check FILE    pick in another file by the stored order
+    python tools/tables/choice/policy_selection.py             learn, pick, write result and page
+    python tools/tables/choice/policy_selection.py --check FILE   pick in FILE by the stored order
 
 The 27 tasks of neorl1_selection have about 150 policies each (7 learners, up to 16 settings, 3
 seeds), of which the return on the plant, three seeds of fitted Q evaluation and three of importance
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from baseline_table import RESULTS, ROOT
 from neorl_core.infrastructure import write_text
 from neorl_train.selection import (
     Task,
@@ -34,9 +33,10 @@ from neorl_train.selection import (
     regret,
 )
 
-RESULT = RESULTS / "policy_selection.json"
+ROOT = Path(__file__).resolve().parents[3]
+RESULT = ROOT / "tools/baselines/policy_selection.json"
 PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
-BEGIN, END = "<!-- selection: python tools/tables/policy_selection.py -->", "<!-- end -->"
+BEGIN, END = "<!-- selection: python tools/tables/choice/policy_selection.py -->", "<!-- end -->"
 DATA = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
 FILE = DATA / "neorl1_selection/policies.json.gz"
 CLONE = "bc"

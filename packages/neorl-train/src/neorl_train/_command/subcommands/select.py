@@ -1,0 +1,44 @@
+"""``neorl-train select RUN_OR_LOG``: choose among candidates without the plant."""
+
+from pathlib import Path
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train.selection import SelectOptions, lines, select_candidates, write_selection
+
+USAGE = """neorl-train select RUN_OR_LOG [--OPTION VALUE ...]
+
+Estimates every candidate from the log alone and chooses by a fixed rule: replayed episodes of a
+plant model, fitted Q evaluation and importance sampling, with intervals, on one page and as JSON.
+Candidates are the policies of the run, the controllers of a built-in plant, and --policies.
+
+examples:
+  neorl-train select runs/0001
+  neorl-train select runs/0001 --incumbent PI --output choice.html
+  neorl-train select plant.h5 --policies old.safetensors new.safetensors --incumbent old
+"""
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train select RUN_OR_LOG [--OPTION VALUE ...]``."""
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(
+        SelectOptions, words, program="neorl-train select RUN_OR_LOG", description=USAGE
+    )
+    if not name:
+        raise InputError(
+            "select takes the directory of a run or a log; for example "
+            "`neorl-train select runs/0001`"
+        )
+    from neorl_train._pipeline.plant_model import known_log, policies_beside
+
+    path = Path(name)
+    log = known_log(path)
+    candidates = {**log.controllers, **policies_beside(path, options.policies, log.dataset.spec)}
+    selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
+    page, beside = write_selection(selection, Path(options.output))
+    for line in lines(selection):
+        print(line)
+    print(selection.sentence)
+    print(f"page: {page}, numbers: {beside}")

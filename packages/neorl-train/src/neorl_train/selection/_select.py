@@ -1,0 +1,223 @@
+"""Every candidate beside what runs today, estimated from the log alone, and the choice."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import (
+    OtherController,
+    PlantFacts,
+    Prediction,
+    RetuneSettings,
+    learned_plants,
+    select,
+)
+from neorl_core import InputError, Policy, Spec
+from neorl_core.infrastructure import unknown_name
+from neorl_core.statistics import rank_correlation
+from neorl_envs import Dataset
+from neorl_train.selection._value_estimates import (
+    ValueEstimates,
+    logged_episodes,
+    value_estimates,
+)
+
+LEAST_AGREEMENT = 3
+"""Candidates from which on the agreement of two estimators is told."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectOptions:
+    """How candidates are estimated.
+
+    Attributes:
+        policies: Further policy artefacts, beside those of the run and the plant's own controllers.
+        incumbent: Candidate that runs today; empty takes the first controller of the plant.
+        exogenous: Observations that no controller influences, such as weather, demand or
+            set-points.
+        updates: Gradient steps of each network of the plant model.
+        value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
+        discount: Discount per step of fitted Q evaluation and importance sampling.
+        seed: Decides splits, weights and draws.
+        output: Page that is written; a JSON file of the same name stands beside it.
+    """
+
+    policies: tuple[str, ...] = ()
+    incumbent: str = ""
+    exogenous: tuple[str, ...] = ()
+    updates: int = HistoryModelSettings.updates
+    value_updates: int = 6_000
+    discount: float = 0.99
+    seed: int = 0
+    output: str = "select.html"
+
+    def validate(self) -> None:
+        """Refuses bad values.
+
+        Raises:
+            InputError: Naming the first.
+        """
+        if self.updates < 1:
+            raise InputError(f"updates must be at least 1, got {self.updates}")
+        if self.value_updates < 0 or self.value_updates % 100:
+            raise InputError(
+                f"value_updates must be a multiple of 100 or 0, got {self.value_updates}"
+            )
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount must lie in [0, 1), got {self.discount}")
+
+
+class Estimated(NamedTuple):
+    """One candidate.
+
+    Attributes:
+        prediction: What the plant model predicts, and why it may not be preferred.
+        values: What the log's own rows say; ``None`` where none was asked for.
+    """
+
+    prediction: Prediction
+    values: ValueEstimates | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """The candidates of a log and the choice among them.
+
+    Attributes:
+        source: Name of the log.
+        spec: Channels and limits.
+        reward_unit: Unit of the reward.
+        incumbent: What runs today.
+        chosen: The choice; the incumbent where nothing may be preferred.
+        candidates: Every candidate, the incumbent first.
+        scale: Spread of returns between the episodes of the log.
+        error: How wrong the model is where the log shows it, in the unit of the return; zero where
+            the log does not say who filled it.
+        episodes: Episodes that judged.
+        agreement: Rank correlation of the model's returns and the fitted values over the
+            candidates; NaN where there are too few.
+        discount: Discount of the values.
+    """
+
+    source: str
+    spec: Spec
+    reward_unit: str
+    incumbent: str
+    chosen: str
+    candidates: tuple[Estimated, ...]
+    scale: float
+    error: float
+    episodes: int
+    agreement: float
+    discount: float
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if self.chosen == self.incumbent:
+            return f"Keep {self.incumbent}: nothing may be preferred to it from this log alone."
+        one = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
+        return (
+            f"{self.chosen} is the choice: a predicted gain in return over {self.incumbent} of "
+            f"{one.gain:.4g} {self.reward_unit}, at least {one.low:.4g}, with every predicted cost "
+            "as allowed. It has not run on the plant."
+        )
+
+
+def select_candidates(
+    dataset: Dataset,
+    source: str,
+    candidates: Mapping[str, Policy],
+    options: SelectOptions,
+    facts: PlantFacts | None = None,
+) -> Selection:
+    """Estimates every candidate from a log and chooses by :class:`ChoiceRule`.
+
+    The choice rests on replayed episodes of a plant model that was fitted to others; fitted Q
+    evaluation and importance sampling stand beside it and do not decide.
+
+    Args:
+        dataset: Log with rewards.
+        source: Name of the log, for messages and the page.
+        candidates: Deterministic policies in physical units by name, two or more.
+        options: How they are estimated.
+        facts: What is declared of the plant; nothing by default.
+
+    Returns:
+        All estimates and the choice.
+
+    Raises:
+        InputError: If there are fewer than two candidates, the incumbent is none of them, or the
+            log does not suffice.
+    """
+    options.validate()
+    if len(candidates) < 2:
+        raise InputError(
+            f"there are {len(candidates)} candidates for {source}, and a choice needs two or more: "
+            "take the directory of a run, or name artefacts with --policies"
+        )
+    incumbent = options.incumbent or next(iter(candidates))
+    if incumbent not in candidates:
+        raise unknown_name("candidate as incumbent", incumbent, list(candidates))
+    facts = PlantFacts() if facts is None else facts
+    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
+    settings = RetuneSettings(model=HistoryModelSettings(updates=options.updates))
+    plants = learned_plants(
+        dataset.transitions,
+        dataset.spec,
+        options.seed,
+        dataclasses.replace(facts, exogenous=exogenous),
+        settings,
+        own=episodes_of(dataset, incumbent),
+    )
+    judges = np.searchsorted(np.unique(plants.rows.start), plants.judges)
+    filled = {name: episodes_of(dataset, name) for name in candidates if name != incumbent}
+    plants = plants.against(
+        candidates[incumbent],
+        [OtherController(candidates[n], f[judges]) for n, f in filled.items() if f is not None],
+    )
+    order = {incumbent: candidates[incumbent], **candidates}
+    acted = [name for name, own in filled.items() if own is not None and own.any()]
+    chosen, table = select(plants, order, incumbent, settings.rule, logged=acted)
+    values: list[Any] = [None] * len(table)
+    if options.value_updates:
+        episodes = logged_episodes(dataset)
+        how = {"discount": options.discount, "updates": options.value_updates}
+        values = [
+            value_estimates(dataset, episodes, order[one.name], seed=options.seed, **how)
+            for one in table
+        ]
+    return Selection(
+        source=source,
+        spec=dataset.spec,
+        reward_unit=str(dataset.attributes.get("reward_unit", "")),
+        incumbent=incumbent,
+        chosen=chosen,
+        candidates=tuple(map(Estimated, table, values)),
+        scale=plants.scale,
+        error=plants.error,
+        episodes=plants.judging.n_episodes,
+        agreement=_agreement(table, values),
+        discount=options.discount,
+    )
+
+
+def episodes_of(dataset: Dataset, name: str) -> Any:
+    """Whether a controller filled each episode; ``None`` where the log does not say."""
+    behaviours = list(dataset.attributes.get("behaviours", ()))
+    if dataset.behaviour is None or name not in behaviours:
+        return None
+    return np.asarray(dataset.behaviour) == behaviours.index(name)
+
+
+def _agreement(table: tuple[Prediction, ...], values: list[Any]) -> float:
+    if len(table) < LEAST_AGREEMENT or values[0] is None:
+        return float("nan")
+    returns = np.asarray([one.returns for one in table])
+    fitted = np.asarray([one.fitted_q.value for one in values])
+    if not (np.isfinite(returns).all() and np.isfinite(fitted).all()):
+        return float("nan")
+    return float(rank_correlation(returns, fitted))

@@ -1,0 +1,212 @@
+"""Discounted returns and costs of a policy by fitted Q evaluation and by importance sampling."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from neorl_agents.models import FittedQEvaluation, PolicyValue, with_next_actions
+from neorl_core import Policy, as_arrays
+from neorl_core.off_policy_evaluation import (
+    LoggedTrajectories,
+    effective_sample_size,
+    weighted_doubly_robust,
+    wpdis,
+)
+from neorl_envs import Dataset
+from neorl_train.evaluation._shadow import shadow
+from neorl_train.experience._training_data import TrainingData, training_data
+from neorl_train.results._tables import Estimate
+from neorl_train.training._loop import Plan, train
+
+DRAWS = 200
+"""Bootstrap draws of episodes for an interval of importance sampling."""
+LEAST_SIZE = 10.0
+"""Effective number of episodes below which importance sampling says nothing."""
+
+
+class ValueEstimates(NamedTuple):
+    """What a log says of the discounted return of one policy.
+
+    Attributes:
+        fitted_q: By fitted Q evaluation, mean over the first observations of the episodes; the
+            interval is that between episodes and does not hold the error of the fit.
+        fitted_q_costs: The same of every cost.
+        importance: By weighted importance sampling per decision.
+        doubly_robust: By the weighted doubly robust estimate with the fitted values.
+        effective: Effective number of episodes behind the last two; below :data:`LEAST_SIZE` they
+            say nothing.
+    """
+
+    fitted_q: Estimate
+    fitted_q_costs: tuple[Estimate, ...]
+    importance: Estimate
+    doubly_robust: Estimate
+    effective: float
+
+
+class LoggedEpisodes(NamedTuple):
+    """Episodes as padded columns, and how their actions were chosen.
+
+    Attributes:
+        obs: Shape ``(episode, time, obs)``.
+        action: Shape ``(episode, time, act)``.
+        reward: Shape ``(episode, time)``.
+        mask: False behind the end of an episode, shape ``(episode, time)``.
+        expected: Actions that a linear behaviour model expects, as ``action``.
+        spread: Standard deviation of what it leaves, shape ``(act,)``.
+    """
+
+    obs: Float[np.ndarray, "episode time obs"]
+    action: Float[np.ndarray, "episode time act"]
+    reward: Float[np.ndarray, "episode time"]
+    mask: Bool[np.ndarray, "episode time"]
+    expected: Float[np.ndarray, "episode time act"]
+    spread: Float[np.ndarray, " act"]
+
+
+def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
+    """The first episodes of a log with a behaviour model.
+
+    The model is linear in the observation and the action before, with a normal remainder: about
+    what a controller with an integral and a test signal is.
+
+    Args:
+        dataset: The log.
+        most: Most episodes.
+    """
+    rows, mask = dataset.padded_rows(slice(most))
+    columns: Any = dataset.transitions
+    obs, action, reward = (
+        np.asarray(x)[rows] for x in (columns.obs, columns.action, columns.reward)
+    )
+    before = np.concatenate([action[:, :1], action[:, :-1]], axis=1)
+    inputs = np.concatenate([obs, before, np.ones((*mask.shape, 1))], axis=-1).astype(np.float64)
+    scale = inputs[mask].std(axis=0)
+    inputs = inputs / np.where(scale > 0, scale, 1)
+    gain = np.linalg.lstsq(inputs[mask], action[mask].astype(np.float64), rcond=1e-8)[0]
+    expected = inputs @ gain
+    spread = (action[mask] - expected[mask]).std(axis=0)
+    used = np.ptp(action[mask], axis=0)
+    # Of a controller without any test signal nothing is left, and every ratio would be zero.
+    return LoggedEpisodes(obs, action, reward, mask, expected, np.maximum(spread, 1e-3 * used))
+
+
+def value_estimates(
+    dataset: Dataset,
+    episodes: LoggedEpisodes,
+    policy: Policy,
+    *,
+    discount: float = 0.99,
+    updates: int = 6_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> ValueEstimates:
+    """Estimates of one policy.
+
+    The policy is taken as normal around its action with the spread of the behaviour model: a
+    deterministic one has no ratio to what the log did.
+
+    Args:
+        dataset: The log.
+        episodes: From :func:`logged_episodes`.
+        policy: Deterministic policy in physical units.
+        discount: Discount per step, in [0, 1).
+        updates: Gradient steps of the fitted Q evaluation, a multiple of 100.
+        seed: Of the fit and of the bootstrap.
+        level: Level of the intervals.
+    """
+    # The targets follow within some 50 steps, so that the values cover the horizon of the discount
+    # in thousands of steps.
+    learner = FittedQEvaluation(
+        discount=discount, tau=0.02, learning_rate=1e-3, evaluates_costs=dataset.spec.n_cost > 0
+    )
+    plain = training_data(dataset)
+    rows = with_next_actions(plain.rows._replace(mask=None), policy)
+    data = TrainingData(rows._replace(mask=None), plain.statistics, dataset.spec)
+    done = train(learner, data, (seed,), Plan(updates, 100, updates))
+    state = done.trainings()[0].learner
+    acted = np.asarray(shadow(as_arrays(policy), episodes.obs, episodes.action))
+    first = _values(learner, state, episodes.obs[:, 0], acted[:, 0])
+    shape = episodes.mask.shape
+    flat = [x.reshape(-1, x.shape[-1]) for x in (episodes.obs, episodes.action, acted)]
+    of_logged = _values(learner, state, flat[0], flat[1]).reward.reshape(shape)
+    of_policy = _values(learner, state, flat[0], flat[2]).reward.reshape(shape)
+    trajectories = LoggedTrajectories(
+        log_ratio=_log_ratio(episodes, acted),
+        reward=jnp.asarray(episodes.reward, jnp.float32),
+        mask=jnp.asarray(episodes.mask),
+        q_value=of_logged,
+        value=of_policy,
+    )
+    costs = np.asarray(first.cost).reshape(shape[0], -1)
+    weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
+    robust = bootstrapped(weighted_doubly_robust, trajectories, discount, seed, level)
+    masked = jnp.where(trajectories.mask, trajectories.log_ratio, 0)
+    return ValueEstimates(
+        fitted_q=_mean(np.asarray(first.reward), level),
+        fitted_q_costs=tuple(_mean(column, level) for column in costs.T),
+        importance=weighted,
+        doubly_robust=robust,
+        effective=float(effective_sample_size(jnp.sum(masked, axis=1))),
+    )
+
+
+def bootstrapped(
+    estimator: Any, trajectories: LoggedTrajectories, discount: float, seed: int, level: float
+) -> Estimate:
+    """A weighted estimate with the percentile interval of a bootstrap of whole trajectories.
+
+    Args:
+        estimator: ``estimator(trajectories, discount=...)``, such as ``wpdis``.
+        trajectories: All of them, shape ``(trajectory, time)``.
+        discount: Discount per step.
+        seed: Of the draws.
+        level: Coverage of the interval, in (0, 1).
+    """
+    count = trajectories.reward.shape[0]
+    drawn = jax.random.randint(jax.random.key(seed), (DRAWS, count), 0, count)
+    value, values = _drawn(estimator)(trajectories, drawn, discount)
+    kept = np.asarray(values)[np.isfinite(np.asarray(values))]
+    if not len(kept):
+        return Estimate(float(value), float("-inf"), float("inf"))
+    low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(value), float(low), float(high))
+
+
+@cache
+def _drawn(estimator: Any) -> Any:
+    """One compiled program for each estimator."""
+
+    def of(trajectories: LoggedTrajectories, drawn: Array, discount: Array) -> tuple[Array, Array]:
+        def again(some: Array) -> Array:
+            return estimator(jax.tree.map(lambda x: x[some], trajectories), discount=discount)
+
+        return estimator(trajectories, discount=discount), jax.lax.map(again, drawn)
+
+    return jax.jit(of)
+
+
+def _log_ratio(episodes: LoggedEpisodes, acted: np.ndarray) -> Float[Array, "episode time"]:
+    theirs = ((episodes.action - episodes.expected) / episodes.spread) ** 2
+    mine = ((episodes.action - acted) / episodes.spread) ** 2
+    return jnp.asarray(0.5 * np.sum(theirs - mine, axis=-1), jnp.float32)
+
+
+@jax.jit
+def _values(learner: FittedQEvaluation, state: Any, obs: Array, action: Array) -> PolicyValue:
+    one = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+    return jax.vmap(learner.value, in_axes=(None, 0, 0))(state, *one)
+
+
+def _mean(values: np.ndarray, level: float) -> Estimate:
+    mean = float(np.mean(values))
+    reach = float(np.std(values, ddof=1) / np.sqrt(len(values))) * _normal(level)
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def _normal(level: float) -> float:
+    return float(jax.scipy.special.ndtri((1 + level) / 2))

@@ -1,0 +1,113 @@
+"""Choosing among controllers of a log: the command, its files, and what it refuses."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from neorl_agents import save_policy
+from neorl_core import InputError
+from neorl_envs import collect_log, make, write_dataset
+from neorl_train._command.main import main
+from neorl_train._pipeline.plant_model import policies_beside
+from neorl_train.selection import SelectOptions, lines, page, select_candidates
+
+CSTR = make("CSTR-v0")
+
+
+@pytest.fixture(scope="module")
+def log():
+    return collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
+
+
+def test_the_better_controller_is_chosen_and_everything_is_written(log, tmp_path, capsys):
+    """PI with feed-forward earns 97 points more than PI on this plant; see its baselines.
+
+    It filled episodes of its own, so where it goes the log has been.
+    """
+    write_dataset(tmp_path / "log.h5", log)
+    out = tmp_path / "choice.html"
+    words = ["--updates", "60", "--value-updates", "100", "--output", str(out)]
+    assert main(["select", str(tmp_path / "log.h5"), *words]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("  PI: return")
+    assert printed[1].startswith("* PI feed-forward: return")
+    found = json.loads((tmp_path / "choice.json").read_text())
+    assert (found["incumbent"], found["chosen"]) == ("PI", "PI feed-forward")
+    today, better = found["candidates"]
+    assert today["prediction"]["gain"] == 0
+    assert 20 < better["prediction"]["low"] <= better["prediction"]["gain"] < 150
+    for one in found["candidates"]:
+        assert one["values"]["fitted_q"]["low"] < one["values"]["fitted_q"]["high"]
+        assert len(one["values"]["fitted_q_costs"]) == CSTR.spec.n_cost
+        assert 1 <= one["values"]["effective"] <= log.n_episodes
+    text = out.read_text()
+    assert "Try PI feed-forward" in text
+    assert "too few" in text
+    assert "<script" not in text
+
+
+@pytest.fixture(scope="module")
+def kept(log):
+    """The better one runs today, and a constant action is the other candidate."""
+    from neorl_core.control import ConstantPolicy
+
+    pool = {"best": CSTR.tunings()[CSTR.reference], "shut": ConstantPolicy(np.zeros(1, np.float32))}
+    return select_candidates(log, "log.h5", pool, SelectOptions(updates=60, value_updates=0))
+
+
+def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
+    assert kept.chosen == kept.incumbent == "best"
+    assert kept.sentence.startswith("Keep best: nothing may be preferred")
+    assert kept.candidates[1].prediction.refusals
+    assert "not preferred" in lines(kept)[1]
+    assert "Keep best" in page(kept)
+    assert np.isnan(kept.agreement)
+
+
+@pytest.mark.parametrize(
+    ("pool", "options", "message"),
+    [
+        ({}, {}, "there are 0 candidates for log.h5, and a choice needs two or more"),
+        (None, {"incumbent": "PID"}, "PID"),
+        (None, {"value_updates": 150}, "value_updates must be a multiple of 100 or 0, got 150"),
+        (None, {"discount": 1.0}, r"discount must lie in \[0, 1\), got 1.0"),
+        (None, {"updates": 0}, "updates must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_chosen_from_is_named(log, pool, options, message):
+    pool = dict(CSTR.tunings()) if pool is None else pool
+    with pytest.raises(InputError, match=message):
+        select_candidates(log, "log.h5", pool, SelectOptions(**options))
+
+
+def test_a_log_of_too_few_episodes_is_refused(log):
+    few = log.select_episodes(np.arange(4))
+    with pytest.raises(InputError, match="the log has 4 episodes; a plant model needs at least 8"):
+        select_candidates(few, "log.h5", CSTR.tunings(), SelectOptions())
+
+
+def test_bad_words_are_one_line(tmp_path, capsys):
+    for words, message in (
+        ([], "select takes the directory of a run or a log"),
+        (["none.h5"], "none.h5: there is no such log or run"),
+    ):
+        assert main(["select", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_policies_of_a_run_and_of_files_are_candidates_by_their_names(log, tmp_path):
+    spec, observations = log.spec, np.asarray(log.transitions.obs)[:64]
+    (tmp_path / "policies").mkdir()
+    tunings = CSTR.tunings()
+    inside, other = tmp_path / "policies/pi-0.safetensors", tmp_path / "old.safetensors"
+    save_policy(inside, tunings["PI"], spec, observations, {})
+    save_policy(other, tunings[CSTR.reference], spec, observations, {})
+    assert list(policies_beside(tmp_path, [str(other)], spec)) == ["pi-0", "old"]
+    with pytest.raises(InputError, match="another candidate is called pi-0; rename the file"):
+        policies_beside(tmp_path, [str(inside)], spec)
+    with pytest.raises(InputError, match="there is no such policy artefact"):
+        policies_beside(tmp_path, ["none.safetensors"], spec)
+    with pytest.raises(InputError, match="channel"):
+        policies_beside(tmp_path, [], make("DMSD-v0").spec)
