@@ -167,7 +167,7 @@ def bootstrapped(
         seed: Of the draws.
         level: Coverage of the interval, in (0, 1).
     """
-    count = trajectories.reward.shape[0]
+    count = np.shape(trajectories.reward)[0]
     drawn = jax.random.randint(jax.random.key(seed), (DRAWS, count), 0, count)
     value, values = _drawn(estimator)(trajectories, drawn, discount)
     kept = np.asarray(values)[np.isfinite(np.asarray(values))]
