@@ -39,6 +39,9 @@ def add_loop_commands(commands, add) -> None:
     serve.add_argument("--start", choices=("shadow", "manual"), default="shadow")
     serve.add_argument("--steps", type=int, help="end after so many periods")
     serve.add_argument(
+        "--keep", type=int, metavar="N", help="files of 64 MiB of the audit log to keep (all)"
+    )
+    serve.add_argument(
         "--trial", action="store_true", help='let a policy that is "worth a trial" close the loop'
     )
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
@@ -75,6 +78,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock
+    from neorl_deploy.loop._record import audit_log, recorder
     from neorl_deploy.loop._serve import Watchdog, only_one, serve, take_orders
     from neorl_deploy.loop._tags import read_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -86,8 +90,15 @@ def _serve(options: argparse.Namespace) -> int:
     with only_one(folder):
         runtime = load_bundle(bundle.path, state=folder / "state")
         plant = connect(tags)
+        log = audit_log(folder / "audit", bundle, files=options.keep)
         loop = ControlLoop(
-            runtime, tags, plant, clock, start=Mode(options.start), trial=options.trial
+            runtime,
+            tags,
+            plant,
+            clock,
+            start=Mode(options.start),
+            trial=options.trial,
+            record=recorder(log),
         )
         dog = Watchdog(HANGS * runtime.manifest.dt)
         threading.Thread(target=dog.watch, args=(clock, ended), daemon=True).start()
@@ -106,7 +117,9 @@ def _serve(options: argparse.Namespace) -> int:
         finally:
             ended.set()
             plant.close()
+            log.close()
     print(f"Ended in {loop.mode}; nothing is written any more")
+    print(f"Head of the audit log: {log.head}")
     return 0
 
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+from neorl_deploy._command.audit_command import audit_of, verify_audit
 from neorl_deploy._command.loop_commands import add_loop_commands
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
@@ -25,6 +26,7 @@ examples:
   neorl-deploy replay                         the newest bundle on the log of its run
   neorl-deploy replay line2.bundle july.h5 --json replay-july.json
   neorl-deploy verify line2.bundle --public-key plant.pem
+  neorl-deploy verify loop --decided-by line2.bundle
   neorl-deploy inspect line2.bundle
   neorl-deploy init line2.bundle --plant plant.toml
   neorl-deploy serve line2.bundle tags.toml
@@ -102,13 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     place = "where the numbers go (default replay.json beside the bundle); replaces an earlier "
     place += "replay of the same log and no other file"
     replay.add_argument("--json", type=Path, metavar="FILE", help=place)
-    verify = _command(commands, "verify", _verify, "check every file of a bundle")
-    verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
-    verify.add_argument(
-        "--self-test",
-        action="store_true",
-        help="also answer the test vectors on this machine (needs the extra jax)",
-    )
+    verify = _add_verify(commands)
     inspect = _command(commands, "inspect", _inspect, "print what a bundle says of itself")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
@@ -125,6 +121,24 @@ def _parser() -> argparse.ArgumentParser:
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
     return parser
+
+
+def _add_verify(commands) -> argparse.ArgumentParser:
+    verify = _command(commands, "verify", _verify, "check every file of a bundle, or an audit log")
+    verify.add_argument("bundle", type=Path, metavar="PATH", help="bundle, or folder of a loop")
+    verify.add_argument(
+        "--decided-by",
+        type=Path,
+        metavar="BUNDLE",
+        help="of an audit log: decide every decision again and compare the bits",
+    )
+    verify.add_argument("--head", metavar="HASH", help="of an audit log: a record that was noted")
+    verify.add_argument(
+        "--self-test",
+        action="store_true",
+        help="also answer the test vectors on this machine (needs the extra jax)",
+    )
+    return verify
 
 
 def _command(commands, name, function, text) -> argparse.ArgumentParser:
@@ -211,6 +225,8 @@ def _replay(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
 
+    if (audit := audit_of(options.bundle)) is not None:
+        return verify_audit(audit, options.decided_by, options.head)
     bundle = _read(options.bundle, options)
     if options.self_test:
         prepare_jax()

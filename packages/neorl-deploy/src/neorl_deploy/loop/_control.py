@@ -14,7 +14,8 @@ from neorl_deploy.loop._inputs import Judged, judged, nothing_read
 from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, Situation, next_mode
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
-from neorl_deploy.runtime._runtime import NO_CAUSES, Decision, Runtime
+from neorl_deploy.runtime._decision import Decision
+from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 
 HEARTBEATS = 30_000
 """The counter of the heartbeat begins anew there: it fits a signed word of 16 bits."""
@@ -124,7 +125,10 @@ class ControlLoop:
             self.runtime.stop(notes[-1])
             now.misses = 0
         give_up = self._given_up(received, own)
+        carry = self.runtime.words
+        continued = now.carry is not None and np.array_equal(carry, now.carry)
         decision = self.runtime.step(measured.obs, received, ages=measured.ages)
+        now.carry = self.runtime.words
         fallback = self._why_not_the_policy(measured, decision)
         late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
         now.misses = now.misses + 1 if late else (now.misses if missed else 0)
@@ -141,7 +145,19 @@ class ControlLoop:
         if late:
             notes.append("the decision came late and was not written")
         cycle = Cycle(
-            now.number, at, now.mode, before, reason, measured, received, decision, planned, {}, ()
+            number=now.number,
+            at=at,
+            mode=now.mode,
+            before=before,
+            reason=reason,
+            measured=measured,
+            received=received,
+            decision=decision,
+            written=planned,
+            refused={},
+            notes=(),
+            carry=carry,
+            continued=continued,
         )
         cycle = self._recorded(cycle, notes)
         written, refused = self._written(cycle.written, decision, notes)

@@ -11,7 +11,7 @@ import numpy as np
 from neorl_deploy.loop._inputs import Judged, Seen
 from neorl_deploy.loop._modes import Mode
 from neorl_deploy.loop._plant import Instant
-from neorl_deploy.runtime._runtime import Decision
+from neorl_deploy.runtime._decision import Decision
 
 
 class Cycle(NamedTuple):
@@ -29,6 +29,9 @@ class Cycle(NamedTuple):
         written: Number by tag that was written.
         refused: Reason by tag that was not.
         notes: Whatever else happened, one line each.
+        carry: What the bundle remembered before the decision, as words.
+        continued: Whether that is what it remembered after the last one; not after a stop, a
+            release or a restart.
     """
 
     number: int
@@ -42,6 +45,8 @@ class Cycle(NamedTuple):
     written: dict[str, float]
     refused: dict[str, str]
     notes: tuple[str, ...]
+    carry: np.ndarray
+    continued: bool
 
 
 @dataclasses.dataclass
@@ -61,6 +66,7 @@ class Memory:
         failure: The last of them; empty where there is none.
         connected: Whether the last reading came through.
         unrecorded: What happened after the last cycle was recorded.
+        carry: What the bundle remembered after the last decision.
         beat: Counter of the heartbeat.
         beaten: What was written to its tag; NaN where nothing was.
         beat_seen: What its tag showed.
@@ -80,6 +86,7 @@ class Memory:
     failure: str = ""
     connected: bool = True
     unrecorded: tuple[str, ...] = ()
+    carry: np.ndarray | None = None
     beat: int = 0
     beaten: float = math.nan
     beat_seen: float = math.nan

@@ -1,9 +1,9 @@
 """Acts step by step (extra ``jax``)."""
 
+from neorl_deploy.runtime._decision import Decision as Decision
+from neorl_deploy.runtime._decision import LastSent as LastSent
 from neorl_deploy.runtime._events import Event as Event
 from neorl_deploy.runtime._load import load_bundle as load_bundle
-from neorl_deploy.runtime._runtime import Decision as Decision
-from neorl_deploy.runtime._runtime import LastSent as LastSent
 from neorl_deploy.runtime._runtime import Runtime as Runtime
 from neorl_deploy.runtime._state import StateError as StateError
 

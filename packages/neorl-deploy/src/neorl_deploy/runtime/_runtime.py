@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import math
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.runtime._decision import AS_PROPOSED, Decision, LastSent, vector
 from neorl_deploy.runtime._events import (
     FALLBACK,
     POLICY,
@@ -51,36 +51,6 @@ OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
-
-
-class LastSent(enum.Enum):
-    """What is said of the last action in place of its value."""
-
-    AS_PROPOSED = "as proposed"
-    """The plant received the last decision as it was; only where that is certain."""
-    UNKNOWN = "unknown"
-    """Nobody can say: no read-back yet, or it was lost."""
-
-
-AS_PROPOSED, UNKNOWN = LastSent.AS_PROPOSED, LastSent.UNKNOWN
-
-
-class Decision(NamedTuple):
-    """One step of a bundle.
-
-    Attributes:
-        action: Action to send to the plant, physical units, shape ``(act,)``.
-        flags: Decisions of the filter, named by :meth:`Runtime.flag_names`.
-        limits: Active limits of every channel, shape ``(act,)``.
-        intervention: Distance by which each channel was moved, in its unit, shape ``(act,)``.
-        alarms: Monitors that alarm, named by :meth:`Runtime.alarm_names`.
-    """
-
-    action: np.ndarray
-    flags: int
-    limits: np.ndarray
-    intervention: np.ndarray
-    alarms: int
 
 
 class Runtime:
@@ -169,6 +139,26 @@ class Runtime:
         """Copies of what the policy keeps between two steps, by the manifest's names."""
         words = np.asarray(self._carry)
         return {e.name: self._layout.get(words, e.name) for e in self.manifest.carry}
+
+    @property
+    def words(self) -> np.ndarray:
+        """A copy of all that decides the next step besides its inputs, as 32-bit words."""
+        return np.array(self._carry)[: self._n_carry_words]
+
+    def go_on_from(self, words: np.ndarray) -> None:
+        """Takes up what a runtime of this bundle remembered, to decide again what it decided.
+
+        Args:
+            words: As :attr:`words` gave them.
+
+        Raises:
+            ValueError: If there are more or fewer than this bundle has.
+        """
+        if words.shape != (self._n_carry_words,):
+            raise ValueError(f"got {words.shape} words; expected ({self._n_carry_words},)")
+        whole = np.array(self._initial)
+        whole[: self._n_carry_words] = words
+        self._carry, self._proposed = _on_device(whole), self._nothing_sent()
 
     def _supervisor(self, name: str) -> np.ndarray:
         return self._layout.get(np.asarray(self._carry), f".supervisor.{name}")
@@ -270,13 +260,13 @@ class Runtime:
                 without ``ages``, or the bundle limits ages and none are given.
         """
         width = len(self.manifest.action)
-        read = _vector("obs", obs, len(self.manifest.obs))
+        read = vector("obs", obs, len(self.manifest.obs))
         if max_age is not None and not max_age > 0:
             raise ValueError(f"max_age must be a positive number of seconds, got {max_age}")
         if max_age is not None and ages is None:
             raise ValueError("max_age is given without the ages that it limits; give ages")
         if ages is not None:
-            old = _vector("ages", ages, len(self.manifest.obs))
+            old = vector("ages", ages, len(self.manifest.obs))
             most = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
             read = np.where((old >= 0) & (old <= most), read, np.float32(np.nan))
         elif self.manifest.max_age and not self._testing:
@@ -285,7 +275,7 @@ class Runtime:
         if isinstance(last_sent, LastSent):
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
-            sent = _vector("last_sent", last_sent, width)
+            sent = vector("last_sent", last_sent, width)
         if self._testing:
             with one_line_of(self.bundle, "its programs do not run"):
                 self._carry = self._step(self._carry, read, sent)
@@ -387,14 +377,3 @@ def _said(reason: str) -> str:
     if not reason.strip():
         raise ValueError("say who decides this and why: the reason is kept and logged")
     return reason
-
-
-def _vector(name: str, value: Any, width: int) -> np.ndarray:
-    if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        vector = value
-    else:
-        with np.errstate(over="ignore"):
-            vector = np.asarray(value, np.float32)
-    if vector.shape != (width,):
-        raise ValueError(f"{name} has shape {vector.shape}; expected ({width},)")
-    return vector

@@ -1,0 +1,60 @@
+"""``verify`` of an audit log: every byte, and every decision where its bundle is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from neorl_deploy._command.switches import prepare_jax
+from neorl_deploy._command.text import one_line
+from neorl_deploy.audit._chain import NAME, AuditError, verified
+
+
+def audit_of(path: Path) -> Path | None:
+    """The audit log that a path names, itself or as the folder of a loop; ``None`` for neither."""
+    for folder in (path, path / "audit"):
+        try:
+            if any(NAME.fullmatch(one.name) for one in folder.iterdir()):
+                return folder
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def verify_audit(folder: Path, bundle: Path | None, head: str | None) -> int:
+    """Checks a log and prints what was shown.
+
+    Args:
+        folder: Where it lies.
+        bundle: The bundle whose decisions are made again; ``None`` for none.
+        head: Hash of a record that must be in it.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        AuditError: If it was changed, or a decision comes out otherwise.
+    """
+    chain = verified(folder, head=head)
+    print(one_line(f"Audit log {folder}: {chain.records} records in {len(chain.files)} files"))
+    if chain.first:
+        print(f"  it begins at record {chain.first}: rotation removed what was before, and says so")
+    if bundle is not None:
+        prepare_jax()
+        from neorl_deploy.audit._replay import replayed
+        from neorl_deploy.bundle._read import read_bundle
+
+        result = replayed(folder, read_bundle(bundle))
+        if result.differ:
+            numbers = ", ".join(map(str, result.differ[:5]))
+            raise AuditError(
+                f"{folder}: {len(result.differ)} or more of {result.decisions} decisions come out "
+                f"otherwise, the first in the records {numbers}; is this the machine that decided?"
+            )
+        print(f"  {result.decisions} decisions were made again, to the same bits")
+    print(f"  head {chain.head}")
+    if head is None:
+        print("Nothing was changed since it was written. This does not rule out a forger who wrote")
+        print("all of it anew: note the head elsewhere, and compare it with --head.")
+    else:
+        print("Nothing was changed up to the record that you noted, nor after it.")
+    return 0

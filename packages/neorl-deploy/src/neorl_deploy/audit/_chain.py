@@ -1,0 +1,206 @@
+"""The chain of an audit log: what a record is, and how every change of one is found.
+
+A line is ``HASH BODY``: 64 hexadecimal digits, a blank, canonical JSON. ``HASH`` is the SHA-256 of
+the hash before it and of the body, so a record holds everything before it. ``head.json`` beside the
+files names the last record that was written, so that records that are missing at the end are found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from neorl_deploy._errors import BundleError, DeployError
+from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
+
+KIND, VERSION = "neorl-audit", 1
+SEED = hashlib.sha256(b"neorl-audit-v1").hexdigest()
+"""What stands for the hash before the first record."""
+HEAD = "head.json"
+NAME = re.compile(r"audit-(\d{6})\.jsonl")
+
+
+class AuditError(DeployError):
+    """An audit log was changed, or is not one; one line that names file and record."""
+
+
+class Chain(NamedTuple):
+    """What a verified log is.
+
+    Attributes:
+        records: Number of its records.
+        first: Number of its first record; above zero where rotation removed older files.
+        head: Hash of the last record: it stands for the whole log. Note it elsewhere.
+        files: Its files, oldest first.
+    """
+
+    records: int
+    first: int
+    head: str
+    files: tuple[Path, ...]
+
+
+def link(before: str, body: bytes) -> str:
+    """The hash of a record.
+
+    Args:
+        before: Hash of the record before it.
+        body: Its canonical JSON.
+    """
+    return hashlib.sha256(bytes.fromhex(before) + body).hexdigest()
+
+
+def line_of(before: str, record: dict[str, Any]) -> tuple[bytes, str]:
+    """A record as a line, and its hash."""
+    body = dump_compact(record).rstrip(b"\n")
+    digest = link(before, body)
+    return digest.encode() + b" " + body + b"\n", digest
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a log, oldest first.
+
+    Raises:
+        AuditError: If there are none, or one is missing among them.
+    """
+    try:
+        numbers = {int(m[1]): p for p in folder.iterdir() if (m := NAME.fullmatch(p.name))}
+    except OSError as error:
+        raise AuditError(f"cannot read the audit log {folder}: {error.strerror}") from error
+    if not numbers:
+        raise AuditError(f"{folder} holds no audit log")
+    for number in range(min(numbers), max(numbers)):
+        if number not in numbers:
+            raise AuditError(f"{folder}: the file audit-{number:06d}.jsonl is missing")
+    return [numbers[number] for number in sorted(numbers)]
+
+
+def verified(folder: Path, *, head: str | None = None) -> Chain:
+    """Checks every byte of a log.
+
+    Found is a changed, removed, added, swapped or cut record or file. A forger who writes the whole
+    log anew is found by a head that was noted elsewhere.
+
+    Args:
+        folder: The folder of the log.
+        head: Hash of a record that must be in it, as noted elsewhere.
+
+    Returns:
+        What it is.
+
+    Raises:
+        AuditError: If anything is not as it was written.
+    """
+    first, count, forgotten, last = 0, 0, 0, SEED
+    seen: dict[str, int] = {}
+    files = files_of(folder)
+    for record, digest in records(folder):
+        if not seen:
+            first = count = record["n"]
+        if record["n"] != count:
+            raise AuditError(f"{folder}: record {count} is missing, {record['n']} follows")
+        if record["kind"] == "forgotten":
+            forgotten = max(forgotten, record["before"])
+        seen[digest] = count
+        last, count = digest, count + 1
+    if first != forgotten:
+        raise AuditError(f"{folder}: records before {first} are missing, and no rotation says so")
+    _require_head(folder, seen, count)
+    if head is not None and head not in seen:
+        raise AuditError(f"{folder}: the record {head} that was noted is not in this log")
+    return Chain(count - first, first, last, tuple(files))
+
+
+def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every record with its hash, checked against the one before it.
+
+    Args:
+        folder: The folder of the log.
+
+    Raises:
+        AuditError: Where the chain breaks.
+    """
+    before, torn = "", b""
+    for path in files_of(folder):
+        data = _read(path)
+        lines = data.split(b"\n")
+        tail, count = lines.pop(), 0
+        for line in lines:
+            count += 1
+            record, digest = _parsed(line, before, f"{path}, line {count}")
+            if count == 1:
+                _require_opening(record, path, before, torn)
+            yield record, digest
+            before = digest
+        if count == 0:
+            raise AuditError(f"{path}: it holds no whole record")
+        torn = tail
+    if torn:
+        raise AuditError(f"{path}: the last record is cut off, by a crash or by somebody")
+
+
+def _require_opening(record: dict[str, Any], path: Path, before: str, torn: bytes) -> None:
+    """The first record of a file names the file, and how the one before it ended."""
+    if not before:
+        before, torn = (SEED, b"") if record["n"] == 0 else (record["before"], torn)
+    expected = {
+        "kind": "file",
+        "format": KIND,
+        "version": VERSION,
+        "file": int(path.stem[-6:]),
+        "before": before,
+    }
+    odd = [name for name, value in expected.items() if record.get(name) != value]
+    if odd:
+        raise AuditError(f"{path}: its first record does not fit in {', '.join(odd)}")
+    if record.get("torn") != (hashlib.sha256(torn).hexdigest() if torn else ""):
+        raise AuditError(f"{path}: the file before it does not end as it says")
+
+
+def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
+    digest, blank, body = line[:64].decode("ascii", "replace"), line[64:65], line[65:]
+    if blank != b" " or not re.fullmatch("[0-9a-f]{64}", digest):
+        raise AuditError(f"{where} is no record")
+    record = _json(body, where)
+    if not isinstance(record, dict) or type(record.get("n")) is not int:
+        raise AuditError(f"{where} is no record")
+    if not before:  # the first file that is left begins with the hash of the one before it
+        before = record.get("before", "")
+        if not isinstance(before, str) or not re.fullmatch("[0-9a-f]{64}", before):
+            raise AuditError(f"{where}: it is not the first record of a file")
+    if link(before, body) != digest:
+        raise AuditError(f"{where} was changed, or does not follow the record before it")
+    if dump_compact(record).rstrip(b"\n") != body:
+        raise AuditError(f"{where} is not written as records are")
+    return record, digest
+
+
+def _require_head(folder: Path, seen: dict[str, int], count: int) -> None:
+    source = str(folder / HEAD)
+    said = _json(_read(folder / HEAD), source)
+    fits = (
+        isinstance(said, dict)
+        and set(said) == {"n", "hash"}
+        and seen.get(said["hash"]) == said["n"]
+    )
+    if not fits or _read(folder / HEAD) != dump_compact(said):
+        raise AuditError(f"{source} names a record that is not in the log: some are missing")
+    if not count - 2 <= said["n"] < count:  # a crash may come between a record and its head
+        raise AuditError(f"{source} says {said['n']}, the last record is {count - 1}")
+
+
+def _json(data: bytes, where: str) -> Any:
+    try:
+        return parse_strict(data, where)
+    except BundleError as error:
+        raise AuditError(str(error)) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise AuditError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,153 @@
+"""Writes an audit log: appends, rotates, and fails without losing what is there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from neorl_deploy.audit._chain import HEAD, KIND, NAME, SEED, VERSION, AuditError, line_of, records
+from neorl_deploy.bundle._strict_json import dump_compact
+
+LARGEST_FILE = 2**26
+"""Bytes after which a new file begins."""
+
+
+class AuditLog:
+    """Appends records to a chain; one writer at a time (a loop holds its folder by a lock).
+
+    Args:
+        folder: Where the files lie; made where it is missing.
+        opening: What the first record of every file says besides, such as the digest of the bundle.
+        largest: Bytes after which a new file begins.
+        files: Files to keep; older ones are removed, and a record says so. ``None`` keeps all.
+
+    Raises:
+        AuditError: If the log that is there was changed, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        opening: Callable[[], dict[str, Any]],
+        *,
+        largest: int = LARGEST_FILE,
+        files: int | None = None,
+    ) -> None:
+        self.folder, self._opening, self._largest, self._keep = folder, opening, largest, files
+        self._head, self._n, self._number, self._torn = SEED, 0, 0, ""
+        self._file = self._head_file = -1
+        self._size = 0
+        self._starts: dict[int, int] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._go_on()
+            flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+            self._head_file = os.open(folder / HEAD, flags, 0o640)
+            self._begin_file()
+        except OSError as error:
+            raise AuditError(f"cannot write the audit log {folder}: {error.strerror}") from error
+
+    @property
+    def head(self) -> str:
+        """Hash of the last record."""
+        return self._head
+
+    @property
+    def full(self) -> bool:
+        """Whether the next record begins a new file."""
+        return self._size > self._largest
+
+    def append(self, record: dict[str, Any], *, durable: bool = False) -> None:
+        """Appends one record.
+
+        Args:
+            record: JSON; ``n`` is added.
+            durable: Whether to wait until it would survive a loss of power.
+
+        Raises:
+            OSError: If it cannot be written; then nothing of it is in the log.
+        """
+        if self.full:
+            self._begin_file()
+        self._write({**record, "n": self._n}, durable=durable)
+
+    def close(self) -> None:
+        """Closes the files."""
+        for handle in (self._file, self._head_file):
+            if handle >= 0:
+                os.close(handle)
+        self._file = self._head_file = -1
+
+    def _go_on(self) -> None:
+        """Takes up the chain where it ends; a record that a crash cut off is told, not removed."""
+        present = sorted(p for p in self.folder.iterdir() if NAME.fullmatch(p.name))
+        if not present:
+            return
+        try:
+            for record, digest in records(self.folder):
+                self._head, self._n = digest, record["n"] + 1
+                if record["kind"] == "file":
+                    self._starts[record["file"]] = record["n"]
+        except AuditError as error:
+            tail = present[-1].read_bytes().rpartition(b"\n")[2]
+            if not tail or "cut off" not in str(error):
+                raise
+            self._torn = hashlib.sha256(tail).hexdigest()
+        self._number = int(present[-1].stem[-6:])
+
+    def _begin_file(self) -> None:
+        number = self._number + 1
+        path = self.folder / f"audit-{number:06d}.jsonl"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        handle = os.open(path, flags, 0o640)
+        before = self._file, self._size
+        self._file, self._size = handle, 0
+        opening = {"kind": "file", "format": KIND, "version": VERSION, "file": number}
+        opening |= {"before": self._head, "torn": self._torn, **self._opening(), "n": self._n}
+        start = self._n
+        try:
+            self._write(opening, durable=True)
+        except OSError:
+            self._file, self._size = before
+            os.close(handle)
+            path.unlink()
+            raise
+        if before[0] >= 0:
+            os.close(before[0])
+        self._number, self._torn, self._starts[number] = number, "", start
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._keep is None:
+            return
+        old = sorted(self._starts)[: -self._keep]
+        if not old:
+            return
+        kept = sorted(self._starts)[-self._keep]
+        record = {"kind": "forgotten", "before": self._starts[kept], "n": self._n}
+        self._write(record, durable=True)  # said before it is done
+        for number in old:
+            (self.folder / f"audit-{number:06d}.jsonl").unlink(missing_ok=True)
+            del self._starts[number]
+
+    def _write(self, record: dict[str, Any], *, durable: bool) -> None:
+        line, digest = line_of(self._head, record)
+        try:
+            written = os.write(self._file, line)
+            if written < len(line):
+                raise OSError(28, "no space left for a whole record")
+            if durable:
+                os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(line)
+        self._head, self._n = digest, record["n"] + 1
+        said = dump_compact({"n": record["n"], "hash": digest})
+        os.pwrite(self._head_file, said, 0)
+        os.ftruncate(self._head_file, len(said))
+        if durable:
+            os.fsync(self._head_file)

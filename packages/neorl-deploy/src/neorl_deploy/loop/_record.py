@@ -1,0 +1,77 @@
+"""A cycle as a record of the audit log: what its decision was made from, and what came of it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy.audit._log import AuditLog
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.loop._cycle import Cycle
+
+
+def audit_log(folder: Path, bundle: Bundle, **settings: Any) -> AuditLog:
+    """The audit log of a loop, gone on with or begun.
+
+    Args:
+        folder: Where it lies.
+        bundle: The bundle that decides.
+        settings: As of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
+    """
+    return AuditLog(folder, lambda: {"bundle": f"sha256:{bundle.digest}"}, **settings)
+
+
+def recorder(log: AuditLog) -> Callable[[Cycle], None]:
+    """What a :class:`ControlLoop` takes as ``record``.
+
+    What the policy remembers is written where a person or a restart changed it, and with the first
+    cycle of every file; between two such records it follows from the inputs.
+
+    Args:
+        log: The log.
+    """
+    fresh = [True]
+
+    def record(cycle: Cycle) -> None:
+        told = fresh[0] or log.full or not cycle.continued
+        important = bool(cycle.notes) or cycle.mode != cycle.before
+        fresh[0] = True  # until it is written: a lost record breaks the thread
+        log.append(cycle_record(cycle, cycle.carry if told else None), durable=important)
+        fresh[0] = False
+
+    return record
+
+
+def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
+    """One cycle as JSON: numbers to the bit, ``null`` for NaN and infinity."""
+    decision, measured = cycle.decision, cycle.measured
+    words = None if carry is None else base64.b64encode(carry.astype("<u4").tobytes()).decode()
+    return {
+        "kind": "cycle",
+        "number": cycle.number,
+        "monotonic": cycle.at.monotonic,
+        "wall": cycle.at.wall,
+        "mode": str(cycle.mode),
+        "before": str(cycle.before),
+        "reason": cycle.reason,
+        "obs": _json(measured.obs),
+        "ages": _json(measured.ages),
+        "faults": measured.faults,
+        "received": _json(cycle.received),
+        "action": _json(decision.action),
+        "flags": decision.flags,
+        "limits": [int(bits) for bits in decision.limits],
+        "alarms": decision.alarms,
+        "planned": cycle.written,
+        "notes": list(cycle.notes),
+        "carry": words,
+    }
+
+
+def _json(values: Iterable[Any]) -> list[float | None]:
+    return [float(value) if math.isfinite(value) else None for value in values]

@@ -1,0 +1,160 @@
+"""Any byte that is changed, and any record that is removed, added, swapped or cut, is found."""
+
+import errno
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from neorl_deploy.audit import AuditError, AuditLog, records, verified
+from neorl_deploy.audit import _log as writer
+
+
+def written(folder, count=8, **settings):
+    log = AuditLog(folder, lambda: {"bundle": "sha256:ab"}, **settings)
+    for i in range(count):
+        log.append({"kind": "cycle", "value": i / 3, "text": "10 °C\nup"}, durable=i == 3)
+    log.close()
+    return log.head
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A log of three files."""
+    written(tmp_path / "audit", largest=600)
+    assert len(list((tmp_path / "audit").glob("*.jsonl"))) == 3
+    return tmp_path / "audit"
+
+
+def test_a_log_is_what_was_written(folder):
+    chain = verified(folder)
+    assert (chain.first, chain.records) == (0, 11)
+    bodies = [record for record, _ in records(folder) if record["kind"] == "cycle"]
+    assert [record["value"] for record in bodies] == [i / 3 for i in range(8)]
+    assert verified(folder, head=chain.head) == chain
+    with pytest.raises(AuditError, match="that was noted is not in this log"):
+        verified(folder, head="0" * 64)
+
+
+def test_any_changed_byte_of_any_file_is_found(folder):
+    rng, count = np.random.default_rng(0), 0
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << rng.integers(8)
+            path.write_bytes(changed)
+            with pytest.raises(AuditError):
+                verified(folder)
+            count += 1
+        path.write_bytes(whole)
+    assert count > 1500
+    verified(folder)
+
+
+def test_any_removed_repeated_swapped_or_moved_record_is_found(folder):
+    paths = sorted(folder.glob("*.jsonl"))
+    lines = [path.read_bytes().splitlines(keepends=True) for path in paths]
+    flat = [(f, i) for f, rows in enumerate(lines) for i in range(len(rows))]
+
+    def refused(changed):
+        for path, rows in zip(paths, changed, strict=True):
+            path.write_bytes(b"".join(rows))
+        with pytest.raises(AuditError):
+            verified(folder)
+
+    for f, i in flat:
+        for replacement in ([], [lines[f][i]] * 2):
+            changed = [list(rows) for rows in lines]
+            changed[f][i : i + 1] = replacement
+            refused(changed)
+        for g, k in flat:
+            if (f, i) < (g, k):
+                changed = [list(rows) for rows in lines]
+                changed[f][i], changed[g][k] = changed[g][k], changed[f][i]
+                refused(changed)
+
+
+def test_a_cut_at_any_place_and_a_missing_file_are_found(folder):
+    for path in [*sorted(folder.glob("*.jsonl")), folder / "head.json"]:
+        whole = path.read_bytes()
+        for length in range(len(whole)):
+            path.write_bytes(whole[:length])
+            with pytest.raises(AuditError):
+                verified(folder)
+        path.unlink()
+        with pytest.raises(AuditError):
+            verified(folder)
+        path.write_bytes(whole)
+
+
+def test_a_log_goes_on_and_a_cut_record_of_a_crash_is_told(folder):
+    last = sorted(folder.glob("*.jsonl"))[-1]
+    with last.open("ab") as file:
+        file.write(b"0123 half a rec")
+    with pytest.raises(AuditError, match="cut off, by a crash or by somebody"):
+        verified(folder)
+    written(folder, 2)
+    assert verified(folder).records == 14
+    text = last.read_bytes()
+    last.write_bytes(text[:-1])  # what the crash left is part of what must not change
+    with pytest.raises(AuditError, match="does not end as it says"):
+        verified(folder)
+
+
+def test_a_changed_log_is_not_gone_on_with(folder):
+    path = sorted(folder.glob("*.jsonl"))[0]
+    path.write_bytes(path.read_bytes().replace(b"0.33", b"0.34"))
+    with pytest.raises(AuditError, match="was changed"):
+        written(folder, 1)
+
+
+def test_rotation_keeps_so_many_files_and_says_what_it_removed(tmp_path):
+    written(tmp_path, 40, largest=400, files=2)
+    chain = verified(tmp_path)
+    assert len(chain.files) == 2
+    assert chain.first > 20
+    assert chain.records < 20
+    shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("copy"))
+    chain.files[0].unlink()
+    with pytest.raises(AuditError, match="no rotation says so"):
+        verified(tmp_path)
+    written(tmp_path / "copy", 40, largest=400, files=2)
+    assert verified(tmp_path / "copy").first > chain.first
+
+
+@pytest.mark.parametrize("part", [0, 20])
+def test_a_full_disk_loses_nothing_that_is_there_and_the_log_goes_on(tmp_path, monkeypatch, part):
+    log = AuditLog(tmp_path, lambda: {})
+    log.append({"kind": "cycle", "i": 0})
+    real = os.write
+
+    def full(handle, data):
+        if not part:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, data[:part])
+
+    monkeypatch.setattr(writer.os, "write", full)
+    with pytest.raises(OSError, match=r"[Nn]o space left"):
+        log.append({"kind": "cycle", "i": 1})
+    monkeypatch.setattr(writer.os, "write", real)
+    assert verified(tmp_path).records == 2
+    log.append({"kind": "cycle", "i": 2})
+    assert [record.get("i") for record, _ in records(tmp_path)] == [None, 0, 2]
+
+
+def test_what_is_no_log_is_one_line(tmp_path):
+    with pytest.raises(AuditError, match="holds no audit log"):
+        verified(tmp_path)
+    with pytest.raises(AuditError, match="cannot read"):
+        verified(tmp_path / "none")
+    (tmp_path / "audit-000001.jsonl").write_text(json.dumps({"n": 0}) + "\n")
+    with pytest.raises(AuditError, match="is no record"):
+        verified(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AuditError, match="cannot write the audit log"):
+        AuditLog(tmp_path / "file", lambda: {})
+    assert re.fullmatch("[0-9a-f]{64}", written(tmp_path / "new"))

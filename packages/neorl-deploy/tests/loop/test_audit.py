@@ -1,0 +1,89 @@
+"""Every decision of a loop is recorded before it is written, and decided again to the same bits."""
+
+import pytest
+
+from neorl_deploy._command.main import main
+from neorl_deploy.audit import AuditError, records, replayed, verified
+from neorl_deploy.loop import Mode, Quality
+from neorl_deploy.loop._record import audit_log, recorder
+
+
+@pytest.fixture
+def driven(make, fresh, tmp_path):
+    """A loop with faults, a stop, a restart of its log and of its memory, in several files."""
+    for part in range(2):
+        log = audit_log(tmp_path / "audit", fresh.bundle, largest=8_000)
+        bench = make(record=recorder(log)).close()
+        bench.plant.quality["TI"] = Quality.BAD
+        bench.step(3)
+        bench.plant.quality.clear()
+        bench.step(10)
+        bench.loop.stop("operator 7")
+        bench.step(3, missed=1)
+        bench.plant.tags["LC.OP"] = 5.0
+        bench.step(2)
+        log.close()
+        if part == 0:
+            fresh.save(tmp_path / "state")
+            fresh.restore(tmp_path / "state")
+    return tmp_path / "audit"
+
+
+def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
+    chain = verified(driven)
+    assert len(chain.files) > 2
+    result = replayed(driven, fresh.bundle, runtime=fresh)
+    assert result.decisions == 48
+    assert result.differ == ()
+    told = [r["carry"] is not None for r, _ in records(driven) if r["kind"] == "cycle"]
+    assert 4 <= sum(told) <= 14  # orders, restarts and the first of each file
+
+
+def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tmp_path):
+    log = audit_log(tmp_path / "forged", fresh.bundle)
+    write = recorder(log)
+    forged = make(
+        record=lambda cycle: write(
+            cycle._replace(decision=cycle.decision._replace(action=cycle.decision.action + 1))
+        )
+    )
+    forged.step(3)
+    log.close()
+    assert replayed(tmp_path / "forged", fresh.bundle, runtime=fresh).differ == (1, 2, 3)
+    other = audit_log(tmp_path / "other", fresh.bundle)
+    other._opening = lambda: {"bundle": "sha256:ab"}
+    other._begin_file()
+    with pytest.raises(AuditError, match="another bundle decided"):
+        replayed(tmp_path / "other", fresh.bundle, runtime=fresh)
+
+
+def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch):
+    assert main(["verify", str(driven.parent)]) == 0
+    said = capsys.readouterr().out
+    assert "records in" in said
+    head = said.split("head ")[1].split()[0]
+    assert main(["verify", str(driven), "--decided-by", str(exported), "--head", head]) == 0
+    said = capsys.readouterr().out
+    assert "48 decisions were made again, to the same bits" in said
+    assert "up to the record that you noted" in said
+    path = next(driven.glob("*.jsonl"))
+    path.write_bytes(path.read_bytes().replace(b"operator 7", b"operator 8"))
+    assert main(["verify", str(driven)]) == 2
+    assert "was changed" in capsys.readouterr().err
+
+
+def test_every_written_action_was_recorded_before(make, fresh, tmp_path):
+    log = audit_log(tmp_path, fresh.bundle)
+    bench = make(record=recorder(log))
+    known = []
+    write = bench.plant.write
+
+    def checked(values):
+        last = list(records(tmp_path))[-1][0]
+        known.append(last["planned"] == values)
+        return write(values)
+
+    bench.plant.write = checked
+    bench.close()
+    assert known == [True, True]
+    assert bench.loop.mode is Mode.CLOSED_LOOP
