@@ -39,6 +39,7 @@ with only_one(Path({str(tmp_path)!r})):
     command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
         with pytest.raises(DeployError, match="another loop runs in"), only_one(tmp_path):
             pass
@@ -113,7 +114,9 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
     said = capsys.readouterr().out
     assert "Running in loop, in shadow" in said
-    assert said.endswith("closed\nEnded in shadow; nothing is written any more\n")
+    assert "closed\nEnded in shadow; nothing is written any more\nHead of the audit log: " in said
+    assert main(["verify", "loop", "--head", said.split()[-1]]) == 0
+    assert "2 records in 1 files" in capsys.readouterr().out
     assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
 

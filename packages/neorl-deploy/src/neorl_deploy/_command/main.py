@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_verify(commands) -> argparse.ArgumentParser:
     verify = _command(commands, "verify", _verify, "check every file of a bundle, or an audit log")
-    verify.add_argument("bundle", type=Path, metavar="PATH", help="bundle, or folder of a loop")
+    verify.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle, or folder of a loop")
     verify.add_argument(
         "--decided-by",
         type=Path,
