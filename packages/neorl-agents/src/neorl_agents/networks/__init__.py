@@ -20,6 +20,11 @@ from neorl_agents.networks._gaussian_heads import squashed_mean as squashed_mean
 from neorl_agents.networks._gaussian_heads import squashed_parameters as squashed_parameters
 from neorl_agents.networks._gru import GRU as GRU
 from neorl_agents.networks._gru import init_gru as init_gru
+from neorl_agents.networks._implicit_quantiles import NoisyAffine as NoisyAffine
+from neorl_agents.networks._implicit_quantiles import QuantileNetwork as QuantileNetwork
+from neorl_agents.networks._implicit_quantiles import (
+    init_quantile_network as init_quantile_network,
+)
 from neorl_agents.networks._kinds import NETWORKS as NETWORKS
 from neorl_agents.networks._kinds import ModuleNetwork as ModuleNetwork
 from neorl_agents.networks._kinds import Network as Network
@@ -57,6 +62,8 @@ __all__ = [
     "ModuleNetwork",
     "Network",
     "NetworkKind",
+    "NoisyAffine",
+    "QuantileNetwork",
     "RecurrentNetwork",
     "Window",
     "activation_name",
@@ -69,6 +76,7 @@ __all__ = [
     "init_gru",
     "init_mlp",
     "init_network",
+    "init_quantile_network",
     "layer_norm",
     "mixture_outputs",
     "mixture_parameters",

@@ -60,12 +60,28 @@ def _form(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
     return jax.tree.structure(tree), [leaf.shape for leaf in jax.tree.leaves(tree)]
 
 
+def _ppo(rate: Float[Array, ""]) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(0.5), optax.adam(rate, eps=1e-5))
+
+
+def _sac(rate: Float[Array, ""]) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+
+def _dqn(rate: Float[Array, ""]) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(rate, eps=1.5e-4))
+
+
 OPTIMISERS: Registry[Optimiser] = Registry(
-    "neorl.optimisers", "optimiser", {"adam": optax.adam}, _check_optimiser
+    "neorl.optimisers",
+    "optimiser",
+    {"adam": optax.adam, "ppo": _ppo, "sac": _sac, "iqn": _sac, "dqn": _dqn},
+    _check_optimiser,
 )
 """Every optimiser by the name that configurations use; a mapping that others add to.
 
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
-``e = 1e-8``. A distribution adds its own by the entry points ``neorl.optimisers``, a script by
+``e = 1e-8``. Others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
+``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``. A distribution adds its own by the entry points ``neorl.optimisers``, a script by
 ``OPTIMISERS.register``. Everything optax can chain is allowed: clipping, weight decay, schedules.
 """

@@ -1,0 +1,276 @@
+"""Implicit quantile networks with parts of Rainbow, for one agent of a population."""
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.learning import require_choice, require_count, require_flag, require_number
+from neorl_agents.networks import QuantileNetwork, init_quantile_network
+from neorl_agents.optimisers import descend, init_optimiser
+from neorl_agents.populations._memory import (
+    Memory,
+    Shape,
+    Windows,
+    draw_windows,
+    empty_memory,
+    windows_known,
+)
+from neorl_core.losses import quantile_huber_loss
+from neorl_core.targets import polyak
+
+Semantics = Literal["mended", "2a24efc", "head"]
+
+
+class Agent(NamedTuple):
+    """One agent; a population is the same with a leading axis on every leaf.
+
+    Attributes:
+        network: Parameters that are trained and act.
+        target: Parameters of the targets.
+        optimiser: State of the optimiser.
+        memory: What the agent remembers.
+        epsilon: Chance of a random action.
+        updates: Gradient steps so far.
+    """
+
+    network: QuantileNetwork
+    target: QuantileNetwork
+    optimiser: Any
+    memory: Memory
+    epsilon: Float[Array, ""]
+    updates: Int[Array, ""]
+
+
+class UpdateDraws(NamedTuple):
+    """The random numbers of one gradient step, apart from the rows.
+
+    Attributes:
+        next_levels: Levels at which the network is asked for the best next action.
+        target_levels: Levels at which the target answers.
+        levels: Levels of the quantiles that are trained.
+        noise: Of the network at the next input, of the target, and of the network; ``None`` for
+            networks without noise.
+    """
+
+    next_levels: Float[Array, "batch quantile"]
+    target_levels: Float[Array, "batch quantile"]
+    levels: Float[Array, "batch quantile"]
+    noise: tuple[Array | None, Array | None, Array | None]
+
+
+class IQN(eqx.Module):
+    """Implicit quantile networks, double, with noisy and duelling layers and several steps.
+
+    One gradient step, with ``Z`` the quantiles of the network, ``Z'`` those of the target, and
+    ``i``, ``j`` drawn levels ``tau``:
+
+    ``a* = argmax_a mean Z(s_n, a)``, ``d_ij = R + discount^n (1 - terminated) Z'_j(s_n, a*) - Z_i(s, a)``,
+    ``loss = mean |tau_i - 1[d_ij < 0]| huber(d_ij)``, over batch and both levels;
+
+    Adam behind a clip of the global norm at 1; then the target moves by ``tau``. Every
+    ``copy_every`` episodes, the first included, the target becomes the network.
+
+    ``semantics="mended"`` draws windows of frames inside one episode, marks its end, sums ``n``
+    rewards and lets the value go on behind a time limit. The others are the source as it stands, at
+    commit 2a24efc or in release 1.4.0: windows cross from one episode into rows of an older one, no
+    end is ever marked, and one reward goes with ``discount^n``. There the source also draws from
+    the first ``capacity`` rows only once it holds more than a batch.
+
+    Attributes:
+        hidden: Width of the hidden layers; static.
+        frames: Observations side by side in one input; static.
+        n_step: Steps of a target; static.
+        quantiles: Levels in a gradient step; static.
+        acting_quantiles: Levels whose mean is the value that acts; static.
+        batch_size: Rows of one gradient step; static.
+        capacity: Turns that an agent remembers; static.
+        copy_every: Episodes between two copies to the target; 0 for none; static.
+        noisy: Whether the last layers have noise while they are trained; static.
+        dueling: Whether advantages and value are told apart; static.
+        semantics: See above; static.
+        learning_rate: Rate of Adam.
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target moves after every gradient step, in [0, 1].
+        epsilon: Chance of a random action in the first episode, in [0, 1].
+        epsilon_decay: Fraction of it that is lost with every episode, in [0, 1].
+        epsilon_floor: Least chance of a random action, in [0, 1].
+
+    Source: Dabney et al., arXiv 1806.06923; Hessel et al., Rainbow, arXiv 1710.02298; defaults are
+    those of ``sorrel/examples/treasurehunt`` in release 1.4.0.
+    """
+
+    hidden: int = eqx.field(static=True, default=250)
+    frames: int = eqx.field(static=True, default=5)
+    n_step: int = eqx.field(static=True, default=3)
+    quantiles: int = eqx.field(static=True, default=12)
+    acting_quantiles: int = eqx.field(static=True, default=12)
+    batch_size: int = eqx.field(static=True, default=64)
+    capacity: int = eqx.field(static=True, default=1024)
+    copy_every: int = eqx.field(static=True, default=200)
+    noisy: bool = eqx.field(static=True, default=True)
+    dueling: bool = eqx.field(static=True, default=True)
+    semantics: Semantics = eqx.field(static=True, default="mended")
+    learning_rate: float = 2.5e-4
+    discount: float = 0.99
+    tau: float = 0.001
+    epsilon: float = 0.6
+    epsilon_decay: float = 0.0005
+    epsilon_floor: float = 0.0
+
+    def validate(self) -> None:
+        """Raises a ``ValueError`` that names the first field with a bad value."""
+        require_count(
+            self, "hidden", "frames", "n_step", "quantiles", "acting_quantiles", "batch_size",
+            "capacity",
+        )  # fmt: skip
+        require_count(self, "copy_every", least=0)
+        require_flag(self, "noisy", "dueling")
+        require_choice(self, "semantics", ("mended", "2a24efc", "head"))
+        require_number(self, "learning_rate", low=0, open_low=True)
+        require_number(
+            self, "discount", "tau", "epsilon", "epsilon_decay", "epsilon_floor", low=0, high=1
+        )
+        if self.capacity < self.batch_size:
+            raise ValueError(
+                f"IQN.capacity must be at least batch_size = {self.batch_size}, got {self.capacity}"
+            )
+
+    def shape(self, turns: int) -> Shape:
+        """Lengths of the memory for episodes of so many turns.
+
+        Raises:
+            ValueError: If there is no limit on an episode, or too few turns for a batch fit.
+        """
+        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+            raise ValueError(
+                "a population learns from whole episodes: the world's horizon must be a whole number "
+                f"of turns of at least 1, got {turns!r}; give the world a limit on its episodes"
+            )
+        ring = {"mended": None, "2a24efc": 0, "head": 1}[self.semantics]
+        shape = Shape(self.frames, turns, self.capacity, self.n_step, ring)
+        held = self.capacity - self.frames - 1 if ring is not None else shape.slots * turns
+        if held < self.batch_size:
+            raise ValueError(
+                f"a memory of {self.capacity} turns gives {max(held, 0)} of episodes of {turns}, and a "
+                f"batch has {self.batch_size}; take a larger capacity or a smaller batch_size"
+            )
+        return shape
+
+    def init(self, n_obs: int, n_actions: int, turns: int, key: PRNGKeyArray) -> Agent:
+        """One fresh agent.
+
+        Args:
+            n_obs: Length of one observation.
+            n_actions: Number of actions.
+            turns: Turns of one episode.
+            key: Random key; consumed.
+        """
+        for_network, for_target = jax.random.split(key)
+
+        def network(key: PRNGKeyArray) -> QuantileNetwork:
+            return init_quantile_network(
+                self.frames * n_obs, n_actions, key,
+                hidden=self.hidden, noisy=self.noisy, dueling=self.dueling,
+            )  # fmt: skip
+
+        fresh = network(for_network)
+        return Agent(
+            fresh,
+            network(for_target),
+            init_optimiser("iqn", fresh, self.learning_rate),
+            empty_memory(self.shape(turns), n_obs),
+            jnp.asarray(self.epsilon, jnp.float32),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def values(
+        self, network: QuantileNetwork, inputs: Float[Array, " in"], levels: Float[Array, " quantile"]
+    ) -> Float[Array, " action"]:
+        """Mean of the quantiles of every action, without noise."""
+        return jnp.mean(network(inputs[None], levels[None])[0], axis=0)
+
+    def ready(self, shape: Shape, agent: Agent) -> Array:
+        """Whether the agent remembers enough for a gradient step.
+
+        The source asks for more rows than a batch; where a few more are missing it would fail, and
+        here it waits.
+        """
+        known = windows_known(shape, agent.memory) >= self.batch_size
+        if shape.ring is None:
+            return known
+        return known & (agent.memory.size > self.batch_size)
+
+    def draws(self, network: QuantileNetwork, key: PRNGKeyArray) -> UpdateDraws:
+        """The random numbers of one gradient step."""
+        for_levels, for_noise = jax.random.split(key)
+        size = (3, self.batch_size, self.quantiles)
+        # A level of exactly zero is the least of all returns, which no network can learn.
+        levels = jax.random.uniform(for_levels, size, minval=1e-7)
+        count = network.noise_size
+        noise: Any = (None, None, None)
+        if count:
+            noise = tuple(jax.random.normal(for_noise, (3, count)))
+        return UpdateDraws(levels[0], levels[1], levels[2], noise)
+
+    def update(self, shape: Shape, agent: Agent, key: PRNGKeyArray) -> tuple[Agent, Array]:
+        """One gradient step on rows of the agent's own memory, and its loss."""
+        for_rows, for_draws = jax.random.split(key)
+        discount = jnp.asarray(self.discount, jnp.float32)
+        rows = draw_windows(shape, agent.memory, for_rows, batch=self.batch_size, discount=discount)
+        return self.learn(agent, rows, self.draws(agent.network, for_draws))
+
+    def learn(self, agent: Agent, rows: Windows, draws: UpdateDraws) -> tuple[Agent, Array]:
+        """One gradient step on given rows and random numbers, and its loss."""
+        target = quantile_targets(agent.network, agent.target, rows, draws)
+        loss, slope = jax.value_and_grad(quantile_loss)(agent.network, target, rows, draws)
+        network, optimiser = descend(
+            "iqn", agent.network, agent.optimiser, slope, self.learning_rate
+        )
+        return agent._replace(
+            network=network,
+            target=polyak(agent.target, network, tau=self.tau),
+            optimiser=optimiser,
+            updates=agent.updates + 1,
+        ), loss
+
+    def begin_episode(self, agent: Agent, number: Int[Array, ""]) -> Agent:
+        """The agent before episode ``number``: every so many the target becomes the network."""
+        if self.copy_every == 0:
+            return agent
+        copies = number % self.copy_every == 0
+        target = jax.tree.map(
+            lambda new, old: jnp.where(copies, new, old), agent.network, agent.target
+        )
+        return agent._replace(target=target)
+
+    def end_episode(self, agent: Agent) -> Agent:
+        """The agent after an episode: it explores less."""
+        less = agent.epsilon * (1 - self.epsilon_decay)
+        return agent._replace(epsilon=jnp.maximum(less, self.epsilon_floor).astype(jnp.float32))
+
+
+def quantile_targets(
+    network: QuantileNetwork, target: QuantileNetwork, rows: Windows, draws: UpdateDraws
+) -> Float[Array, "batch quantile"]:
+    """``R + discount^n (1 - terminated) Z'(s_n, a*)``, without gradient."""
+    asked = network(rows.next_inputs, draws.next_levels, draws.noise[0])
+    best = jnp.argmax(jnp.mean(asked, axis=1), axis=1)
+    answers = target(rows.next_inputs, draws.target_levels, draws.noise[1])
+    following = jnp.take_along_axis(answers, best[:, None, None], axis=2)[..., 0]
+    return jax.lax.stop_gradient(rows.reward[:, None] + rows.discount[:, None] * following)
+
+
+def quantile_loss(
+    network: QuantileNetwork,
+    target: Float[Array, "batch sample"],
+    rows: Windows,
+    draws: UpdateDraws,
+) -> Float[Array, ""]:
+    """Mean quantile Huber loss over batch, levels and samples; rows that do not count are zero."""
+    quantiles = network(rows.inputs, draws.levels, draws.noise[2])
+    of_action = jnp.take_along_axis(quantiles, rows.action[:, None, None], axis=2)[..., 0]
+    losses = jax.vmap(quantile_huber_loss)(of_action, target, draws.levels)
+    return jnp.mean(losses * rows.valid) / draws.levels.shape[1]

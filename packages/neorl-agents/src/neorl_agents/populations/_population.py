@@ -1,0 +1,129 @@
+"""Many agents of one kind, each with parameters, optimiser and memory of its own."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.networks import QuantileNetwork
+from neorl_agents.populations._iqn import IQN, Agent
+from neorl_agents.populations._memory import Episode, first_frames, remember
+from neorl_core import InputError
+
+OverAgents = Literal["map", "vmap"]
+"""How agents are trained in one program: one after another, or as one batch of networks.
+
+On a CPU one after another is faster (``tools/benchmarks/treasure_hunt``), on an accelerator a batch.
+"""
+
+
+def init_population(
+    learner: IQN, n_agents: int, n_obs: int, n_actions: int, turns: int, key: PRNGKeyArray
+) -> Agent:
+    """Fresh agents along a leading axis; agent ``i`` is the same in every population of that key.
+
+    Args:
+        learner: Hyperparameters of all of them.
+        n_agents: Number of agents.
+        n_obs: Length of one observation.
+        n_actions: Number of actions.
+        turns: Turns of one episode.
+        key: Random key.
+
+    Raises:
+        InputError: Naming a bad hyperparameter or length.
+    """
+    try:
+        learner.validate()
+        learner.shape(turns)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n_agents))
+    return jax.vmap(lambda one: learner.init(n_obs, n_actions, turns, one))(keys)
+
+
+def act(
+    learner: IQN,
+    network: QuantileNetwork,
+    inputs: Float[Array, " in"],
+    epsilon: Float[Array, ""],
+    chance: Float[Array, ""],
+    random_action: Int[Array, ""],
+    levels: Float[Array, " quantile"],
+    agent: Int[Array, ""] | None = None,
+) -> Int[Array, ""]:
+    """One agent's action: random where ``chance`` is at most ``epsilon``, else the best.
+
+    The network is asked only where it decides: outside ``vmap`` the branch is a real one.
+
+    Args:
+        learner: Hyperparameters.
+        network: Network of the agent, or of all agents where ``agent`` is given.
+        inputs: Its frames, oldest first, laid flat.
+        epsilon: Chance of a random action.
+        chance: Uniform in [0, 1).
+        random_action: The random action.
+        levels: Levels whose mean is the value of an action.
+        agent: Which of the stacked networks acts.
+    """
+
+    def best(_: None) -> Int[Array, ""]:
+        own = network if agent is None else jax.tree.map(lambda x: x[agent], network)
+        return jnp.argmax(learner.values(own, inputs, levels)).astype(jnp.int32)
+
+    return jax.lax.cond(chance > epsilon, best, lambda _: random_action, None)
+
+
+def begin_episode(
+    learner: IQN, population: Agent, number: Int[Array, ""], turns: int
+) -> tuple[Agent, Float[Array, "agent frame obs"]]:
+    """All agents before an episode, and the frames that precede their first observation."""
+    shape = learner.shape(turns)
+    population = jax.vmap(lambda one: learner.begin_episode(one, number))(population)
+    return population, jax.vmap(lambda one: first_frames(shape, one))(population.memory)
+
+
+def end_episode(
+    learner: IQN,
+    population: Agent,
+    episodes: Episode,
+    key: PRNGKeyArray,
+    *,
+    turns: int,
+    over_agents: OverAgents = "map",
+) -> tuple[Agent, Float[Array, " agent"]]:
+    """Every agent remembers its episode and takes one gradient step, once its memory allows it.
+
+    Args:
+        learner: Hyperparameters.
+        population: Agents along a leading axis.
+        episodes: Their episodes along a leading axis.
+        key: Random key; that of agent ``i`` does not depend on the others.
+        turns: Turns of one episode.
+        over_agents: How the agents are gone through.
+
+    Returns:
+        The agents, and the loss of each; zero where there was no gradient step.
+    """
+    shape = learner.shape(turns)
+    numbers = jnp.arange(population.epsilon.shape[0])
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+
+    def one(given: tuple[Agent, Episode, PRNGKeyArray]) -> tuple[Agent, Array]:
+        agent, episode, agent_key = given
+        agent = agent._replace(memory=remember(shape, agent.memory, episode))
+        memory, light = agent.memory, agent._replace(memory=None)  # pyright: ignore[reportArgumentType]
+
+        def train(light: Agent) -> tuple[Agent, Array]:
+            trained, loss = learner.update(shape, light._replace(memory=memory), agent_key)
+            return trained._replace(memory=None), loss  # pyright: ignore[reportArgumentType]
+
+        def wait(light: Agent) -> tuple[Agent, Array]:
+            return light, jnp.zeros((), jnp.float32)
+
+        light, loss = jax.lax.cond(learner.ready(shape, agent), train, wait, light)
+        return learner.end_episode(light._replace(memory=memory)), loss
+
+    through = jax.lax.map if over_agents == "map" else lambda f, xs: jax.vmap(f)(xs)
+    return through(one, (population, episodes, keys))

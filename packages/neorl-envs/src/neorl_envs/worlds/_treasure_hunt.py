@@ -1,0 +1,285 @@
+"""The treasure hunt: agents in a walled grid who walk onto what appears there."""
+
+import colorsys
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from neorl_core import InputError
+
+Version = Literal["2a24efc", "head"]
+View = Literal["onehot", "rgb"]
+
+EMPTY, WALL, GEM, FOOD, BONE, AGENT, OUTSIDE = range(7)
+"""What a cell of the grid holds; ``OUTSIDE`` lies around the grid, where no agent comes."""
+
+MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)], np.int32)
+"""Row and column of the actions up, down, left and right."""
+
+
+class HuntDraws(NamedTuple):
+    """The random numbers of one turn.
+
+    Attributes:
+        spawn: In [0, 1); a cell that is empty gets an item where it is below the chance.
+        kind: Which item that is, an index into the kinds of the version.
+        order: Priority of each agent where several want one cell at one moment; the least wins.
+    """
+
+    spawn: Float[Array, "row column"]
+    kind: Int[Array, "row column"]
+    order: Float[Array, " agent"]
+
+
+class HuntState(NamedTuple):
+    """One world.
+
+    Attributes:
+        grid: What each cell holds, within a margin of ``OUTSIDE`` as wide as the view, int8.
+        places: Row and column of each agent, in cells of the world.
+        turn: Turns that have begun.
+    """
+
+    grid: Int[Array, "padded_row padded_column"]
+    places: Int[Array, "agent 2"]
+    turn: Int[Array, ""]
+
+
+class TreasureHunt(eqx.Module):
+    """Agents in a walled grid who walk onto gems, and in one version onto food and bones.
+
+    In a turn every empty cell gets an item with chance ``spawn``; then the agents observe and act.
+    An agent moves up, down, left or right. It earns the value of the cell that it walks towards:
+    that of an item, -1 for a wall, 0 for an empty cell or another agent. It moves there unless a
+    wall or an agent stands there, takes the item, and leaves an empty cell behind. It sees the
+    square of cells around it: channel after channel, each in rows and columns, two layers summed;
+    what lies outside the grid looks like a wall.
+
+    In strict turns (:func:`strict_turn`) these are the rules of the source. Simultaneous turns are
+    not in the source: walls and every cell that an agent held before the turn block, and of several
+    agents that want one cell a random one gets it; the others stay and earn nothing.
+
+    Make one with :func:`treasure_hunt`, which checks the numbers and knows those of both versions.
+
+    Attributes:
+        version: ``"2a24efc"``: one kind of item, walls and sand on the lower layer are seen;
+            ``"head"``: gems, food and bones, equally likely, the lower layer is not seen; static.
+        view: ``"onehot"`` or ``"rgb"`` (three colours, clipped to 1); static.
+        n_agents: Number of agents; static.
+        height: Rows of the grid with its walls; static.
+        width: Columns of the grid with its walls; static.
+        radius: Cells that an agent sees in each direction; static.
+        horizon: Turns of one episode; static.
+        spawn: Chance of an item in an empty cell in one turn.
+        values: What gem, food and bone are worth.
+
+    Source: ``sorrel/examples/treasurehunt_mp`` at commit 2a24efc and ``sorrel/examples/treasurehunt``
+    of release 1.4.0, github.com/social-ai-uoft/sorrel; the paper is arXiv 2506.00228.
+    """
+
+    version: Version = eqx.field(static=True)
+    view: View = eqx.field(static=True)
+    n_agents: int = eqx.field(static=True)
+    height: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    radius: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    spawn: float | Float[Array, ""]
+    values: tuple[float | Float[Array, ""], ...]
+
+    @property
+    def n_actions(self) -> int:
+        """Up, down, left, right."""
+        return len(MOVES)
+
+    @property
+    def n_obs(self) -> int:
+        """Channels times rows times columns of the view."""
+        return self.appearance.shape[1] * (2 * self.radius + 1) ** 2
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """The items that appear, as cells."""
+        return (GEM,) if self.version == "2a24efc" else (GEM, FOOD, BONE)
+
+    @property
+    def appearance(self) -> np.ndarray:
+        """What each kind of cell looks like, both layers summed; shape ``(7, channel)``."""
+        return _appearance(self.version, self.view)
+
+    def reset(self, key: PRNGKeyArray) -> HuntState:
+        """Walls around empty cells, agents on distinct cells drawn at random."""
+        inner = (self.height - 2) * (self.width - 2)
+        cells = jax.random.permutation(key, inner)[: self.n_agents].astype(jnp.int32)
+        places = jnp.stack([cells // (self.width - 2), cells % (self.width - 2)], axis=1) + 1
+        return self.state_with(places)
+
+    def state_with(self, places: Int[Array, "agent 2"]) -> HuntState:
+        """The state before the first turn, with agents in given places."""
+        grid = np.full((self.height, self.width), WALL, np.int8)
+        grid[1:-1, 1:-1] = EMPTY
+        padded = jnp.asarray(np.pad(grid, self.radius, constant_values=OUTSIDE))
+        row, column = (places + self.radius).T
+        grid = padded.at[row, column].set(jnp.int8(AGENT))
+        return HuntState(grid, jnp.asarray(places, jnp.int32), jnp.zeros((), jnp.int32))
+
+    def draw(self, key: PRNGKeyArray) -> HuntDraws:
+        """The random numbers of one turn."""
+        for_cells, for_order = jax.random.split(key)
+        spawn = jax.random.uniform(for_cells, (self.height, self.width))
+        # Below the chance the number is uniform again: it tells the kind as well.
+        share = len(self.kinds) * spawn / jnp.maximum(self.spawn, np.float32(1e-30))
+        kind = jnp.minimum(share, len(self.kinds) - 1).astype(jnp.int8)
+        return HuntDraws(spawn, kind, jax.random.uniform(for_order, (self.n_agents,)))
+
+    def begin_turn(self, state: HuntState, draws: HuntDraws) -> HuntState:
+        """Items appear in empty cells."""
+        inside = slice(self.radius, -self.radius)
+        cells = state.grid[inside, inside]
+        item = (GEM + draws.kind).astype(jnp.int8)
+        cells = jnp.where((cells == EMPTY) & (draws.spawn < self.spawn), item, cells)
+        grid = jax.lax.dynamic_update_slice(state.grid, cells, (self.radius, self.radius))
+        return state._replace(grid=grid, turn=state.turn + 1)
+
+    def observe(self, state: HuntState, agent: int | Int[Array, ""]) -> Float[Array, " obs"]:
+        """The view of one agent, laid flat."""
+        side, place = 2 * self.radius + 1, state.places[agent]
+        window = jax.lax.dynamic_slice(state.grid, (place[0], place[1]), (side, side))
+        table = jnp.asarray(self.appearance, jnp.float32)
+        return table[window.reshape(-1)].T.reshape(-1)
+
+    def act(
+        self, state: HuntState, agent: int | Int[Array, ""], action: Int[Array, ""]
+    ) -> tuple[HuntState, Float[Array, ""]]:
+        """One agent walks, or is stopped; and what it earns."""
+        here = state.places[agent]
+        there = here + jnp.asarray(MOVES)[action]
+        row, column = there[0] + self.radius, there[1] + self.radius
+        cell = state.grid[row, column]
+        moves = (cell != WALL) & (cell != AGENT)
+        ahead = jnp.where(moves, jnp.int8(AGENT), cell)
+        behind = jnp.where(moves, jnp.int8(EMPTY), jnp.int8(AGENT))
+        grid = state.grid.at[row, column].set(ahead)
+        grid = grid.at[here[0] + self.radius, here[1] + self.radius].set(behind)
+        places = state.places.at[agent].set(jnp.where(moves, there, here))
+        return state._replace(grid=grid, places=places), self._worth(cell)
+
+    def act_together(
+        self, state: HuntState, actions: Int[Array, " agent"], draws: HuntDraws
+    ) -> tuple[HuntState, Float[Array, " agent"]]:
+        """All agents walk at one moment; see the class for who is stopped."""
+        here = state.places
+        there = here + jnp.asarray(MOVES)[actions]
+        row, column = (there + self.radius).T
+        cells = state.grid[row, column]
+        free = (cells != WALL) & (cells != AGENT)
+        same = jnp.all(there[:, None] == there[None, :], axis=-1) & free[:, None] & free[None, :]
+        before = (draws.order[None, :], draws.order[:, None])
+        number = jnp.arange(self.n_agents)
+        earlier = (before[0] < before[1]) | (
+            (before[0] == before[1]) & (number[None, :] < number[:, None])
+        )
+        loses = jnp.any(same & earlier, axis=1)
+        moves = free & ~loses
+        places = jnp.where(moves[:, None], there, here)
+        grid = state.grid.at[tuple((here + self.radius).T)].set(jnp.int8(EMPTY))
+        grid = grid.at[tuple((places + self.radius).T)].set(jnp.int8(AGENT))
+        reward = jnp.where(loses, 0.0, self._worth(cells))
+        return state._replace(grid=grid, places=places), reward
+
+    def terminated(self, state: HuntState) -> Bool[Array, ""]:
+        """Never: the hunt ends with its last turn."""
+        return jnp.zeros((), jnp.bool_)
+
+    def _worth(self, cell: Int[Array, "*agent"]) -> Float[Array, "*agent"]:
+        worth = jnp.stack([jnp.asarray(x, jnp.float32) for x in (0, -1, *self.values, 0, 0)])
+        return worth[cell]
+
+
+def treasure_hunt(
+    version: Version = "head",
+    *,
+    n_agents: int | None = None,
+    view: View | None = None,
+    size: tuple[int, int] | None = None,
+    horizon: int | None = None,
+    spawn: float | None = None,
+    values: tuple[float, float, float] = (10.0, 5.0, -10.0),
+    radius: int = 2,
+) -> TreasureHunt:
+    """A treasure hunt with the numbers of one of the source's versions, or others.
+
+    Args:
+        version: ``"2a24efc"`` (10 by 10 cells, 5 agents, 50 turns, chance 0.02, one-hot view) or
+            ``"head"`` (21 by 21 cells, 2 agents, 100 turns, chance 0.005, view in colours).
+        n_agents: Number of agents.
+        view: ``"onehot"`` or ``"rgb"``; the latter is of ``"head"`` alone.
+        size: Rows and columns of the grid with its walls.
+        horizon: Turns of one episode.
+        spawn: Chance of an item in an empty cell in one turn, in [0, 1].
+        values: What gem, food and bone are worth.
+        radius: Cells that an agent sees in each direction.
+
+    Returns:
+        The world.
+
+    Raises:
+        InputError: Naming the number that is out of range.
+
+    Example:
+        >>> treasure_hunt("2a24efc").n_obs, treasure_hunt("head", view="onehot").n_obs
+        (125, 150)
+    """
+    defaults = {"2a24efc": (5, "onehot", (10, 10), 50, 0.02), "head": (2, "rgb", (21, 21), 100, 0.005)}
+    if version not in defaults:
+        raise InputError(f"the treasure hunt has the versions 2a24efc and head, got {version!r}")
+    known = defaults[version]
+    given = (n_agents, view, size, horizon, spawn)
+    agents, seen, (height, width), turns, chance = (
+        old if new is None else new for new, old in zip(given, known, strict=True)
+    )
+    views = ("onehot",) if version == "2a24efc" else ("onehot", "rgb")
+    if seen not in views:
+        raise InputError(f"view of version {version} must be one of {', '.join(views)}, got {seen!r}")
+    free = (height - 2) * (width - 2)
+    limits = {
+        "size": (min(height, width), 3, None),
+        "n_agents": (agents, 1, max(free, 1)),
+        "horizon": (turns, 1, None),
+        "radius": (radius, 1, None),
+    }
+    for name, (value, least, most) in limits.items():
+        if int(value) != value or value < least or (most is not None and value > most):
+            upper = f" and at most {most}, the cells within the walls" if most is not None else ""
+            raise InputError(f"{name} must be a whole number of at least {least}{upper}, got {value}")
+    if not 0 <= chance <= 1:
+        raise InputError(f"spawn must be in [0, 1], got {chance}")
+    return TreasureHunt(
+        version, seen, agents, height, width, radius, turns, float(chance), tuple(map(float, values))
+    )
+
+
+def _appearance(version: Version, view: View) -> np.ndarray:
+    if version == "2a24efc":
+        # EmptyEntity, Wall, Sand, Gem, agent; below lies sand, and walls stand on both layers.
+        names = {WALL: 1, GEM: 3, AGENT: 4}
+        below = {WALL: 1, EMPTY: 2, GEM: 2, AGENT: 2}
+        channels = 5
+    else:
+        names = {WALL: 1, GEM: 2, BONE: 3, FOOD: 4, AGENT: 5}
+        below = {}
+        channels = 6
+    one = np.eye(channels) * (np.arange(channels) > 0)
+    if view == "rgb":
+        hues = np.arange(channels - 1) / (channels - 1)
+        colours = [[int(255 * c) for c in colorsys.hsv_to_rgb(hue, 1.0, 1.0)] for hue in hues]
+        one = np.array([[0, 0, 0], *colours], np.float64)
+    seen = np.zeros((7, one.shape[1]))
+    for cell in range(OUTSIDE):
+        seen[cell] = one[names.get(cell, 0)] + one[below.get(cell, 0)]
+    seen[OUTSIDE] = one[1]
+    return np.clip(seen, 0, 255) / 255 if view == "rgb" else seen

@@ -1,0 +1,185 @@
+"""Epochs of a population in a world: acting and learning as one compiled program."""
+
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.populations import (
+    IQN,
+    Agent,
+    Episode,
+    OverAgents,
+    act,
+    begin_episode,
+    end_episode,
+)
+from neorl_envs.worlds import Turn, World, simultaneous_turn, strict_turn
+
+Order = Literal["strict", "simultaneous"]
+"""Whether agents act one after another, as in the source of the hunt, or at one moment."""
+
+UNROLLED = 10
+"""Up to so many agents a turn is written out, which saves copies of parameters; see the benchmark."""
+
+
+class Epochs(NamedTuple):
+    """What happened in some epochs.
+
+    Attributes:
+        reward: What each agent earned in each.
+        loss: Loss of each agent's gradient step; zero where there was none.
+        epsilon: Chance of a random action in each, by agent.
+        updates: Gradient steps of each agent since the beginning.
+    """
+
+    reward: Float[Array, "epoch agent"]
+    loss: Float[Array, "epoch agent"]
+    epsilon: Float[Array, "epoch agent"]
+    updates: Int[Array, "epoch agent"]
+
+
+class _TurnDraws(NamedTuple):
+    world: Any
+    chance: Float[Array, " agent"]
+    random_action: Int[Array, " agent"]
+    levels: Float[Array, "agent quantile"]
+
+
+@partial(jax.jit, static_argnames=("n_epochs", "order", "over_agents"), donate_argnums=2)
+def run_epochs(
+    world: World,
+    learner: IQN,
+    population: Agent,
+    first: Int[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    n_epochs: int,
+    order: Order = "strict",
+    over_agents: OverAgents = "map",
+) -> tuple[Agent, Epochs]:
+    """Epochs ``first .. first + n_epochs - 1``: an episode of all agents, then a gradient step each.
+
+    What is drawn is a function of ``(key, number of the epoch)``, so the number of epochs in one call
+    is not part of the result.
+
+    Args:
+        world: Rules, with array leaves (``neorl_core.as_arrays``).
+        learner: Hyperparameters, with array leaves.
+        population: Agents along a leading axis; given away.
+        first: Number of the first epoch.
+        key: Key of the run.
+        n_epochs: Number of epochs; static.
+        order: Order of the agents in a turn; static.
+        over_agents: How agents are gone through while they are trained; static.
+
+    Returns:
+        The population, and what happened.
+    """
+
+    def epoch(population: Agent, number: Int[Array, ""]) -> tuple[Agent, Epochs]:
+        return _epoch(
+            world, learner, population, number, jax.random.fold_in(key, number), order, over_agents
+        )
+
+    return jax.lax.scan(epoch, population, first + jnp.arange(n_epochs, dtype=jnp.int32))
+
+
+def _epoch(
+    world: World,
+    learner: IQN,
+    population: Agent,
+    number: Int[Array, ""],
+    key: PRNGKeyArray,
+    order: Order,
+    over_agents: OverAgents,
+) -> tuple[Agent, Epochs]:
+    for_world, for_actions, for_updates = jax.random.split(key, 3)
+    population, frames = begin_episode(learner, population, number, world.horizon)
+    episodes = play_episode(
+        world, learner, population, frames, for_world, for_actions, order=order
+    )
+    epsilon = population.epsilon
+    population, loss = end_episode(
+        learner, population, episodes, for_updates, turns=world.horizon, over_agents=over_agents
+    )
+    turn = jnp.arange(world.horizon)
+    counted = jnp.where(turn < episodes.length[:, None], episodes.reward, 0)
+    return population, Epochs(jnp.sum(counted, axis=1), loss, epsilon, population.updates)
+
+
+def play_episode(
+    world: World,
+    learner: IQN,
+    population: Agent,
+    frames: Float[Array, "agent frame obs"],
+    for_world: PRNGKeyArray,
+    for_actions: PRNGKeyArray,
+    *,
+    order: Order = "strict",
+) -> Episode:
+    """One episode of all agents, each with its own network; nobody learns.
+
+    Args:
+        world: Rules.
+        learner: Hyperparameters.
+        population: Agents along a leading axis.
+        frames: What precedes the first observation of each.
+        for_world: Key of the world.
+        for_actions: Key of the agents.
+        order: Order of the agents in a turn.
+
+    Returns:
+        The episode of each agent along a leading axis.
+    """
+    draws = _draws(world, learner, for_world, for_actions)
+    start = world.reset(jax.random.fold_in(for_world, world.horizon))
+    networks = jax.vmap(lambda network: network.without_noise())(population.network)
+    take = strict_turn if order == "strict" else simultaneous_turn
+    unrolled = world.n_agents <= UNROLLED
+    apart = [jax.tree.map(lambda x: x[i], networks) for i in range(world.n_agents)] if unrolled else []
+
+    def turn(carry: tuple[Any, Array, Array], drawn: _TurnDraws) -> tuple[Any, tuple[Turn, Array]]:
+        state, frames, alive = carry
+
+        def choose(frames: Array, agent: Any, obs: Array) -> tuple[Array, Array]:
+            seen = jnp.concatenate([frames[agent], obs[None]])
+            network = apart[agent] if unrolled else networks
+            chosen = act(
+                learner, network, seen.reshape(-1), population.epsilon[agent], drawn.chance[agent],
+                drawn.random_action[agent], drawn.levels[agent], None if unrolled else agent,
+            )  # fmt: skip
+            return frames.at[agent].set(seen[1:]), chosen
+
+        state, frames, happened = take(world, state, drawn.world, choose, frames, unroll=unrolled)
+        return (state, frames, alive & ~world.terminated(state)), (happened, alive)
+
+    carry = (start, frames, jnp.ones((), jnp.bool_))
+    (state, _, alive), (happened, lived) = jax.lax.scan(turn, carry, draws)
+    length = jnp.sum(lived, dtype=jnp.int32)
+    agents = jnp.arange(world.n_agents, dtype=jnp.int32)
+    return Episode(
+        obs=jnp.swapaxes(happened.obs, 0, 1),
+        action=jnp.swapaxes(happened.action, 0, 1),
+        reward=jnp.swapaxes(happened.reward, 0, 1),
+        last_obs=jax.vmap(lambda agent: world.observe(state, agent))(agents),
+        length=jnp.broadcast_to(length, agents.shape),
+        terminated=jnp.broadcast_to(~alive, agents.shape),
+    )
+
+
+def _draws(
+    world: World, learner: IQN, for_world: PRNGKeyArray, for_actions: PRNGKeyArray
+) -> _TurnDraws:
+    """The random numbers of all turns, drawn at once: many small draws cost more."""
+    turns, agents = world.horizon, world.n_agents
+    numbers = jnp.arange(turns)
+    for_chance, for_action, for_levels = jax.random.split(for_actions, 3)
+    return _TurnDraws(
+        jax.vmap(lambda turn: world.draw(jax.random.fold_in(for_world, turn)))(numbers),
+        jax.random.uniform(for_chance, (turns, agents)),
+        jax.random.randint(for_action, (turns, agents), 0, world.n_actions, jnp.int32),
+        jax.random.uniform(for_levels, (turns, agents, learner.acting_quantiles)),
+    )
