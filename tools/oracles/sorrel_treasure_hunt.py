@@ -1,11 +1,12 @@
-"""Record turns, updates and buffers of Sorrel's treasure hunt, for the tests of worlds and populations.
+"""Record turns, updates and buffers of Sorrel's treasure hunt, for the tests of ours.
 
 Sorrel needs Python 3.12 or later and plain torch, so it runs in an environment of its own. Of its
 two versions one is checked out at a time (github.com/social-ai-uoft/sorrel, commit 2a24efc, and
 357f220 of release 1.4.0):
 
     python3.13 -m venv build/venv-sorrel
-    build/venv-sorrel/bin/pip install torch==2.13.0 numpy omegaconf pillow matplotlib tensorboard ipython
+    build/venv-sorrel/bin/pip install torch==2.13.0 numpy omegaconf pillow matplotlib \
+        tensorboard ipython
     PYTHONPATH=CHECKOUT build/venv-sorrel/bin/python tools/oracles/sorrel_treasure_hunt.py 2a24efc
     PYTHONPATH=CHECKOUT build/venv-sorrel/bin/python tools/oracles/sorrel_treasure_hunt.py head
 
@@ -74,7 +75,9 @@ def record_turns(version: str, view: str) -> dict[str, np.ndarray]:
     for _ in range(TURNS):
         env.take_turn()
     shape = (TURNS, len(env.agents))
-    arrays = {key: np.array(value).reshape(*shape, *np.shape(value[0])) for key, value in rows.items()}
+    arrays = {
+        key: np.array(value).reshape(*shape, *np.shape(value[0])) for key, value in rows.items()
+    }
     arrays["obs"] = np.round(arrays["obs"] * (255 if view == "rgb" else 1)).astype(np.uint8)
     return {"start": start, "final_grid": codes(env.world), **arrays}
 
@@ -128,10 +131,10 @@ def fill(learner, rng: np.random.Generator) -> list[int]:
     return sizes
 
 
-def record_updates(version: str) -> dict[str, np.ndarray]:
+def record_updates(version: str) -> dict[str, np.ndarray]:  # noqa: C901 - hooks, in order
     """Three train steps of the source on its own buffer, and everything that went in."""
     torch.manual_seed(5)
-    np.random.seed(6)
+    np.random.seed(6)  # noqa: NPY002 - the generator that the source draws from
     rng, learner, out = np.random.default_rng(7), model(version), {}
     with torch.no_grad():
         for p in learner.qnetwork_target.parameters():
@@ -140,8 +143,12 @@ def record_updates(version: str) -> dict[str, np.ndarray]:
     if version == "head":  # It differs in the size that `add_empty` counts.
         return out
     memory = learner.memory
-    out |= {f"ring_{k}": getattr(memory, f"{k}s").copy() for k in ("state", "action", "reward", "done")}
-    out |= {f"start/{k}/{n}": v for k, m in learner.models.items() for n, v in parameters(m).items()}
+    out |= {
+        f"ring_{k}": getattr(memory, f"{k}s").copy() for k in ("state", "action", "reward", "done")
+    }
+    out |= {
+        f"start/{k}/{n}": v for k, m in learner.models.items() for n, v in parameters(m).items()
+    }
     current = memory.current_state()
     out["current"] = current.copy()
     calls: list[dict[str, np.ndarray]] = []
@@ -154,7 +161,10 @@ def record_updates(version: str) -> dict[str, np.ndarray]:
         network.register_forward_hook(hook)
     state = rng.integers(0, 3, (1, 30)).astype(np.float32)
     learner.qnetwork_local.eval()
-    out["eval_obs"], out["eval_q"] = state, learner.qnetwork_local(torch.tensor(state), 32)[0].detach().numpy()
+    out["eval_obs"], out["eval_q"] = (
+        state,
+        learner.qnetwork_local(torch.tensor(state), 32)[0].detach().numpy(),
+    )
     out["eval_tau"] = calls.pop()["tau"]
     learner.qnetwork_local.train()
     choose, sample = np.random.choice, memory.sample
@@ -166,7 +176,9 @@ def record_updates(version: str) -> dict[str, np.ndarray]:
 
     def sampled(batch_size):
         batch = sample(batch_size)
-        for name, column in zip(("obs", "action", "reward", "next_obs", "done", "valid"), batch, strict=True):
+        for name, column in zip(
+            ("obs", "action", "reward", "next_obs", "done", "valid"), batch, strict=True
+        ):
             out[f"{step}/{name}"] = column
         return batch
 
@@ -188,7 +200,7 @@ def record_updates(version: str) -> dict[str, np.ndarray]:
 
 def main(version: str) -> None:
     random.seed(0)
-    np.random.seed(1)
+    np.random.seed(1)  # noqa: NPY002 - as above
     views = ("onehot",) if version == "2a24efc" else ("onehot", "rgb")
     for view in views:
         path = ROOT / f"packages/neorl-envs/tests/worlds/sorrel_{version}_{view}.npz"

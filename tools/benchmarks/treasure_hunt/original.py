@@ -1,10 +1,13 @@
-"""Sorrel's own treasure hunt, timed; needs the environment of `tools/oracles/sorrel_treasure_hunt.py`.
+"""Sorrel's own treasure hunt, timed.
+
+It needs the environment of `tools/oracles/sorrel_treasure_hunt.py`:
 
     PYTHONPATH=CHECKOUT build/venv-sorrel/bin/python tools/benchmarks/treasure_hunt/original.py \
         VERSION AGENTS EPSILON EPOCHS [--score SEED]
 
-Prints one JSON object: processor time of one epoch of the unchanged program on one thread, and of its
-parts with clocks around them; or, with a seed, the reward of every epoch under its own schedule.
+Prints one JSON object: processor time of one epoch of the unchanged program on one thread, and of
+its parts with clocks around them; or, with a seed, the reward of every epoch under its own
+schedule.
 """
 
 import importlib
@@ -14,7 +17,7 @@ import sys
 import time
 
 import numpy as np
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 
 WARM_UP = {"head": 3, "2a24efc": 8}  # Epochs until the buffer holds more than a batch.
 PARTS = ("observe", "choose", "act", "buffer", "train", "world")
@@ -83,16 +86,22 @@ class Scores:
         self.rewards: list[float] = []
 
     def record_turn(self, epoch, loss, reward, epsilon=0, **kwargs) -> None:
+        """As the source calls it."""
         self.rewards.append(float(reward))
 
 
 def main() -> None:
-    version, agents, epsilon, epochs = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    version, agents, epsilon, epochs = (
+        sys.argv[1],
+        int(sys.argv[2]),
+        float(sys.argv[3]),
+        int(sys.argv[4]),
+    )
     torch.set_num_threads(1)
     if "--score" in sys.argv:
         seed = int(sys.argv[-1])
         random.seed(seed)
-        np.random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 - the generator that the source draws from
         decay, scores = (0.0005 if version == "head" else 0.001), Scores()
         run(environment(version, agents, epsilon, decay, epochs), epochs, scores)
         print(json.dumps({"version": version, "seed": seed, "reward": scores.rewards}))
@@ -102,7 +111,7 @@ def main() -> None:
     start = time.process_time()
     run(env, epochs)
     total = (time.process_time() - start) / epochs
-    spent = dict.fromkeys(PARTS, 0.0)
+    spent: dict[str, float] = {part: 0.0 for part in PARTS}
     clocked(env, spent)
     start = time.process_time()
     run(env, epochs)

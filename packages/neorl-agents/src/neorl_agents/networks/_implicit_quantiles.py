@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks._affine import affine
+from neorl_agents.networks._affine import plain_affine
 
 
 class NoisyAffine(eqx.Module):
-    """``x (W + S * e) + b + s * f`` with independent Gaussian ``e`` and ``f``; without noise the mean.
+    """``x (W + S * e) + b + s * f`` with independent Gaussian ``e`` and ``f``, or its mean.
 
     Attributes:
         weight: Means of the weights.
@@ -36,15 +36,16 @@ class NoisyAffine(eqx.Module):
         if noise is not None and self.weight_scale is not None and self.bias_scale is not None:
             weight = weight + self.weight_scale * noise[:-1]
             bias = bias + self.bias_scale * noise[-1]
-        return affine(x, weight, bias)
+        return plain_affine(x, weight, bias)
 
 
 class QuantileNetwork(eqx.Module):
     """Quantiles of the return of every action, at levels that are inputs.
 
     With ``h = relu(W x)`` and ``c = relu(C cos(pi i tau))``, ``i = 1 .. n_cosines``, of the level
-    ``tau``: ``z = relu(N (h * c))``, and one noisy layer gives the advantage ``A`` of every action and
-    the value ``V``; the quantile is ``V + A - mean A``. Without duelling it gives the quantiles.
+    ``tau``: ``z = relu(N (h * c))``, and one noisy layer gives the advantage ``A`` of every action
+    and the value ``V``; the quantile is ``V + A - mean A``. Without duelling it gives the
+    quantiles.
 
     Attributes:
         obs_layer: ``W``, never noisy.
@@ -69,11 +70,11 @@ class QuantileNetwork(eqx.Module):
         levels: Float[Array, "batch quantile"],
         noise: Float[Array, " number"] | None = None,
     ) -> Float[Array, "batch quantile action"]:
-        """The quantiles at the levels; one draw of noise is shared by the batch, none is the mean."""
+        """The quantiles at the levels; the batch shares one draw of noise, or has none."""
         batch, count = levels.shape
         cosines = self.level_layer.weight.shape[0]
         angles = np.float32(np.pi) * np.arange(1, cosines + 1, dtype=np.float32)
-        waves = jnp.cos(levels.reshape(-1, 1) * angles)
+        waves = jnp.cos(levels.reshape(-1, 1) * angles[None, :])
         h = jax.nn.relu(self.obs_layer(x))
         c = jax.nn.relu(self.level_layer(waves)).reshape(batch, count, -1)
         for_hidden, for_head = self._split(noise)
@@ -95,15 +96,13 @@ class QuantileNetwork(eqx.Module):
 
     def without_noise(self) -> "QuantileNetwork":
         """The network of the means alone."""
-        hidden, head = (
-            NoisyAffine(x.weight, x.bias) for x in (self.hidden_layer, self.head)
-        )
+        hidden, head = (NoisyAffine(x.weight, x.bias) for x in (self.hidden_layer, self.head))
         return QuantileNetwork(self.obs_layer, self.level_layer, hidden, head, self.dueling)
 
     def _split(self, noise: Array | None) -> tuple[Array | None, Array | None]:
         if noise is None or self.noise_size == 0:
             return None, None
-        rows, columns = (n + 0 for n in self.hidden_layer.weight.shape)
+        rows, columns = self.hidden_layer.weight.shape
         first = (rows + 1) * columns
         head = noise[first:].reshape(self.head.weight.shape[0] + 1, -1)
         return noise[:first].reshape(rows + 1, columns), head

@@ -82,6 +82,7 @@ OPTIMISERS: Registry[Optimiser] = Registry(
 
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
 ``e = 1e-8``. Others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
-``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``. A distribution adds its own by the entry points ``neorl.optimisers``, a script by
-``OPTIMISERS.register``. Everything optax can chain is allowed: clipping, weight decay, schedules.
+``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``. A distribution
+adds its own by the entry points ``neorl.optimisers``, a script by ``OPTIMISERS.register``.
+Everything optax can chain is allowed: clipping, weight decay, schedules.
 """

@@ -67,7 +67,8 @@ class IQN(eqx.Module):
     One gradient step, with ``Z`` the quantiles of the network, ``Z'`` those of the target, and
     ``i``, ``j`` drawn levels ``tau``:
 
-    ``a* = argmax_a mean Z(s_n, a)``, ``d_ij = R + discount^n (1 - terminated) Z'_j(s_n, a*) - Z_i(s, a)``,
+    ``a* = argmax_a mean Z(s_n, a)``,
+    ``d_ij = R + discount^n (1 - terminated) Z'_j(s_n, a*) - Z_i(s, a)``,
     ``loss = mean |tau_i - 1[d_ij < 0]| huber(d_ij)``, over batch and both levels;
 
     Adam behind a clip of the global norm at 1; then the target moves by ``tau``. Every
@@ -76,8 +77,7 @@ class IQN(eqx.Module):
     ``semantics="mended"`` draws windows of frames inside one episode, marks its end, sums ``n``
     rewards and lets the value go on behind a time limit. The others are the source as it stands, at
     commit 2a24efc or in release 1.4.0: windows cross from one episode into rows of an older one, no
-    end is ever marked, and one reward goes with ``discount^n``. There the source also draws from
-    the first ``capacity`` rows only once it holds more than a batch.
+    end is ever marked, and one reward goes with ``discount^n``.
 
     Attributes:
         hidden: Width of the hidden layers; static.
@@ -146,16 +146,17 @@ class IQN(eqx.Module):
         """
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
             raise ValueError(
-                "a population learns from whole episodes: the world's horizon must be a whole number "
-                f"of turns of at least 1, got {turns!r}; give the world a limit on its episodes"
+                "a population learns from whole episodes: the world's horizon must be a whole "
+                f"number of turns of at least 1, got {turns!r}; give the world a limit on its "
+                "episodes"
             )
         ring = {"mended": None, "2a24efc": 0, "head": 1}[self.semantics]
         shape = Shape(self.frames, turns, self.capacity, self.n_step, ring)
         held = self.capacity - self.frames - 1 if ring is not None else shape.slots * turns
         if held < self.batch_size:
             raise ValueError(
-                f"a memory of {self.capacity} turns gives {max(held, 0)} of episodes of {turns}, and a "
-                f"batch has {self.batch_size}; take a larger capacity or a smaller batch_size"
+                f"a memory of {self.capacity} turns gives {max(held, 0)} of episodes of {turns}, "
+                f"and a batch has {self.batch_size}; take a larger capacity or a smaller batch_size"
             )
         return shape
 
@@ -187,7 +188,10 @@ class IQN(eqx.Module):
         )
 
     def values(
-        self, network: QuantileNetwork, inputs: Float[Array, " in"], levels: Float[Array, " quantile"]
+        self,
+        network: QuantileNetwork,
+        inputs: Float[Array, " in"],
+        levels: Float[Array, " quantile"],
     ) -> Float[Array, " action"]:
         """Mean of the quantiles of every action, without noise."""
         return jnp.mean(network(inputs[None], levels[None])[0], axis=0)

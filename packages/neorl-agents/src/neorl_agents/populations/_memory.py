@@ -122,7 +122,7 @@ def empty_memory(shape: Shape, n_obs: int) -> Memory:
 
 
 def first_frames(shape: Shape, memory: Memory) -> Float[Array, "frame obs"]:
-    """The frames before the first turn of the next episode: blank; in the ring, whatever is there."""
+    """The frames before the first turn of the next episode: blank, or what the ring holds there."""
     before = shape.frames - 1
     if shape.ring is None:
         return jnp.zeros((before, memory.obs.shape[1]), memory.obs.dtype)
@@ -206,13 +206,13 @@ def episode_windows(
 ) -> Windows:
     """The windows of turns ``slot * turns + turn``, none of which leaves its episode.
 
-    ``reward`` is the sum of ``n_step`` discounted rewards, or of fewer at the end of the episode, and
-    ``discount`` that of the value after them: of a turn without end the value goes on.
+    ``reward`` is the sum of ``n_step`` discounted rewards, or of fewer at the end of the episode,
+    and ``discount`` that of the value after them, which goes on behind a limit on the turns.
     """
     slot, turn = turns // shape.turns, turns % shape.turns
     row = slot * shape.slot + shape.frames - 1 + turn
     steps = jnp.minimum(shape.n_step, memory.length[slot] - turn)
-    ahead = jnp.arange(shape.n_step)
+    ahead = jnp.arange(shape.n_step)[None, :]
     factor = jnp.where(ahead < steps[:, None], discount**ahead, 0)
     rewards = memory.reward[jnp.minimum(row[:, None] + ahead, shape.rows - 1)]
     follows = ~memory.terminated[row + steps - 1]
@@ -232,7 +232,7 @@ def ring_windows(
     """The windows of the source: one reward and ``discount ** n_step``, across any boundary."""
     row = starts + shape.frames - 1
     ended = memory.terminated
-    earlier = ended[starts[:, None] + jnp.arange(shape.frames - 1)]
+    earlier = ended[starts[:, None] + jnp.arange(shape.frames - 1)[None, :]]
     return Windows(
         _frames(shape, memory, row),
         memory.action[row],
@@ -244,7 +244,7 @@ def ring_windows(
 
 
 def _frames(shape: Shape, memory: Memory, row: Int[Array, " batch"]) -> Float[Array, "batch in"]:
-    rows = row[:, None] + jnp.arange(1 - shape.frames, 1)
+    rows = row[:, None] + jnp.arange(1 - shape.frames, 1)[None, :]
     return memory.obs[rows].reshape(row.shape[0], -1)
 
 

@@ -14,7 +14,7 @@ from neorl_core import InputError
 OverAgents = Literal["map", "vmap"]
 """How agents are trained in one program: one after another, or as one batch of networks.
 
-On a CPU one after another is faster (``tools/benchmarks/treasure_hunt``), on an accelerator a batch.
+On a CPU one after another is faster; on an accelerator a batch should be.
 """
 
 

@@ -1,7 +1,7 @@
 """The treasure hunt: agents in a walled grid who walk onto what appears there."""
 
 import colorsys
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -77,8 +77,9 @@ class TreasureHunt(eqx.Module):
         spawn: Chance of an item in an empty cell in one turn.
         values: What gem, food and bone are worth.
 
-    Source: ``sorrel/examples/treasurehunt_mp`` at commit 2a24efc and ``sorrel/examples/treasurehunt``
-    of release 1.4.0, github.com/social-ai-uoft/sorrel; the paper is arXiv 2506.00228.
+    Source: ``sorrel/examples/treasurehunt_mp`` at commit 2a24efc and
+    ``sorrel/examples/treasurehunt`` of release 1.4.0, github.com/social-ai-uoft/sorrel; its paper
+    is arXiv 2506.00228.
     """
 
     version: Version = eqx.field(static=True)
@@ -234,20 +235,40 @@ def treasure_hunt(
         >>> treasure_hunt("2a24efc").n_obs, treasure_hunt("head", view="onehot").n_obs
         (125, 150)
     """
-    defaults = {"2a24efc": (5, "onehot", (10, 10), 50, 0.02), "head": (2, "rgb", (21, 21), 100, 0.005)}
+    defaults: dict[str, tuple[Any, ...]] = {
+        "2a24efc": (5, "onehot", (10, 10), 50, 0.02),
+        "head": (2, "rgb", (21, 21), 100, 0.005),
+    }
     if version not in defaults:
         raise InputError(f"the treasure hunt has the versions 2a24efc and head, got {version!r}")
     known = defaults[version]
-    given = (n_agents, view, size, horizon, spawn)
+    given: tuple[Any, ...] = (n_agents, view, size, horizon, spawn)
     agents, seen, (height, width), turns, chance = (
         old if new is None else new for new, old in zip(given, known, strict=True)
     )
     views = ("onehot",) if version == "2a24efc" else ("onehot", "rgb")
     if seen not in views:
-        raise InputError(f"view of version {version} must be one of {', '.join(views)}, got {seen!r}")
-    free = (height - 2) * (width - 2)
+        raise InputError(
+            f"view of version {version} must be one of {', '.join(views)}, got {seen!r}"
+        )
+    _require(agents, (height, width), turns, chance, radius)
+    return TreasureHunt(
+        version,
+        seen,
+        agents,
+        height,
+        width,
+        radius,
+        turns,
+        float(chance),
+        tuple(map(float, values)),
+    )
+
+
+def _require(agents: int, size: tuple[int, int], turns: int, chance: float, radius: int) -> None:
+    free = (size[0] - 2) * (size[1] - 2)
     limits = {
-        "size": (min(height, width), 3, None),
+        "size": (min(size), 3, None),
         "n_agents": (agents, 1, max(free, 1)),
         "horizon": (turns, 1, None),
         "radius": (radius, 1, None),
@@ -255,12 +276,11 @@ def treasure_hunt(
     for name, (value, least, most) in limits.items():
         if int(value) != value or value < least or (most is not None and value > most):
             upper = f" and at most {most}, the cells within the walls" if most is not None else ""
-            raise InputError(f"{name} must be a whole number of at least {least}{upper}, got {value}")
+            raise InputError(
+                f"{name} must be a whole number of at least {least}{upper}, got {value}"
+            )
     if not 0 <= chance <= 1:
         raise InputError(f"spawn must be in [0, 1], got {chance}")
-    return TreasureHunt(
-        version, seen, agents, height, width, radius, turns, float(chance), tuple(map(float, values))
-    )
 
 
 def _appearance(version: Version, view: View) -> np.ndarray:

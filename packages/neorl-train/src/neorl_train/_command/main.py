@@ -21,6 +21,7 @@ commands:
   model LOG [--OPTION VALUE ...]           learn a plant model and show whether it may be used
   select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
+  hunt [--OPTION VALUE ...]                train independent agents in the treasure hunt
   track RUN                                copy the records of a run into MLflow
 
 examples:
@@ -46,6 +47,7 @@ NAMES = (
     "model",
     "select",
     "critic",
+    "hunt",
     "track",
 )
 """One module of ``subcommands`` each, a dash as an underscore, with a function ``command``."""

@@ -22,7 +22,7 @@ Order = Literal["strict", "simultaneous"]
 """Whether agents act one after another, as in the source of the hunt, or at one moment."""
 
 UNROLLED = 10
-"""Up to so many agents a turn is written out, which saves copies of parameters; see the benchmark."""
+"""Up to so many agents a turn is written out, which saves copies of their parameters."""
 
 
 class Epochs(NamedTuple):
@@ -60,10 +60,10 @@ def run_epochs(
     order: Order = "strict",
     over_agents: OverAgents = "map",
 ) -> tuple[Agent, Epochs]:
-    """Epochs ``first .. first + n_epochs - 1``: an episode of all agents, then a gradient step each.
+    """Epochs from ``first`` on: an episode of all agents, then a gradient step of each.
 
-    What is drawn is a function of ``(key, number of the epoch)``, so the number of epochs in one call
-    is not part of the result.
+    What is drawn is a function of ``(key, number of the epoch)``, so the number of epochs in one
+    call is not part of the result.
 
     Args:
         world: Rules, with array leaves (``neorl_core.as_arrays``).
@@ -98,14 +98,12 @@ def _epoch(
 ) -> tuple[Agent, Epochs]:
     for_world, for_actions, for_updates = jax.random.split(key, 3)
     population, frames = begin_episode(learner, population, number, world.horizon)
-    episodes = play_episode(
-        world, learner, population, frames, for_world, for_actions, order=order
-    )
+    episodes = play_episode(world, learner, population, frames, for_world, for_actions, order=order)
     epsilon = population.epsilon
     population, loss = end_episode(
         learner, population, episodes, for_updates, turns=world.horizon, over_agents=over_agents
     )
-    turn = jnp.arange(world.horizon)
+    turn = jnp.arange(world.horizon)[None, :]
     counted = jnp.where(turn < episodes.length[:, None], episodes.reward, 0)
     return population, Epochs(jnp.sum(counted, axis=1), loss, epsilon, population.updates)
 
@@ -139,7 +137,7 @@ def play_episode(
     networks = jax.vmap(lambda network: network.without_noise())(population.network)
     take = strict_turn if order == "strict" else simultaneous_turn
     unrolled = world.n_agents <= UNROLLED
-    apart = [jax.tree.map(lambda x: x[i], networks) for i in range(world.n_agents)] if unrolled else []
+    apart = [_numbered(networks, i) for i in range(world.n_agents)] if unrolled else []
 
     def turn(carry: tuple[Any, Array, Array], drawn: _TurnDraws) -> tuple[Any, tuple[Turn, Array]]:
         state, frames, alive = carry
@@ -183,3 +181,7 @@ def _draws(
         jax.random.randint(for_action, (turns, agents), 0, world.n_actions, jnp.int32),
         jax.random.uniform(for_levels, (turns, agents, learner.acting_quantiles)),
     )
+
+
+def _numbered(networks: Any, i: int) -> Any:
+    return jax.tree.map(lambda x: x[i], networks)

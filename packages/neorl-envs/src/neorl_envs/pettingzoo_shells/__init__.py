@@ -1,0 +1,6 @@
+"""PettingZoo's two interfaces to a world of several agents; needs the extra ``pettingzoo``."""
+
+from neorl_envs.pettingzoo_shells._shells import SimultaneousShell as SimultaneousShell
+from neorl_envs.pettingzoo_shells._shells import StrictShell as StrictShell
+
+__all__ = ["SimultaneousShell", "StrictShell"]

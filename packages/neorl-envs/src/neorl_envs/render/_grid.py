@@ -1,0 +1,58 @@
+"""A picture of a treasure hunt: what each cell holds, and where the agents are."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+COLOURS = ("#f3e9d2", "#5c5346", "#2a9d8f", "#e9a23b", "#f7f7f5", "#264653")
+"""Empty, wall, gem, food, bone, agent."""
+
+NAMES = ("empty", "wall", "gem", "food", "bone", "agent")
+
+
+def grid_picture(
+    cells: Int[np.ndarray, "row column"], places: Int[np.ndarray, "agent 2"], *, title: str = ""
+) -> Figure:
+    """One moment of a hunt, with a legend and the agents' numbers.
+
+    Args:
+        cells: What each cell holds (``HuntState.grid`` without its margin): 0 empty, 1 wall,
+            2 gem, 3 food, 4 bone, 5 agent.
+        places: Row and column of each agent.
+        title: Text above the picture.
+
+    Returns:
+        The figure; nothing is shown or written.
+
+    Raises:
+        ValueError: If a cell holds none of these, or an agent is outside.
+    """
+    cells, places = np.asarray(cells), np.asarray(places)
+    if cells.ndim != 2 or cells.min() < 0 or cells.max() >= len(COLOURS):
+        raise ValueError(
+            f"cells must be a table of numbers from 0 to {len(COLOURS) - 1}, got shape "
+            f"{cells.shape}; take the margin off a grid with HuntState.grid[r:-r, r:-r]"
+        )
+    if len(places) and (places.min() < 0 or (places >= cells.shape).any()):
+        raise ValueError(f"agents must stand within {cells.shape}, got {places.tolist()}")
+    figure = Figure(figsize=(1.5 + 0.28 * cells.shape[1], 0.6 + 0.28 * cells.shape[0]))
+    axes: Any = figure.add_subplot()
+    axes.imshow(cells, cmap=ListedColormap(COLOURS), vmin=0, vmax=len(COLOURS) - 1)
+    for number, (row, column) in enumerate(places.tolist()):
+        axes.text(column, row, str(number), color="white", ha="center", va="center", fontsize=8)
+    present = sorted({*np.unique(cells).tolist()} - {0})
+    marks = [axes.scatter([], [], marker="s", c=COLOURS[i], edgecolors="#888888") for i in present]
+    axes.legend(
+        marks,
+        [NAMES[i] for i in present],
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        frameon=False,
+    )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(title)
+    return figure

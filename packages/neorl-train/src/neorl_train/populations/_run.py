@@ -1,0 +1,211 @@
+"""Training a population from beginning to end, with checkpoints that continue to the same bits."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from neorl_agents.populations import IQN, Agent, OverAgents, first_frames, init_population
+from neorl_core import InputError, as_arrays
+from neorl_envs.worlds import World
+from neorl_train.populations._epochs import Epochs, Order, play_episode, run_epochs
+from neorl_train.runs import Checkpoints
+
+Watch = Callable[[int, Epochs], None]
+"""Told the number of the first epoch of a chunk, and what happened in it, on the host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedPopulation:
+    """Where a training stopped.
+
+    Attributes:
+        population: Agents along a leading axis, on the host.
+        epoch: Epochs done.
+        epochs: What happened in those of this call, on the host.
+        finished: Whether all epochs were done; false after a request to stop.
+    """
+
+    population: Agent
+    epoch: int
+    epochs: Epochs
+    finished: bool
+
+
+def never() -> bool:
+    """No request to stop."""
+    return False
+
+
+def ignore(first: int, epochs: Epochs) -> None:
+    """Watches nothing."""
+
+
+def train_population(
+    world: World,
+    learner: IQN,
+    *,
+    seed: int = 0,
+    epochs: int = 1000,
+    chunk: int = 20,
+    order: Order = "strict",
+    over_agents: OverAgents | None = None,
+    checkpoints: Checkpoints | None = None,
+    watch: Watch = ignore,
+    stop: Callable[[], bool] = never,
+) -> TrainedPopulation:
+    """Trains independent agents in one world, from the newest checkpoint where there is one.
+
+    The result is a function of world, learner, seed and number of epochs: not of the chunk or of
+    where the training was interrupted.
+
+    Args:
+        world: Rules.
+        learner: Hyperparameters of every agent.
+        seed: Decides everything that is drawn.
+        epochs: Episodes, each followed by one gradient step of every agent.
+        chunk: Epochs in one call of the compiled program, and between two checkpoints.
+        order: Whether agents act one after another or at one moment.
+        over_agents: How agents are gone through while they are trained; by default one after
+            another on a CPU and as a batch elsewhere.
+        checkpoints: Made by :func:`population_checkpoints`; closed before this returns.
+        watch: Told what happened after every chunk.
+        stop: Asked once a chunk; true ends the training.
+
+    Raises:
+        InputError: Naming a bad number, or a checkpoint of another population.
+    """
+    for name, value in (("epochs", epochs), ("chunk", chunk)):
+        if value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, got {value}")
+    key, for_agents = jax.random.split(jax.random.key(seed))
+    sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
+    population, done = init_population(learner, *sizes, for_agents), 0
+    if over_agents is None:
+        over_agents = "map" if jax.default_backend() == "cpu" else "vmap"
+    pieces, arrays = [], (as_arrays(world), as_arrays(learner))
+    try:
+        restored = checkpoints and checkpoints.restore(population)
+        if restored:
+            done, population = restored.step, jax.tree.map(jnp.asarray, restored.tree)
+        while done < epochs and not stop():
+            count = min(chunk, epochs - done)
+            population, happened = run_epochs(
+                *arrays, population, jnp.asarray(done, jnp.int32), key,
+                n_epochs=count, order=order, over_agents=over_agents,
+            )  # fmt: skip
+            happened = jax.tree.map(np.asarray, happened)
+            _require_finite(happened, done, checkpoints)
+            watch(done, happened)
+            pieces.append(happened)
+            done += count
+            if checkpoints is not None:
+                checkpoints.save(done, population, force=True)
+    finally:
+        if checkpoints is not None:
+            checkpoints.close()
+    together = (
+        jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+        if pieces
+        else _nothing(sizes[0])
+    )
+    return TrainedPopulation(jax.tree.map(np.asarray, population), done, together, done >= epochs)
+
+
+def population_checkpoints(
+    folder: Path,
+    world: World,
+    learner: IQN,
+    *,
+    seed: int,
+    keep: int = 2,
+    say: Callable[[str], None] = print,
+) -> Checkpoints:
+    """Checkpoints of one training, which those of another world, learner or seed do not continue.
+
+    Args:
+        folder: Where they are kept.
+        world: Rules.
+        learner: Hyperparameters.
+        seed: Seed of the training.
+        keep: How many are kept.
+        say: Told of damaged ones.
+    """
+    identity: dict[str, Any] = {
+        "number of agents": world.n_agents,
+        "length of observations": world.n_obs,
+        "number of actions": world.n_actions,
+        "number of turns": world.horizon,
+        "world": _plain(world),
+        "learner": _plain(learner),
+        "seed": seed,
+    }
+    return Checkpoints(folder, identity=identity, interval=1, keep=keep, say=say)
+
+
+def random_rewards(
+    world: World, *, seed: int = 0, episodes: int = 100, order: Order = "strict"
+) -> Float[np.ndarray, "episode agent"]:
+    """What agents earn that act at random: the least that one who learned should earn.
+
+    Args:
+        world: Rules.
+        seed: Decides what is drawn.
+        episodes: Number of episodes.
+        order: Order of the agents in a turn.
+    """
+    learner = IQN(frames=1, hidden=1, quantiles=1, acting_quantiles=1, batch_size=1, epsilon=1.0)
+    sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
+    learner = dataclasses.replace(learner, capacity=world.horizon)
+    population = init_population(learner, *sizes, jax.random.key(0))
+    played = _play(
+        as_arrays(world), as_arrays(learner), population, jax.random.key(seed), episodes, order
+    )
+    return np.asarray(played)
+
+
+@eqx.filter_jit
+def _play(
+    world: World, learner: IQN, population: Agent, key: PRNGKeyArray, episodes: int, order: Order
+) -> Any:
+    shape = learner.shape(world.horizon)
+    frames = jax.vmap(lambda memory: first_frames(shape, memory))(population.memory)
+
+    def one(episode_key: PRNGKeyArray) -> Any:
+        keys = jax.random.split(episode_key)
+        episode = play_episode(world, learner, population, frames, keys[0], keys[1], order=order)
+        turn = jnp.arange(world.horizon)[None, :]
+        return jnp.sum(jnp.where(turn < episode.length[:, None], episode.reward, 0), axis=1)
+
+    return jax.lax.map(one, jax.random.split(key, episodes))
+
+
+def _require_finite(epochs: Epochs, first: int, checkpoints: Checkpoints | None) -> None:
+    bad = np.argwhere(~np.isfinite(epochs.loss))
+    if len(bad):
+        kept = checkpoints.steps() if checkpoints is not None else []
+        before = f"; the last checkpoint is of epoch {kept[-1]}" if kept else ""
+        raise InputError(
+            f"the loss of agent {bad[0, 1]} is not finite in epoch {first + bad[0, 0]}{before}; "
+            "take a smaller learning_rate"
+        )
+
+
+def _nothing(agents: int) -> Epochs:
+    none = np.zeros((0, agents), np.float32)
+    return Epochs(none, none, none, none.astype(np.int32))  # pyright: ignore[reportArgumentType]
+
+
+def _plain(settings: Any) -> Mapping[str, Any]:
+    def items() -> Iterator[tuple[str, Any]]:
+        for field in dataclasses.fields(settings):
+            value = getattr(settings, field.name)
+            yield field.name, list(value) if isinstance(value, tuple) else value
+
+    return dict(items())
