@@ -1,10 +1,14 @@
 """A critic survives its file to the bit; a damaged or foreign file is refused."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents import EDAC, ArtefactError, save_policy
+from neorl_agents.artefact._sealed_file import read_sealed, write_sealed
 from neorl_agents.critics import (
     SafetyCriticSettings,
     critic_ensemble,
@@ -46,10 +50,30 @@ def test_a_safety_critic_comes_back_to_the_bit(stored):
 def test_critics_of_a_learner_come_back_to_the_bit(tmp_path, problem, few):
     state = sized(EDAC(), **few).init(problem.spec, problem.statistics, KEY)
     rows = problem.log.obs[:32], problem.log.action[:32]
-    save_critic(tmp_path / "c.safetensors", critic_ensemble(state), problem.spec, *rows)
-    found = load_critic(tmp_path / "c.safetensors")
-    assert found.kind == "ensemble"
-    np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
+    plain = critic_ensemble(state)
+    beside_priors = dataclasses.replace(
+        plain, priors=jax.tree.map(jnp.sin, plain.members), prior_scale=jnp.ones(())
+    )
+    for critic in (plain, beside_priors):
+        save_critic(tmp_path / "c.safetensors", critic, problem.spec, *rows)
+        found = load_critic(tmp_path / "c.safetensors")
+        assert found.kind == "ensemble"
+        assert jax.tree.structure(found.critic) == jax.tree.structure(critic)
+        np.testing.assert_array_equal(critic_scores(found.critic, *rows), found.parity_scores)
+
+
+def test_an_array_of_another_shape_than_the_header_says_is_refused(stored, tmp_path):
+    _, critic, rows, _ = stored
+    save_critic(tmp_path / "c.safetensors", critic, chain.SPEC, *rows)
+    arrays, header, _ = read_sealed(tmp_path / "c.safetensors", 2**20)
+    arrays["critic/shift"] = np.zeros(7, np.float32)
+    write_sealed(tmp_path / "c.safetensors", arrays, header)
+    with pytest.raises(ArtefactError, match="critic/shift is not what its header describes"):
+        load_critic(tmp_path / "c.safetensors")
+    header["version"] = 1
+    write_sealed(tmp_path / "c.safetensors", arrays, header)
+    with pytest.raises(ArtefactError, match="has version 1 of neorl-critic"):
+        load_critic(tmp_path / "c.safetensors")
 
 
 def test_what_is_no_critic_is_refused(stored, tmp_path):

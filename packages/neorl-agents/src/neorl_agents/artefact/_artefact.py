@@ -1,6 +1,5 @@
 """The policy artefact: what leaves a training run."""
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,18 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_agents.artefact._kinds import POLICY_KINDS, abstract_policy, kind_of
-from neorl_agents.artefact._sealed_file import (
-    ArtefactError,
-    named_leaves,
-    read_sealed,
-    write_sealed,
+from neorl_agents.artefact._sealed_tree import (
+    LEAST_OBSERVATIONS,
+    MAX_BYTES,
+    load_tree,
+    save_tree,
 )
-from neorl_core import Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
-from neorl_core.infrastructure import check_head, head, unknown_name
+from neorl_core import Policy, Spec, as_arrays
 
 VERSION = 1
-LEAST_OBSERVATIONS = 32
-MAX_BYTES = 256 * 2**20
 
 
 class PolicyArtefact(NamedTuple):
@@ -83,17 +79,17 @@ def save_policy(
             f"the policy must give {spec.n_action} finite numbers for each observation, got shape "
             f"{actions.shape}{'' if np.all(np.isfinite(actions)) else ' with values that are not'}"
         )
-    arrays = {f"policy/{name}": np.asarray(leaf) for name, leaf in named_leaves(policy)}
-    arrays |= {"parity/obs": checked_obs, "parity/actions": actions}
-    header = {
-        **head("policy", VERSION),
-        "kind": kind,
-        "static": POLICY_KINDS[kind].static(policy),
-        "spec": spec_to_dict(spec),
-        "arrays": {name: _fingerprint(array) for name, array in arrays.items()},
-        "metadata": metadata or {},
-    }
-    return write_sealed(Path(path), arrays, header)
+    return save_tree(
+        Path(path),
+        policy,
+        what="policy",
+        version=VERSION,
+        kind=kind,
+        static=POLICY_KINDS[kind].static(policy),
+        spec=spec,
+        parity={"obs": checked_obs, "actions": actions},
+        metadata=metadata,
+    )
 
 
 def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> PolicyArtefact:
@@ -112,34 +108,23 @@ def load_policy(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
-    path = Path(path)
-    arrays, header, digest = read_sealed(path, max_bytes)
-    header = check_head(header, "policy", VERSION, str(path), ArtefactError)
-    kind = header.get("kind")
-    if not isinstance(kind, str) or kind not in POLICY_KINDS:
-        fault = unknown_name("policy kind", str(kind), POLICY_KINDS)
-        raise ArtefactError(f"{path} needs a distribution that is not installed here: {fault}")
-    try:
-        spec = spec_from_dict(header["spec"])
-        template = abstract_policy(kind, spec, header["static"])
-        described, metadata = dict(header["arrays"]), dict(header["metadata"])
-    except (KeyError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ArtefactError(f"{path} has a malformed header: {reason}") from error
-    for name in ("parity/obs", "parity/actions", *described):
-        if name not in arrays:
-            raise ArtefactError(f"{path}: array {name} is missing")
-    for name, array in arrays.items():
-        if described.get(name) != _fingerprint(array):
-            raise ArtefactError(f"{path}: array {name} is not what its header describes")
+    held = load_tree(
+        Path(path),
+        what="policy",
+        version=VERSION,
+        kinds=POLICY_KINDS,
+        template=abstract_policy,
+        parity=("obs", "actions"),
+        max_bytes=max_bytes,
+    )
     return PolicyArtefact(
-        policy=_filled(path, template, arrays),
-        spec=spec,
-        parity_obs=arrays["parity/obs"],
-        parity_actions=arrays["parity/actions"],
-        metadata=metadata,
-        kind=kind,
-        digest=digest,
+        policy=held.tree,
+        spec=held.spec,
+        parity_obs=held.parity["obs"],
+        parity_actions=held.parity["actions"],
+        metadata=held.metadata,
+        kind=held.kind,
+        digest=held.digest,
     )
 
 
@@ -164,29 +149,3 @@ def _checked_observations(obs: np.ndarray, spec: Spec) -> np.ndarray:
     if not np.all(np.isfinite(obs)):
         raise ValueError("parity_obs must be finite; take rows of the log that are")
     return obs
-
-
-def _filled(path: Path, template: Policy, arrays: dict[str, np.ndarray]) -> Policy:
-    leaves = []
-    for name, expected in named_leaves(template):
-        array = arrays.get(f"policy/{name}")
-        if array is None:
-            raise ArtefactError(f"{path}: array policy/{name} is missing")
-        if array.shape != expected.shape or array.dtype != expected.dtype:
-            raise ArtefactError(
-                f"{path}: array policy/{name} must be {expected.dtype} of shape {expected.shape}, "
-                f"got {array.dtype} of shape {array.shape}"
-            )
-        leaves.append(jnp.asarray(array))
-    stored = sum(name.startswith("policy/") for name in arrays)
-    if stored != len(leaves):
-        raise ArtefactError(f"{path} has {stored} arrays for a policy of {len(leaves)}")
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
-
-
-def _fingerprint(array: np.ndarray) -> dict[str, Any]:
-    return {
-        "shape": list(array.shape),
-        "dtype": array.dtype.name,
-        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
-    }

@@ -4,26 +4,25 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents.artefact._artefact import LEAST_OBSERVATIONS, MAX_BYTES
-from neorl_agents.artefact._sealed_file import (
-    ArtefactError,
-    named_leaves,
-    read_sealed,
-    write_sealed,
+from neorl_agents.artefact._nested_kinds import nested_static, nested_template
+from neorl_agents.artefact._sealed_tree import (
+    LEAST_OBSERVATIONS,
+    MAX_BYTES,
+    load_tree,
+    save_tree,
 )
-from neorl_agents.calibration import MonotoneMap
 from neorl_agents.critics._ensemble import Ensemble, disagreement
 from neorl_agents.critics._safety_critic import SafetyCritic, largest_risk
-from neorl_agents.networks import ACTIVATIONS, MLP, activation_name
-from neorl_core import Affine, Spec, as_arrays, spec_from_dict, spec_to_dict
-from neorl_core.infrastructure import check_head, head
+from neorl_core import Spec, as_arrays
 
-VERSION = 1
+VERSION = 2
+KINDS: dict[str, type] = {"safety_critic": SafetyCritic, "ensemble": Ensemble}
 SCORES = {"safety_critic": largest_risk, "ensemble": disagreement}
 """What a monitor asks of each kind; a file may hold no other."""
 
@@ -93,16 +92,17 @@ def save_critic(
     scores = critic_scores(critic, obs, actions)
     if not np.isfinite(scores).all():
         raise ValueError("the critic gives scores that are not finite; take finite rows of the log")
-    arrays = {f"critic/{name}": np.asarray(leaf) for name, leaf in named_leaves(critic)}
-    arrays |= {"parity/obs": obs, "parity/actions": actions, "parity/scores": scores}
-    header = {
-        **head("critic", VERSION),
-        "kind": kind,
-        "static": _static(critic),
-        "spec": spec_to_dict(spec),
-        "metadata": metadata or {},
-    }
-    return write_sealed(Path(path), arrays, header)
+    return save_tree(
+        Path(path),
+        critic,
+        what="critic",
+        version=VERSION,
+        kind=kind,
+        static=nested_static(critic),
+        spec=spec,
+        parity={"obs": obs, "actions": actions, "scores": scores},
+        metadata=metadata,
+    )
 
 
 def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> CriticArtefact:
@@ -121,24 +121,25 @@ def load_critic(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
             version or kind, or its arrays do not fit its kind.
         OSError: If it cannot be opened.
     """
-    path = Path(path)
-    arrays, header, digest = read_sealed(path, max_bytes)
-    header = check_head(header, "critic", VERSION, str(path), ArtefactError)
-    try:
-        kind = str(header["kind"])
-        template = _TEMPLATES[kind](header["static"])
-        spec, metadata = spec_from_dict(header["spec"]), dict(header["metadata"])
-        parity = [arrays[f"parity/{name}"] for name in ("obs", "actions", "scores")]
-        leaves = [jnp.asarray(arrays[f"critic/{name}"]) for name, _ in named_leaves(template)]
-        critic = jax.tree.unflatten(jax.tree.structure(template), leaves)
-        scored = jax.eval_shape(_scores, critic, *parity[:2]).shape
-    except (KeyError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ArtefactError(f"{path} does not fit its kind: {reason}") from error
-    if scored != parity[2].shape:
-        raise ArtefactError(f"{path} has {parity[2].shape} parity scores, expected {scored}")
-    obs, actions, scores = parity
-    return CriticArtefact(critic, spec, obs, actions, scores, metadata, kind, digest)
+    held = load_tree(
+        Path(path),
+        what="critic",
+        version=VERSION,
+        kinds=KINDS,
+        template=_template,
+        parity=("obs", "actions", "scores"),
+        max_bytes=max_bytes,
+    )
+    return CriticArtefact(
+        critic=held.tree,
+        spec=held.spec,
+        parity_obs=held.parity["obs"],
+        parity_actions=held.parity["actions"],
+        parity_scores=held.parity["scores"],
+        metadata=held.metadata,
+        kind=held.kind,
+        digest=held.digest,
+    )
 
 
 def critic_scores(
@@ -169,74 +170,11 @@ def _scores(critic: Any, obs: jax.Array, actions: jax.Array) -> jax.Array:
 
 
 def _kind(critic: Any) -> str:
-    kinds = {SafetyCritic: "safety_critic", Ensemble: "ensemble"}
-    if type(critic) not in kinds:
-        raise TypeError(
-            f"a {type(critic).__name__} is no critic; give a SafetyCritic or an Ensemble"
-        )
-    return kinds[type(critic)]
+    for name, kind in KINDS.items():
+        if type(critic) is kind:
+            return name
+    raise TypeError(f"a {type(critic).__name__} is no critic; give a SafetyCritic or an Ensemble")
 
 
-def _static(critic: SafetyCritic | Ensemble) -> dict[str, Any]:
-    fields = {"members": _network_static(critic.members)}
-    if isinstance(critic, SafetyCritic):
-        return fields | {"quantity": critic.quantity, "horizon": critic.horizon}
-    priors = None if critic.priors is None else _network_static(critic.priors)
-    return fields | {"priors": priors, "target": critic.target}
-
-
-def _network_static(network: MLP) -> dict[str, Any]:
-    return {
-        "layers": len(network.weights),
-        "activation": activation_name(network.activation),
-        "output": activation_name(network.output),
-        "layer_norm": bool(network.gains),
-    }
-
-
-def _network(static: dict[str, Any]) -> MLP:
-    layers = (0.0,) * int(static["layers"])
-    norms = layers[:-1] if static["layer_norm"] else ()
-    return MLP(
-        layers,  # pyright: ignore[reportArgumentType]
-        layers,  # pyright: ignore[reportArgumentType]
-        activation=ACTIVATIONS.find(static["activation"]),
-        output=ACTIVATIONS.find(static["output"]),
-        gains=norms,  # pyright: ignore[reportArgumentType]
-        shifts=norms,  # pyright: ignore[reportArgumentType]
-    )
-
-
-def _safety_critic(static: dict[str, Any]) -> Any:
-    zero: Any = 0.0
-    return SafetyCritic(
-        obs=Affine(zero, zero),
-        action=Affine(zero, zero),
-        members=_network(static["members"]),
-        shift=zero,
-        scale=zero,
-        calibration=MonotoneMap(zero, zero),
-        quantity=static["quantity"],
-        horizon=int(static["horizon"]),
-    )
-
-
-def _ensemble(static: dict[str, Any]) -> Any:
-    zero: Any = 0.0
-    priors = None if static["priors"] is None else _network(static["priors"])
-    return Ensemble(
-        obs=Affine(zero, zero),
-        action=Affine(zero, zero),
-        members=_network(static["members"]),
-        priors=priors,
-        prior_scale=zero,
-        outputs=Affine(zero, zero),
-        typical=zero,
-        noise=zero,
-        spread=zero,
-        width=zero,
-        target=static["target"],
-    )
-
-
-_TEMPLATES = {"safety_critic": _safety_critic, "ensemble": _ensemble}
+def _template(kind: str, spec: Spec, static: dict[str, Any]) -> Any:
+    return eqx.filter_eval_shape(nested_template(KINDS[kind]), spec, static)

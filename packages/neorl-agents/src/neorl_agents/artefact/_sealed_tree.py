@@ -1,0 +1,161 @@
+"""A PyTree of a known kind in one sealed file, with rows that prove what it answers."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.artefact._sealed_file import (
+    ArtefactError,
+    named_leaves,
+    read_sealed,
+    write_sealed,
+)
+from neorl_core import Spec, spec_from_dict, spec_to_dict
+from neorl_core.infrastructure import check_head, head, unknown_name
+
+LEAST_OBSERVATIONS = 32
+MAX_BYTES = 256 * 2**20
+
+
+class SealedTree(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+        tree: The policy or critic.
+        spec: The control problem that it was made for.
+        parity: Rows and the answers stored for them, by name.
+        metadata: Plain JSON.
+        kind: Name of its kind.
+        digest: SHA-256 of the file but for the digest itself.
+    """
+
+    tree: Any
+    spec: Spec
+    parity: dict[str, np.ndarray]
+    metadata: dict[str, Any]
+    kind: str
+    digest: str
+
+
+def save_tree(
+    path: Path,
+    tree: Any,
+    *,
+    what: str,
+    version: int,
+    kind: str,
+    static: dict[str, Any],
+    spec: Spec,
+    parity: Mapping[str, np.ndarray],
+    metadata: dict[str, Any] | None,
+) -> str:
+    """Writes a PyTree of arrays, completely or not at all.
+
+    Args:
+        path: Destination; an existing file is replaced.
+        tree: A policy or critic with array leaves.
+        what: ``"policy"`` or ``"critic"``: the format's name and that of its arrays.
+        version: Version of the format.
+        kind: Name of its kind.
+        static: What of it is no array, as plain JSON.
+        spec: The control problem that it was made for.
+        parity: Rows and answers to store.
+        metadata: Plain JSON.
+
+    Returns:
+        The digest of the file.
+
+    Raises:
+        ValueError: If something is not plain JSON.
+        OSError: If it cannot be written; the destination is then as it was.
+    """
+    arrays = {f"{what}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
+    arrays |= {f"parity/{name}": rows for name, rows in parity.items()}
+    header = {
+        **head(what, version),
+        "kind": kind,
+        "static": static,
+        "spec": spec_to_dict(spec),
+        "arrays": {name: _fingerprint(array) for name, array in arrays.items()},
+        "metadata": metadata or {},
+    }
+    return write_sealed(path, arrays, header)
+
+
+def load_tree(
+    path: Path,
+    *,
+    what: str,
+    version: int,
+    kinds: Mapping[str, Any],
+    template: Callable[[str, Spec, dict[str, Any]], Any],
+    parity: tuple[str, ...],
+    max_bytes: int,
+) -> SealedTree:
+    """Reads what :func:`save_tree` wrote; its digest is checked before anything in it is used.
+
+    Args:
+        path: The file.
+        what: ``"policy"`` or ``"critic"``.
+        version: Version of the format that is read.
+        kinds: The known kinds by name.
+        template: Makes the PyTree of a kind with shapes and dtypes in place of its arrays.
+        parity: Names of the rows and answers that must be there.
+        max_bytes: Larger files are refused unread.
+
+    Raises:
+        ArtefactError: If it is not intact, of an unknown version or kind, or does not fit its kind.
+        OSError: If it cannot be opened.
+    """
+    arrays, header, digest = read_sealed(path, max_bytes)
+    header = check_head(header, what, version, str(path), ArtefactError)
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        fault = unknown_name(f"{what} kind", str(kind), kinds)
+        raise ArtefactError(f"{path} needs a distribution that is not installed here: {fault}")
+    try:
+        spec = spec_from_dict(header["spec"])
+        shapes = template(kind, spec, header["static"])
+        described, metadata = dict(header["arrays"]), dict(header["metadata"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtefactError(f"{path} has a malformed header: {reason}") from error
+    for name in (*(f"parity/{one}" for one in parity), *described):
+        if name not in arrays:
+            raise ArtefactError(f"{path}: array {name} is missing")
+    for name, array in arrays.items():
+        if described.get(name) != _fingerprint(array):
+            raise ArtefactError(f"{path}: array {name} is not what its header describes")
+    rows = {one: arrays[f"parity/{one}"] for one in parity}
+    return SealedTree(_filled(path, what, shapes, arrays), spec, rows, metadata, kind, digest)
+
+
+def _filled(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray]) -> Any:
+    leaves = []
+    for name, expected in named_leaves(template):
+        array = arrays.get(f"{what}/{name}")
+        if array is None:
+            raise ArtefactError(f"{path}: array {what}/{name} is missing")
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise ArtefactError(
+                f"{path}: array {what}/{name} must be {expected.dtype} of shape {expected.shape}, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        leaves.append(jnp.asarray(array))
+    stored = sum(name.startswith(f"{what}/") for name in arrays)
+    if stored != len(leaves):
+        raise ArtefactError(f"{path} has {stored} arrays for a {what} of {len(leaves)}")
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _fingerprint(array: np.ndarray) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
+    }
