@@ -6,9 +6,10 @@ import math
 import socket
 import threading
 import time
+from typing import Any
 
+import asyncua
 import pytest
-from asyncua import Server, ua
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
@@ -18,6 +19,7 @@ from neorl_deploy.opcua import OpcUaPlant
 from neorl_deploy.opcua._client import _end
 from neorl_deploy.runtime._events import Events
 
+ua: Any = asyncua.ua  # its classes are declared with types of the protocol
 TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0}
 
 
@@ -45,7 +47,7 @@ class Reactor:
         self.call(self._start())
 
     async def _start(self):
-        self.server = Server()
+        self.server = asyncua.Server()
         await self.server.init()
         self.server.set_endpoint(self.address)
         self.server.set_security_policy([ua.SecurityPolicyType.NoSecurity])
