@@ -130,7 +130,6 @@ def shares_over(over: np.ndarray) -> dict[str, Any]:
 def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
     """The same of the logged episodes."""
     episode, quantities = episode_costs(data.spec, data.rows)
-    tripped = np.bincount(episode, weights=np.asarray(data.rows.terminated)) > 0
     over = np.stack(
         [limit_kind(c).exceeded(quantities[:, i], c.limit) for i, c in enumerate(data.spec.cost)], 1
     )
@@ -138,10 +137,9 @@ def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
     paid = np.asarray(data.rows.cost, np.float64) @ np.asarray(prices)
     returns, score = (np.bincount(episode, weights=x).mean() for x in (reward, reward - paid))
     return {
-        **shares_over(over | tripped[:, None]),
+        **shares_over(over),
         "return": float(f"{returns:.6g}"),
         "score": float(f"{score:.6g}"),
-        "trips": float(tripped.mean()),
         "episodes": len(quantities),
     }
 
@@ -176,13 +174,14 @@ def table(path: Path, only: str = "") -> str:
 
 def row(name: str, cells: list[dict[str, Any]]) -> str:
     shares = [*np.mean([cell["over"] for cell in cells], axis=0)]
-    shares += [np.mean([cell[which] for cell in cells]) for which in ("over_any", "trips")]
+    shares.append(np.mean([cell["over_any"] for cell in cells]))
+    trips = f"{np.mean([cell['trips'] for cell in cells]):.0%}" if "trips" in cells[0] else ""
     numbers = []
     for which in ("return", "score"):
         values = np.array([cell[which] for cell in cells])
         spread = f" ± {values.std(ddof=1):.3g}" if len(cells) > 1 else ""
         numbers.append(f"{values.mean():.4g}{spread}")
-    return "| " + " | ".join([name, *(f"{share:.0%}" for share in shares), *numbers]) + " |"
+    return "| " + " | ".join([name, *(f"{share:.0%}" for share in shares), trips, *numbers]) + " |"
 
 
 def write_page(name: str) -> None:

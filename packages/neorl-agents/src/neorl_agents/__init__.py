@@ -12,6 +12,9 @@ from neorl_agents.algorithms._table import ALGORITHMS as ALGORITHMS
 from neorl_agents.algorithms._td3_bc import TD3BC as TD3BC
 from neorl_agents.algorithms._xql import XQL as XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe as BCSafe
+from neorl_agents.algorithms.constrained._coptidice import COptiDICE as COptiDICE
+from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
+from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
 from neorl_agents.artefact._artefact import PolicyArtefact as PolicyArtefact
@@ -28,8 +31,10 @@ __all__ = [
     "ALGORITHMS",
     "AWAC",
     "BC",
+    "CPQ",
     "CQL",
     "EDAC",
+    "FISOR",
     "IQL",
     "SACN",
     "TD3BC",
@@ -38,6 +43,7 @@ __all__ = [
     "ArtefactError",
     "BCSafe",
     "BaseLearner",
+    "COptiDICE",
     "CalQL",
     "Explorer",
     "IQLLag",

@@ -125,7 +125,8 @@ def parity(problem):
 
     The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
     actor's log-deviations, channel by channel, so that some rows reach where they are clipped,
-    ``returns`` to the log's returns. ``of`` is another problem.
+    ``returns`` to the log's returns. ``of`` is another problem, ``shifted`` what is added to the
+    outputs of networks and of their targets.
     """
 
     def update(
@@ -136,6 +137,7 @@ def parity(problem):
         log_std: tuple = (),
         returns: float = 0.0,
         of: Any = problem,
+        shifted: dict[str, float] | None = None,
         **fields: Any,
     ) -> Update:
         with _sgd():
@@ -154,6 +156,10 @@ def parity(problem):
                 before = before.with_counters(updates=np.asarray(at_step, np.int32))
             if log_std:
                 before.parameters["actor"].biases[-1][-len(log_std) :] += log_std
+            for name, shift in (shifted or {}).items():
+                for part in (before.parameters, before.targets):
+                    if name in part:
+                        part[name].biases[-1][:] += shift
             batch = jax.tree.map(_wide, of.batch(plain))
             if returns:
                 batch = batch._replace(mc_return=batch.mc_return + returns)

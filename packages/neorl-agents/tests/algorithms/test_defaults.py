@@ -37,6 +37,16 @@ PUBLISHED = {
     "xql": {"max_exponent": 7.0, "value_learning_rate": 3e-4, **ALL, **TWO, **RATES},
 }  # fmt: skip
 PUBLISHED["td3_bc_lag"], PUBLISHED["iql_lag"] = PUBLISHED["td3_bc"], PUBLISHED["iql"]
+# Of OSRL, and of FISOR's authors; widths and batches are those of all learners here.
+PUBLISHED["cpq"] = {
+    "actor_learning_rate": 1e-4, "critic_learning_rate": 1e-3, "ood_quantile": 0.75,
+    "ood_level": 1.5, "n_samples": 10, **ALL,
+}  # fmt: skip
+PUBLISHED["fisor"] = {
+    "cost_expectile": 0.9, "expectile": 0.9, "inverse_temperature": 3.0, "max_weight": 100.0,
+    "cost_inverse_temperature": 5.0, "max_cost_weight": 150.0, "violation": 25.0, "tau": 0.001,
+}  # fmt: skip
+PUBLISHED["coptidice"] = {"alpha": 0.5, "discount": 0.99}
 PUBLISHED["bc_safe"] = PUBLISHED["bc"]
 PUBLISHED["cal_ql"] = PUBLISHED["cql"]
 PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}

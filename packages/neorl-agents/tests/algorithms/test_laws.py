@@ -209,6 +209,23 @@ BAD["bc_safe"] = BAD["bc"] | {"margin": [0.0, -1.0]}
 PRICED = {name: [-0.1, float("inf")] for name in ("kp", "ki", "kd")}
 PRICED |= {"largest": [0.0], "chance": [0.0, float("nan")]}
 BAD["td3_bc_lag"], BAD["iql_lag"] = BAD["td3_bc"] | PRICED, BAD["iql"] | PRICED
+SHARED = ("optimiser", "reward_scale", "actor_learning_rate", "discount")
+OWN = {name: CRITIC_LEARNER[name] for name in SHARED}
+BAD["cpq"] = (
+    CRITIC_LEARNER
+    | {key: [0.0] for key in ("model_learning_rate", "penalty_learning_rate", "chance")}
+    | {"kl_weight": [-1.0], "ood_quantile": [0.0, 1.0], "ood_level": [0.9], "n_samples": [0]}
+)
+BAD["fisor"] = (
+    CRITIC_LEARNER
+    | {key: [0.0, 1.0] for key in ("cost_expectile", "expectile")}
+    | {key: [-1.0] for key in ("inverse_temperature", "cost_inverse_temperature")}
+    | {key: [0.0] for key in ("max_weight", "max_cost_weight", "violation")}
+    | {"value_learning_rate": [0.0]}
+)
+BAD["coptidice"] = OWN | {
+    key: [0.0] for key in ("alpha", "chance", "nu_learning_rate", "multiplier_learning_rate")
+}
 BAD["edac"] = BAD["sac_n"] | {"diversity_weight": [-1.0]}
 for fields_of in BAD.values():
     fields_of |= {"encoder": ["lstm", ""], "history_steps": [0, 2.5], "kind": ["resnet"]}
@@ -224,7 +241,8 @@ CASES = [
 @pytest.mark.parametrize(("name", "field", "value"), CASES)
 def test_bad_values_are_refused_by_name(name, field, value, problem):
     algorithm = sized(ALGORITHMS[name](), **{field: value})
-    where = rf"{PLACES[field]}\.{field}" if field in PLACES else field
+    nested = field in PLACES and not hasattr(algorithm, field)
+    where = rf"{PLACES[field]}\.{field}" if nested else field
     with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}\.{where} must be .*, got"):
         algorithm.init(problem.spec, problem.statistics, jax.random.key(0))
 

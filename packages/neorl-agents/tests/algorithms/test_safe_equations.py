@@ -6,11 +6,18 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import IQLLag, TD3BCLag
+from neorl_agents import CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents.algorithms.constrained._coptidice import inverse_slope, soft_chi_square
 from neorl_agents.testing import make_problem
 from neorl_core import CostChannel
 
-from .test_equations import bellman, check_weighted_regression, counted, squared
+from .test_equations import (
+    bellman,
+    check_weighted_regression,
+    counted,
+    log_density,
+    squared,
+)
 
 MASKED = 3
 GAINS = {"kp": 1.3, "ki": 0.6, "kd": 0.4, "largest": 0.9, "chance": 0.05}
@@ -35,11 +42,16 @@ def counted_in_units(state, rows):
     return np.where([False, True], above, rows.cost)
 
 
+def of_a_step(done, horizon=32):
+    """By hand: the limit of an episode, or so many steps above, spread evenly."""
+    a = done.algorithm
+    chance = a.chance if hasattr(a, "chance") else a.multiplier.chance
+    return np.array([done.before.preparation.cost_limit[0], chance]) / horizon
+
+
 def limits(done, horizon=32):
-    """By hand: the limit of an episode, or so many steps above, spread evenly and discounted."""
-    preparation, discount = done.before.preparation, done.algorithm.discount
-    per_episode = np.array([preparation.cost_limit[0], GAINS["chance"]])
-    return sum(discount**k * per_episode / horizon for k in range(horizon))
+    """The same discounted."""
+    return sum(done.algorithm.discount**k * of_a_step(done) for k in range(horizon))
 
 
 def pairs(parity, critics, obs, action):
@@ -148,3 +160,175 @@ def test_iql_lag(parity, two_limits):
     costs = check_cost_critics(parity, done, [rows], [parity.network(mean, rows.next_obs)])
     measured = pairs(parity, costs, rows.obs, parity.network(mean, rows.obs)).max(0).mean(-1)
     check_control(parity, done, measured)
+
+
+def check_regression(parity, done, rows, weights):
+    def loss(actor):
+        return -np.mean(weights * log_density(parity, actor, rows, -5))
+
+    before = done.before.parameters["actor"]
+    parity.agree(done.after.parameters["actor"], parity.descended(loss, before))
+
+
+def test_fisor(parity, two_limits):
+    """Both regions, and rows of the feasible one that are not, must be there."""
+    shared = {"inverse_temperature": 2.0, "max_weight": 1.05, "max_cost_weight": 1.02}
+    costs = (CostChannel("sum", "1", 16.0, "episode"), two_limits.spec.cost[1])
+    problem = two_limits._replace(spec=replace(two_limits.spec, cost=costs))
+    shifted = {"cost_value": 0.8, "cost_critics": -0.5}
+    done = parity.update(FISOR, of=problem, violation=0.6, shifted=shifted, **shared)
+    a, s, rows = done.algorithm, done.before, counted(done.rows, 0)
+    now, slow = s.parameters, s.targets
+    qc = parity.values(slow["cost_critics"], rows.obs, rows.action).max(0)
+    q = parity.values(slow["critics"], rows.obs, rows.action).min(0)
+
+    def expectile(net, target, level):
+        off = target - parity.network(net, rows.obs)[:, 0]
+        return np.mean(np.where(off > 0, level, 1 - level) * off**2)
+
+    worth = {}
+    levels = (("cost_value", qc, 1 - a.cost_expectile), ("value", q, a.expectile))
+    for name, target, level in levels:
+        worth[name] = parity.descended(
+            lambda net, t=target, level=level: expectile(net, t, level), now[name]
+        )
+        parity.agree(done.after.parameters[name], worth[name])
+    vc, next_vc, v, next_v = (
+        parity.network(worth[name], obs)[:, 0]
+        for name in ("cost_value", "value")
+        for obs in (rows.obs, rows.next_obs)
+    )
+    limit = s.preparation.cost_limit / np.array([32, 1])
+    h = np.where((rows.cost > limit).any(1), 0.6, -1)
+    assert 0.1 < (h > 0).mean() < 0.9
+    reached = (1 - a.discount) * h + a.discount * np.maximum(h, next_vc)
+    reached = np.where(rows.terminated, h, reached)
+    earned = bellman(rows, a.discount, next_v)
+    for name, target in (("cost_critics", reached), ("critics", earned)):
+        critics = parity.descended(lambda c, t=target: squared(parity, c, rows, t), now[name])
+        parity.agree(done.after.parameters[name], critics)
+        parity.agree(done.after.targets[name], parity.mixed(slow[name], critics, a.tau))
+    earns = np.where(qc <= 0, np.minimum(np.exp(2 * (q - v)), 1.05), 0)
+    spares = np.minimum(np.exp(5 * (vc - qc)), 1.02)
+    feasible = vc <= 0
+    assert 0 < (qc[feasible] <= 0).mean() < 1
+    np.testing.assert_allclose(done.metrics["feasible"], feasible.mean())
+    assert 0 < feasible.mean() < 1
+    check_regression(parity, done, rows, np.where(feasible, earns, spares))
+
+
+def test_coptidice(parity, two_limits):
+    settings = {"alpha": 0.4, "discount": 0.9, "chance": GAINS["chance"]}
+    done = parity.update(COptiDICE, of=two_limits, masked=MASKED, **settings)
+    a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
+    prices, cost = s.parameters["multipliers"], counted_in_units(s, rows)
+
+    def advantage(nu):
+        here, following = (parity.network(nu, x)[:, 0] for x in (rows.obs, rows.next_obs))
+        return here, bellman(rows, a.discount, following) - cost @ prices - here
+
+    def weight(e):
+        y = e / a.alpha
+        return np.where(y < 0, np.exp(y), y + 1)
+
+    def loss(nu):
+        here, e = advantage(nu)
+        w = weight(e)
+        f = np.where(w < 1, w * np.log(w) - w + 1, (w - 1) ** 2 / 2)
+        return np.mean((1 - a.discount) * here + w * e - a.alpha * f)
+
+    before = s.parameters["nu"]
+    parity.agree(done.after.parameters["nu"], parity.descended(loss, before))
+    np.testing.assert_allclose(done.metrics["nu_loss"], loss(before), rtol=1e-9)
+    w = weight(advantage(before)[1])
+    assert ((w < 1).mean() > 0.1) & ((w > 1).mean() > 0.1)
+    excess = (w[:, None] * cost).mean(0) - of_a_step(done)
+    parity.agree(done.after.parameters["multipliers"], np.maximum(prices + parity.rate * excess, 0))
+    check_regression(parity, done, rows, w)
+
+
+def test_the_inverse_slope_is_that_of_the_soft_chi_square():
+    y = np.linspace(-3, 3, 13).astype(np.float32)
+    w = inverse_slope(jax.numpy.asarray(y))
+    np.testing.assert_allclose(jax.vmap(jax.grad(soft_chi_square))(w), y, atol=1e-5)
+    assert float(soft_chi_square(jax.numpy.float32(0))) == 1
+    assert float(soft_chi_square(jax.numpy.float32(1))) == 0
+
+
+def test_cpq(parity, two_limits):
+    settings = {"discount": 0.9, "chance": 1e-3, "n_samples": 4, "ood_level": 1.2}
+    settings |= {"shifted": {"cost_critics": 0.02}, "masked": MASKED}
+    done = parity.update(CPQ, of=two_limits, **settings)
+    a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
+    now = s.parameters
+    size, act = rows.action.shape
+    keys = parity.split(done.key, 5)
+
+    def noise(key, width):
+        return parity.normal(key, (size + MASKED, width))[:size]
+
+    def latent(encoder, action):
+        out = parity.network(encoder, np.concatenate([rows.obs, action], -1))
+        mean, log_std = np.split(out, 2, -1)
+        return mean, np.clip(log_std, -4, 15)
+
+    def divergence(mean, log_std):
+        return ((mean**2 + np.exp(2 * log_std) - 1 - 2 * log_std) / 2).mean(-1)
+
+    def model_loss(encoder, decoder):
+        mean, log_std = latent(encoder, rows.action)
+        z = mean + np.exp(log_std) * noise(keys[0], 2 * act)
+        decoded = parity.network(decoder, np.concatenate([rows.obs, z], -1))
+        off = ((decoded - rows.action) ** 2).mean(-1)
+        return np.mean(off + a.kl_weight * divergence(mean, log_std))
+
+    losses = {
+        "encoder": lambda e: model_loss(e, now["decoder"]),
+        "decoder": lambda d: model_loss(now["encoder"], d),
+    }
+    model = {name: parity.descended(loss, now[name]) for name, loss in losses.items()}
+    parity.agree({name: done.after.parameters[name] for name in model}, model)
+
+    def drawn(actor, obs, key):
+        return parity.squashed(actor, obs, noise(key, act), -20, 2)[0]
+
+    allowed = limits(done)
+    actions = [drawn(now["actor"], rows.obs, key) for key in parity.split(keys[1], 4)]
+    far = np.stack([divergence(*latent(model["encoder"], action)) for action in actions])
+    ood = far >= np.quantile(far, a.ood_quantile)
+    slow, following = s.targets, drawn(now["actor"], rows.next_obs, keys[2])
+    after = pairs(parity, slow["cost_critics"], rows.next_obs, following).max(0)
+    target = counted_in_units(s, rows).T + a.discount * np.where(rows.terminated, 0, after)
+    penalty = np.exp(now["log_penalty"])
+
+    def outside(critics):
+        values = np.stack([pairs(parity, critics, rows.obs, x).max(0) for x in actions], 1)
+        return (values * ood).sum((1, 2)) / ood.sum()
+
+    def cost_loss(critics):
+        off = pairs(parity, critics, rows.obs, rows.action) - target
+        return (off**2).mean(-1).sum() - (penalty * (outside(critics) - 1.2 * allowed)).sum()
+
+    costs = parity.descended(cost_loss, now["cost_critics"])
+    parity.agree(done.after.parameters["cost_critics"], costs)
+    risen = now["log_penalty"] + parity.rate * penalty * (
+        1.2 * allowed - outside(now["cost_critics"])
+    )
+    parity.agree(done.after.parameters["log_penalty"], risen)
+
+    following = drawn(now["actor"], rows.next_obs, keys[3])
+    safe = pairs(parity, slow["cost_critics"], rows.next_obs, following).max(0)
+    safe = (safe <= allowed[:, None]).all(0)
+    assert 0 < safe.mean() < 1
+    least = min(s.preparation.reward_range[0], 0) / (1 - a.discount)
+    value = np.where(safe, parity.values(slow["critics"], rows.next_obs, following).min(0), least)
+    target = bellman(rows, a.discount, value)
+    critics = parity.descended(lambda c: squared(parity, c, rows, target), now["critics"])
+    parity.agree(done.after.parameters["critics"], critics)
+
+    def actor_loss(actor):
+        action = drawn(actor, rows.obs, keys[4])
+        kept = (pairs(parity, costs, rows.obs, action).max(0) <= allowed[:, None]).all(0)
+        return -np.mean(kept * parity.values(critics, rows.obs, action).min(0))
+
+    parity.agree(done.after.parameters["actor"], parity.descended(actor_loss, now["actor"]))

@@ -1,15 +1,17 @@
 """Limits and optimal policies of a constrained decision process, beside a linear program."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import IQLLag, TD3BCLag
+from neorl_agents import FISOR, COptiDICE, IQLLag, TD3BCLag
 from neorl_agents.artefact import policy_actions
 from neorl_agents.learning import Log, begin_training, log_tables, train_chunk
-from neorl_agents.testing import sized
-from neorl_core import as_arrays
+from neorl_agents.testing import Problem, sized, statistics_of
+from neorl_core import Channel, CostChannel, as_arrays
 
 from .tabular import HORIZON, STATES, optimum, tabular_problem, value_and_cost
 
@@ -25,7 +27,7 @@ def process():
 
 
 def trained(learner, process, updates):
-    """The exact value and cost of what a learner makes of the log, and its last metrics."""
+    """What a learner makes of the log, and its last metrics."""
     rows = {name: getattr(process.log, name) for name in learner.fields if name != "mask"}
     log = process.log._replace(**{name: rows.get(name) for name in process.log._fields})
     tables = jax.tree.map(jnp.asarray, log_tables(learner, process.spec, jax.device_get(log)))
@@ -37,8 +39,7 @@ def trained(learner, process, updates):
         training, metrics = train_chunk(
             arrays, Log(), training, tables, number, key, n_updates=half
         )
-    action = policy_actions(learner.policy(training.learner), np.eye(STATES, dtype=np.float32))
-    return *value_and_cost(action[:, 0], DISCOUNT), metrics
+    return training.learner, metrics
 
 
 def test_the_linear_program_agrees_with_exact_evaluation():
@@ -69,8 +70,17 @@ def test_the_linear_program_agrees_with_exact_evaluation():
             3_000,
             0.75,
         ),
+        pytest.param(
+            sized(
+                COptiDICE(), alpha=0.2, nu_learning_rate=3e-3, multiplier_learning_rate=3e-3,
+                actor_learning_rate=3e-3, hidden=(32, 32), batch_size=128, discount=DISCOUNT,
+            ),
+            12_000,
+            0.75,
+            marks=pytest.mark.nightly,
+        ),
     ],
-    ids=["td3_bc_lag", "iql_lag"],
+    ids=["td3_bc_lag", "iql_lag", "coptidice"],
 )  # fmt: skip
 def test_the_limit_is_met_and_most_of_the_optimum_earned(process, learner, updates, share):
     """Measured: 0.82 of the limit and 74 % of the optimum; 1.00 and 85 %.
@@ -79,8 +89,47 @@ def test_the_limit_is_met_and_most_of_the_optimum_earned(process, learner, updat
     the pull of the log, which nothing but an infinite weight takes away.
     """
     best = optimum(LIMIT, DISCOUNT)
-    value, cost, metrics = trained(learner, process, updates)
+    state, metrics = trained(learner, process, updates)
+    action = policy_actions(learner.policy(state), np.eye(STATES, dtype=np.float32))
+    value, cost = value_and_cost(action[:, 0], DISCOUNT)
     assert cost < 1.1 * LIMIT
     assert cost > 0.6 * LIMIT, "the limit is not used"
     assert value > share * best.value
     assert float(metrics["multiplier"]) > 1
+
+
+CHAIN = ((1,), (2,), (2,), (3,))
+"""What follows each of four states: two lead to one that violates for ever, one never does."""
+
+
+def chain_problem(violation):
+    """A log of the chain; no action matters, so every expectile has the same values."""
+    problem, rng = tabular_problem(1.0, rows=2048), np.random.default_rng(1)
+    state = rng.integers(4, size=2048)
+    state[:64] = 3  # two episodes that keep the limit
+    one_hot = np.eye(4, dtype=np.float32)
+    following = np.array([after[0] for after in CHAIN])[state]
+    log = problem.log._replace(
+        obs=jnp.asarray(one_hot[state]),
+        next_obs=jnp.asarray(one_hot[following]),
+        cost=jnp.asarray((state == 2)[:, None], jnp.float32),
+    )
+    channels = tuple(Channel(f"s{i}", "1", 0.0, 1.0) for i in range(4))
+    spec = replace(problem.spec, obs=channels, cost=(CostChannel("c", "1", 0.5, "step"),))
+    return Problem(spec, log, statistics_of(log))
+
+
+def test_the_feasibility_critic_of_a_chain_is_the_fixed_point():
+    """``Q = (1 - g) h + g max(h, V)`` by hand: ``h`` is 3 in the third state and -1 elsewhere."""
+    discount, violation = 0.8, 3.0
+    exact = np.array([0.0, 0.0, violation, -1.0])
+    exact[1] = (1 - discount) * -1 + discount * violation
+    exact[0] = (1 - discount) * -1 + discount * exact[1]
+    learner = sized(
+        FISOR(), violation=violation, tau=0.05, critic_learning_rate=3e-3,
+        value_learning_rate=3e-3, hidden=(32,), batch_size=128, discount=discount,
+    )  # fmt: skip
+    state, metrics = trained(learner, chain_problem(violation), 1_500)
+    found = state.parameters["cost_value"](state.preparation.obs.to_scaled(jnp.eye(4)))[:, 0]
+    np.testing.assert_allclose(found, exact, atol=0.15)
+    np.testing.assert_allclose(metrics["feasible"], 0.25, atol=0.05)

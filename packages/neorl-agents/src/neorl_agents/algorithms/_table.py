@@ -10,6 +10,9 @@ from neorl_agents.algorithms._sac_n import SACN
 from neorl_agents.algorithms._td3_bc import TD3BC
 from neorl_agents.algorithms._xql import XQL
 from neorl_agents.algorithms.constrained._bc_safe import BCSafe
+from neorl_agents.algorithms.constrained._coptidice import COptiDICE
+from neorl_agents.algorithms.constrained._cpq import CPQ
+from neorl_agents.algorithms.constrained._fisor import FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag
 from neorl_agents.learning import check_algorithm
@@ -31,6 +34,9 @@ ALGORITHMS: Registry[type] = Registry(
         "edac": EDAC,
         "xql": XQL,
         "td3_bc_lag": TD3BCLag,
+        "cpq": CPQ,
+        "fisor": FISOR,
+        "coptidice": COptiDICE,
         "iql_lag": IQLLag,
     },
     check_algorithm,

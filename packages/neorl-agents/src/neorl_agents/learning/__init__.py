@@ -23,6 +23,7 @@ from neorl_agents.learning._limits import counted_costs as counted_costs
 from neorl_agents.learning._limits import critic_limits as critic_limits
 from neorl_agents.learning._limits import episode_costs as episode_costs
 from neorl_agents.learning._limits import require_limits_in_log as require_limits_in_log
+from neorl_agents.learning._limits import step_limits as step_limits
 from neorl_agents.learning._losses import critic_loss as critic_loss
 from neorl_agents.learning._losses import regress_actor as regress_actor
 from neorl_agents.learning._losses import regression_weights as regression_weights
@@ -103,6 +104,7 @@ __all__ = [
     "restarted",
     "rows_for",
     "single",
+    "step_limits",
     "train_chunk",
     "training_keys",
     "unfinished_schedules",

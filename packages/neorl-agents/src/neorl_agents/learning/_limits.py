@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from neorl_agents.policies import Preparation
 from neorl_agents.sampling._log_order import episode_ends
 from neorl_core import InputError, Spec, Transition
-from neorl_core.costs import discounted_cost_limit, limit_kind
+from neorl_core.costs import discounted_cost_limit, limit_kind, step_cost_limit
 
 
 def episode_costs(
@@ -148,8 +148,27 @@ def critic_limits(
         discount: Discount of the cost per step, in [0, 1].
         chance: Steps above a limit per step that an episode may have on average; positive.
     """
-    allowed = jnp.where(_per_step(preparation), chance, preparation.cost_limit)
+    allowed = _allowed(preparation, chance)
     return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
+
+
+def step_limits(
+    preparation: Preparation, *, chance: float | Float[Array, ""]
+) -> Float[Array, " cost"]:
+    """The means over steps of :func:`counted_costs` at which the run's limits are met.
+
+    The limits of an episode over its horizon: what a mean of ``w c`` over rows is compared with,
+    where ``w`` corrects the distribution of the log.
+
+    Args:
+        preparation: Maps of the learner's state.
+        chance: Steps above a limit per step that an episode may have on average; positive.
+    """
+    return step_cost_limit(_allowed(preparation, chance), horizon=preparation.horizon)
+
+
+def _allowed(preparation: Preparation, chance: float | Array) -> Array:
+    return jnp.where(_per_step(preparation), chance, preparation.cost_limit)
 
 
 def _per_step(preparation: Preparation) -> Any:

@@ -47,17 +47,20 @@ class Networks(eqx.Module):
         """The form in which observations of a plant reach the networks."""
         return Encoding(self.encoder, self.history_steps, spec.n_obs, spec.n_action)
 
-    def of_obs(self, spec: Spec, n_out: int, key: PRNGKeyArray, **options: Any) -> Network:
+    def of_obs(
+        self, spec: Spec, n_out: int, key: PRNGKeyArray, *, beside: int = 0, **options: Any
+    ) -> Network:
         """A fresh network from observations to ``n_out`` numbers.
 
         Args:
             spec: Channels of the plant.
             n_out: Number of outputs.
             key: Random key; consumed.
+            beside: Number of further inputs, behind those of the observation.
             **options: Further ones of the kind, such as those of
                 :func:`neorl_agents.networks.init_mlp`.
         """
-        return self._network(spec, 0, n_out, key, options)
+        return self._network(spec, beside, n_out, key, options)
 
     def of_both(
         self, spec: Spec, n_out: int, key: PRNGKeyArray, *, members: int = 2, **options: Any

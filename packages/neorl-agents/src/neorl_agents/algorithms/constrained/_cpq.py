@@ -1,0 +1,274 @@
+"""Constraints-penalised Q-learning."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from neorl_agents.algorithms.constrained._lagrangian import (
+    MEMBERS,
+    cost_critic_loss,
+    cost_targets,
+    cost_values,
+)
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    UnitRows,
+    critic_limits,
+    critic_loss,
+    require_count,
+    require_number,
+    single,
+)
+from neorl_agents.networks import Network, identity, q_values, tanh
+from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
+from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
+from neorl_core.distributions import tanh_gaussian_sample
+from neorl_core.losses import masked_mean
+from neorl_core.targets import td_target
+
+LOG_STD_RANGE = (-20.0, 2.0)
+LATENT_LOG_STD_RANGE = (-4.0, 15.0)
+LOG_PENALTY = 5.0
+"""Largest size of the logarithm of a penalty."""
+
+
+class CPQ(BaseLearner):
+    """Constraints-penalised Q-learning: what costs too much, or is not in the log, has no value.
+
+    Thresholds ``d_j`` are the run's limits as values of the cost critics
+    (:func:`neorl_agents.learning.critic_limits`); "safe" is ``Qc_j(s, a) <= d_j`` for all ``j``.
+    One update is, in this order,
+
+    1. a variational autoencoder of the logged actions (latent of twice their number):
+       ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``;
+    2. cost critics: ``mean (Qc_j - y_j)^2 - penalty_j (mean_ood Qc_j - ood_level d_j)``,
+       ``y_j = c_j + discount (1 - terminated) Qc'_j(s', a')`` with ``a'`` of the policy. Of
+       ``n_samples`` actions of the policy in every state those are out of distribution ("ood")
+       whose divergence in 1 is in the upper ``1 - ood_quantile`` of the batch. Then ``log
+       penalty_j`` rises by ``penalty_learning_rate penalty_j (ood_level d_j - mean_ood Qc_j)``,
+       clipped to [-5, 5];
+    3. critics: ``mean (Q_1 - y)^2 + mean (Q_2 - y)^2``, ``y = r + discount (1 - terminated) v``,
+    ``v =
+       min_i Q'_i(s', a')`` where ``a'`` is safe, else the least value that the log's rewards admit;
+    4. actor, a tanh-Gaussian: ``-mean 1[safe] min_i Q_i(s, pi(s))``;
+    5. targets, by ``tau``.
+
+    Deviations: an unsafe action has the least value of the log's rewards where the paper has zero,
+    which is the same where no reward is negative (with negative ones zero would be the best value);
+    a termination ends the costs too (OSRL bootstraps behind it); every cost has two critics, the
+    larger of which counts, in place of one; the mean over actions out of distribution is one over
+    those alone; the autoencoder has the widths of all networks (OSRL: 400).
+
+    Attributes:
+        discount: Discount of rewards and costs per step, in [0, 1].
+        tau: Fraction by which the targets move, in (0, 1].
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of all critics.
+        model_learning_rate: Learning rate of the autoencoder.
+        penalty_learning_rate: Rate of the penalties.
+        kl_weight: Weight of the divergence in the autoencoder.
+        ood_quantile: Share of the sampled actions that counts as in the log, in (0, 1).
+        ood_level: Thresholds that actions out of distribution should cost; above one.
+        chance: Steps above a limit per step that an episode may have on average; positive.
+        n_samples: Actions of the policy in every state of step 2; static.
+
+    Source: Xu, Zhan and Zhu, Constraints penalized Q-learning for safe offline reinforcement
+    learning, arXiv 2107.09003; order, rates and weights are those of OSRL.
+    """
+
+    discount: float = 0.99
+    tau: float = 0.005
+    actor_learning_rate: float = 1e-4
+    critic_learning_rate: float = 1e-3
+    model_learning_rate: float = 1e-3
+    penalty_learning_rate: float = 1e-4
+    kl_weight: float = 0.5
+    ood_quantile: float = 0.75
+    ood_level: float = 1.5
+    chance: float = 0.1
+    n_samples: int = eqx.field(static=True, default=10)
+
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
+    )  # fmt: skip
+    rates: ClassVar[Mapping[str, str]] = {
+        "encoder": "model_learning_rate",
+        "decoder": "model_learning_rate",
+        "cost_critics": "critic_learning_rate",
+        "critics": "critic_learning_rate",
+        "actor": "actor_learning_rate",
+        "log_penalty": "penalty_learning_rate",
+    }
+    keeps_limits: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_number(self, "kl_weight", low=0)
+        require_number(self, "ood_quantile", low=0, high=1, open_low=True, open_high=True)
+        require_number(self, "ood_level", low=1)
+        require_number(self, "chance", low=0, open_low=True)
+        require_count(self, "n_samples")
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Encoder and decoder, cost critics, critics, an actor; penalties of one."""
+        keys, nets, act = jax.random.split(key, 5), self.networks, spec.n_action
+        members = MEMBERS * spec.n_cost
+        followed = {
+            "critics": nets.of_both(spec, 1, keys[0], initialiser="uniform"),
+            "cost_critics": nets.of_both(spec, 1, keys[1], members=members, initialiser="uniform"),
+        }
+        return followed | {
+            "encoder": nets.of_obs(spec, 4 * act, keys[2], beside=act),
+            "decoder": nets.of_obs(spec, act, keys[3], beside=2 * act, output=tanh),
+            "actor": nets.of_obs(spec, 2 * act, keys[4], output=identity),
+            "log_penalty": jnp.zeros(spec.n_cost, jnp.float32),
+        }, followed
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of everything."""
+        rows = single(rows)
+        model_key, ood_key, cost_key, reward_key, actor_key = jax.random.split(key, 5)
+        limits = critic_limits(state.preparation, discount=self.discount, chance=self.chance)
+        state, model_loss = self._model_step(state, rows, model_key)
+
+        actor = state.parameters["actor"]
+        ood_actions, ood = self._out_of_distribution(state, rows, ood_key)
+        target = cost_targets(state, rows, _drawn(actor, rows.next_obs, cost_key), self.discount)
+        penalty = jnp.exp(state.parameters["log_penalty"])
+        loss = partial(_penalised_cost_loss, level=self.ood_level * limits)
+        state, cost_loss, far = self.descend(
+            state, "cost_critics", loss, rows, target, ood_actions, ood, penalty
+        )
+        risen = self.penalty_learning_rate * penalty * (self.ood_level * limits - far)
+        log_penalty = jnp.clip(state.parameters["log_penalty"] + risen, -LOG_PENALTY, LOG_PENALTY)
+        state = state.with_parameters(log_penalty=log_penalty)
+
+        next_action = _drawn(actor, rows.next_obs, reward_key)
+        following = jnp.min(q_values(state.targets["critics"], rows.next_obs, next_action), axis=0)
+        next_cost = cost_values(state.targets["cost_critics"], rows.next_obs, next_action)
+        least = jnp.minimum(state.preparation.reward_range[0], 0) / jnp.maximum(
+            1 - self.discount, jnp.finfo(following.dtype).eps
+        )
+        following = jnp.where(_safe(next_cost, limits), following, least)
+        target = td_target(rows.reward, following, rows.terminated, discount=self.discount)
+        state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
+
+        now = state.parameters
+        judges = (now["critics"], now["cost_critics"], limits)
+        state, actor_loss, safe = self.descend(state, "actor", _actor_loss, judges, rows, actor_key)
+        state = state.tracked("critics", "cost_critics", tau=self.tau)
+        return state, {
+            "model_loss": model_loss,
+            "cost_loss": cost_loss,
+            "critic_loss": loss,
+            "actor_loss": actor_loss,
+            "q": masked_mean(q, rows.mask),
+            "safe_actions": safe,
+            "penalty": jnp.max(jnp.exp(log_penalty)),
+        }
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """``tanh`` of the actor's mean, in physical units."""
+        return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
+
+    def _model_step(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Float[Array, ""]]:
+        """One step of encoder and decoder by one loss."""
+        encoder, decoder = state.parameters["encoder"], state.parameters["decoder"]
+        loss = partial(_model_loss, rows=rows, key=key, kl_weight=self.kl_weight)
+        state, value, _ = self.descend(state, "encoder", lambda e: (loss(e, decoder), None))
+        state, _, _ = self.descend(state, "decoder", lambda d: (loss(encoder, d), None))
+        return state, value
+
+    def _out_of_distribution(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "sample batch act"], Bool[Array, "sample batch"]]:
+        """Actions of the policy, and which of them the autoencoder finds far from the log."""
+        keys = jax.random.split(key, self.n_samples)
+        draw = partial(_drawn, state.parameters["actor"], rows.obs)
+        actions = jax.vmap(draw)(keys)
+        divergence = jax.vmap(
+            lambda action: _divergence(*_latent(state.parameters["encoder"], rows.obs, action))
+        )(actions)
+        if rows.mask is not None:
+            divergence = jnp.where(rows.mask[None], divergence, jnp.nan)
+        return actions, divergence >= jnp.nanquantile(divergence, self.ood_quantile)
+
+
+def _drawn(
+    actor: Network, obs: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> Float[Array, "batch act"]:
+    return tanh_gaussian_sample(*squashed_parameters(actor, obs, LOG_STD_RANGE), key)[0]
+
+
+def _latent(
+    encoder: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
+) -> tuple[Float[Array, "batch latent"], Float[Array, "batch latent"]]:
+    mean, log_std = jnp.split(encoder(jnp.concatenate([obs, action], axis=-1)), 2, axis=-1)
+    return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
+
+
+def _divergence(
+    mean: Float[Array, "batch latent"], log_std: Float[Array, "batch latent"]
+) -> Float[Array, " batch"]:
+    """``KL(N(mean, std) || N(0, 1))`` over the number of its channels."""
+    terms = jnp.square(mean) + jnp.exp(2 * log_std) - 1 - 2 * log_std
+    return jnp.mean(terms, axis=-1) / 2
+
+
+def _model_loss(
+    encoder: Network, decoder: Network, rows: UnitRows, key: PRNGKeyArray, kl_weight: Any
+) -> Float[Array, ""]:
+    mean, log_std = _latent(encoder, rows.obs, rows.action)
+    z = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+    decoded = decoder(jnp.concatenate([rows.obs, z], axis=-1))
+    off = jnp.mean(jnp.square(decoded - rows.action), axis=-1)
+    return masked_mean(off + kl_weight * _divergence(mean, log_std), rows.mask)
+
+
+def _penalised_cost_loss(
+    critics: Network,
+    rows: UnitRows,
+    target: Float[Array, "cost batch"],
+    actions: Float[Array, "sample batch act"],
+    ood: Bool[Array, "sample batch"],
+    penalty: Float[Array, " cost"],
+    *,
+    level: Float[Array, " cost"],
+) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
+    """The squared error less the price of what is out of distribution; the mean cost of that."""
+    loss, _ = cost_critic_loss(critics, rows, target)
+    values = jax.vmap(lambda action: cost_values(critics, rows.obs, action), out_axes=1)(actions)
+    flat = values.reshape(values.shape[0], -1)
+    far = jax.vmap(masked_mean, in_axes=(0, None))(flat, ood.reshape(-1))
+    return loss - jnp.sum(penalty * (far - level)), far
+
+
+def _safe(cost: Float[Array, "cost batch"], limits: Float[Array, " cost"]) -> Bool[Array, " batch"]:
+    return jnp.all(cost <= limits[:, None], axis=0)
+
+
+def _actor_loss(
+    actor: Network,
+    judges: tuple[Network, Network, Float[Array, " cost"]],
+    rows: UnitRows,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Minus the value of safe actions; the share of safe ones."""
+    critics, cost_critics, limits = judges
+    action = _drawn(actor, rows.obs, key)
+    q = jnp.min(q_values(critics, rows.obs, action), axis=0)
+    safe = _safe(cost_values(cost_critics, rows.obs, action), limits).astype(q.dtype)
+    return -masked_mean(safe * q, rows.mask), masked_mean(safe, rows.mask)
