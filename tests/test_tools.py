@@ -313,9 +313,9 @@ def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Pat
     scripts = {path.relative_to(checkout / "tools") for path in checkout.glob("tools/**/*.py")}
     missing = sorted(str(script) for script in scripts if f"`{script}`" not in page)
     assert missing == []
-    named = [word for row in rows for word in re.findall(r"`([\w/.*]+)`", "".join(row[:2]))]
+    named = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", "".join(row[:2]))]
     assert {Path(word) for word in named if word.endswith(".py")} <= scripts
-    results = [word for row in rows for word in re.findall(r"`([\w/.*]+)`", row[2])]
+    results = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", row[2])]
     files = {
         word: sorted((checkout / "tools").glob(word)) for word in results if "docs" not in word
     }

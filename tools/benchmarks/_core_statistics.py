@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _core_case import Case, Variants, random
+from _core_learning import Case, Variants, random
 
 
 def cases() -> list[Case]:

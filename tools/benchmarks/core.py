@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import _core_learning
 import _core_statistics
-from _core_case import Case
+from _core_learning import Case
 from _rounds import MAX_SPREAD, RESULTS, interleaved, machine, on_one_core, summary, write
 
 VERSIONS = ("jax", "jaxlib", "numpy", "scipy", "optax", "rlax", "rliable", "flwr")
