@@ -224,6 +224,7 @@ def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
     assert _result(run) == straight
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "size",
     [
@@ -261,6 +262,7 @@ def test_a_damaged_checkpoint_is_passed_over(folder, straight):
     assert _result(run) == straight
 
 
+@pytest.mark.nightly
 def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight, nightly):
     run = folder / "finished" / "0001"
     shutil.copytree(folder / "straight" / "0001", run)

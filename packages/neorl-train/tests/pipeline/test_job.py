@@ -76,6 +76,7 @@ def _check_files(run, environment):
     assert all(("plant_return" in line["metrics"]) == environment for line in validations)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     words = [

@@ -59,6 +59,7 @@ def runs(tmp_path_factory):
         return start(plant, quiet=True), start(log, quiet=True)
 
 
+@pytest.mark.nightly
 def test_the_retuned_controller_is_chosen_and_beats_what_runs_today(runs):
     """The gain on the plant, in paired episodes that the search has not seen."""
     run, _ = runs
@@ -72,6 +73,7 @@ def test_the_retuned_controller_is_chosen_and_beats_what_runs_today(runs):
     assert any(line.startswith("bc-0: predicted gain") for line in run.record["choice"])
 
 
+@pytest.mark.nightly
 def test_a_network_on_top_competes_too_and_is_left_as_a_file(runs):
     """With so short a log it may well be refused; then the retuned controller stands for it."""
     run, _ = runs
@@ -101,6 +103,7 @@ def test_what_a_network_may_do_is_said_in_units():
     assert line == "no network is put on top of it: of the nearest, it diverges"
 
 
+@pytest.mark.nightly
 def test_both_comparisons_stand_in_the_tables(runs):
     pooled = runs[0].evaluation.tables.pooled
     against = {row.against for row in pooled if row.group == "retuned"}
@@ -110,6 +113,7 @@ def test_both_comparisons_stand_in_the_tables(runs):
     assert sum(line.startswith(start) for line in lines) == 1
 
 
+@pytest.mark.nightly
 def test_what_changed_is_said_in_the_engineers_terms_and_stands_in_the_report(runs):
     for run in runs:
         words = run.record["controllers"]
@@ -117,6 +121,7 @@ def test_what_changed_is_said_in_the_engineers_terms_and_stands_in_the_report(ru
         assert "gain of T_c: " in run.report.read_text()
 
 
+@pytest.mark.nightly
 def test_its_artefact_is_the_controller_with_the_numbers_that_are_said(runs):
     run, _ = runs
     artefact = load_policy(run.path / "policies/retuned-0.safetensors")
@@ -130,6 +135,7 @@ def test_its_artefact_is_the_controller_with_the_numbers_that_are_said(runs):
     assert run.record["policies"]["retuned-0.safetensors"] == artefact.digest
 
 
+@pytest.mark.nightly
 def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
     """Never a permission to deploy, every clause with its numbers, and a plan."""
     decided = runs[1].verdict
@@ -196,6 +202,7 @@ def test_an_unknown_incumbent_is_refused_by_name(tmp_path):
         start(config, quiet=True)
 
 
+@pytest.mark.nightly
 def test_the_record_of_a_run_is_json(runs):
     for run in runs:
         json.dumps(run.record)

@@ -42,6 +42,7 @@ def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
     assert run.record()["status"] == "finished"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_many_processes_get_many_numbers(tmp_path):
     program = """
