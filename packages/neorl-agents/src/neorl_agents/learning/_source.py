@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from neorl_agents.learning._protocol import Learner, Metrics
 from neorl_agents.learning._state import LearnerState
-from neorl_core import Spec, Transition
+from neorl_core import InputError, Spec, Transition
 from neorl_core.costs import penalised_reward
 
 
@@ -133,6 +133,17 @@ class _WithoutMemory(eqx.Module):
     def metrics(self, memory: Any) -> Metrics:
         """None."""
         return {}
+
+    def rollouts(self, steps: int) -> Any:
+        """Refused: rows of a log are not the work of the learner's own policy.
+
+        Raises:
+            InputError: Saying what to do.
+        """
+        raise InputError(
+            "it learns from rollouts of its own policy, which a log does not hold; train it on a "
+            "simulated plant"
+        )
 
 
 class Log(_WithoutMemory):

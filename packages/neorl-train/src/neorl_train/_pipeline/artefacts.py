@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_agents import save_policy
-from neorl_core import Policy, Spec, Transition
+from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.infrastructure import write_json
 from neorl_safety.constraints import (
     Constraints,
@@ -54,13 +54,12 @@ def write_guard_files(
     fallbacks: Mapping[str, Policy],
     settings: GuardSettings,
     spec: Spec,
-    rows: Transition,
+    observations: np.ndarray,
 ) -> None:
     """Writes constraints, settings and the artefacts of the fallbacks with parity observations."""
     run.fallback.parent.mkdir(exist_ok=True)
     write_json(run.path / CONSTRAINTS, constraints_to_dict(constraints))
     write_json(run.path / GUARD, settings_to_dict(settings, spec))
-    observations = np.asarray(rows.obs)[spread_rows(len(rows.obs))]
     for name, policy in fallbacks.items():
         path = run.path / policy_file(name)
         save_policy(path, policy, spec, observations, {"role": "fallback"})
@@ -71,7 +70,7 @@ def write_policies(
     algorithm: str,
     policies: Mapping[int, Policy],
     spec: Spec,
-    rows: Transition,
+    observations: np.ndarray,
     metadata: Mapping[str, Any],
 ) -> dict[str, str]:
     """Writes one artefact for each seed.
@@ -81,13 +80,12 @@ def write_policies(
         algorithm: Name of the learner.
         policies: Policies by seed.
         spec: Channels, and the limits of the run.
-        rows: The log, which gives the observations on which parity is proved.
+        observations: On which parity is proved (:func:`parity_observations`).
         metadata: What travels with each, as plain JSON.
 
     Returns:
         Digest of every file, by its name.
     """
-    observations = np.asarray(rows.obs)[spread_rows(len(rows.obs))]
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
@@ -95,6 +93,21 @@ def write_policies(
         about = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
         digests[path.name] = save_policy(path, policy, spec, observations, about)
     return digests
+
+
+def parity_observations(rows: Transition | None, spec: Spec) -> np.ndarray:
+    """Observations on which every artefact of a run proves that it acts the same elsewhere.
+
+    Args:
+        rows: The log, over which they are spread; ``None`` draws them between the ends of the
+            measuring ranges.
+        spec: Channels.
+    """
+    if rows is not None:
+        return np.asarray(rows.obs)[spread_rows(len(rows.obs))]
+    low, high = (np.asarray(ends(spec.obs)) for ends in (lows, highs))
+    drawn = np.random.default_rng(0).uniform(low, high, (PARITY_ROWS, spec.n_obs))
+    return drawn.astype(np.float32)
 
 
 def spread_rows(n_rows: int) -> np.ndarray:

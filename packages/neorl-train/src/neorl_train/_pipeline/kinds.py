@@ -4,22 +4,30 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from neorl_agents.learning import Log
+from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
+from neorl_safety.guards import fallback_chain
+from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.fine_tuning import collected_by, fine_tune_one
 from neorl_train._pipeline.offline_run import check_offline_run, offline_run, take_log
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, RunKind, Task
+from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._fine_tuning import check_fine_tuning
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._source import Source
 from neorl_train.runs._directory import RunDirectory
+from neorl_train.training._fine_tune import check_online, train_online
 from neorl_train.training._loop import train
 
 
 def kind_of(config: Config) -> RunKind:
     """The kind of run that a configuration describes."""
-    return FineTuning(config.finetune.run) if config.finetune.run else Offline()
+    if config.finetune.run:
+        return FineTuning(config.finetune.run)
+    return Online() if config.training.on == "plant" else Offline()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +39,14 @@ class Offline:
     def check(
         self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """Whatever a log cannot teach is found out when it is read."""
+        """A learner that needs what its own policy does cannot learn from a log."""
+        for name in config.training.algorithms:
+            try:
+                hyperparameters(config, name).source(Log())
+            except InputError as error:
+                hint = f"neorl-train run {config.data.source} --training.on plant"
+                known = environment is not None
+                raise InputError(f"{name}: {error}{f', as `{hint}`' * known}") from error
 
     def usual_hyperparameters(self, config: Config) -> Any:
         """The defaults."""
@@ -79,3 +94,66 @@ class FineTuning:
         assert experience is not None  # that of the run it goes on from
         trained, before = fine_tune_one(task, run, experience)
         return Learned(trained, before, collected_by(trained))
+
+
+@dataclasses.dataclass(frozen=True)
+class Online:
+    """Learners are trained on the simulated plant itself, from nothing.
+
+    They are scaled by the declared ranges. Which learners can be trained so is asked of each:
+    whoever explores and needs no log for a fit, whether it draws from a buffer or makes rollouts.
+    """
+
+    fine_tunes: str = ""
+
+    def check(
+        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+    ) -> None:
+        """The source must be a plant; where no log is recorded, nothing may ask for one."""
+        if environment is None or dataset is not None:
+            raise InputError(
+                f'training.on is "plant", and {config.data.source} is a log; name a simulated '
+                "plant as data.source, as `neorl-train list` names them"
+            )
+        for name in config.training.algorithms:
+            learner = hyperparameters(config, name)
+            check_online(learner, environment, config.online, chunk=config.training.chunk)
+        if config.data.steps:
+            return
+        monitors = config.monitors
+        for option, given in (
+            ("classical.controllers", bool(config.classical.controllers)),
+            ("retuning.controller", bool(config.retuning.controller)),
+            *((f"monitor {name}", True) for name in monitors.calibrated),
+        ):
+            if given:
+                raise InputError(
+                    f"{option} needs a log, and data.steps is 0, so that none is recorded; record "
+                    "one with `--data.steps 10000`"
+                )
+
+    def usual_hyperparameters(self, config: Config) -> Any:
+        """The defaults."""
+        return type(config.algorithms)()
+
+    def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
+        """None is there."""
+
+    def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
+        """From nothing, behind the guard's limits."""
+        config, environment = run.config, run.environment
+        assert environment is not None  # checked when the run was resolved
+        acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)
+        trained = train_online(
+            task.learner,
+            environment,
+            task.seeds,
+            task.plan,
+            settings=config.online,
+            spec=run.spec,
+            penalty=config.penalty,
+            constraints=hard_constraints(config.limits, run.spec),
+            fallback=fallback_chain(*acting),
+            **task.loop(),
+        )
+        return Learned(trained, collected=collected_by(trained))

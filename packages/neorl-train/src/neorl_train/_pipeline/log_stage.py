@@ -14,14 +14,19 @@ from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 
 
-def read_experience(run: ResolvedRun, session: Session) -> Experience:
+def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     """What a run learns from and is judged on; what speaks against the log is told.
+
+    Returns:
+        The log with its split; ``None`` for a run on a plant that records none.
 
     Raises:
         InputError: If the log is gone, damaged beyond repair, or another than the run began with.
     """
     config, directory, reporter = run.config, session.directory, session.reporter
     path = run.source.log_file(directory.dataset)
+    if isinstance(run.source, PlantSource) and not config.data.steps:
+        return None
     if isinstance(run.source, PlantSource):
         reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
         run.kind.take_log(run, directory)

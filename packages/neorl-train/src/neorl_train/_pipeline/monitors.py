@@ -38,12 +38,14 @@ LEAST_STRETCH = 100
 """Steps: five times as many as the moving mean of a drift monitor weighs."""
 
 
-def fitted_watches(config: Config, experience: Experience) -> list[Watch]:
+def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[Watch]:
     """All monitors but those that need trained policies.
 
     Args:
         config: Configuration, validated.
-        experience: Rows to fit on, and held-out episodes that set the thresholds.
+        experience: Rows to fit on, and held-out episodes that set the thresholds; ``None`` where no
+            log is recorded, and then no configured monitor needs one.
+        spec: Channels, units and the period.
 
     Returns:
         In the order of the configuration.
@@ -51,7 +53,9 @@ def fitted_watches(config: Config, experience: Experience) -> list[Watch]:
     Raises:
         InputError: If the log is too short for the promise; the monitor is named.
     """
-    monitors, spec = config.monitors, experience.dataset.spec
+    monitors = config.monitors
+    if experience is None:
+        return given_watches(monitors, spec)
     _require_enough(monitors, experience.held_out)
     fits: dict[str, Callable[[np.ndarray], Any]] = {
         "mahalanobis": mahalanobis_monitor,
@@ -68,7 +72,7 @@ def fitted_watches(config: Config, experience: Experience) -> list[Watch]:
 
 
 def disagreement_watch(
-    config: Config, experience: Experience, policies: Mapping[str, Policy]
+    config: Config, experience: Experience | None, policies: Mapping[str, Policy]
 ) -> list[Watch]:
     """The monitor of the candidate's seeds, where it is configured.
 
@@ -80,7 +84,7 @@ def disagreement_watch(
     Raises:
         InputError: If the seeds have a memory.
     """
-    if not config.monitors.disagreement:
+    if not config.monitors.disagreement or experience is None:
         return []
     candidate = config.evaluation.candidate
     learner = (
@@ -107,24 +111,29 @@ def guard_settings(
     )
 
 
-def monitor_records(watches: Sequence[Watch], held_out: Dataset) -> list[dict[str, Any]]:
+def monitor_records(
+    watches: Sequence[Watch], held_out: Dataset | None, spec: Spec
+) -> list[dict[str, Any]]:
     """What the record of a run says of its monitors: words, promise, alarms on held-out episodes.
 
     Args:
         watches: Monitors of the guard, in order.
-        held_out: Episodes that nothing was trained on.
+        held_out: Episodes that nothing was trained on; ``None`` where no log is recorded.
+        spec: Channels and units.
 
     Returns:
         One entry a monitor.
     """
-    obs, action, mask = padded_episodes(held_out)
+    episodes = None if held_out is None else padded_episodes(held_out)
     found = []
     for watch in watches:
-        alarmed = np.asarray(episode_alarms(watch.monitor, obs, action, mask))
+        alarmed = np.zeros(0, bool)
+        if episodes is not None:
+            alarmed = np.asarray(episode_alarms(watch.monitor, *episodes))
         found.append(
             {
                 "name": watch.name,
-                "words": describe_watch(watch, held_out.spec),
+                "words": describe_watch(watch, spec),
                 "promised": watch.false_alarms if watch.calibrated else None,
                 "log_alarms": int(alarmed.sum()),
                 "log_episodes": len(alarmed),

@@ -56,6 +56,11 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
             f"{run.path} is itself a fine-tuning and cannot be fine-tuned again; go on from the "
             f"run that it began with, {config.finetune.run}, with more training.updates"
         )
+    if config.training.on == "plant":
+        raise InputError(
+            f"{run.path} was trained on its plant from nothing, so that there is no log to go on "
+            "beside; start a run on the plant with more training.updates"
+        )
     if record["config_hash"] != config_hash(config):
         raise InputError(
             f"{run.config} was changed since the run began, so its checkpoints do not belong to "

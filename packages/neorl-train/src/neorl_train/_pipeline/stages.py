@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from neorl_agents import ALGORITHMS
 from neorl_core import Policy
@@ -11,6 +12,7 @@ from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import Watch
 from neorl_train._pipeline.artefacts import (
     hard_constraints,
+    parity_observations,
     run_checkpoints,
     write_guard_files,
     write_policies,
@@ -34,7 +36,7 @@ from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
-from neorl_train.results._fine_tuning import write_fine_tuning
+from neorl_train.results._fine_tuning import tried_words, write_fine_tuning
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
@@ -48,7 +50,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
     """Every stage in turn; those that left their results are cut short."""
     config = run.config
     experience = read_experience(run, session)
-    watches = fitted_watches(config, experience)
+    watches = fitted_watches(config, experience, run.spec)
     # Loops may be refused, so before training.
     controllers = _fit_controllers(run, session, experience)
     retuning, retuned = _retune(run, session, experience, controllers)
@@ -59,6 +61,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         tracking_error = tracker.finish()
         if tracking_error:
             session.reporter.say(tracking_error)
+    _leave_what_was_tried(run, session, learned)
     policies = retuned | _policies(learned)
     watches += disagreement_watch(config, experience, policies)
     guarding = _leave_guard(run, session, experience, controllers, watches)
@@ -71,11 +74,11 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
 
 
 def _fit_controllers(
-    run: ResolvedRun, session: Session, experience: Experience
+    run: ResolvedRun, session: Session, experience: Experience | None
 ) -> dict[str, Policy]:
     """Fits the classical controllers, and leaves what was identified in the record."""
     names = run.config.classical.controllers
-    if not names:
+    if not names or experience is None:
         return {}
     session.reporter.stage(f"fitting {', '.join(names)} on the log")
     with session.timings.stage("fit classical controllers"):
@@ -88,11 +91,14 @@ def _fit_controllers(
 
 
 def _retune(
-    run: ResolvedRun, session: Session, experience: Experience, controllers: dict[str, Policy]
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    controllers: dict[str, Policy],
 ) -> tuple[Retuning | None, dict[str, Policy]]:
     """Retunes a controller in a plant model of the log, and leaves what changed in the record."""
     config, directory, name = run.config, session.directory, run.config.retuning.controller
-    if not name:
+    if not name or experience is None:
         return None, {}
     session.reporter.stage(f"learning the plant from the log and retuning {name}")
     with session.timings.stage("retune"):
@@ -104,9 +110,9 @@ def _retune(
         else retuning.words
     )
     about = {"hyperparameters": {}, "origin": "", "controller": name, "run": record["id"]}
-    rows, digests = experience.dataset.transitions, {}
+    obs, digests = parity_observations(experience.dataset.transitions, run.spec), {}
     for kind, policy in retuning.policies.items():
-        digests |= write_policies(directory, kind, {seed: policy}, run.spec, rows, about)
+        digests |= write_policies(directory, kind, {seed: policy}, run.spec, obs, about)
     directory.update_record(policies=directory.record().get("policies", {}) | digests)
     session.reporter.end()
     for line in retuning.words:
@@ -141,7 +147,7 @@ def _tracker(run: ResolvedRun, session: Session) -> Tracker:
 def _train_all(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     controllers: dict[str, Policy],
     tracker: Tracker,
 ) -> dict[str, Learned]:
@@ -175,14 +181,14 @@ def _train_all(
 def _task(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     name: str,
     watcher: RunWatcher,
     validation: PolicyValidation,
     controllers: dict[str, Policy],
 ) -> Task:
     config, say = run.config, session.reporter.say
-    content = experience.dataset.content_hash
+    content = _content_hash(experience)
     training = config.training
     return Task(
         name=name,
@@ -198,11 +204,38 @@ def _task(
     )
 
 
-def _validation(run: ResolvedRun, experience: Experience) -> PolicyValidation:
+def _validation(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
     evaluation = run.config.evaluation
     key = jax.random.fold_in(jax.random.key(evaluation.seed), 1)
     starts = evaluation.curve_starts
-    return PolicyValidation(experience.held_out, run.environment, key=key, starts=starts)
+    held_out = None if experience is None else experience.held_out
+    return PolicyValidation(held_out, run.environment, key=key, starts=starts)
+
+
+def _content_hash(experience: Experience | None) -> str:
+    """Of the log; empty where none is recorded."""
+    return "" if experience is None else experience.dataset.content_hash
+
+
+def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray:
+    return parity_observations(
+        None if experience is None else experience.dataset.transitions, run.spec
+    )
+
+
+def _leave_what_was_tried(
+    run: ResolvedRun, session: Session, learned: Mapping[str, Learned]
+) -> None:
+    """Leaves in the record what the plant went through while learners were trained on it."""
+    costs = [channel.name for channel in run.spec.cost]
+    words = [
+        f"{name} tried {sum(seed.steps for seed in one.collected)} steps while it learned: "
+        f"{tried_words(one.collected, costs)}"
+        for name, one in learned.items()
+        if one.collected
+    ]
+    if words:
+        session.directory.update_record(tried=words)
 
 
 def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
@@ -214,7 +247,7 @@ def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
 
 
 def _leave_policies(
-    run: ResolvedRun, session: Session, experience: Experience, name: str, trained: Trained
+    run: ResolvedRun, session: Session, experience: Experience | None, name: str, trained: Trained
 ) -> None:
     directory, record = session.directory, session.directory.record()
     plain = config_to_dict(run.config)
@@ -225,20 +258,20 @@ def _leave_policies(
         "fine_tunes": run.kind.fine_tunes,
         "penalty": plain["penalty"],
         "source": run.config.data.source,
-        "dataset_hash": experience.dataset.content_hash,
+        "dataset_hash": _content_hash(experience),
         "config_hash": record["config_hash"],
         "run": record["id"],
     }
     by_seed = dict(zip(trained.seeds, trained.policies, strict=True))
-    rows = experience.dataset.transitions
-    digests = write_policies(directory, name, by_seed, run.spec, rows, about)
+    observations = _observations(run, experience)
+    digests = write_policies(directory, name, by_seed, run.spec, observations, about)
     directory.update_record(policies=record.get("policies", {}) | digests)
 
 
 def _evaluate(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     policies: dict[str, Policy],
     controllers: dict[str, Policy],
     candidate: str,
@@ -257,6 +290,7 @@ def _evaluate(
         "episode_margin": settings.episode_margin,
     }
     if run.environment is None:
+        assert experience is not None  # where there is no plant, there is a log
         session.reporter.stage(f"comparing with the log: {', '.join(policies)}")
         return evaluate_offline(
             policies,
@@ -270,7 +304,7 @@ def _evaluate(
     return evaluate(
         run.environment,
         policies,
-        experience.dataset,
+        None if experience is None else experience.dataset,
         incumbent=settings.incumbent or None,
         key=jax.random.key(settings.seed),
         n_starts=starts,
@@ -282,7 +316,7 @@ def _evaluate(
 def _leave_results(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     learned: Mapping[str, Learned],
     evaluation: Evaluation,
     prediction: LogPrediction | None,
@@ -305,7 +339,7 @@ def _leave_results(
 def _leave_guard(
     run: ResolvedRun,
     session: Session,
-    experience: Experience,
+    experience: Experience | None,
     controllers: dict[str, Policy],
     watches: list[Watch],
 ) -> dict[str, Any]:
@@ -315,11 +349,12 @@ def _leave_guard(
     constraints = hard_constraints(config.limits, spec)
     fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
     settings = guard_settings(config, spec, watches, list(fallbacks))
-    rows = experience.dataset.transitions
-    write_guard_files(session.directory, constraints, fallbacks, settings, spec, rows)
+    observations = _observations(run, experience)
+    write_guard_files(session.directory, constraints, fallbacks, settings, spec, observations)
+    held_out = None if experience is None else experience.held_out
     session.directory.update_record(
         supervision=describe_settings(settings, spec),
-        monitors=monitor_records(watches, experience.held_out),
+        monitors=monitor_records(watches, held_out, spec),
     )
     return {"constraints": constraints, "fallbacks": fallbacks, "settings": settings}
 

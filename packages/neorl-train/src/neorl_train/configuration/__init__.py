@@ -9,6 +9,7 @@ from neorl_train.configuration._memory import memory_bytes as memory_bytes
 from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
 from neorl_train.configuration._monitors import MonitorsConfig as MonitorsConfig
 from neorl_train.configuration._monitors import SupervisorConfig as SupervisorConfig
+from neorl_train.configuration._online import OnlineConfig as OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig as RetuningConfig
 from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
@@ -32,6 +33,7 @@ __all__ = [
     "FineTuningConfig",
     "LimitsConfig",
     "MonitorsConfig",
+    "OnlineConfig",
     "OutputConfig",
     "RetuningConfig",
     "SupervisorConfig",

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from neorl_core import InputError
 from neorl_core.statistics import DEFAULT_LEVEL
@@ -14,6 +14,7 @@ from neorl_train.configuration._fallback import FallbackConfig
 from neorl_train.configuration._fine_tuning import FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
+from neorl_train.configuration._online import OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated
@@ -25,7 +26,8 @@ class DataConfig:
 
     Attributes:
         source: Name of an environment, whose log is collected, or the path of a dataset file.
-        steps: Least number of steps to collect; of no effect for a file.
+        steps: Least number of steps to collect under the plant's own controllers; of no effect for
+            a file. Zero collects none, where learners are trained on the plant itself.
         held_out: Fraction of the episodes that training does not see.
         seed: Seed of the collection and of the split.
         memory: Most memory that the log may take, as ``"2GB"``. One that needs more, about five
@@ -45,6 +47,8 @@ class TrainingConfig:
 
     Attributes:
         algorithms: Names of the learners, trained one after the other.
+        on: What they are trained on: ``"log"``, or ``"plant"`` for the simulated plant itself, from
+            nothing. A log is then for monitors, comparison and replay alone.
         seeds: Seeds of the training runs, which are spread over the cores.
         updates: Number of gradient steps per seed: of the critic, or of the policy for behaviour
             cloning.
@@ -52,6 +56,7 @@ class TrainingConfig:
     """
 
     algorithms: tuple[str, ...] = ("bc", "td3_bc", "iql")
+    on: Literal["log", "plant"] = "log"
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     updates: int = 30_000
     chunk: int = 500
@@ -129,6 +134,7 @@ class Config:
         classical: Classical controllers that are fitted on the log and compared.
         retuning: The controller that is retuned in a plant model learned from the log.
         finetune: Training that goes on online, of the learners of a finished run.
+        online: How experience is collected where learners are trained on the plant itself.
         checkpoints: How often the state is written.
         output: Where results go.
         algorithms: Hyperparameters of every learner, by name.
@@ -145,6 +151,7 @@ class Config:
     classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
     retuning: RetuningConfig = dataclasses.field(default_factory=RetuningConfig)
     finetune: FineTuningConfig = dataclasses.field(default_factory=FineTuningConfig)
+    online: OnlineConfig = dataclasses.field(default_factory=OnlineConfig)
     checkpoints: CheckpointConfig = CheckpointConfig()
     output: OutputConfig = OutputConfig()
     algorithms: Any = None

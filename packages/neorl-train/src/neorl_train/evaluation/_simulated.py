@@ -43,7 +43,7 @@ class _Tested:
 def evaluate(
     environment: Plant,
     policies: Mapping[str, Policy],
-    dataset: Dataset,
+    dataset: Dataset | None = None,
     *,
     candidate: str | None = None,
     incumbent: str | None = None,
@@ -68,7 +68,7 @@ def evaluate(
     Args:
         environment: A plant, with its controllers, operators and random parameters.
         policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
-        dataset: The log.
+        dataset: The log, which is told beside them; ``None`` for none.
         candidate: Name of the policy that would be exported; the first of ``policies`` by default.
         incumbent: Tuning of the plant that runs today, which the verdict compares with; the plant's
             reference by default.
@@ -99,7 +99,8 @@ def evaluate(
     fitted = controllers or {}
     check_names(list(policies), candidate=candidate, taken=[*taken, *fitted])
     check_names([candidate, *fitted], candidate=candidate, taken=taken)
-    check_spec(environment.spec, dataset.spec, name)
+    if dataset is not None:
+        check_spec(environment.spec, dataset.spec, name)
     _require(reference, tunings, n_starts)
     spec = environment.spec if spec is None else spec
     guard = guarding(environment, spec, constraints, fallbacks, settings)
@@ -117,19 +118,23 @@ def evaluate(
     ]
     tested = _one_kind([*plain, *behind, behaviour], spec)
     results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
-    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
+    logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(
-        name, environment, spec, results, log, candidate, reference, level, episode_margin
+        name, environment, spec, results, logs, candidate, reference, level, episode_margin
     )
     return Evaluation(
         tables=tables,
-        results=(*results, log),
+        results=(*results, *logs),
         traces=_traces(environment, spec, tested, results, key, candidate, reference),
         bands=bands_of(environment),
         imitation=(),
         score=None,
         source=source_of(dataset),
     )
+
+
+def _recorded(dataset: Dataset, spec: Spec) -> PolicyResult:
+    return PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
 
 
 def _require(reference: str, tunings: Mapping[str, Policy], n_starts: int) -> None:
@@ -209,7 +214,7 @@ def _tables(
     environment: Environment,
     spec: Spec,
     results: Sequence[PolicyResult],
-    log: PolicyResult,
+    logs: Sequence[PolicyResult],
     candidate: str,
     reference: str,
     level: float,
@@ -228,7 +233,7 @@ def _tables(
         candidate=candidate,
         reference=reference,
         rows=policy_rows(results, spec, reference=reference, level=level)
-        + policy_rows([log], spec, reference="", level=level),
+        + policy_rows(logs, spec, reference="", level=level),
         pooled=pooled_rows(results, spec, against=others, level=level),
         episode_margin=episode_margin,
     )

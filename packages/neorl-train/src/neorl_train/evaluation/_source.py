@@ -7,9 +7,14 @@ from typing import Any
 from neorl_envs import Dataset
 from neorl_train.results._results import Excitation, Source
 
+NO_LOG = Source(name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=())
+"""Of an evaluation without a log."""
 
-def source_of(dataset: Dataset) -> Source:
-    """What the file says of itself."""
+
+def source_of(dataset: Dataset | None) -> Source:
+    """What the file says of itself; :data:`NO_LOG` where there is none."""
+    if dataset is None:
+        return NO_LOG
     return Source(
         name=str(dataset.attributes.get("name", "log")),
         rows=dataset.n_rows,

@@ -26,6 +26,8 @@ def policy_rows(
     Returns:
         The rows, in the order of the results.
     """
+    if not results:
+        return ()
     base = _find(results, reference)
     columns: dict[Hashable, np.ndarray] = {}
     for i, result in enumerate(results):

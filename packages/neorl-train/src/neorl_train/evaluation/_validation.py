@@ -18,25 +18,20 @@ class PolicyValidation:
     """Distance to the held-out actions, and return and costs on a few starts of the plant.
 
     Args:
-        held_out: Episodes that training does not see.
+        held_out: Episodes that training does not see; ``None`` judges on the plant alone.
         environment: The plant; ``None`` where there is only a log.
         key: Key of the starts. They are for the curves only: another key than the evaluation's.
         starts: Number of starts; zero judges on the log alone.
     """
 
     def __init__(
-        self, held_out: Dataset, environment: Any, *, key: PRNGKeyArray, starts: int
+        self, held_out: Dataset | None, environment: Any, *, key: PRNGKeyArray, starts: int
     ) -> None:
-        rows = held_out.transitions
-        chosen = np.flatnonzero(np.asarray(rows.mask))
-        chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
-        self._obs = jnp.asarray(rows.obs[chosen])
-        self._action = jnp.asarray(rows.action[chosen])
-        self._log = _first_rows(held_out)
-        self._half_range = jnp.asarray(action_half_range(held_out.spec))
+        self._distance = None if held_out is None else _Distance(held_out)
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
-        self._costs = tuple(channel.name for channel in held_out.spec.cost)
+        spec = environment.spec if held_out is None else held_out.spec
+        self._costs = tuple(channel.name for channel in spec.cost)
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:
         """Queues the judgement of one policy and returns at once.
@@ -47,17 +42,32 @@ class PolicyValidation:
             return with the plant's own reward, and ``plant_cost_<name>``, the mean sums.
         """
         policy = as_arrays(policy)
-        if jax.tree.leaves(policy.initial_carry()):
-            distance = distance_along(policy, self._log, self._half_range)
-        else:
-            distance = held_out_distance(policy, self._obs, self._action, self._half_range)
-        metrics = {"held_out_distance": distance}
+        metrics = {} if self._distance is None else {"held_out_distance": self._distance(policy)}
         if self._environment is not None:
             rows = rollouts(self._environment, policy, self._key, self._starts)
             total, costs = _sums(rows.reward, rows.cost, rows.mask)
             metrics["plant_return"] = total
             metrics |= {f"plant_cost_{name}": costs[i] for i, name in enumerate(self._costs)}
         return metrics
+
+
+class _Distance:
+    """Distance of a policy's actions to those of held-out episodes."""
+
+    def __init__(self, held_out: Dataset) -> None:
+        rows = held_out.transitions
+        chosen = np.flatnonzero(np.asarray(rows.mask))
+        chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
+        self._obs = jnp.asarray(rows.obs[chosen])
+        self._action = jnp.asarray(rows.action[chosen])
+        self._log = _first_rows(held_out)
+        self._half_range = jnp.asarray(action_half_range(held_out.spec))
+
+    def __call__(self, policy: Policy) -> jax.Array:
+        """One with memory follows the log row by row."""
+        if jax.tree.leaves(policy.initial_carry()):
+            return distance_along(policy, self._log, self._half_range)
+        return held_out_distance(policy, self._obs, self._action, self._half_range)
 
 
 @jax.jit

@@ -66,7 +66,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     record = read_object(run / RECORD)
     for line in guard_lines(record):
         console.print(line, markup=False, soft_wrap=True)
-    changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else []
+    tried = [str(sentence) for sentence in record.get("tried", [])]
+    changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else tried
     for line in [*pooled_lines(evaluation.tables), *changed]:
         console.print(line, markup=False, soft_wrap=True)
     for line in training_signs(read_records(run / METRICS)):

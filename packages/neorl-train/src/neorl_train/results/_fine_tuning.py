@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from neorl_core.infrastructure import head, write_text
@@ -106,18 +107,31 @@ class FineTuning:
         if one.regret is not None:
             mean = sum(one.regret) / len(one.regret)
             told.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
-        episodes = sum(seed.episodes for seed in one.collected)
-        broken = [
-            f"{sum(seed.violated[j] for seed in one.collected)} over the limit of {name}"
-            for j, name in enumerate(self.costs)
-        ]
-        trips = sum(seed.trips for seed in one.collected)
-        steps = sum(seed.steps for seed in one.collected)
-        acts = sum(seed.filtered + seed.fallback for seed in one.collected)
-        guard = f"the guard acted in {percent(acts / steps)} of the steps"
-        words = ", ".join([*broken, f"{trips} trips", guard])
-        told.append(f"  on the simulated plant, of {episodes} episodes: {words}")
+        told.append(f"  on the simulated plant, {tried_words(one.collected, self.costs)}")
         return told
+
+
+def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
+    """What a plant went through while learners were trained on it.
+
+    Args:
+        collected: Of every seed.
+        costs: Names of the costs.
+
+    Returns:
+        Such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2 % of the
+        steps"``.
+    """
+    broken = [
+        f"{sum(seed.violated[j] for seed in collected)} over the limit of {name}"
+        for j, name in enumerate(costs)
+    ]
+    episodes, trips, steps = (
+        sum(getattr(seed, count) for seed in collected) for count in ("episodes", "trips", "steps")
+    )
+    acts = sum(seed.filtered + seed.fallback for seed in collected)
+    guard = f"the guard acted in {percent(acts / steps)} of the steps"
+    return f"of {episodes} episodes: {', '.join([*broken, f'{trips} trips', guard])}"
 
 
 def write_fine_tuning(run: str | os.PathLike[str], found: FineTuning) -> None:

@@ -1,6 +1,5 @@
 """Training on a simulated plant, from an offline training or from nothing, seeds side by side."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents import Explorer, LearnerState
+from neorl_agents import Explorer, Learner, LearnerState
 from neorl_agents.learning import for_run, reads_costs, restarted
 from neorl_agents.online import for_fine_tuning
 from neorl_core import InputError, Policy, Spec, as_arrays
@@ -16,11 +15,8 @@ from neorl_core.statistics import range_statistics
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import AnyConstraints
-from neorl_train.configuration._fine_tuning import (
-    FineTuningConfig,
-    check_collection,
-    check_fine_tuning,
-)
+from neorl_train.configuration._fine_tuning import FineTuningConfig, check_fine_tuning
+from neorl_train.configuration._online import Collecting, OnlineConfig, check_collection
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
@@ -41,7 +37,7 @@ from neorl_train.training._plant_sources import PlantAndLog
 from neorl_train.training._queues import SeedQueues, devices_for
 from neorl_train.training._seeds import run_keys
 
-PLAN, SETTINGS = Plan(), FineTuningConfig()
+PLAN, SETTINGS, ONLINE = Plan(), FineTuningConfig(), OnlineConfig()
 
 
 def fine_tune(
@@ -109,7 +105,8 @@ def fine_tune(
     collection = _collection(
         learner, environment, data.spec, penalty, constraints, fallback, settings.environments
     )
-    source = _buffered(settings, learner, collection, beyond=_beyond(learner, data))
+    share, beyond = settings.share, _beyond(learner, data)
+    source = _buffered(settings, learner, collection, share=share, beyond=beyond)
     feed = MemoryFeed(learner, data, devices_for(seeds))
 
     def begin(i: int) -> LearnerState:
@@ -125,7 +122,7 @@ def train_online(
     seeds: Sequence[int] = (0,),
     plan: Plan = PLAN,
     *,
-    settings: FineTuningConfig = SETTINGS,
+    settings: Collecting = ONLINE,
     spec: Spec | None = None,
     penalty: Mapping[str, float] | None = None,
     constraints: AnyConstraints | None = None,
@@ -146,8 +143,7 @@ def train_online(
         seeds: Seeds of the training runs.
         plan: Number of critic gradient steps; the chunk is a multiple of those that follow one step
             of all episodes where the learner draws from the buffer.
-        settings: How much is collected and stored; ``run``, ``environment``, ``variant`` and
-            ``share`` have no effect here. A learner that learns from fresh rollouts
+        settings: How much is collected and stored. A learner that learns from fresh rollouts
             (``given.rollouts(steps)``) takes ``environments`` alone.
         spec: Channels with the cost limits of the run; those of the plant by default.
         penalty: Reward that one unit of each cost takes off, by name, for a learner that does not
@@ -166,22 +162,14 @@ def train_online(
         InputError: If the learner does not explore, or is trained on a log first; if a number is
             bad, or a metric is not finite.
     """
-    settings = dataclasses.replace(settings, share=0.0)
     check_learner(learner, plan)
-    check_collection(settings, learner, chunk=plan.chunk, where="settings", buffered=False)
-    if learner.fits():
-        raise InputError(
-            f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and there "
-            "is none; train it with train()"
-        )
+    check_online(learner, environment, settings, chunk=plan.chunk, where="settings")
     spec = environment.spec if spec is None else spec
     learner = for_run(learner, plan.updates)
     collection = _collection(
         learner, environment, spec, penalty, constraints, fallback, settings.environments
     )
-    source = _buffered(settings, learner, collection, beyond=0.0)
-    if isinstance(learner.source(source), PlantAndLog):
-        check_collection(settings, learner, chunk=plan.chunk, where="settings")
+    source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
     statistics = range_statistics(spec)
 
     def begin(i: int) -> LearnerState:
@@ -189,6 +177,38 @@ def train_online(
 
     queues = _queues(learner, NoRows(), source, begin, seeds)
     return run_loop(queues, learner, plan, watcher, checkpoints, validate, stop)
+
+
+def check_online(
+    learner: Learner, environment: Plant, settings: Collecting, *, chunk: int, where: str = "online"
+) -> None:
+    """Refuses a learner that cannot be trained on a plant from nothing, and numbers that do not go.
+
+    The learner itself says whether it can: it explores, needs no log for a fit, and its source
+    either draws from the buffer or makes rollouts. Nothing is compiled.
+
+    Args:
+        learner: Learner with plain numbers.
+        environment: The simulated plant.
+        settings: How much is collected and stored.
+        chunk: Critic gradient steps in one call of the compiled program.
+        where: Name of the settings, for messages.
+
+    Raises:
+        InputError: Naming what is missing, or the first bad number.
+    """
+    check_collection(settings, learner, chunk=chunk, where=where, buffered=False)
+    assert isinstance(learner, Explorer)  # refused above
+    if learner.fits():
+        raise InputError(
+            f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and there "
+            "is none; train it on a log"
+        )
+    spec = environment.spec
+    collection = _collection(learner, environment, spec, None, None, None, settings.environments)
+    source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
+    if isinstance(learner.source(source), PlantAndLog):
+        check_collection(settings, learner, chunk=chunk, where=where)
 
 
 def _collection(
@@ -228,13 +248,13 @@ def _queues(
 
 
 def _buffered(
-    settings: FineTuningConfig, learner: Explorer, collection: Collection, *, beyond: float
+    settings: Collecting, learner: Explorer, collection: Collection, *, share: float, beyond: float
 ) -> PlantAndLog:
     steps = settings.environments * settings.updates_per_step
     return PlantAndLog(
         collection=collection,
         beyond=jnp.asarray(beyond, jnp.float32),
-        share=float(settings.share),
+        share=float(share),
         capacity=settings.capacity,
         first_steps=-(-settings.warm_up // settings.environments),
         cycle=steps // learner.batches_per_update,

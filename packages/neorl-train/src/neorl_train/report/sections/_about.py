@@ -64,18 +64,25 @@ def data_facts(inputs: Inputs) -> Html:
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
     # A channel without a unit comes from a format that states neither units nor a period.
     assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
-    facts = [
+    log = [
         ("Log", source.name),
         ("Size", f"{source.rows:,} rows in {source.episodes:,} episodes".replace(",", "\u2009")),
+    ]
+    facts = [
+        *(log if source.rows else [("Log", "none: learners were trained on the plant itself")]),
         ("Period", f"{spec.dt:g} s{assumed}, at most {spec.horizon} steps an episode"),
         ("Channels", f"{spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} costs"),
-        ("Content hash", source.content_hash),
+        *([("Content hash", source.content_hash)] if source.rows else []),
     ]
     parts = [pairs(facts)]
     if source.attribution:
         parts.append(paragraph(f"Third-party data: {source.attribution}.", class_="note"))
     if source.excitation:
         parts.append(_excitation(inputs))
+    tried = [str(sentence) for sentence in inputs.record.get("tried", [])]
+    if tried:
+        parts.append(paragraph("What the simulated plant went through while learners tried:"))
+        parts.append(bullets(tried))
     identified = [str(sentence) for sentence in inputs.record.get("controllers", [])]
     if identified:
         parts.append(paragraph("What classical controllers were fitted to; look at the signs:"))

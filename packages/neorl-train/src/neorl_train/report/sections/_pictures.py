@@ -186,7 +186,7 @@ def learning_panels(inputs: Inputs) -> list[Panel]:
     panels = []
     if "plant_return" in recorded:
         levels = {tables.reference: tables.row(tables.reference, guarded=False)}
-        levels["log"] = tables.row("log", guarded=False)
+        levels |= {row.name: row for row in tables.rows if row.role == "log"}
         lines = {name: row.returns.value for name, row in levels.items()}
         label = f"return [{tables.reward_unit}]"
         panels.append(Panel("plant_return", label, lines, float("nan"), logarithmic=False))

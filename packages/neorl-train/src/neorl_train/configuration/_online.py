@@ -1,0 +1,131 @@
+"""Training on a simulated plant from nothing: its section, and what is checked of collecting."""
+
+import dataclasses
+from typing import Any, Protocol
+
+from neorl_agents import Explorer
+from neorl_agents.online import rows_of_the_log
+from neorl_core import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineConfig:
+    """How experience is collected where learners are trained on the plant itself.
+
+    Of effect with ``training.on = "plant"``. A learner that learns from fresh rollouts of its own
+    policy takes ``environments`` alone.
+
+    Attributes:
+        environments: Number of episodes side by side; times ``updates_per_step`` a divisor of
+            ``training.chunk`` for a learner that draws its batches from the buffer.
+        updates_per_step: Critic gradient steps for every step of the plant.
+        warm_up: Steps of the plant before the first update, with the untrained policy; at least a
+            batch.
+        capacity: Rows that the buffer holds; beyond, the oldest are forgotten.
+    """
+
+    environments: int = 10
+    updates_per_step: int = 1
+    warm_up: int = 1_000
+    capacity: int = 100_000
+
+
+class Collecting(Protocol):
+    """The numbers that say how experience is collected on a plant."""
+
+    @property
+    def environments(self) -> int:
+        """Episodes side by side."""
+        ...
+
+    @property
+    def updates_per_step(self) -> int:
+        """Critic gradient steps for every step of the plant."""
+        ...
+
+    @property
+    def warm_up(self) -> int:
+        """Steps of the plant before the first update."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Rows that the buffer holds."""
+        ...
+
+
+def check_collection(
+    settings: Collecting,
+    algorithm: Any,
+    *,
+    chunk: int,
+    where: str = "finetune",
+    buffered: bool = True,
+    share: float = 0.0,
+) -> None:
+    """Refuses numbers with which a learner cannot collect on a plant and learn meanwhile.
+
+    Args:
+        settings: Section of the configuration, or another one with the same four numbers.
+        algorithm: Learner with plain numbers.
+        chunk: Critic gradient steps in one call of the compiled program.
+        where: Name of the section, for messages.
+        buffered: Whether the learner draws its batches from the buffer. One that learns from fresh
+            rollouts takes ``environments`` alone.
+        share: Share of every batch that comes from a log.
+
+    Raises:
+        InputError: If the learner does not explore; else naming the first bad value.
+    """
+    name = type(algorithm).__name__
+    if not isinstance(algorithm, Explorer):
+        raise InputError(
+            f"{name} cannot be trained on a plant: it has no explore(state), the policy to try"
+        )
+    for field in ("environments", "updates_per_step", "warm_up", "capacity"):
+        value = getattr(settings, field)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        _require(
+            whole and value >= 1, f"{where}.{field} must be a whole number from 1, got {value}"
+        )
+    if buffered:
+        _check_buffer(settings, algorithm, chunk, where, share)
+
+
+def _check_buffer(
+    settings: Collecting, algorithm: Any, chunk: int, where: str, share: float
+) -> None:
+    name, size = type(algorithm).__name__, algorithm.batch_size
+    online = size - rows_of_the_log(size, share)
+    _require(
+        settings.capacity >= max(size, settings.environments),
+        f"{where}.capacity is {settings.capacity}, smaller than a batch of {name} ({size} rows) or "
+        f"than one step of the {settings.environments} episodes; let the buffer hold more",
+    )
+    _require(
+        settings.warm_up >= online,
+        f"{where}.warm_up is {settings.warm_up}, and {online} of the {size} rows of a batch of "
+        f"{name} come from the online buffer; collect as many steps before the first update",
+    )
+    _require(
+        settings.warm_up <= settings.capacity,
+        f"{where}.warm_up is {settings.warm_up}, more than the {settings.capacity} rows that the "
+        "buffer holds; collect fewer, or let it hold more",
+    )
+    steps = settings.environments * settings.updates_per_step
+    per_update = algorithm.batches_per_update
+    _require(
+        steps % per_update == 0,
+        f"{where}.environments times {where}.updates_per_step is {steps}; it must be a multiple of "
+        f"{per_update}, the critic steps of one update of {name}",
+    )
+    _require(
+        chunk % steps == 0,
+        f"training.chunk is {chunk}; it must be a multiple of {steps}, the critic steps after one "
+        f"step of the {settings.environments} episodes",
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InputError(message)
