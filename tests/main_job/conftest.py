@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -90,3 +91,18 @@ def finished(workplace: Path, outputs: dict[str, str]) -> Path:
 def small() -> tuple[str, ...]:
     """Options that make a run small."""
     return SMALL
+
+
+OUTSIDER = Path(__file__).parents[1] / "outsider"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the distribution, unpacked as an installer does; no index is asked."""
+    place = tmp_path_factory.mktemp("outsider")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(build, cwd=OUTSIDER, check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site")
+    return place / "site"

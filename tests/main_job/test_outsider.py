@@ -3,9 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
-import sys
-import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -90,18 +87,6 @@ assert repr(run.verdict).startswith("CANNOT TELL")
 bundle = export_run(run.path)
 assert "WORDS" in bundle.manifest.document["constraint_words"]
 """
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the distribution, unpacked as an installer does; no index is asked."""
-    place = tmp_path_factory.mktemp("outsider")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    subprocess.run(build, cwd=OUTSIDER, check=True, capture_output=True)
-    (wheel,) = place.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site")
-    return place / "site"
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ from neorl_agents.learning._settings import require_settings as require_settings
 from neorl_agents.learning._shell import BaseLearner as BaseLearner
 from neorl_agents.learning._source import GivenBatches as GivenBatches
 from neorl_agents.learning._source import Log as Log
+from neorl_agents.learning._source import Site as Site
 from neorl_agents.learning._source import Source as Source
 from neorl_agents.learning._source import TrainingKeys as TrainingKeys
 from neorl_agents.learning._source import log_tables as log_tables
@@ -67,6 +68,7 @@ __all__ = [
     "Log",
     "Metrics",
     "Networks",
+    "Site",
     "Source",
     "Steps",
     "Training",

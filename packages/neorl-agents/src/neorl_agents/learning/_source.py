@@ -157,6 +157,28 @@ class Log(_WithoutMemory):
         return jax.vmap(lambda number: learner.sampler.draw(tables, number, key, shape))(numbers)
 
 
+class Site(Log):
+    """The log of one site of several that train together: its own rows, drawn with its own key.
+
+    Sites share the key of a training and the number of every update. Each draws with the key
+    folded with its number, so that sites with as many rows do not draw the same ones. Their states
+    start equal where every ``init`` is given one key and the ``preparation`` of merged statistics
+    (:meth:`neorl_agents.Learner.prepare`); only then does a mean of their parameters mean anything.
+
+    Attributes:
+        number: Number of the site, from 0.
+    """
+
+    number: Int[Array, ""]
+
+    def batches(
+        self, learner: Learner, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
+    ) -> Any:
+        """The draws of all updates at once from the rows of this site."""
+        own = jax.random.fold_in(key, self.number)
+        return super().batches(learner, memory, tables, numbers, own)
+
+
 class GivenBatches(_WithoutMemory):
     """The batches of a chunk as tables: read from a file, along a leading axis of updates."""
 

@@ -21,13 +21,15 @@ USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
 
 Collects or reads a log, trains every algorithm on it, evaluates the policies and writes a verdict
 and a report into a numbered run directory. Values on the command line override those of the file,
-which override the defaults below. The first word may also name a log or a plant: the same as
+which override the defaults below. With --training.on plant, learners are trained on a simulated
+plant itself. The first word may also name a log or a plant: the same as
 --data.source with the defaults.
 
 examples:
   neorl-train run
   neorl-train run CSTR-v0 --retuning.controller incumbent
   neorl-train run --training.algorithms iql --training.seeds 0 1
+  neorl-train run CSTR-v0 --training.on plant --data.steps 0 --training.algorithms iql
   neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
 """

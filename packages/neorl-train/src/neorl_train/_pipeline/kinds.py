@@ -17,7 +17,7 @@ from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._fine_tuning import check_fine_tuning
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import Source
+from neorl_train.experience._source import RunSource
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.training._fine_tune import check_online, train_online
 from neorl_train.training._loop import train
@@ -37,7 +37,7 @@ class Offline:
     fine_tunes: str = ""
 
     def check(
-        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+        self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """A learner that needs what its own policy does cannot learn from a log."""
         for name in config.training.algorithms:
@@ -73,7 +73,7 @@ class FineTuning:
     fine_tunes: str
 
     def check(
-        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+        self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """The run, its log, its learners and the simulator must fit one another."""
         for name in config.training.algorithms:
@@ -107,7 +107,7 @@ class Online:
     fine_tunes: str = ""
 
     def check(
-        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+        self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """The source must be a plant; where no log is recorded, nothing may ask for one."""
         if environment is None or dataset is not None:

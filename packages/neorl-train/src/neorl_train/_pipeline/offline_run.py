@@ -18,7 +18,7 @@ from neorl_train.configuration._sections import Config, config_hash, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import Source, source_named
+from neorl_train.experience._source import RunSource, source_named
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -161,7 +161,7 @@ def _require_critics(run: RunDirectory, name: str, updates: int) -> None:
         )
 
 
-def take_log(source: Source, before: RunDirectory, run: RunDirectory) -> None:
+def take_log(source: RunSource, before: RunDirectory, run: RunDirectory) -> None:
     """Links the log of the offline run into the run that fine-tunes it, unless it is there."""
     log = source.log_file(before.dataset)
     if run.dataset.exists() or not log.is_file():

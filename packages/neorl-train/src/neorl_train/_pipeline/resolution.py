@@ -34,7 +34,7 @@ from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     FileSource,
-    Source,
+    RunSource,
     declared_penalty,
     is_streamed,
     read_log,
@@ -136,7 +136,7 @@ def reopened(config: Config) -> ResolvedRun:
     return _run(config, source, kind_of(config), simulator(config), _log(config, source))
 
 
-def _log(config: Config, source: Source) -> Dataset | None:
+def _log(config: Config, source: RunSource) -> Dataset | None:
     """The log of a file; that of a plant is collected when the run is carried out."""
     if not isinstance(source, FileSource):
         return None
@@ -149,7 +149,7 @@ def _log(config: Config, source: Source) -> Dataset | None:
 
 def _run(
     config: Config,
-    source: Source,
+    source: RunSource,
     kind: RunKind,
     environment: Plant | None,
     dataset: Dataset | None,

@@ -13,7 +13,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import Source
+from neorl_train.experience._source import RunSource
 from neorl_train.results._fine_tuning import Collected
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
@@ -34,7 +34,7 @@ class ResolvedRun:
     """
 
     config: Config
-    source: Source
+    source: RunSource
     kind: "RunKind"
     environment: Plant | None
     dataset: Dataset | None
@@ -131,7 +131,7 @@ class RunKind(Protocol):
         ...
 
     def check(
-        self, config: Config, source: Source, environment: Plant | None, dataset: Dataset | None
+        self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """Refuses what cannot be trained this way, before anything is written or compiled.
 

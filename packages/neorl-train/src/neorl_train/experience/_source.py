@@ -55,10 +55,10 @@ class FileSource:
         return self.path.absolute()
 
 
-Source: TypeAlias = PlantSource | FileSource
+RunSource: TypeAlias = PlantSource | FileSource
 
 
-def source_named(name: str) -> Source:
+def source_named(name: str) -> RunSource:
     """The source that a configuration names.
 
     Args:

@@ -1,0 +1,121 @@
+"""A run on a plant without a log: trained from nothing, judged, exported, killed and resumed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neorl_agents import load_policy
+from neorl_train.results import read_evaluation
+from neorl_train.runs import read_records, tree_digest
+from neorl_train.verdicts import read_verdict
+
+pytestmark = pytest.mark.slow
+
+CONFIGURATION = """
+[data]
+source = "Tank-v0"
+steps = 0
+[training]
+algorithms = ["actor_critic"]
+on = "plant"
+seeds = [0]
+updates = UPDATES
+chunk = 10
+[online]
+environments = 16
+[evaluation]
+starts = 4
+curve_starts = 2
+[checkpoints]
+interval = 10
+[output]
+tracking = false
+[algorithms.actor_critic]
+networks.hidden = [8]
+"""
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, installed: Path, command) -> Path:
+    """A finished run, and the folder it lies in."""
+    folder = tmp_path_factory.mktemp("online")
+    (folder / "online.toml").write_text(CONFIGURATION.replace("UPDATES", "20"))
+    command("neorl-train", "run", "online.toml", "--quiet", cwd=folder, installed=installed)
+    return folder / "runs" / "0001"
+
+
+def test_it_learns_without_a_log_and_is_judged_beside_the_controllers(straight: Path) -> None:
+    assert not (straight / "dataset.h5").exists()
+    record = json.loads((straight / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert "dataset" not in record
+    (tried,) = record["tried"]
+    assert tried.startswith(f"actor_critic tried {20 * 16 * 16} steps while it learned: of ")
+    evaluation = read_evaluation(straight)
+    guarded = {row.name: row.role for row in evaluation.tables.rows if row.guarded}
+    assert guarded == {"actor_critic-0": "learner", "slow": "classical", "fast": "classical"}
+    assert "log" not in {row.role for row in evaluation.tables.rows}
+    assert read_verdict(straight).candidate == "actor_critic-0"
+    assert (
+        "none: learners were trained on the plant itself" in (straight / "report.html").read_text()
+    )
+    metrics = [line["metrics"] for line in read_records(straight / "metrics.jsonl")]
+    assert any("online_return" in one for one in metrics)
+    # Scaled by the declared range of the level, 0 to 2 m: its middle is the zero of the networks.
+    policy: Any = load_policy(straight / "policies" / "actor_critic-0.safetensors").policy
+    assert float(np.ravel(policy.obs.offset)[0]) == 1.0
+
+
+def test_its_bundle_replays_a_log_that_is_recorded_afterwards(
+    command, straight: Path, installed: Path
+) -> None:
+    runs = straight.parent.parent
+    exported = command("neorl-deploy", "export", cwd=runs, installed=installed)
+    assert "replay" in exported.stdout
+    collect = ("--environment=Tank-v0", "--steps=60", "--out=tank.h5")
+    command("neorl-envs", "collect", *collect, cwd=runs, installed=installed)
+    replayed = command("neorl-deploy", "replay", "runs/0001/policy.bundle", "tank.h5", cwd=runs)
+    assert "60 rows" in replayed.stdout
+
+
+@pytest.mark.nightly
+def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path) -> None:
+    (tmp_path / "online.toml").write_text(CONFIGURATION.replace("UPDATES", "400"))
+    program = "import sys\nfrom neorl_train._command.main import main\nsys.exit(main())"
+
+    def start(*words: str) -> subprocess.Popen:
+        environ = {**os.environ, "PYTHONPATH": str(installed)}
+        return subprocess.Popen(
+            [sys.executable, "-c", program, *words, "--quiet"], cwd=tmp_path, env=environ
+        )
+
+    def result(run: Path) -> tuple:
+        policy = load_policy(run / "policies" / "actor_critic-0.safetensors")
+        lines = [{**line, "time": 0} for line in read_records(run / "metrics.jsonl")]
+        answer = json.loads((run / "verdict.json").read_text())
+        return tree_digest(policy.policy), policy.parity_actions.tobytes(), lines, answer
+
+    assert start("run", "online.toml", "--output.directory", "straight").wait() == 0
+    run = tmp_path / "killed" / "0001"
+    words = ["run", "online.toml", "--output.directory", "killed"]
+    for _ in range(2):
+        records = run / "metrics.jsonl"
+        begun = records.stat().st_size if records.exists() else 0
+        process = start(*words)
+        while process.poll() is None and (not records.exists() or records.stat().st_size <= begun):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
+        words = ["resume", str(run)]
+    assert start(*words).wait() == 0
+    assert result(run) == result(tmp_path / "straight" / "0001")
+    shutil.rmtree(run)
