@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     return int(bool(faults))
 
 
-def navigation(pages: Path) -> list[dict[str, object]]:
+def navigation(pages: Path) -> list[object]:
     """The menu: the first page, the sections in their order, how to contribute."""
     sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
     return [{"Home": "index.md"}, *sections, {"Contributing": "contributing.md"}]

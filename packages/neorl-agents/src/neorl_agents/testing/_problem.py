@@ -131,7 +131,7 @@ def one_step_task() -> Problem:
 
 def endless(problem: Problem, constant: float = 0.0) -> Problem:
     """The same log without a terminated row, and a constant in its rewards."""
-    ends = problem.log.terminated | problem.log.truncated
+    ends = jnp.asarray(problem.log.terminated) | jnp.asarray(problem.log.truncated)
     log = problem.log._replace(
         reward=problem.log.reward + constant,
         terminated=jnp.zeros_like(ends),

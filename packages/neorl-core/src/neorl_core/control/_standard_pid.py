@@ -1,6 +1,7 @@
 """PID loops from the numbers that a plant engineer reads off a controller's faceplate."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,8 +103,8 @@ def standard_pid(
         "override_below": np.zeros(0),
         "override_cap": np.zeros(0),
     }
-    indices = tuple(int(index) for index in columns["measured"])
-    return PID(**{k: jnp.asarray(v, jnp.float32) for k, v in leaves.items()}, measured=indices)
+    fields: dict[str, Any] = {k: jnp.asarray(v, jnp.float32) for k, v in leaves.items()}
+    return PID(**fields, measured=tuple(int(index) for index in columns["measured"]))
 
 
 def _columns(numbers: dict[str, object]) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Statistics of training data: of several sites together, or of declared ranges alone."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,9 +52,8 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
             )
     for other in others:
         fields = zip(first, other, strict=True)
-        first = DataStatistics(
-            *(None if a is None or b is None else _merged(a, b) for a, b in fields)
-        )
+        merged: Any = [None if a is None or b is None else _merged(a, b) for a, b in fields]
+        first = DataStatistics(*merged)
     return first
 
 

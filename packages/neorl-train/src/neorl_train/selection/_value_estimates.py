@@ -145,7 +145,7 @@ def value_estimates(
     costs = np.asarray(first.cost).reshape(shape[0], -1)
     weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
     robust = bootstrapped(weighted_doubly_robust, trajectories, discount, seed, level)
-    masked = jnp.where(trajectories.mask, trajectories.log_ratio, 0)
+    masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
     return ValueEstimates(
         fitted_q=_mean(np.asarray(first.reward), level),
         fitted_q_costs=tuple(_mean(column, level) for column in costs.T),
