@@ -61,12 +61,13 @@ class OpcUaPlant:
     ) -> None:
         try:
             import asyncua
+            from asyncua import ua
         except ImportError as error:
             raise missing_extra("a connection of kind opcua", "opcua", error) from error
         if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
             raise DeployError(f"[connection]: timeout must be a time above zero, got {timeout!r}")
         _require_address(address, secure=bool(security), insecure=insecure)
-        self._ua, self._asyncua, self.address = asyncua.ua, asyncua, address
+        self._ua, self._asyncua, self.address = ua, asyncua, address
         self._timeout, self._security = float(timeout), security
         self._user, self._password_file = user, password_file
         self._writable, self._all = tags.writable, tags.read
