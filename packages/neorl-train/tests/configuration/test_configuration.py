@@ -148,6 +148,13 @@ def test_a_missing_file_is_named(tmp_path):
         ("checkpoints", {"interval": 700}, "checkpoints.interval must be a positive multiple"),
         ("checkpoints", {"keep": 0}, "checkpoints.keep must be at least 1"),
         ("evaluation", {"starts": 1}, "evaluation.starts must be at least 2"),
+        (
+            "evaluation",
+            {"starts": 10**9},
+            "evaluation.starts must be at most 100000, got 1000000000",
+        ),
+        ("evaluation", {"episode_margin": 5.0}, "from 0 to 1, inf for .*, got 5.0; 5 % is 0.05"),
+        ("data", {"steps": 10**11}, "data.steps must be at most 10000000000, got 100000000000"),
         ("evaluation", {"curve_starts": -1}, "evaluation.curve_starts must not be negative"),
         ("evaluation", {"level": 0.5}, "evaluation.level must be above 0.5 and below 1, got 0.5"),
         ("evaluation", {"level": 1.0}, "evaluation.level must be above 0.5 and below 1, got 1.0"),

@@ -252,3 +252,31 @@ def test_a_planted_worse_policy_is_refused_and_a_better_one_is_not(noisy):
     worse = verdict(dataclasses.replace(noisy.tables, candidate="bad-0"))
     assert worse.answer == "do not deploy"
     assert next(clause.name for clause in worse.clauses if not clause.holds) == "return"
+
+
+def with_row(found, **changes):
+    return dataclasses.replace(found, rows=(dataclasses.replace(found.rows[0], **changes),))
+
+
+@pytest.mark.parametrize(("share", "answer"), [(0.05, "deploy"), (0.06, "do not deploy"),
+                                               (1.0, "do not deploy")])  # fmt: skip
+def test_the_merit_of_the_fallback_is_not_that_of_the_candidate(share, answer):
+    """A policy that never returns a number is its fallback: everything else holds."""
+    found = verdict(with_row(tables(*DEPLOYABLE), fallback=share))
+    assert found.answer == answer
+    (clause,) = [one for one in found.clauses if one.name == "fallback"]
+    assert (clause.value, clause.limit, clause.holds) == (share, 0.05, answer == "deploy")
+    assert "the fallback acted in its place in" in found.sentence
+    alone = verdict(tables(*DEPLOYABLE))
+    assert not [one for one in alone.clauses if one.name == "fallback"]
+
+
+@pytest.mark.parametrize("count", [2, 63, 64])
+def test_few_episodes_cannot_tell(count):
+    found = verdict(with_row(tables(*DEPLOYABLE), n_episodes=count))
+    assert found.answer == ("deploy" if count == 64 else "cannot tell")
+    if count < 64:
+        assert f"{count} paired episodes are too few" in found.reason
+        assert all(clause.holds for clause in found.clauses)
+    worse = verdict(with_row(tables(centred(-2.0), *DEPLOYABLE[1:]), n_episodes=count))
+    assert worse.answer == "do not deploy"

@@ -15,6 +15,11 @@ from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._retuning import check_candidate
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 
+MOST_STARTS = 100_000
+"""More episodes are a slip of the hand: an evaluation keeps them all in memory."""
+MOST_STEPS = 10_000_000_000
+"""More steps are a slip of the hand: no disk holds them."""
+
 
 def validate(config: Config) -> None:
     """Checks every value that can be checked without the data.
@@ -108,14 +113,24 @@ def _validate_counts(config: Config) -> None:
         f"evaluation.starts must be at least 2, got {config.evaluation.starts}",
     )
     _require(
+        config.evaluation.starts <= MOST_STARTS,
+        f"evaluation.starts must be at most {MOST_STARTS}, got {config.evaluation.starts}; a "
+        "thousand show a gain of a tenth of the spread between episodes",
+    )
+    _require(
+        config.data.steps <= MOST_STEPS,
+        f"data.steps must be at most {MOST_STEPS}, got {config.data.steps}",
+    )
+    _require(
         0.5 < config.evaluation.level < 1,
         f"evaluation.level must be above 0.5 and below 1, got {config.evaluation.level}; "
         f"{DEFAULT_LEVEL:g} is the default",
     )
+    margin = config.evaluation.episode_margin
     _require(
-        config.evaluation.episode_margin >= 0,
-        "evaluation.episode_margin must be zero or more of all episodes, inf for none, got "
-        f"{config.evaluation.episode_margin}",
+        0 <= margin <= 1 or margin == math.inf,
+        f"evaluation.episode_margin must be a part of the episodes from 0 to 1, inf for no such "
+        f"demand, got {margin}" + (f"; {margin:g} % is {margin / 100:g}" if margin > 1 else ""),
     )
     _require(
         config.evaluation.curve_starts >= 0,
