@@ -178,7 +178,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"{_share(right)}.",
         "",
         "| Paired differences | Episodes | No gain, costs kept: deploy | Worse by 0.1: deploy | "
-        "Worse by 0.3: deploy | Over a limit: deploy | Better by 0.3: deploy | Better by 1: deploy |",
+        "Worse by 0.3: deploy | Over a limit: deploy | Better by 0.3: deploy | "
+        "Better by 1: deploy |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for kind, n in itertools.product(KINDS, EPISODES):
