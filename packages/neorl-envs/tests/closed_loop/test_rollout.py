@@ -46,7 +46,7 @@ def plant(tank: Any) -> Any:
 def written_out(start: Start, gain: float) -> tuple[list[list[float]], int]:
     """The same episode in float64, row by row: level, applied action, reward, ended."""
     level, carry, rows = float(start.obs[0]), 0.0, []
-    for noise_key, policy_key in zip(start.noise_keys, start.policy_keys, strict=True):
+    for policy_key, noise_key in map(jax.random.split, start.noise_keys):
         carry += gain * (1 - level)
         asked = 50 + carry + 30 * float(jax.random.normal(policy_key, (1,))[0])
         applied = min(max(asked + 20 * float(jax.random.normal(noise_key, (1,))[0]), 0), 100)

@@ -57,14 +57,15 @@ class Start(NamedTuple):
         state: Initial state of the plant.
         obs: First observation, shape ``(obs,)``.
         noise_keys: Keys of disturbances and measurement errors of every step, shape ``(time,)``.
-        policy_keys: Keys for policies that are random, shape ``(time,)``.
+        policy_keys: Keys for policies that are random, shape ``(time,)``; ``None`` where each of
+            ``noise_keys`` is split in its step, into one for the policy and one for the noise.
     """
 
     params: Any
     state: Any
     obs: Float[Array, "*start obs"]
     noise_keys: PRNGKeyArray
-    policy_keys: PRNGKeyArray
+    policy_keys: PRNGKeyArray | None
 
 
 class Rollout(NamedTuple):
@@ -183,10 +184,12 @@ def rollout(
     """
 
     def row(
-        now: tuple[Loop, Any, Array], keys: tuple[PRNGKeyArray, PRNGKeyArray]
+        now: tuple[Loop, Any, Array], keys: tuple[PRNGKeyArray, PRNGKeyArray | None]
     ) -> tuple[tuple[Loop, Any, Array], tuple[Any, Array]]:
         loop, so_far, over = now
         noise_key, policy_key = keys
+        if policy_key is None:
+            policy_key, noise_key = jax.random.split(noise_key)
         after, acted = closed_loop_step(
             env, policy, start.params, loop, policy_key=policy_key, noise_key=noise_key
         )
@@ -222,5 +225,5 @@ def drawn_start(env: Any, key: PRNGKeyArray, **draws: Any) -> Start:
     for_params, for_reset, for_steps = jax.random.split(key, 3)
     params = env.sample_params(for_params, **draws)
     state, obs = env.reset(params, for_reset)
-    keys = jax.vmap(jax.random.split)(jax.random.split(for_steps, env.spec.horizon))
-    return Start(params, state, obs, noise_keys=keys[:, 1], policy_keys=keys[:, 0])
+    keys = jax.random.split(for_steps, env.spec.horizon)
+    return Start(params, state, obs, noise_keys=keys, policy_keys=None)

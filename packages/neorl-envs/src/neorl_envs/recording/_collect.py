@@ -178,7 +178,8 @@ def _episode(
 ) -> Rollout:
     start = drawn_start(env, key, spread=spread)
     # The published logs were recorded with the two keys of a step in this order.
-    start = start._replace(noise_keys=start.policy_keys, policy_keys=start.noise_keys)
+    keys = jax.vmap(jax.random.split)(start.noise_keys)
+    start = start._replace(noise_keys=keys[:, 0], policy_keys=keys[:, 1])
 
     def row(acted: Acted) -> LogRow:
         behaviour = acted.carry
