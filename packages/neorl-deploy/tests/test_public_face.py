@@ -5,7 +5,17 @@ import pkgutil
 
 import neorl_deploy
 
-NAMESPACES = ("audit", "bundle", "export", "loop", "opcua", "runtime", "shadow", "training_run")
+NAMESPACES = (
+    "audit",
+    "bundle",
+    "export",
+    "loop",
+    "opcua",
+    "runtime",
+    "serving",
+    "shadow",
+    "training_run",
+)
 
 
 def test_the_namespaces_are_the_public_folders():

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncua
 import pytest
+from asyncua import ua as protocol
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
@@ -19,7 +20,7 @@ from neorl_deploy.opcua import OpcUaPlant
 from neorl_deploy.opcua._client import _end
 from neorl_deploy.runtime._events import Events
 
-ua: Any = asyncua.ua  # its classes are declared with types of the protocol
+ua: Any = protocol  # its classes are declared with types of the protocol
 TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0}
 
 

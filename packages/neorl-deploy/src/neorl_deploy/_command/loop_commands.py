@@ -48,7 +48,14 @@ def add_loop_commands(commands, add) -> None:
     mode.add_argument("mode", metavar="MODE", help="manual, shadow, advisory, closed-loop or stop")
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
     mode.add_argument("--directory", type=Path, default=Path("loop"), help="default loop")
-    for command in (init, serve):
+    http = add(commands, "http", _http, "answer inference requests over HTTP; writes to no plant")
+    http.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    http.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    http.add_argument("--port", type=int, default=8000, help="default 8000")
+    http.add_argument("--name", default="policy", help="name of the model (policy)")
+    http.add_argument("--token-file", type=Path, help="a token that clients must send")
+    http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
+    for command in (init, serve, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -142,6 +149,24 @@ class _Awake:
         left = monotonic - self.now().monotonic
         if left > 0:
             self._ending.wait(left)
+
+
+def _http(options: argparse.Namespace) -> int:
+    prepare_jax()
+    from neorl_deploy.runtime._load import load_bundle
+    from neorl_deploy.serving._limits import ServingLimits, read_token
+    from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
+
+    if not options.rate > 0 or not 0 < options.port < 65_536 or not options.name.isidentifier():
+        raise DeployError("--rate is above zero, --port from 1 to 65535, --name one word")
+    token = "" if options.token_file is None else read_token(options.token_file)
+    limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
+    require_token_beyond_this_machine(options.host, limits)
+    runtime = load_bundle(_verified(options).path)
+    print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
+    serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)
+    print("Ended; no request was cut off")
+    return 0
 
 
 def _mode(options: argparse.Namespace) -> int:

@@ -1,0 +1,194 @@
+"""The routes: inference, health, readiness, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy._errors import BundleError, missing_extra
+from neorl_deploy.bundle._strict_json import parse_strict
+from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.serving._limits import Bucket, ServingLimits
+from neorl_deploy.serving._protocol import RequestError, answered, asked, metadata
+
+OPEN = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
+"""Routes that need no token: a supervisor of machines asks them."""
+
+
+def application(runtime: Runtime, *, name: str = "policy", limits: ServingLimits | None = None):
+    """An ASGI application for one bundle.
+
+    ``POST /v2/models/NAME/infer`` decides one step; nothing is kept between two requests and
+    nothing is written to a plant. ``GET /v2``, ``/v2/models/NAME`` describe it, ``/health`` says
+    that the process lives, ``/ready`` that it decides, ``/metrics`` counts in the format of
+    Prometheus.
+
+    Args:
+        runtime: A loaded bundle; the application alone may use it from then on.
+        name: Name of the model in the addresses.
+        limits: Token, size and rate; ``None`` for the defaults.
+
+    Returns:
+        A FastAPI application; ``app.state.ready`` says whether it takes requests.
+
+    Raises:
+        DeployError: If the extra ``http`` is not installed.
+    """
+    try:
+        import fastapi
+        import prometheus_client
+    except ImportError as error:
+        raise missing_extra("serving over HTTP", "http", error) from error
+    bounds = ServingLimits() if limits is None else limits
+    app = fastapi.FastAPI(title="neorl bundle", openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.ready = True
+    app.state.model = _Model(runtime, name)
+    service = _Service(app, app.state.model, _Counts(prometheus_client), bounds)
+    app.middleware("http")(service.guarded)
+    routes = {
+        "/health": service.live,
+        "/v2/health/live": service.live,
+        "/ready": service.ready,
+        "/v2/health/ready": service.ready,
+        "/metrics": service.metrics,
+        "/v2": service.server,
+        f"/v2/models/{name}": service.model,
+        f"/v2/models/{name}/ready": service.ready,
+    }
+    for path, function in routes.items():
+        app.add_route(path, function, methods=["GET"])
+    app.add_route(f"/v2/models/{name}/infer", service.infer, methods=["POST"])
+    return app
+
+
+class _Service:
+    """The routes, each a function of a request."""
+
+    def __init__(self, app: Any, model: _Model, counts: _Counts, limits: ServingLimits) -> None:
+        from fastapi.responses import JSONResponse, Response
+
+        self._json, self._response = JSONResponse, Response
+        self._app, self._model, self._counts, self._limits = app, model, counts, limits
+        self._bucket = Bucket(limits.rate, limits.burst)
+
+    async def guarded(self, request: Any, forward: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Refuses who has no token, asks too often or sends too much; counts every request."""
+        refusal = _refusal(request, self._limits, self._bucket)
+        if refusal is None:
+            response = await forward(request)
+        else:
+            response = self._json({"error": refusal[1]}, refusal[0])
+        self._counts.requests.labels(str(response.status_code)).inc()
+        return response
+
+    async def live(self, _: Any) -> Any:
+        """The process lives."""
+        return self._json({"live": True})
+
+    async def ready(self, _: Any) -> Any:
+        """It takes requests."""
+        ready = self._app.state.ready
+        return self._json({"ready": ready}, 200 if ready else 503)
+
+    async def server(self, _: Any) -> Any:
+        """What the protocol says of a server."""
+        return self._json({"name": "neorl-deploy", "version": "2", "extensions": []})
+
+    async def model(self, _: Any) -> Any:
+        """What the protocol says of a model."""
+        return self._json(self._model.metadata)
+
+    async def metrics(self, _: Any) -> Any:
+        """Counts, for Prometheus."""
+        return self._response(self._counts.text(), media_type=self._counts.media_type)
+
+    async def infer(self, request: Any) -> Any:
+        """One step of the bundle."""
+        if not self._app.state.ready:
+            return self._json({"error": "the server is ending"}, 503)
+        body = b""
+        async for chunk in request.stream():  # a client may not say how long its request is
+            body += chunk
+            if len(body) > self._limits.largest:
+                return self._json({"error": _too_large(self._limits)}, 413)
+        started = time.perf_counter()
+        try:
+            response, flags = await self._model.decide(body)
+        except (RequestError, BundleError) as error:
+            return self._json({"error": str(error)}, 422)
+        self._counts.decided(time.perf_counter() - started, flags)
+        return self._json(response)
+
+
+def _too_large(limits: ServingLimits) -> str:
+    return f"a request has at most {limits.largest} bytes"
+
+
+def _refusal(request: Any, limits: ServingLimits, bucket: Bucket) -> tuple[int, str] | None:
+    if request.url.path in OPEN:
+        return None
+    if not limits.admits(request.headers.get("authorization")):
+        return 401, "send the token: Authorization: Bearer TOKEN"
+    if not bucket.take():
+        return 429, f"at most {limits.rate:g} requests a second"
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limits.largest:
+        return 413, _too_large(limits)
+    return None
+
+
+class _Model:
+    """The bundle as a function of a request; one decision at a time."""
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        self._runtime, self._name = runtime, name
+        runtime.release("served over HTTP: nothing is written to a plant")
+        runtime.reset()
+        self._fresh = runtime.words
+        self._digest, self._lock = runtime.bundle.digest, asyncio.Lock()
+        self.metadata = metadata(name, runtime.manifest, self._digest, len(self._fresh))
+
+    async def decide(self, body: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The response to the body of a request, and the names of the flags of the decision."""
+        runtime = self._runtime
+        request = asked(parse_strict(body, "the request"), runtime.manifest, len(self._fresh))
+        async with self._lock:
+            runtime.go_on_from(self._fresh if request.carry is None else request.carry)
+            ages = None if request.ages is None else np.nan_to_num(request.ages, nan=np.inf)
+            decision = runtime.step(request.obs, request.last_sent, ages=ages)
+            response = answered(self._name, self._digest, request, decision, runtime.words)
+        return response, runtime.flag_names(decision.flags)
+
+
+class _Counts:
+    """What ``/metrics`` tells, in a registry of its own."""
+
+    def __init__(self, prometheus: Any) -> None:
+        self.registry, self._prometheus = prometheus.CollectorRegistry(), prometheus
+        self.media_type = prometheus.CONTENT_TYPE_LATEST
+        self.requests = prometheus.Counter(
+            "neorl_requests", "Requests by status code", ["code"], registry=self.registry
+        )
+        self._seconds = prometheus.Histogram(
+            "neorl_decision_seconds",
+            "Seconds from the body of a request to its response",
+            buckets=[1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1, 1.0],
+            registry=self.registry,
+        )
+        self._flags = prometheus.Counter(
+            "neorl_decision_flags", "Decisions with a flag", ["flag"], registry=self.registry
+        )
+
+    def text(self) -> bytes:
+        """All counts."""
+        return self._prometheus.generate_latest(self.registry)
+
+    def decided(self, seconds: float, flags: tuple[str, ...]) -> None:
+        """Counts one decision."""
+        self._seconds.observe(seconds)
+        for flag in flags:
+            self._flags.labels(flag).inc()

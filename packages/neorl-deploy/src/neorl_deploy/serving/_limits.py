@@ -1,0 +1,83 @@
+"""What a server takes from whom: size, rate, and the token."""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from neorl_deploy._errors import DeployError
+
+LEAST_TOKEN = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingLimits:
+    """Limits of a server.
+
+    Attributes:
+        token: What a client must send as ``Authorization: Bearer TOKEN``; empty for none.
+        largest: Bytes of a request.
+        rate: Requests a second, on average.
+        burst: Requests at once.
+    """
+
+    token: str = ""
+    largest: int = 65_536
+    rate: float = 200.0
+    burst: int = 200
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether a header is that of a client who knows the token; in constant time."""
+        if not self.token:
+            return True
+        given = (authorization or "").encode("utf-8", "replace")
+        return hmac.compare_digest(given, f"Bearer {self.token}".encode())
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that nobody else can read.
+
+    Raises:
+        DeployError: If it cannot be read, others can read it, or it is too short.
+    """
+    try:
+        mode, token = path.stat().st_mode, path.read_text("utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise DeployError(f"cannot read the token {path}: {error}") from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise DeployError(f"others can read the token {path}: chmod 600 {path}")
+    if len(token) < LEAST_TOKEN or not token.isascii() or any(c.isspace() for c in token):
+        raise DeployError(
+            f"{path} holds no token: at least {LEAST_TOKEN} ASCII letters in one word"
+        )
+    return token
+
+
+class Bucket:
+    """Lets so many requests a second through, and so many at once.
+
+    Args:
+        rate: Requests a second.
+        burst: Requests at once.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate, self._burst, self._clock = rate, float(burst), clock
+        self._left, self._at = float(burst), clock()
+
+    def take(self) -> bool:
+        """Whether one more may pass now."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + self._rate * (now - self._at))
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

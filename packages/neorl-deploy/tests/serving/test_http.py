@@ -1,0 +1,225 @@
+"""A server of this machine, asked over its port: the protocol, the limits, the end."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from neorl_deploy import DeployError
+from neorl_deploy._command.main import main
+from neorl_deploy.runtime import LastSent
+from neorl_deploy.serving import ServingLimits, serve_http
+from neorl_deploy.serving._limits import Bucket, read_token
+from neorl_deploy.serving._server import make_server
+
+TOKEN = "a-token-of-thirty-two-characters"
+MIDDLE = [1.0, 330.0, 3.0]
+PATH = "/v2/models/policy/infer"
+
+
+class Served:
+    """A running server and its one client."""
+
+    def __init__(self, runtime, **limits):
+        with contextlib.closing(socket.socket()) as held:
+            held.bind(("127.0.0.1", 0))
+            self.port = held.getsockname()[1]
+        bounds = ServingLimits(**{"token": TOKEN, "rate": 1e6, "burst": 1000, **limits})
+        self.server = make_server(
+            runtime, host="127.0.0.1", port=self.port, name="policy", limits=bounds
+        )
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def ask(self, method, path, body=None, token=TOKEN):
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        with contextlib.closing(client):
+            client.request(method, path, body, headers)
+            response = client.getresponse()
+            return response.status, response.read()
+
+    def infer(self, inputs, **more):
+        body = inputs if isinstance(inputs, bytes) else json.dumps({"inputs": inputs, **more})
+        status, answer = self.ask("POST", PATH, body)
+        return status, json.loads(answer)
+
+    def end(self):
+        self.server.should_exit = True
+        self.thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def served(runtime):
+    running = Served(runtime)
+    yield running
+    running.end()
+
+
+def tensor(name, data, datatype="FP32"):
+    return {"name": name, "datatype": datatype, "shape": [1, len(data)], "data": data}
+
+
+def outputs(answer):
+    return {one["name"]: one["data"] for one in answer["outputs"]}
+
+
+def test_health_readiness_and_description(served, runtime):
+    for path in ("/health", "/ready", "/v2/health/live", "/v2/health/ready"):
+        assert served.ask("GET", path, token="")[0] == 200
+    assert json.loads(served.ask("GET", "/v2")[1])["name"] == "neorl-deploy"
+    said = json.loads(served.ask("GET", "/v2/models/policy")[1])
+    assert said["versions"] == [runtime.bundle.digest]
+    assert said["parameters"]["channels"]["obs"][1]["unit"] == "K"
+    assert {one["name"] for one in said["outputs"]} >= {"action", "flags", "carry"}
+    assert served.ask("GET", "/v2/models/other")[0] == 404
+
+
+def test_a_sequence_over_http_is_that_of_the_runtime_to_the_bit(served, runtime):
+    rng, carry, sent = np.random.default_rng(0), None, [None, None]
+    rows: list[list[float | None]] = [
+        [float(np.float32(v + rng.normal() / 100)) for v in MIDDLE] for _ in range(12)
+    ]
+    rows[6][1] = None  # a lost measurement
+    answers = []
+    for row in rows:
+        inputs = [tensor("obs", row), tensor("last_sent", sent)]
+        inputs += [] if carry is None else [tensor("carry", carry, "UINT32")]
+        status, answer = served.infer(inputs, id="7")
+        assert (status, answer["id"]) == (200, "7")
+        told = outputs(answer)
+        carry, sent = told["carry"], told["action"]
+        answers.append(told)
+    runtime.go_on_from(served_fresh(served))
+    last = LastSent.UNKNOWN
+    for row, told in zip(rows, answers, strict=True):
+        decision = runtime.step(np.array([np.nan if v is None else v for v in row]), last)
+        last = decision.action
+        assert np.array(told["action"], np.float32).tobytes() == decision.action.tobytes()
+        assert told["flags"] == [decision.flags]
+    names = runtime.flag_names(answers[6]["flags"][0])
+    assert "fallback_used" in names
+
+
+def served_fresh(served):
+    return served.server.config.app.state.model._fresh
+
+
+def test_clients_do_not_feel_one_another(served):
+    alone = served.infer([tensor("obs", MIDDLE)])[1]
+    rows = [[1.0 + i / 100, 330.0, 3.0] for i in range(24)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda row: served.infer([tensor("obs", row)])[1], rows))
+    assert outputs(together[0]) == outputs(alone)
+    assert together == [served.infer([tensor("obs", row)])[1] for row in rows]
+
+
+BAD = {
+    "no JSON": (b"{", "not valid JSON"),
+    "NaN": (b'{"inputs": [NaN]}', "NaN is not a JSON number"),
+    "a list": (b"[]", "an object with a list of inputs"),
+    "no obs": ([tensor("last_sent", [1.0, 2.0])], "obs is missing"),
+    "unknown": ([tensor("obs", MIDDLE), tensor("weights", [1.0])], "'weights' is unknown"),
+    "twice": ([tensor("obs", MIDDLE), tensor("obs", MIDDLE)], "given twice"),
+    "narrow": ([tensor("obs", [1.0])], "obs has the shape [1, 3], got [1, 1]"),
+    "a text": ([tensor("obs", [1.0, "2", 3.0])], "obs holds numbers, and null"),
+    "a flag": ([tensor("obs", [1.0, True, 3.0])], "obs holds numbers"),
+    "another type": ([tensor("obs", MIDDLE, "FP64")], "obs is FP32, got 'FP64'"),
+    "another carry": ([tensor("obs", MIDDLE), tensor("carry", [1], "UINT32")], "carry has the"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_request_that_does_not_fit_is_one_line(served, case):
+    given, words = BAD[case]
+    status, answer = served.infer(given)
+    assert status == 422
+    assert words in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+def test_without_the_token_nothing_is_told(served):
+    body = json.dumps({"inputs": [tensor("obs", MIDDLE)]})
+    for token in ("", "wrong", TOKEN[:-1], f"{TOKEN}x"):
+        assert served.ask("POST", PATH, body, token)[0] == 401
+        assert served.ask("GET", "/metrics", token=token)[0] == 401
+
+
+def test_a_request_that_is_too_large_is_refused_whatever_it_says_of_itself(served):
+    assert served.infer(b"x" * 70_000)[0] == 413
+    client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Transfer-Encoding": "chunked"}
+    chunks = iter([b"x" * 40_000, b"x" * 40_000])
+    with contextlib.closing(client):
+        client.request("POST", PATH, chunks, headers, encode_chunked=True)
+        assert client.getresponse().status == 413
+
+
+def test_metrics_are_those_of_prometheus(served):
+    def counted():
+        text = served.ask("GET", "/metrics")[1].decode()
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    before = counted()
+    served.infer([tensor("obs", [1.0, None, 3.0])])
+    after = counted()
+    used = ("neorl_decision_flags_total", "fallback_used")
+    assert after[used] == before.get(used, 0) + 1
+    assert after[("neorl_decision_seconds_count",)] == before[("neorl_decision_seconds_count",)] + 1
+    assert after[("neorl_requests_total", "200")] >= before[("neorl_requests_total", "200")] + 2
+
+
+def test_the_rate_is_limited_and_the_end_is_announced_and_graceful(runtime):
+    running = Served(runtime, rate=1e-3, burst=3)
+    statuses = [running.infer([tensor("obs", MIDDLE)])[0] for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    assert running.ask("GET", "/health")[0] == 200  # a supervisor is never turned away
+    running.end()
+    assert not running.thread.is_alive()
+    assert running.server.config.app.state.ready is False
+
+
+def test_a_bucket_fills_with_time():
+    now = [0.0]
+    bucket = Bucket(2.0, 3, lambda: now[0])
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    now[0] = 0.5
+    assert [bucket.take() for _ in range(2)] == [True, False]
+    now[0] = 100.0
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_token_that_is_none_and_an_open_door_are_refused(runtime, tmp_path, exported, capsys):
+    path = tmp_path / "token"
+    with pytest.raises(DeployError, match="cannot read the token"):
+        read_token(path)
+    path.write_text(TOKEN)
+    path.chmod(0o644)
+    with pytest.raises(DeployError, match="others can read the token"):
+        read_token(path)
+    path.chmod(0o600)
+    assert read_token(path) == TOKEN
+    path.write_text("short")
+    with pytest.raises(DeployError, match="holds no token"):
+        read_token(path)
+    with pytest.raises(DeployError, match="is not of this machine alone"):
+        serve_http(runtime, host="0.0.0.0")
+    assert main(["http", str(exported), "--host", "0.0.0.0"]) == 2
+    assert "demand a token" in capsys.readouterr().err
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DeployError, match=f"cannot listen on 127.0.0.1:{port}"):
+            serve_http(runtime, port=port)
