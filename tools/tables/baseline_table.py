@@ -316,7 +316,8 @@ def note_on_changes(plant: str = "") -> str:
     changes = "; ".join(f"{name}: {change}" for name, change in CHANGED.items())
     return (
         "*Some plants have changed since these numbers were measured; theirs have not been "
-        f"measured again yet.* {changes}."
+        f"measured again yet.* {changes}. Since then, too, learners take the mean off the rewards "
+        "of a log without a terminated row."
     )
 
 

@@ -284,6 +284,12 @@ class CalQL(CQL):
     Fine-tuning (``neorl_agents.online``): ``"original"`` changes nothing; a row collected online is
     bounded by its return once its episode has ended. ``"corl"`` drops all bounds online.
 
+    Deviations, beside those of :class:`CQL`: behind a truncation a return goes on with the log's
+    mean reward for ever (:func:`neorl_agents.sampling.returns_to_go`), where the authors add
+    nothing, or the last reward for ever in their kitchen tasks, and CORL nothing. CORL has no
+    settings for locomotion; those of its mazes are a multiplier, a weight of 5, targets of the
+    largest of several actions, which are left out here, and an actor's rate of 1e-4.
+
     Source: Nakamoto et al., Cal-QL: calibrated offline RL pre-training for efficient online
     fine-tuning, arXiv 2303.05479.
     """

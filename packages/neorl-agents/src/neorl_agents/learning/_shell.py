@@ -40,11 +40,12 @@ class BaseLearner(eqx.Module):
 
     ``sampler`` may be replaced by another property; ``rows_drawn`` says how rows are chosen.
 
-    Every learner deviates from its published code in two ways: a channel is scaled by at least a
-    thousandth of its measuring range, and logged actions are clipped to ``1 - 1e-5`` of their
-    range, since a tanh cannot reach its bound. Rows must be finite where they are not masked: a
-    NaN there makes the parameters NaN. Datasets refuse such rows, and a training stops at metrics
-    or states that are not finite.
+    Every learner deviates from its published code in three ways: a channel is scaled by at least a
+    thousandth of its measuring range; logged actions are clipped to ``1 - 1e-5`` of their range,
+    since a tanh cannot reach its bound; and where no row of the log is terminated the mean is taken
+    off its rewards (:func:`neorl_agents.policies.prepare`). Rows must be finite where they are not
+    masked: a NaN there makes the parameters NaN. Datasets refuse such rows, and a training stops at
+    metrics or states that are not finite.
 
     Attributes:
         networks: The form of the networks.
