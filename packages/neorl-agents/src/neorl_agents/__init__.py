@@ -17,6 +17,8 @@ from neorl_agents.algorithms.constrained._cpq import CPQ as CPQ
 from neorl_agents.algorithms.constrained._fisor import FISOR as FISOR
 from neorl_agents.algorithms.constrained._iql_lag import IQLLag as IQLLag
 from neorl_agents.algorithms.constrained._td3_bc_lag import TD3BCLag as TD3BCLag
+from neorl_agents.algorithms.online._sac import SAC as SAC
+from neorl_agents.algorithms.online._td3 import TD3 as TD3
 from neorl_agents.artefact._artefact import PolicyArtefact as PolicyArtefact
 from neorl_agents.artefact._artefact import load_policy as load_policy
 from neorl_agents.artefact._artefact import save_policy as save_policy
@@ -36,7 +38,9 @@ __all__ = [
     "EDAC",
     "FISOR",
     "IQL",
+    "SAC",
     "SACN",
+    "TD3",
     "TD3BC",
     "XQL",
     "Algorithm",

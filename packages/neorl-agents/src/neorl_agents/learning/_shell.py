@@ -59,6 +59,8 @@ class BaseLearner(eqx.Module):
     rates: ClassVar[Mapping[str, str]] = {}
     discount: ClassVar[float] = 1.0
     """Discount of the reward per step; a field of learners with values."""
+    own_optimisers: ClassVar[Mapping[str, str]] = {}
+    """Optimisers of parameters that do not take ``steps.optimiser``, by the parameter's name."""
     schedules: ClassVar[tuple[str, ...]] = ()
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_several_steps: ClassVar[bool] = False
@@ -185,6 +187,10 @@ class BaseLearner(eqx.Module):
         state, metrics = self.learn(state, rows, key)
         return state.with_counters(**{UPDATES: state.updates + 1}), metrics
 
+    def optimiser_of(self, name: str) -> str:
+        """Name of the optimiser of one parameter."""
+        return self.own_optimisers.get(name, self.steps.optimiser)
+
     def descend(
         self,
         state: LearnerState,
@@ -207,7 +213,7 @@ class BaseLearner(eqx.Module):
             The state after the step, the loss before it, and what else the loss returned.
         """
         stepped, optimiser, value, more = minimise(
-            self.steps.optimiser,
+            self.optimiser_of(name),
             loss,
             state.parameters[name],
             state.optimisers[name],
@@ -236,7 +242,9 @@ def _init(
     parameters, targets = learner.fresh(spec, key)
     _require_names(learner, parameters, targets)
     optimisers = {
-        name: init_optimiser(learner.steps.optimiser, value, getattr(learner, learner.rates[name]))
+        name: init_optimiser(
+            learner.optimiser_of(name), value, getattr(learner, learner.rates[name])
+        )
         for name, value in parameters.items()
     }
     counters = {UPDATES: jnp.zeros((), jnp.int32)}

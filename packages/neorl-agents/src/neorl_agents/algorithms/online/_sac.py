@@ -1,0 +1,143 @@
+"""Soft actor-critic."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from neorl_agents.algorithms._soft_actor import (
+    drawn,
+    most_entropy,
+    soft_actor_loss,
+    temperature_loss,
+)
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Steps,
+    UnitRows,
+    critic_loss,
+    require_number,
+    single,
+    value_metrics,
+)
+from neorl_agents.networks import q_values
+from neorl_agents.networks._gaussian_heads import squashed_mean
+from neorl_agents.policies import (
+    HistoryPolicy,
+    NetworkPolicy,
+    SquashedGaussianPolicy,
+    network_policy,
+)
+from neorl_core import Spec
+from neorl_core.losses import masked_mean
+from neorl_core.targets import soft_td_target
+
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+class SAC(BaseLearner):
+    """SAC: two soft critics and a tanh-Gaussian that is paid for its entropy.
+
+    One update is, in this order, each step with what the one before it left,
+
+    1. critics: ``sum_i mean (Q_i(s, a) - y)^2``,
+       ``y = r + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``;
+    2. actor: ``mean (temperature log pi(a|s) - min_i Q_i(s, a))``;
+    3. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
+    4. targets: towards the new critics by ``tau``.
+
+    Three optimisers: Adam behind a clip of the norm at 1 for actor and critics, Adam alone for the
+    temperature. Acting uses ``tanh`` of the mean; what is tried are draws.
+
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
+        target_entropy: Target of the policy's entropy in nats per action channel.
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        temperature_learning_rate: Learning rate of the entropy's temperature.
+
+    Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905.
+    Deviations: rewards stay in their unit, observations are scaled by their ranges, log-deviations
+    are clipped to [-5, 2].
+    """
+
+    discount: float = 0.99
+    tau: float = 0.005
+    target_entropy: float = -1.0
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    temperature_learning_rate: float = 3e-4
+    steps: Steps = Steps(optimiser="sac", reward_scale="none")
+
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+        "log_temperature": "temperature_learning_rate",
+    }
+    own_optimisers: ClassVar[Mapping[str, str]] = {"log_temperature": "adam"}
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "target_entropy", low=-20, high=20)
+        require_number(self, "tau", low=0, high=1, open_low=True)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor, two critics and a temperature of one; the critics have targets."""
+        actor_key, critic_key = jax.random.split(key)
+        actor = self.networks.of_obs(spec, 2 * spec.n_action, actor_key, last_bound=1e-3)
+        critics = self.networks.of_both(spec, 1, critic_key)
+        parameters = {
+            "actor": actor, "critics": critics, "log_temperature": jnp.zeros((), jnp.float32),
+        }  # fmt: skip
+        return parameters, {"critics": critics}
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of critics, actor and temperature, then one of the targets."""
+        rows = single(rows)
+        for_target, for_actor = jax.random.split(key)
+        temperature = jnp.exp(state.parameters["log_temperature"])
+        action, log_prob = drawn(
+            state.parameters["actor"], rows.next_obs, for_target, LOG_STD_RANGE
+        )
+        next_q = q_values(state.targets["critics"], rows.next_obs, action)
+        target = soft_td_target(
+            rows.reward, next_q, log_prob, rows.terminated,
+            discount=self.discount, temperature=temperature,
+        )  # fmt: skip
+        state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
+        of_actor = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
+        critics = state.parameters["critics"]
+        state, actor_loss, log_prob = self.descend(
+            state, "actor", of_actor, critics, temperature, rows, for_actor
+        )
+        entropy_target = self.target_entropy * rows.action.shape[-1]
+        state, _, _ = self.descend(
+            state, "log_temperature", temperature_loss, log_prob, rows.mask, entropy_target
+        )
+        bonus = most_entropy(temperature, rows.action.shape[-1])
+        values = value_metrics(q, state.preparation, rows, discount=self.discount, entropy=bonus)
+        return state.tracked("critics", tau=self.tau), {
+            "critic_loss": loss,
+            "actor_loss": actor_loss,
+            "entropy": -masked_mean(log_prob, rows.mask),
+            "temperature": temperature,
+            **values,
+        }
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The deterministic policy, in physical units."""
+        return network_policy(state.preparation, squashed_mean(state.parameters["actor"]))
+
+    def explore(self, state: LearnerState) -> SquashedGaussianPolicy:
+        """Draws of the trained policy, in physical units."""
+        drawn_from = network_policy(state.preparation, state.parameters["actor"])
+        return SquashedGaussianPolicy(drawn_from, LOG_STD_RANGE)

@@ -1,0 +1,121 @@
+"""TD3: twin delayed deep deterministic policy gradient."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
+from neorl_agents.learning import (
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Steps,
+    UnitRows,
+    merged,
+    numbered,
+    require_count,
+    require_number,
+)
+from neorl_agents.networks import Network, first_q_value, q_values, tanh
+from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
+from neorl_core import Spec
+from neorl_core.losses import masked_mean
+from neorl_core.targets import clipped_double_td_target
+
+
+class TD3(BaseLearner):
+    """TD3: clipped double critics, delayed actor steps, smoothed targets; for a simulated plant.
+
+    One update is ``policy_delay`` critic steps and one actor step. Critics, with
+    ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``:
+
+    ``y = r + discount (1 - terminated) min_i Q'_i(s', clip(pi'(s') + e, -1, 1))``,
+    ``loss = mean (Q_1 - y)^2 + mean (Q_2 - y)^2``;
+
+    actor, on the last of the batches: ``-mean Q_1(s, pi(s))``. Then both targets move by ``tau``.
+    What is tried is the actor's action with Gaussian noise.
+
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the targets move, in (0, 1].
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        noise_std: Deviation of the smoothing noise on the target's action, in [-1, 1] units.
+        noise_clip: Bound of that noise.
+        exploration_std: Deviation of the noise on what is tried, in [-1, 1] units, positive.
+        policy_delay: Critic steps per actor step; static.
+
+    Source: Fujimoto, van Hoof and Meger, Addressing function approximation error in actor-critic
+    methods, arXiv 1802.09477. Deviations: rewards stay in their unit and observations are scaled by
+    their ranges.
+    """
+
+    discount: float = 0.99
+    tau: float = 0.005
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    noise_std: float = 0.2
+    noise_clip: float = 0.5
+    exploration_std: float = 0.1
+    policy_delay: int = eqx.field(static=True, default=2)
+    steps: Steps = Steps(reward_scale="none")
+
+    reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
+    rates: ClassVar[Mapping[str, str]] = {
+        "actor": "actor_learning_rate",
+        "critics": "critic_learning_rate",
+    }
+
+    @property
+    def batches_per_update(self) -> int:
+        """One batch for every critic step of an update."""
+        return self.policy_delay
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "noise_std", "noise_clip", low=0)
+        require_number(self, "exploration_std", low=0, open_low=True)
+        require_number(self, "tau", low=0, high=1, open_low=True)
+        require_count(self, "policy_delay")
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An actor and two critics, all with targets."""
+        actor_key, critic_key = jax.random.split(key)
+        networks = {
+            "actor": self.networks.of_obs(spec, spec.n_action, actor_key, output=tanh),
+            "critics": self.networks.of_both(spec, 1, critic_key),
+        }
+        return networks, networks
+
+    def learn(
+        self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """``policy_delay`` critic steps, one actor step, one step of the targets."""
+        flat = merged(rows)
+        next_action = smoothed_action(self, state.targets["actor"], flat.next_obs, key)
+        next_q = q_values(state.targets["critics"], flat.next_obs, next_action)
+        targets = clipped_double_td_target(
+            flat.reward, next_q, flat.terminated, discount=self.discount
+        )
+        state, metrics = delayed_critic_steps(self, state, rows, targets.reshape(rows.reward.shape))
+        last, critics = numbered(rows, self.policy_delay - 1), state.parameters["critics"]
+        state, loss, _ = self.descend(state, "actor", _actor_loss, critics, last)
+        return state.tracked("actor", "critics", tau=self.tau), {**metrics, "actor_loss": loss}
+
+    def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
+        """The trained policy, in physical units."""
+        return network_policy(state.preparation, state.parameters["actor"])
+
+    def explore(self, state: LearnerState) -> GaussianPolicy:
+        """The trained policy with Gaussian noise, in physical units."""
+        noise = jnp.log(jnp.full_like(state.preparation.low, self.exploration_std))
+        return GaussianPolicy(self.policy(state), noise)
+
+
+def _actor_loss(actor: Network, critics: Network, rows: UnitRows) -> tuple[Float[Array, ""], Array]:
+    q = first_q_value(critics, rows.obs, actor(rows.obs))
+    return -masked_mean(q, rows.mask), q
