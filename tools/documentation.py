@@ -9,6 +9,7 @@ Usage:
     python tools/documentation.py serve --dev-addr localhost:8001
 """
 
+import argparse
 import html
 import json
 import re
@@ -32,10 +33,10 @@ RAW = re.compile(r":(?:attr|class|data|exc|func|math|meth|mod|obj|ref):\S+|\]\[\
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in ("build", "serve"):
-        print(__doc__)
-        return 2
-    command, *others = arguments
+    parser = argparse.ArgumentParser(description="Build or serve the documentation site.")
+    parser.add_argument("command", choices=("build", "serve"))
+    options, others = parser.parse_known_args(arguments)
+    command = options.command
     configuration = DOCS / ".mkdocs.yml"
     menu = json.dumps(navigation(DOCS / "pages"), ensure_ascii=False)
     configuration.write_text(f"{(DOCS / 'mkdocs.yml').read_text()}nav: {menu}\n")

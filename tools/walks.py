@@ -6,6 +6,7 @@ of them those in which an argument holds a marked hyperparameter or a marked cos
 nested.
 """
 
+import argparse
 import contextlib
 import importlib
 import os
@@ -41,8 +42,11 @@ def holds(value: Any, mark: float, depth: int = 4) -> bool:
     return bool(inside) and any(holds(one, mark, depth - 1) for one in inside.values())
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Prints the three counts."""
+    argparse.ArgumentParser(description="Count the files that a run passes through.").parse_args(
+        arguments
+    )
     from neorl_envs import make
     from neorl_train._command import main as command
     from neorl_train._pipeline.watcher import RunWatcher

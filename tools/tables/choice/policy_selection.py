@@ -10,7 +10,7 @@ sampling are known. Every task is picked in by an order that was learned on the 
 that task alone, once without all tasks of its plant. Cloned behaviour may not be picked, since the
 question is whether a pick is better than it. ``--check`` takes a file of the same format and the
 coefficients in the result file, which were learned on all 27.
-Result: tools/baselines/policy_selection.json. Data: polixir/NeoRL, CC-BY-4.0.
+Result: tools/baselines/choice/policy_selection.json. Data: polixir/NeoRL, CC-BY-4.0.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from neorl_train.selection import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-RESULT = ROOT / "tools/baselines/policy_selection.json"
+RESULT = ROOT / "tools/baselines/choice/policy_selection.json"
 PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
 BEGIN, END = "<!-- selection: python tools/tables/choice/policy_selection.py -->", "<!-- end -->"
 DATA = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))

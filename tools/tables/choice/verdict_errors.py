@@ -9,7 +9,7 @@ A pair is a candidate and an incumbent: six kinds of paired differences of retur
 heavy-tailed, rare disasters), six true gains in standard deviations of the difference, three true
 costs, three numbers of episodes. What is true is known by formula. Every repetition draws new
 episodes, makes the tables as an evaluation does, and asks the rule. No plant is simulated.
-Result: tools/baselines/verdict_errors.json.
+Result: tools/baselines/choice/verdict_errors.json.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from neorl_train.evaluation._estimates import fraction_estimates, mean_estimates
 from neorl_train.results import CostCell, Estimate, PolicyRow, ResultTables
 
 ROOT = Path(__file__).resolve().parents[3]
-RESULT = ROOT / "tools/baselines/verdict_errors.json"
+RESULT = ROOT / "tools/baselines/choice/verdict_errors.json"
 PAGE = ROOT / "docs/pages/explanation/verdict-errors.md"
 BEGIN, END = "<!-- errors: python tools/tables/choice/verdict_errors.py -->", "<!-- end -->"
 LEVEL, MARGIN, AT_ONCE = 0.95, 0.05, 8

@@ -32,8 +32,8 @@ def test_settings_of_a_learner_that_is_not_trained_are_named(said):
     code, lines = said("[algorithms.sac_n]\nn_critics = 4\n[algorithms.cql]\nn_samples = 10\n")
     assert code == 130
     assert [line for line in lines if "algorithms." in line] == [
-        "algorithms.sac_n has n_critics, but this run does not train sac_n, so that nothing comes "
-        "of it; add sac_n to training.algorithms to train it too"
+        "algorithms.sac_n has n_critics, but this run does not train sac_n, so the settings "
+        "have no effect; add sac_n to training.algorithms to train it too"
     ]
 
 

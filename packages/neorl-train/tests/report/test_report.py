@@ -278,7 +278,7 @@ def test_what_a_log_does_not_say_is_not_claimed(logged):
 
 def test_a_plant_without_costs_is_judged_by_its_return(toy, tmp_path):
     plant = toy.Line(costs=0)
-    found = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0")
+    found = toy.evaluate(plant, {"p-0": toy.proportional(0.6)}, candidate="p-0", n_starts=64)
     said = verdict(found.tables)
     assert said.answer == "deploy"
     assert [clause.name for clause in said.clauses] == ["return"]

@@ -78,18 +78,21 @@ def standard_pid(
     ti, td = columns["integral_time"], columns["derivative_time"]
     for name, column in columns.items():
         if not np.all(np.isfinite(column) | ((name == "integral_time") & (column == np.inf))):
-            raise ValueError(f"{name} must be finite, got {column.tolist()}")
+            raise ValueError(f"{name} must be finite, got {column.tolist()}; read it off again")
     if np.any(ti <= 0):
         raise ValueError(
             f"integral_time must be positive, got {ti.tolist()}; leave it out for a loop without "
             "an integral"
         )
     if np.any(td < 0):
-        raise ValueError(f"derivative_time must not be negative, got {td.tolist()}")
+        raise ValueError(
+            f"derivative_time must not be negative, got {td.tolist()}; where a larger output lowers "
+            "the measurement, make the gain negative"
+        )
     if np.any(columns["low"] > columns["high"]):
         raise ValueError(
             f"low must not be above high, got {columns['low'].tolist()} and "
-            f"{columns['high'].tolist()}"
+            f"{columns['high'].tolist()}; exchange them"
         )
     checked_positive("dt", dt)
     checked_positive("derivative_filter", derivative_filter)
@@ -115,6 +118,6 @@ def _columns(numbers: dict[str, object]) -> dict[str, np.ndarray]:
         if array.shape not in ((1,), (loops,)):
             raise ValueError(
                 f"{name} must be one number or one for each of the {loops} loops, got "
-                f"{array.tolist()}"
+                f"{array.tolist()}; give as many numbers as there are loops"
             )
     return {name: np.broadcast_to(array, (loops,)) for name, array in arrays.items()}

@@ -33,7 +33,9 @@ def lazy_names(
 
     def attribute(name: str) -> Any:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}; dir({package}) lists its names"
+            )
         if modules[name] == package:
             value = importlib.import_module(f"{package}.{name}")
         else:

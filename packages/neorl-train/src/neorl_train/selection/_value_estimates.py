@@ -129,7 +129,8 @@ def value_estimates(
     data = TrainingData(rows._replace(mask=None), plain.statistics, dataset.spec)
     done = train(learner, data, (seed,), Plan(updates, 100, updates))
     state = done.trainings()[0].learner
-    acted = np.asarray(shadow(as_arrays(policy), episodes.obs, episodes.action))
+    acted, _ = shadow(as_arrays(policy), episodes.obs, episodes.action)
+    acted = np.asarray(acted)
     first = _values(learner, state, episodes.obs[:, 0], acted[:, 0])
     shape = episodes.mask.shape
     flat = [x.reshape(-1, x.shape[-1]) for x in (episodes.obs, episodes.action, acted)]
