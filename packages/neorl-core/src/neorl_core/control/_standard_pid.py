@@ -86,8 +86,8 @@ def standard_pid(
         )
     if np.any(td < 0):
         raise ValueError(
-            f"derivative_time must not be negative, got {td.tolist()}; where a larger output lowers "
-            "the measurement, make the gain negative"
+            f"derivative_time must not be negative, got {td.tolist()}; where a larger output "
+            "lowers the measurement, make the gain negative"
         )
     if np.any(columns["low"] > columns["high"]):
         raise ValueError(
