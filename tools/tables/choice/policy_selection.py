@@ -41,7 +41,7 @@ DATA = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
 FILE = DATA / "neorl1_selection/policies.json.gz"
 CLONE = "bc"
 FINAL_RIDGE = 30.0
-"""Ridge of the stored order: the one that held-out picks choose most often."""
+"""Ridge of the stored order, set by hand; the held-out picks choose theirs anew."""
 
 
 def policies_of(path: Path) -> dict[str, list[dict[str, Any]]]:
