@@ -51,9 +51,11 @@ def test_the_bundle_says_what_it_is(exported, finished_run, spec):
         "guard.json",
         "initial_carry.stablehlo",
         "manifest.json",
+        "operations.json",
         "policy.stablehlo",
         "test_vectors.npz",
         "verdict.json",
+        "weights.npz",
     ]
 
 

@@ -6,6 +6,7 @@ from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError, records, replayed, verified
 from neorl_deploy.loop import Mode, Quality
 from neorl_deploy.loop._record import audit_log, recorder
+from neorl_deploy.runtime import Runtime
 
 
 @pytest.fixture
@@ -37,6 +38,20 @@ def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
     assert result.differ == ()
     told = [r["carry"] is not None for r, _ in records(driven) if r["kind"] == "cycle"]
     assert 4 <= sum(told) <= 14  # orders, restarts and the first of each file
+
+
+def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):
+    log = audit_log(tmp_path / "audit", fresh.bundle, form="numpy")
+    bench = make(runtime=Runtime(fresh.bundle, "numpy"), record=recorder(log)).close()
+    bench.plant.quality["TI"] = Quality.BAD
+    assert {cycle.mode for cycle in bench.step(3)} == {Mode.FALLBACK}
+    log.close()
+    result = replayed(tmp_path / "audit", fresh.bundle, runtime=fresh)
+    assert result == (9, ())
+    log = audit_log(tmp_path / "odd", fresh.bundle, form="abacus")
+    log.close()
+    with pytest.raises(AuditError, match="'abacus'"):
+        replayed(tmp_path / "odd", fresh.bundle)
 
 
 def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tmp_path):

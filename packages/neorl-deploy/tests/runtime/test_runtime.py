@@ -237,6 +237,11 @@ assert main(["verify", bundle]) == 0
 assert main(["inspect", bundle]) == 0
 assert main(["replay", bundle, {str(finished_run / "dataset.h5")!r}]) == 2
 assert main(["verify", bundle, "--self-test"]) == 2
+assert main(["verify", bundle, "--self-test", "--form", "numpy"]) == 0
+acting = neorl_deploy.runtime.load_bundle(bundle, form="numpy")
+acting.release("the test")
+decision = acting.step([1.0, 330.0, 3.0], [40.0, 300.0])
+assert 0 <= decision.action[0] <= 100
 try:
     neorl_deploy.runtime.load_bundle(bundle)
 except neorl_deploy.DeployError as error:

@@ -44,6 +44,7 @@ def add_loop_commands(commands, add) -> None:
     serve.add_argument(
         "--trial", action="store_true", help='let a policy that is "worth a trial" close the loop'
     )
+    add_form(serve)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
     mode.add_argument("mode", metavar="MODE", help="manual, shadow, advisory, closed-loop or stop")
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
@@ -59,6 +60,16 @@ def add_loop_commands(commands, add) -> None:
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
+
+
+def add_form(command: argparse.ArgumentParser) -> None:
+    """Adds ``--form``: in which of a bundle's forms it decides."""
+    command.add_argument(
+        "--form",
+        choices=("stablehlo", "numpy"),
+        default="stablehlo",
+        help="stablehlo: compiled, needs the extra jax; numpy: by NumPy alone (stablehlo)",
+    )
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -90,14 +101,15 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._tags import read_tags
     from neorl_deploy.runtime._load import load_bundle
 
-    prepare_jax()
+    if options.form == "stablehlo":
+        prepare_jax()
     bundle = _verified(options)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
     ending, ended = threading.Event(), threading.Event()
     with only_one(folder):
-        runtime = load_bundle(bundle.path, state=folder / "state")
+        runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
         plant = connect(tags)
-        log = audit_log(folder / "audit", bundle, files=options.keep)
+        log = audit_log(folder / "audit", bundle, form=options.form, files=options.keep)
         loop = ControlLoop(
             runtime,
             tags,

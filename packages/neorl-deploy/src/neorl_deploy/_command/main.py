@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from neorl_deploy._command.audit_command import audit_of, verify_audit
-from neorl_deploy._command.loop_commands import add_loop_commands
+from neorl_deploy._command.loop_commands import add_form, add_loop_commands
 from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError, NotDeployable
@@ -30,6 +30,7 @@ examples:
   neorl-deploy inspect line2.bundle
   neorl-deploy init line2.bundle --plant plant.toml
   neorl-deploy serve line2.bundle tags.toml
+  neorl-deploy serve line2.bundle tags.toml --form numpy
   neorl-deploy mode closed-loop --by "shift leader: trial of 14 May"
   neorl-deploy http line2.bundle --port 8000
 
@@ -96,6 +97,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--platforms", default="cpu", help="comma-separated: cpu, cuda, rocm, tpu (default cpu)"
     )
+    export.add_argument(
+        "--onnx",
+        action="store_true",
+        help="also write the policy, without its guard, as ONNX (needs the extra onnx)",
+    )
     export.add_argument("--sign", type=Path, metavar="KEY", help="ed25519 private key, PEM")
     replay = _command(commands, "replay", _replay, "run a bundle in shadow over a log")
     replay.add_argument("bundle", nargs="?", type=Path, metavar="BUNDLE", help="bundle directory")
@@ -137,8 +143,9 @@ def _add_verify(commands) -> argparse.ArgumentParser:
     verify.add_argument(
         "--self-test",
         action="store_true",
-        help="also answer the test vectors on this machine (needs the extra jax)",
+        help="also answer the test vectors on this machine (needs the extra jax, or --form numpy)",
     )
+    add_form(verify)
     return verify
 
 
@@ -171,6 +178,7 @@ def _export(options: argparse.Namespace) -> int:
             overwrite=options.overwrite,
             platforms=tuple(options.platforms.split(",")),
             sign_key=options.sign,
+            onnx=options.onnx,
         ),
     )
     _print_lines(bundle_lines(bundle))
@@ -230,14 +238,15 @@ def _verify(options: argparse.Namespace) -> int:
         return verify_audit(audit, options.decided_by, options.head)
     bundle = _read(options.bundle, options)
     if options.self_test:
-        prepare_jax()
         from neorl_deploy.runtime._programs import open_programs
         from neorl_deploy.runtime._runtime import Runtime
         from neorl_deploy.runtime._trial import require_trial
 
-        open_programs(bundle)
-        require_trial(bundle)
-        worst = Runtime(bundle).self_test()
+        if options.form == "stablehlo":
+            prepare_jax()
+            open_programs(bundle)
+            require_trial(bundle)
+        worst = Runtime(bundle, options.form).self_test()
         print(
             "Test vectors answered on this machine, largest difference "
             f"{worst:.1e} of a channel's size"

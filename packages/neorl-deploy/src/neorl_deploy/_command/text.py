@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from neorl_deploy.bundle._files import FORMS
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._read import Bundle
 
@@ -45,6 +46,18 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     yield f"  programs   StableHLO for {platforms}, calling convention " + str(
         bundle.manifest.calling_convention
     )
+    yield from _form_lines(bundle)
+
+
+def _form_lines(bundle: Bundle) -> Iterator[str]:
+    """The further forms, with their sizes, or why there is none."""
+    words = {"numpy": "NumPy alone, guard included", "onnx": "ONNX, the policy without its guard"}
+    for form, names in FORMS.items():
+        if form in bundle.manifest.forms:
+            size = sum(len(bundle.files[name]) for name in names) / 1024
+            yield f"             {words[form]}: {', '.join(names)}, {size:.0f} KiB"
+    if why := bundle.manifest.document["programs"]["without_numpy"]:
+        yield f"             not for NumPy alone: {why}"
 
 
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Decides again what an audit log says was decided, from the same inputs (extra ``jax``)."""
+"""Decides again what an audit log says was decided, from the same inputs, in the same form."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) ->
     Raises:
         AuditError: If the log is not of this bundle, or a record lacks what a decision needs.
     """
-    acting = Runtime(bundle) if runtime is None else runtime
+    acting = runtime
     count, differ = 0, []
     for record, _ in records(folder):
         where = f"{folder}, record {record['n']}"
-        if record["kind"] == "file" and record["bundle"] != f"sha256:{bundle.digest}":
-            raise AuditError(f"{where}: another bundle decided, {record['bundle']}")
-        if record["kind"] != "cycle":
+        if record["kind"] == "file":
+            if record["bundle"] != f"sha256:{bundle.digest}":
+                raise AuditError(f"{where}: another bundle decided, {record['bundle']}")
+            acting = _acting(bundle, record.get("form", "stablehlo"), acting, where)
+        if record["kind"] != "cycle" or acting is None:
             continue
         try:
             if record["carry"] is not None:
@@ -64,6 +66,16 @@ def replayed(folder: Path, bundle: Bundle, *, runtime: Runtime | None = None) ->
         if not same and len(differ) < 100:
             differ.append(record["n"])
     return Replayed(count, tuple(differ))
+
+
+def _acting(bundle: Bundle, form: Any, acting: Runtime | None, where: str) -> Runtime:
+    """A runtime of the form that decided: another one may round otherwise."""
+    if acting is not None and acting.form == form:
+        return acting
+    try:
+        return Runtime(bundle, form)
+    except ValueError as error:
+        raise AuditError(f"{where}: {error}") from error
 
 
 def _numbers(values: list[Any]) -> np.ndarray:

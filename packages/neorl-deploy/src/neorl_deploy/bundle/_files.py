@@ -17,6 +17,7 @@ MANIFEST, STEP, INITIAL_CARRY = "manifest.json", "policy.stablehlo", "initial_ca
 TEST_VECTORS, CONSTRAINTS, VERDICT = "test_vectors.npz", "constraints.json", "verdict.json"
 EVALUATION, CHECKSUMS, SIGNATURE = "evaluation.json", "checksums.json", "signature.json"
 GUARD = "guard.json"
+OPERATIONS, WEIGHTS, ONNX = "operations.json", "weights.npz", "policy.onnx"
 
 LARGEST: Mapping[str, int] = {
     MANIFEST: 4 * MIB,
@@ -27,13 +28,20 @@ LARGEST: Mapping[str, int] = {
     GUARD: 64 * MIB,
     VERDICT: 4 * MIB,
     EVALUATION: 256 * MIB,
+    OPERATIONS: 16 * MIB,
+    WEIGHTS: 256 * MIB,
+    ONNX: 256 * MIB,
     CHECKSUMS: MIB,
     SIGNATURE: MIB,
 }
 """Every name that a bundle may hold, with the largest size in bytes that is read."""
 
-SEALED = tuple(name for name in LARGEST if name not in (CHECKSUMS, SIGNATURE))
-"""The files that the checksums cover; all of them are required."""
+FORMS: Mapping[str, tuple[str, ...]] = {"numpy": (OPERATIONS, WEIGHTS), "onnx": (ONNX,)}
+"""Files of every further form of the step; a bundle has all of a form that it names, or none."""
+
+FURTHER = tuple(name for names in FORMS.values() for name in names)
+SEALED = tuple(name for name in LARGEST if name not in (CHECKSUMS, SIGNATURE, *FURTHER))
+"""The files that every bundle has, and that the checksums cover."""
 
 
 def read_files(path: Path) -> dict[str, bytes]:
@@ -67,7 +75,8 @@ def checksums(files: Mapping[str, bytes]) -> bytes:
     """The one list of names, sizes and SHA-256 digests that these files can have."""
     entries = [
         {"path": name, "size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
-        for name in SEALED
+        for name in (*SEALED, *FURTHER)
+        if name in files
     ]
     return dump_canonical({**head("bundle-checksums", 1), "files": entries})
 
@@ -81,7 +90,10 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
     if files[CHECKSUMS] == checksums(files):
         return
     stored = _entries(files[CHECKSUMS])
-    for name in SEALED:
+    lost = [name for name in FURTHER if name in stored and name not in files]
+    if lost:
+        raise BundleError(f"{path} has no {lost[0]}; it is no complete bundle, export it again")
+    for name in (*SEALED, *(further for further in FURTHER if further in files)):
         data, entry = files[name], stored.get(name, {})
         size, digest = entry.get("size"), entry.get("sha256")
         if size != len(data) or digest != hashlib.sha256(data).hexdigest():

@@ -8,6 +8,7 @@ from typing import Any
 
 from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._document_heads import require_head
+from neorl_deploy.bundle._files import FORMS
 from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.bundle._verdict import ANSWERS, contradiction
 
@@ -75,6 +76,7 @@ class Manifest:
         monitors: Names of the guard's monitors, in the order of the bits of ``alarms``.
         max_age: Seconds after which a measurement counts as lost, by name of the channel.
         verdict: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
+        forms: Further forms of the step: ``"numpy"``, ``"onnx"``.
         document: The complete manifest as JSON.
     """
 
@@ -90,6 +92,7 @@ class Manifest:
     monitors: tuple[str, ...]
     max_age: Mapping[str, float]
     verdict: str
+    forms: tuple[str, ...]
     document: Mapping[str, Any]
 
     @property
@@ -171,8 +174,18 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         monitors=monitors,
         max_age=max_age,
         verdict=answer,
+        forms=_forms(programs),
         document=document,
     )
+
+
+def _forms(programs: dict[str, Any]) -> tuple[str, ...]:
+    forms = tuple(str(name) for name in programs["forms"])
+    if len(set(forms)) != len(forms) or not set(forms) <= set(FORMS):
+        raise ValueError(f"forms are {', '.join(FORMS)}, got {', '.join(forms)}")
+    if not isinstance(programs["without_numpy"], str):
+        raise TypeError("without_numpy says no reason")
+    return forms
 
 
 def _guarded(

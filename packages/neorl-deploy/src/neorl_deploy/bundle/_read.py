@@ -117,6 +117,7 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
     if not isinstance(evaluation, dict):
         raise BundleError(f"{path / bundle_files.EVALUATION} holds no JSON object")
     _require_same_guard(path, manifest, files)
+    _require_forms(path, manifest, files)
     arrays = _read_npz(files[bundle_files.TEST_VECTORS], f"{path / bundle_files.TEST_VECTORS}")
     n_obs, n_action = len(manifest.obs), len(manifest.action)
     for section in SECTIONS:
@@ -151,6 +152,17 @@ def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, byte
         same = False
     if not same:
         raise BundleError(f"{path}: manifest and {bundle_files.GUARD} disagree")
+
+
+def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    for form, names in bundle_files.FORMS.items():
+        there = {name in files for name in names}
+        if there != {form in manifest.forms}:
+            said = "names" if form in manifest.forms else "does not name"
+            raise BundleError(
+                f"{path}: the manifest {said} the form {form!r}, and its files "
+                f"({', '.join(names)}) are not as that; fetch the bundle again"
+            )
 
 
 def _read_npz(data: bytes, source: str) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,13 @@ def assembled_manifest(run: Run, guarded: Guarded, carry: tuple[ArrayEntry, ...]
     }
 
 
-def programs_entry(exported: Exported) -> dict[str, Any]:
-    """What a manifest says of how the programs are called."""
+def programs_entry(
+    exported: Exported, files: Mapping[str, bytes], why_not: str = ""
+) -> dict[str, Any]:
+    """What a manifest says of how the programs are called, and of the further forms."""
     return {
+        "forms": [name for name, parts in bundle_files.FORMS.items() if parts[0] in files],
+        "without_numpy": why_not,
         "platforms": list(exported.platforms),
         "calling_convention": exported.calling_convention,
         "inputs": ["*carry", "obs", "last_sent"],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import NotDeployable, missing_extra
+from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._seal import program_names
 from neorl_deploy.bundle._signature import Signer
@@ -16,6 +17,8 @@ from neorl_deploy.export._assemble import (
     assembled_manifest,
     programs_entry,
 )
+from neorl_deploy.export._numpy_form import numpy_form
+from neorl_deploy.export._onnx import policy_onnx
 from neorl_deploy.export._read import guarded_policy
 from neorl_deploy.export._reference import Reference
 from neorl_deploy.export._stablehlo import carry_entries, export_programs
@@ -35,6 +38,7 @@ class ExportOptions:
         overwrite: Replace an existing bundle.
         platforms: Platforms to lower the programs for.
         sign_key: Private key file to sign with.
+        onnx: Whether the policy, without its guard, is written as ONNX too (extra ``onnx``).
     """
 
     out: Path | None = None
@@ -43,6 +47,7 @@ class ExportOptions:
     overwrite: bool = False
     platforms: tuple[str, ...] = ("cpu",)
     sign_key: Path | None = None
+    onnx: bool = False
 
 
 def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOptions()) -> Bundle:
@@ -76,8 +81,10 @@ def export_run(path: str | os.PathLike[str], options: ExportOptions = ExportOpti
             guarded.policy, guarded.spec.n_obs, options.platforms, program_names(manifest)
         )
         vectors = answered_vectors(Reference(guarded.policy), guarded.candidate)
-    files = assembled_files(run, exported, vectors)
-    manifest["programs"] = programs_entry(exported)
+        further = {bundle_files.ONNX: policy_onnx(guarded.candidate)} if options.onnx else {}
+        numpy_files, why_not = numpy_form(guarded, manifest["flags"], vectors)
+    files = assembled_files(run, exported, vectors) | numpy_files | further
+    manifest["programs"] = programs_entry(exported, files, why_not)
     if signer is not None:
         manifest["signature"] = signer.claim
     return write_proven(out, files, manifest, signer, overwrite=options.overwrite)

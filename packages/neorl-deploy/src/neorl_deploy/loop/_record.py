@@ -13,17 +13,25 @@ import numpy as np
 from neorl_deploy.audit._log import AuditLog
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._cycle import Cycle
+from neorl_deploy.runtime._forms import FormName
 
 
-def audit_log(folder: Path, bundle: Bundle, **settings: Any) -> AuditLog:
+def audit_log(
+    folder: Path, bundle: Bundle, *, form: FormName = "stablehlo", **settings: Any
+) -> AuditLog:
     """The audit log of a loop, gone on with or begun.
 
     Args:
         folder: Where it lies.
         bundle: The bundle that decides.
+        form: The form in which it does: another one may round otherwise.
         settings: As of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
     """
-    return AuditLog(folder, lambda: {"bundle": f"sha256:{bundle.digest}"}, **settings)
+
+    def opening() -> dict[str, Any]:
+        return {"bundle": f"sha256:{bundle.digest}", "form": form}
+
+    return AuditLog(folder, opening, **settings)
 
 
 def recorder(log: AuditLog) -> Callable[[Cycle], None]:

@@ -1,6 +1,7 @@
 """What goes into a step of a bundle, and what comes out of it."""
 
 import enum
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,15 @@ class LastSent(enum.Enum):
     """The plant received the last decision as it was; only where that is certain."""
     UNKNOWN = "unknown"
     """Nobody can say: no read-back yet, or it was lost."""
+
+
+OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
+"""Parts of names of flags that may depend on the last bit of an action."""
+
+
+def findings(flags: Mapping[str, int]) -> int:
+    """The bits that say something of the inputs: whether a limit is active is not among them."""
+    return sum(bit for name, bit in flags.items() if not any(p in name for p in OF_THE_ACTION))
 
 
 AS_PROPOSED, UNKNOWN = LastSent.AS_PROPOSED, LastSent.UNKNOWN

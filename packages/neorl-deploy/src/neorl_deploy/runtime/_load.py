@@ -9,6 +9,7 @@ from neorl_deploy._errors import NotDeployable
 from neorl_deploy.bundle._read import read_bundle
 from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.runtime._events import LOGGER
+from neorl_deploy.runtime._forms import FormName
 from neorl_deploy.runtime._programs import open_programs
 from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.runtime._state import StateError
@@ -24,6 +25,7 @@ def load_bundle(
     time_limit: float = TIME_LIMIT,
     state: str | os.PathLike[str] | None = None,
     without_state: Literal["stopped", "refused"] = "stopped",
+    form: FormName = "stablehlo",
 ) -> Runtime:
     """Verifies a bundle, loads its programs, has them answer the test vectors, restores its state.
 
@@ -46,6 +48,8 @@ def load_bundle(
         state: File that the runtime goes on from and keeps; ``None`` for none.
         without_state: What happens where the file is missing, damaged or of another bundle, or
             none is named: ``"stopped"`` or ``"refused"``.
+        form: ``"stablehlo"``, compiled, or ``"numpy"``, by NumPy alone where the bundle has that.
+            Operations of NumPy cannot loop, so no other process tries them first.
 
     Returns:
         A runtime that goes on where the earlier process ended, or one that is stopped.
@@ -66,9 +70,10 @@ def load_bundle(
         if require_deploy:
             raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
         LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
-    open_programs(bundle)  # what can be seen without running them is refused first
-    require_trial(bundle, time_limit)
-    runtime = Runtime(bundle)
+    if form == "stablehlo":
+        open_programs(bundle)  # what can be seen without running them is refused first
+        require_trial(bundle, time_limit)
+    runtime = Runtime(bundle, form)
     if self_test:
         runtime.self_test()
     try:

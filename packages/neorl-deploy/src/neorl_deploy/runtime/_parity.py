@@ -3,6 +3,7 @@
 Started by the export as ``python -m neorl_deploy.runtime._parity BUNDLE``; prints one line of JSON.
 """
 
+import itertools
 import json
 import sys
 from importlib.abc import MetaPathFinder
@@ -32,13 +33,16 @@ def parity(path: str) -> dict[str, Any]:
     from neorl_deploy.bundle._read import read_bundle
     from neorl_deploy.runtime._runtime import Runtime
 
-    runtime = Runtime(read_bundle(path, proven=False))
+    bundle = read_bundle(path, proven=False)
+    forms = {"": Runtime(bundle)}
+    if "numpy" in bundle.manifest.forms:
+        forms["numpy "] = Runtime(bundle, "numpy")
     differences, rounding, flags_equal = {}, 0.0, True
-    for section in ("single", "sequence"):
+    for (form, runtime), section in itertools.product(forms.items(), ("single", "sequence")):
         vectors = runtime.bundle.test_vectors(section)
         actions, flags = runtime.answers(section)
         action = runtime.manifest.action
-        differences[section] = relative_difference(
+        differences[form + section] = relative_difference(
             action, actions, vectors["action"], vectors["rounding"]
         )
         rounding = max(rounding, float(relative_rounding(action, vectors["rounding"]).max()))

@@ -1,4 +1,4 @@
-"""A loaded bundle: a thin stateful shell around the exported program (extra ``jax``)."""
+"""A loaded bundle: a thin stateful shell around the exported step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.runtime._decision import AS_PROPOSED, Decision, LastSent, vector
+from neorl_deploy.runtime._decision import AS_PROPOSED, Decision, LastSent, findings, vector
 from neorl_deploy.runtime._events import (
     FALLBACK,
     POLICY,
@@ -26,15 +25,8 @@ from neorl_deploy.runtime._events import (
     Event,
     Events,
 )
-from neorl_deploy.runtime._packed import layout_of, packed, packed_step
-from neorl_deploy.runtime._programs import (
-    STOPPED,
-    TOLD,
-    jax_module,
-    one_line_of,
-    open_programs,
-    told_entries,
-)
+from neorl_deploy.runtime._forms import FormName, opened
+from neorl_deploy.runtime._programs import STOPPED, TOLD, one_line_of
 from neorl_deploy.runtime._state import (
     State,
     StateFile,
@@ -45,9 +37,6 @@ from neorl_deploy.runtime._state import (
 
 SELF_TEST_TOLERANCE = 1e-5
 """Between machines whose compilers round differently; on one machine parity is 1e-6."""
-
-OF_THE_ACTION = ("active", "rows_infeasible", "hand_over")
-"""Parts of names of flags that may depend on the last bit of an action."""
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are no cause of it, or that the names of the monitors say better."""
@@ -62,22 +51,19 @@ class Runtime:
 
     Args:
         bundle: A verified bundle.
+        form: ``"stablehlo"``, compiled (extra ``jax``), or ``"numpy"``, by NumPy alone.
 
     Attributes:
         bundle: The verified bundle.
+        form: The form that runs.
         manifest: Manifest of the bundle: channels, units, verdict, provenance.
     """
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
+    def __init__(self, bundle: Bundle, form: FormName = "stablehlo") -> None:
+        self.bundle, self.form = bundle, form
         self.manifest: Manifest = bundle.manifest
-        programs = open_programs(bundle)
-        with one_line_of(bundle, "its programs do not run"):
-            fresh = tuple(programs.initial_carry.call())
-            self._layout = layout_of([*self.manifest.carry, *told_entries(bundle)])
-            self._n_carry_words = self._layout.ends[len(fresh) - 1]
-            self._step = packed_step(programs.step.call, self._layout, len(fresh))
-            self._initial = _on_device(packed(self._layout, fresh))
+        opening = opened(bundle, form)
+        self._step, self._initial, self._layout, self._n_carry_words, self._place = opening
         self._carry = self._initial
         self._proposed = self._nothing_sent()
         self._events, self._steps, self._fell_back, self._testing = Events(), 0, False, False
@@ -158,7 +144,7 @@ class Runtime:
             raise ValueError(f"got {words.shape} words; expected ({self._n_carry_words},)")
         whole = np.array(self._initial)
         whole[: self._n_carry_words] = words
-        self._carry, self._proposed = _on_device(whole), self._nothing_sent()
+        self._carry, self._proposed = self._place(whole), self._nothing_sent()
 
     def _supervisor(self, name: str) -> np.ndarray:
         return self._layout.get(np.asarray(self._carry), f".supervisor.{name}")
@@ -167,7 +153,7 @@ class Runtime:
         words = np.asarray(self._carry)
         for name, value in parts.items():
             words = self._layout.set(words, f".supervisor.{name}", value)
-        self._carry = _on_device(words)
+        self._carry = self._place(words)
 
     def save(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         """Writes what the runtime remembers to a file, bound to the digest of its bundle.
@@ -205,7 +191,7 @@ class Runtime:
         state = read_state(Path(path), self.bundle.digest, self._n_carry_words)
         words = aged_words(state, self._layout, np.asarray(self._initial), self.manifest.dt)
         held_here = {name: self._supervisor(name) for name in STOPPED}
-        self._carry, self._proposed = _on_device(words), self._nothing_sent()
+        self._carry, self._proposed = self._place(words), self._nothing_sent()
         if held_here["latched"]:
             self._set(held_here)
         self._steps, self._fell_back = state.step, state.fell_back
@@ -311,8 +297,7 @@ class Runtime:
 
         Whether a limit is active may depend on the last bit of an action; these may not.
         """
-        flags = self.manifest.flags.items()
-        return sum(bit for name, bit in flags if not any(part in name for part in OF_THE_ACTION))
+        return findings(self.manifest.flags)
 
     def flag_names(self, flags: int) -> tuple[str, ...]:
         """Names of the decisions in ``flags``."""
@@ -348,7 +333,7 @@ class Runtime:
             BundleError: If an action differs by more, or a finding about the inputs (which
                 was not finite, out of range, unknown) is not the same.
         """
-        findings, worst = np.uint32(self.findings), 0.0
+        asked, worst = np.uint32(self.findings), 0.0
         for section in ("single", "sequence"):
             vectors = self.bundle.test_vectors(section)
             actions, flags = self.answers(section)
@@ -356,7 +341,7 @@ class Runtime:
                 self.manifest.action, actions, vectors["action"], vectors["rounding"]
             )
             worst = max(worst, difference)
-            same = np.array_equal(flags & findings, vectors["flags"] & findings)
+            same = np.array_equal(flags & asked, vectors["flags"] & asked)
             if not (difference <= tolerance and same):
                 raise BundleError(
                     f"{self.bundle.path}: this machine answers the test vectors ({section}) "
@@ -365,12 +350,6 @@ class Runtime:
                     "here (is fast math on?)"
                 )
         return worst
-
-
-def _on_device(words: np.ndarray) -> Any:
-    """Words where a step leaves them too, so that one compiled program takes either."""
-    jax = jax_module()
-    return jax.device_put(words, jax.devices()[0])
 
 
 def _said(reason: str) -> str:

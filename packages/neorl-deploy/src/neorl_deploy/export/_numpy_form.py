@@ -1,0 +1,73 @@
+"""The form of a guarded policy for NumPy alone, with the proof that it answers as trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
+from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.export._operations import NoSuchOperationError, listed
+from neorl_deploy.export._read import Guarded, entries
+from neorl_deploy.export._stablehlo import carry_entries, flat_step
+from neorl_deploy.runtime._decision import findings
+from neorl_deploy.runtime._numpy_form import operation_files
+from neorl_deploy.runtime._operations import prepared
+
+
+def numpy_form(
+    guarded: Guarded, flags: Mapping[str, int], vectors: Mapping[str, Mapping[str, np.ndarray]]
+) -> tuple[dict[str, bytes], str]:
+    """The files of the form for NumPy alone, where the guarded policy has one.
+
+    It has none where its program holds what NumPy's operations cannot say, such as a loop, or where
+    it answers a test vector otherwise than the training side.
+
+    Args:
+        guarded: The guarded policy.
+        flags: Bit of every named decision of the filter.
+        vectors: The test vectors with their answers, by section.
+
+    Returns:
+        Content by name, empty where there is none; and why there is none, empty where there is.
+    """
+    import jax
+
+    policy, spec = guarded.policy, guarded.spec
+    inputs = [
+        *carry_entries(policy),
+        ArrayEntry("obs", (spec.n_obs,), "float32"),
+        ArrayEntry("last_sent", (spec.n_action,), "float32"),
+    ]
+    try:
+        steps = listed(flat_step(policy), inputs)
+    except NoSuchOperationError as error:
+        return {}, f"it holds {error}"
+    initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
+    run, worst, alike = prepared(steps), 0.0, True
+    for section, stored in vectors.items():
+        actions, found = _answers(run, initial, stored, fresh=section == "single")
+        difference = relative_difference(
+            entries(spec.action), actions, stored["action"], stored["rounding"]
+        )
+        asked = np.uint32(findings(flags))
+        worst = max(worst, difference)
+        alike = alike and np.array_equal(found & asked, stored["flags"] & asked)
+    if not (worst <= PARITY_TOLERANCE and alike):
+        told = "equal" if alike else "different"
+        return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {told}"
+    return operation_files(steps, initial), ""
+
+
+def _answers(
+    run: Any, initial: Sequence[np.ndarray], stored: Mapping[str, np.ndarray], *, fresh: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    carry, actions, flags = tuple(initial), [], []
+    for obs, last_sent in zip(stored["obs"], stored["last_sent"], strict=True):
+        outputs = run(*(initial if fresh else carry), obs, last_sent)
+        carry = outputs[: len(initial)]
+        actions.append(outputs[len(initial)])
+        flags.append(outputs[len(initial) + 1])
+    return np.stack(actions), np.array(flags, np.uint32)

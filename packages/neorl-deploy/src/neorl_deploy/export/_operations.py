@@ -1,0 +1,270 @@
+"""From a program of JAX to a list of NumPy's operations, where it holds only such (``export``).
+
+The program is traced as for its export, calls within it are written out, what depends on constants
+alone is computed here, and what is there twice is kept once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_deploy.bundle._manifest import ArrayEntry
+from neorl_deploy.runtime._operations import PLAIN, TYPES, Operation, Operations, prepared
+
+LARGEST_FOLDED = 4096
+"""Numbers that a constant may have that is computed here; a larger one is computed in each step."""
+
+CALLS = frozenset(
+    {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2"}
+)
+SAME = frozenset({"stop_gradient", "copy", "copy_p", "optimization_barrier"})
+RENAMED = {
+    "shift_right_arithmetic": "shift_right",
+    "shift_right_logical": "shift_right",
+    "bitcast_convert_type": "bitcast",
+    "convert_element_type": "convert",
+    "broadcast_in_dim": "broadcast",
+    "squeeze": "reshape",
+    "gather": "take",
+}
+FLOATS_ONLY = frozenset({"div", "pow", "integer_pow", "sqrt", "rsqrt", "exp", "log", "tanh"})
+WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast"})
+
+
+class NoSuchOperationError(ValueError):
+    """A program holds what a list of operations cannot; its message is the reason."""
+
+
+def listed(function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]) -> Operations:
+    """A function of JAX as a list of operations.
+
+    Args:
+        function: Pure function of arrays that returns several.
+        inputs: Names, shapes and types of its arguments.
+
+    Returns:
+        The list.
+
+    Raises:
+        NoSuchOperationError: If it holds an operation that the list has not, such as a loop.
+    """
+    import jax
+
+    shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in inputs]
+    closed = jax.make_jaxpr(function)(*shapes)
+    draft = _Draft(tuple(inputs))
+    outputs = draft.written_out(closed.jaxpr, closed.consts, range(len(inputs)))
+    return draft.finished(outputs)
+
+
+Place = int | np.ndarray
+"""An input or a result of an operation by its number, or an array that is known now."""
+
+
+class _Draft:
+    """A list under way. Numbers from zero on are inputs, then results of operations."""
+
+    def __init__(self, inputs: tuple[ArrayEntry, ...]) -> None:
+        self._inputs = inputs
+        self._operations: list[tuple[str, tuple[Place, ...], tuple[int, ...], str, dict]] = []
+        self._known: dict[Any, int] = {}
+
+    def written_out(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Place]):
+        """Places of what a program returns for what goes in."""
+        places: dict[Any, Place] = dict(
+            zip(jaxpr.constvars, map(np.asarray, constants), strict=True)
+        )
+        places |= dict(zip(jaxpr.invars, given, strict=True))
+
+        def place(variable: Any) -> Place:
+            literal = hasattr(variable, "val")
+            return np.asarray(variable.val, variable.aval.dtype) if literal else places[variable]
+
+        for equation in jaxpr.eqns:
+            inputs = [place(variable) for variable in equation.invars]
+            name = equation.primitive.name
+            if name in CALLS:
+                inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+                body, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+                results = self.written_out(body, consts, inputs)
+            elif name in SAME:
+                results = inputs
+            else:
+                aval = equation.outvars[0].aval
+                results = [self._one(name, inputs, tuple(aval.shape), aval.dtype.name, equation)]
+            places |= dict(zip(equation.outvars, results, strict=False))
+        return [place(variable) for variable in jaxpr.outvars]
+
+    def _one(
+        self, name: str, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Place:
+        _require_types(name, dtype, equation)
+        if name == "convert_element_type" and equation.invars[0].aval.dtype.name == dtype:
+            return inputs[0]
+        if name == "select_n" and isinstance(inputs[0], np.ndarray) and inputs[0].size == 1:
+            return inputs[1 + int(inputs[0].item())]
+        if name == "iota" and np.prod(shape) <= LARGEST_FOLDED:
+            return np.indices(shape, dtype)[int(equation.params["dimension"])]
+        if name == "clamp":
+            low, x, high = inputs
+            return self._add("min", (self._add("max", (x, low), shape, dtype), high), shape, dtype)
+        if name == "dot_general":
+            return self._product(inputs, shape, dtype, equation)
+        if name == "gather":
+            _require_rows(equation)
+        name = RENAMED.get(name, name)
+        return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
+
+    def _product(
+        self, inputs: list[Place], shape: tuple[int, ...], dtype: str, equation: Any
+    ) -> Place:
+        """A product over the last axis of the left and the first of the right."""
+        (left_axes, right_axes), batch = equation.params["dimension_numbers"]
+        left, right = (variable.aval.ndim for variable in equation.invars)
+        if batch != ((), ()) or len(left_axes) != 1 or max(left, right) > 2:
+            raise NoSuchOperationError("a product over several axes")
+        sides = list(inputs)
+        turns = (left == 2 and left_axes[0] == 0, right == 2 and right_axes[0] == 1)
+        for i, turned in enumerate(turns):
+            if turned:
+                turned_shape = tuple(reversed(equation.invars[i].aval.shape))
+                sides[i] = self._add(
+                    "transpose", (sides[i],), turned_shape, dtype, {"axes": [1, 0]}
+                )
+        return self._add("dot", tuple(sides), shape, dtype)
+
+    def _add(
+        self,
+        name: str,
+        inputs: tuple[Place, ...],
+        shape: tuple[int, ...],
+        dtype: str,
+        settings: dict[str, Any] | None = None,
+    ) -> Place:
+        chosen = settings or {}
+        if all(isinstance(place, np.ndarray) for place in inputs) and np.prod(shape) < (
+            LARGEST_FOLDED if name != "transpose" else np.inf
+        ):
+            return _computed(name, inputs, shape, dtype, chosen)
+        key = (name, tuple(map(_identity, inputs)), shape, dtype, json.dumps(chosen))
+        if key not in self._known:
+            self._known[key] = len(self._inputs) + len(self._operations)
+            self._operations.append((name, inputs, shape, dtype, chosen))
+        return self._known[key]
+
+    def finished(self, outputs: Sequence[Place]) -> Operations:
+        """The list without what no output needs, its constants numbered."""
+        n_inputs = len(self._inputs)
+        needed = {place for place in outputs if isinstance(place, int)}
+        for at in range(len(self._operations) - 1, -1, -1):
+            if at + n_inputs in needed:
+                needed |= {p for p in self._operations[at][1] if isinstance(p, int)}
+        kept = [at for at in range(len(self._operations)) if at + n_inputs in needed]
+        constants: dict[Any, int] = {}
+        arrays: list[np.ndarray] = []
+        every = [p for at in kept for p in self._operations[at][1]] + list(outputs)
+        for place in every:
+            if isinstance(place, np.ndarray) and _identity(place) not in constants:
+                constants[_identity(place)] = n_inputs + len(arrays)
+                arrays.append(np.ascontiguousarray(place).reshape(place.shape))
+        begin = n_inputs + len(arrays)
+        number = {at + n_inputs: begin + i for i, at in enumerate(kept)}
+        number |= {i: i for i in range(n_inputs)}
+
+        def numbered(place: Place) -> int:
+            return constants[_identity(place)] if isinstance(place, np.ndarray) else number[place]
+
+        operations = tuple(
+            Operation(name, tuple(map(numbered, inputs)), shape, dtype, settings)
+            for name, inputs, shape, dtype, settings in (self._operations[at] for at in kept)
+        )
+        return Operations(
+            self._inputs, tuple(arrays), operations, tuple(numbered(place) for place in outputs)
+        )
+
+
+def _computed(
+    name: str, inputs: Sequence[Any], shape: tuple[int, ...], dtype: str, settings: dict[str, Any]
+) -> np.ndarray:
+    operation = Operation(name, tuple(range(len(inputs))), shape, dtype, settings)
+    try:
+        return prepared(Operations((), tuple(inputs), (operation,), (len(inputs),)))()[0]
+    except ValueError as error:
+        raise NoSuchOperationError(str(error)) from error
+
+
+def _identity(place: Place) -> Any:
+    if isinstance(place, np.ndarray):
+        return place.dtype.name, place.shape, place.tobytes()
+    return place
+
+
+def _require_types(name: str, dtype: str, equation: Any) -> None:
+    given = [variable.aval.dtype for variable in equation.invars]
+    if dtype not in TYPES:
+        raise NoSuchOperationError(f"numbers of type {dtype}")
+    if name in FLOATS_ONLY and given[0].kind != "f":
+        raise NoSuchOperationError(f"{name} of {given[0].name}")
+    if name == "convert_element_type" and given[0].kind == "f" and dtype != given[0].name:
+        raise NoSuchOperationError("a rounding to whole numbers")
+    if name == "shift_right_logical" and given[0].kind == "i":
+        raise NoSuchOperationError("a logical shift of signed numbers")
+    if name == "bitcast_convert_type" and given[0].itemsize != np.dtype(dtype).itemsize:
+        raise NoSuchOperationError("a change of the width of numbers")
+
+
+def _settings(name: str, equation: Any) -> dict[str, Any]:
+    """What an operation needs besides its inputs, as plain numbers."""
+    if name in WITHOUT_SETTINGS or name == "take":
+        return {}
+    if name not in SETTINGS:
+        raise NoSuchOperationError(f"the operation {name}")
+    return SETTINGS[name](equation.params)
+
+
+def _of_slice(given: Any) -> dict[str, Any]:
+    start, stop = given["start_indices"], given["limit_indices"]
+    return {"start": [*start], "stop": [*stop], "step": [*(given["strides"] or (1,) * len(start))]}
+
+
+def _axes(given: Any) -> dict[str, Any]:
+    return {"axes": [int(axis) for axis in given["axes"]]}
+
+
+SETTINGS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "argmax": lambda given: {"axis": int(given["axes"][0])},
+    "argmin": lambda given: {"axis": int(given["axes"][0])},
+    "broadcast": lambda given: {"axes": [int(axis) for axis in given["broadcast_dimensions"]]},
+    "concatenate": lambda given: {"axis": int(given["dimension"])},
+    "integer_pow": lambda given: {"power": int(given["y"])},
+    "reduce_and": _axes,
+    "reduce_max": _axes,
+    "reduce_min": _axes,
+    "reduce_or": _axes,
+    "reduce_sum": _axes,
+    "slice": _of_slice,
+    "stack": lambda given: {"axis": int(given.get("axis", given.get("dimension", 0)))},
+    "transpose": lambda given: {"axes": [int(axis) for axis in given["permutation"]]},
+}
+"""Settings of an operation from the parameters of JAX."""
+
+
+def _require_rows(equation: Any) -> None:
+    """A gather must pick rows of the first axis, one index each."""
+    numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    operand, indices = (variable.aval for variable in equation.invars)
+    first = indices.ndim - 1
+    rows = (
+        tuple(numbers.collapsed_slice_dims) == (0,)
+        and tuple(numbers.start_index_map) == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(sizes) == (1, *operand.shape[1:])
+        and tuple(numbers.offset_dims) == tuple(range(first, first + operand.ndim - 1))
+        and "FILL" not in str(equation.params["mode"])
+    )
+    if not rows:
+        raise NoSuchOperationError("a gather of other things than rows")

@@ -1,0 +1,106 @@
+"""The forms in which a bundle's step can be run: compiled from StableHLO, or by NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from neorl_deploy._errors import BundleError
+from neorl_deploy.bundle._manifest import ArrayEntry
+from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.runtime._numpy_form import read_operations
+from neorl_deploy.runtime._operations import prepared
+from neorl_deploy.runtime._packed import Layout, layout_of, packed, packed_step
+from neorl_deploy.runtime._programs import jax_module, one_line_of, open_programs, told_entries
+
+FormName = Literal["stablehlo", "numpy"]
+"""``"stablehlo"`` needs the extra ``jax``; ``"numpy"`` needs nothing, where the bundle has it."""
+
+
+class Form(NamedTuple):
+    """A step, ready to run.
+
+    Attributes:
+        step: ``(words, obs, last_sent) -> words``, of which those of the carry matter going in.
+        initial: Words of a fresh episode, as ``step`` takes them.
+        layout: Where every array lies among the words.
+        n_carry_words: Words that hold the carry.
+        place: Words of the host as ``step`` takes them without compiling anew.
+    """
+
+    step: Callable[[Any, Any, Any], Any]
+    initial: Any
+    layout: Layout
+    n_carry_words: int
+    place: Callable[[np.ndarray], Any]
+
+
+def opened(bundle: Bundle, form: FormName) -> Form:
+    """A form of a verified bundle.
+
+    Raises:
+        BundleError: If the bundle does not have it, or it cannot be read or run.
+        DeployError: If it needs an extra that is not installed.
+        ValueError: If there is no such form.
+    """
+    if form == "stablehlo":
+        return _compiled(bundle)
+    if form == "numpy":
+        return _with_numpy(bundle)
+    raise ValueError(f'a form is "stablehlo" or "numpy", got {form!r}')
+
+
+def _compiled(bundle: Bundle) -> Form:
+    programs = open_programs(bundle)
+    with one_line_of(bundle, "its programs do not run"):
+        fresh = tuple(programs.initial_carry.call())
+        layout = layout_of([*bundle.manifest.carry, *told_entries(bundle)])
+        step = packed_step(programs.step.call, layout, len(fresh))
+        initial = _on_device(packed(layout, fresh))
+    return Form(step, initial, layout, _carry_words(layout, len(fresh)), _on_device)
+
+
+def _with_numpy(bundle: Bundle) -> Form:
+    manifest = bundle.manifest
+    observed, width = len(manifest.obs), len(manifest.action)
+    inputs = [
+        *manifest.carry,
+        ArrayEntry("obs", (observed,), "float32"),
+        ArrayEntry("last_sent", (width,), "float32"),
+    ]
+    listed, fresh = read_operations(bundle.files, inputs, str(bundle.path))
+    layout = layout_of([*manifest.carry, *told_entries(bundle)])
+    with one_line_of(bundle, "its operations do not run"):
+        run = prepared(listed)
+        _require_outputs(bundle, layout, run(*fresh, *(_zeros(e) for e in inputs[-2:])))
+    n_carry = len(manifest.carry)
+    names = [entry.name for entry in manifest.carry]
+
+    def step(words: np.ndarray, obs: np.ndarray, last_sent: np.ndarray) -> np.ndarray:
+        carry = (layout.get(words, name) for name in names)
+        return packed(layout, run(*carry, obs, last_sent))
+
+    initial = packed(layout, fresh)
+    return Form(step, initial, layout, _carry_words(layout, n_carry), np.asarray)
+
+
+def _require_outputs(bundle: Bundle, layout: Layout, given: Sequence[np.ndarray]) -> None:
+    stated = [(entry.shape, entry.dtype) for entry in layout.entries]
+    if [(array.shape, array.dtype.name) for array in given] != stated:
+        raise BundleError(f"{bundle.path}: manifest and operations disagree about the carry")
+
+
+def _zeros(entry: ArrayEntry) -> np.ndarray:
+    return np.zeros(entry.shape, entry.dtype)
+
+
+def _carry_words(layout: Layout, n_carry: int) -> int:
+    return layout.ends[n_carry - 1]
+
+
+def _on_device(words: np.ndarray) -> Any:
+    """Words where a step leaves them too, so that one compiled program takes either."""
+    jax = jax_module()
+    return jax.device_put(words, jax.devices()[0])

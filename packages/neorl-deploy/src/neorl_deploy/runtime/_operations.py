@@ -1,0 +1,282 @@
+"""A step as a list of array operations, run with NumPy alone: the form of a bundle without JAX.
+
+The export writes the list from the very program that it exports (``export/_operations.py``). Each
+operation has one of the names below, so a list is data: it cannot loop, open a file or call
+anything else.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_deploy.bundle._manifest import ArrayEntry
+
+MOST_NUMBERS = 2**24
+"""Numbers in one array at most."""
+
+TYPES = frozenset({"bool", "float32", "int32", "uint32", "int8", "uint8", "int16", "uint16"})
+
+
+class Operation(NamedTuple):
+    """One operation.
+
+    Attributes:
+        name: Its name in :data:`NAMES`.
+        inputs: Numbers of its inputs: of inputs of the list, constants and earlier operations.
+        shape: Shape of its result.
+        dtype: Type of its result.
+        settings: What else it needs, as plain numbers.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    settings: Mapping[str, Any] = {}
+
+
+class Operations(NamedTuple):
+    """A function of arrays as a list of operations.
+
+    Attributes:
+        inputs: What goes in; they have the numbers from zero on.
+        constants: Arrays that it holds; they have the numbers behind the inputs.
+        operations: The list; every operation has the next number.
+        outputs: Numbers of what comes out.
+    """
+
+    inputs: tuple[ArrayEntry, ...]
+    constants: tuple[np.ndarray, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[int, ...]
+
+
+def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
+    """The list as a function of NumPy arrays.
+
+    It is run once here, so that a result of another shape or type than the list says is found
+    before it acts.
+
+    Args:
+        listed: The list.
+
+    Returns:
+        ``(*inputs) -> outputs``.
+
+    Raises:
+        ValueError: If an operation is unknown, uses what comes later, is too large or does not
+            give what it says.
+    """
+    n_inputs = len(listed.inputs)
+    held: list[Any] = [None] * n_inputs + [_held(one) for one in listed.constants]
+    begin = len(held)
+    plan = []
+    for at, operation in enumerate(listed.operations, begin):
+        if operation.name not in NAMES:
+            raise ValueError(f"the operation {operation.name!r} is unknown")
+        if not all(0 <= number < at for number in operation.inputs):
+            raise ValueError(f"operation {at} uses what comes later")
+        if math.prod(operation.shape) > MOST_NUMBERS or operation.dtype not in TYPES:
+            raise ValueError(f"operation {at} gives {operation.shape} of {operation.dtype}")
+        plan.append((at, _function(operation), operation.inputs))
+        held.append(None)
+    if not all(0 <= number < len(held) for number in listed.outputs):
+        raise ValueError("an output is none of its operations")
+    outputs = listed.outputs
+
+    def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        values = held.copy()
+        values[:n_inputs] = arrays
+        with np.errstate(all="ignore"):
+            for at, function, inputs in plan:
+                values[at] = function(*[values[number] for number in inputs])
+        return tuple(np.asarray(values[number]) for number in outputs)
+
+    _require_stated(listed, held, plan)
+    return run
+
+
+def _require_stated(listed: Operations, held: list[Any], plan: Sequence[Any]) -> None:
+    """Raises unless every operation gives the shape and type that the list says, on zeros."""
+    values = list(held)
+    values[: len(listed.inputs)] = [np.zeros(e.shape, e.dtype) for e in listed.inputs]
+    with np.errstate(all="ignore"):
+        for (at, function, inputs), operation in zip(plan, listed.operations, strict=True):
+            result = function(*[values[number] for number in inputs])
+            if (np.shape(result), result.dtype.name) != (operation.shape, operation.dtype):
+                raise ValueError(
+                    f"operation {at} ({operation.name}) gives {np.shape(result)} of "
+                    f"{result.dtype}, not {operation.shape} of {operation.dtype}"
+                )
+            values[at] = result
+
+
+def _held(constant: np.ndarray) -> Any:
+    # A scalar costs NumPy less than an array without axes.
+    return constant[()] if constant.ndim == 0 else constant
+
+
+def _function(operation: Operation) -> Callable[..., Any]:
+    if operation.name in PLAIN:
+        return PLAIN[operation.name]
+    return WITH_SETTINGS[operation.name](operation, **operation.settings)
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    """``cases[which]``, entry by entry; a boolean picks the second where it is true."""
+    if np.ndim(which) == 0:  # one answer for all entries
+        return cases[int(which)]
+    if len(cases) == 2:
+        return np.where(which, cases[1], cases[0])
+    return np.choose(which, cases)
+
+
+def _logistic(x: Any) -> Any:
+    return np.float32(1) / (np.float32(1) + np.exp(-x))
+
+
+def _rsqrt(x: Any) -> Any:
+    return np.float32(1) / np.sqrt(x)
+
+
+def _dot(left: Any, right: Any) -> Any:
+    return np.asarray(left @ right)
+
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "div": np.divide,
+    "dot": _dot,
+    "eq": np.equal,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "is_finite": np.isfinite,
+    "le": np.less_equal,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": _logistic,
+    "lt": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "nextafter": np.nextafter,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "pow": np.power,
+    "rem": np.fmod,
+    "rsqrt": _rsqrt,
+    "select_n": _select,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "sign": np.sign,
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+    "xor": np.bitwise_xor,
+}
+"""Operations without settings, entry by entry, but for the product of matrices (``dot``)."""
+
+
+def _reduced(ufunc: np.ufunc, operation: Operation, *, axes: Sequence[int]) -> Callable[..., Any]:
+    return functools.partial(ufunc.reduce, axis=tuple(axes))
+
+
+def _broadcast(operation: Operation, *, axes: Sequence[int]) -> Callable[[Any], Any]:
+    shape, places = operation.shape, tuple(axes)
+
+    def broadcast(x: Any) -> Any:
+        widths = [1] * len(shape)
+        for place, width in zip(places, np.shape(x), strict=True):
+            widths[place] = width
+        return np.broadcast_to(np.reshape(x, widths), shape)
+
+    return broadcast
+
+
+def _converted(operation: Operation) -> Callable[[Any], Any]:
+    dtype = np.dtype(operation.dtype)
+    return lambda x: x.astype(dtype)
+
+
+def _same_bits(operation: Operation) -> Callable[[Any], Any]:
+    dtype = np.dtype(operation.dtype)
+    return lambda x: x.view(dtype)
+
+
+def _reshaped(operation: Operation) -> Callable[[Any], Any]:
+    return lambda x: np.reshape(x, operation.shape)
+
+
+def _transposed(operation: Operation, *, axes: Sequence[int]) -> Callable[[Any], Any]:
+    return lambda x: np.transpose(x, axes)
+
+
+def _concatenated(operation: Operation, *, axis: int) -> Callable[..., Any]:
+    return lambda *parts: np.concatenate(parts, axis)
+
+
+def _stacked(operation: Operation, *, axis: int) -> Callable[..., Any]:
+    return lambda *parts: np.stack(parts, axis)
+
+
+def _sliced(
+    operation: Operation, *, start: Sequence[int], stop: Sequence[int], step: Sequence[int]
+) -> Callable[[Any], Any]:
+    part = tuple(slice(*ends) for ends in zip(start, stop, step, strict=True))
+    return lambda x: x[part]
+
+
+def _taken(operation: Operation) -> Callable[[Any, Any], Any]:
+    """Rows of the first input by the last axis, of width one, of the second; ends are clipped."""
+    return lambda x, at: np.take(x, at[..., 0], axis=0, mode="clip")
+
+
+def _whole_power(operation: Operation, *, power: int) -> Callable[[Any], Any]:
+    exponent = np.float32(power)
+    return lambda x: np.power(x, exponent)
+
+
+def _first_of(function: Callable[..., Any], operation: Operation, *, axis: int):
+    dtype = np.dtype(operation.dtype)
+    return lambda x: function(x, axis).astype(dtype)
+
+
+WITH_SETTINGS: dict[str, Callable[..., Callable[..., Any]]] = {
+    "argmax": functools.partial(_first_of, np.argmax),
+    "argmin": functools.partial(_first_of, np.argmin),
+    "bitcast": _same_bits,
+    "broadcast": _broadcast,
+    "concatenate": _concatenated,
+    "convert": _converted,
+    "integer_pow": _whole_power,
+    "reduce_and": functools.partial(_reduced, np.bitwise_and),
+    "reduce_max": functools.partial(_reduced, np.maximum),
+    "reduce_min": functools.partial(_reduced, np.minimum),
+    "reduce_or": functools.partial(_reduced, np.bitwise_or),
+    "reduce_sum": functools.partial(_reduced, np.add),
+    "reshape": _reshaped,
+    "slice": _sliced,
+    "stack": _stacked,
+    "take": _taken,
+    "transpose": _transposed,
+}
+"""Operations that are made from their settings, and from the shape and type of their result."""
+
+NAMES = frozenset({*PLAIN, *WITH_SETTINGS})
+"""Every operation that there is."""

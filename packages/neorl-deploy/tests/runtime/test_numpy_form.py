@@ -1,0 +1,181 @@
+"""The form for NumPy alone: the same decisions, and no list of operations that could harm."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neorl_deploy._errors import BundleError
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._files import OPERATIONS, WEIGHTS
+from neorl_deploy.bundle._manifest import ArrayEntry
+from neorl_deploy.export._operations import NoSuchOperationError, listed
+from neorl_deploy.runtime import Runtime
+from neorl_deploy.runtime._numpy_form import read_operations
+from neorl_deploy.runtime._operations import Operation, Operations, prepared
+
+NUMBERS = np.array([0.0, -0.0, 1.5, -2.5, 3e38, -1e-40, np.nan, np.inf, -np.inf], np.float32)
+
+
+@pytest.fixture(scope="module")
+def with_numpy(exported):
+    return Runtime(read_bundle(exported), "numpy")
+
+
+def test_the_self_test_passes_and_the_sizes_are_small(with_numpy):
+    assert with_numpy.self_test(1e-6) <= 1e-6
+    files = with_numpy.bundle.files
+    assert len(files[OPERATIONS]) + len(files[WEIGHTS]) < 120_000
+
+
+numbers = st.floats(width=32)
+
+
+@settings(max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(st.tuples(numbers, numbers, numbers), st.tuples(numbers, numbers)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_whatever_comes_in_it_decides_as_the_compiled_program(runtime, with_numpy, steps):
+    for one in (runtime, with_numpy):
+        one.release("the test")
+        one.reset()
+    spans = np.array([100.0, 320.0])
+    for obs, last_sent in steps:
+        compiled = runtime.step(obs, last_sent)
+        alone = with_numpy.step(obs, last_sent)
+        assert np.abs((alone.action - compiled.action) / spans).max() <= 1e-6
+        assert alone.flags & with_numpy.findings == compiled.flags & runtime.findings
+        assert alone.alarms == compiled.alarms
+
+
+def test_it_remembers_as_the_compiled_program_and_goes_on_from_it(runtime, with_numpy):
+    runtime.release("the test")
+    runtime.reset()
+    for level in (0.9, 1.0, 1.1):
+        runtime.step([level, 330.0, 3.0], [40.0, 300.0])
+    with_numpy.go_on_from(runtime.words)
+    after, before = with_numpy.step([1.0, 331.0, 3.0], [41.0, 300.0]), with_numpy.carry
+    again = runtime.step([1.0, 331.0, 3.0], [41.0, 300.0])
+    assert after.action == pytest.approx(again.action, rel=1e-6)
+    for name, array in runtime.carry.items():
+        assert before[name].dtype == array.dtype
+        np.testing.assert_allclose(before[name], array, rtol=1e-5)
+
+
+def operations_of_all_kinds(x, y, whole):
+    """Every operation that the list has, of two vectors and one of whole numbers."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
+    square = jnp.outer(x, y)
+    return (
+        *(f(x) for f in (jnp.abs, jnp.ceil, jnp.floor, jnp.sign, jnp.isfinite, jnp.negative)),
+        *(f(x) for f in (jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jax.lax.rsqrt)),
+        *(f(x) for f in (jnp.tanh, jax.nn.sigmoid, jnp.square)),
+        *(f(x, y) for f in (jnp.add, jnp.subtract, jnp.multiply, jnp.divide, jnp.power)),
+        *(f(x, y) for f in (jnp.maximum, jnp.minimum, jnp.nextafter, jax.lax.rem)),
+        *(f(x, y) for f in (jnp.less, jnp.less_equal, jnp.equal, jnp.not_equal)),
+        *(f(x, y) for f in (jnp.greater, jnp.greater_equal)),
+        jnp.where(x > y, x, y),
+        jnp.where(x[0] > y[0], x, y),
+        (x > 0) & (y > 0) | ~(x < y) ^ (y > 1),
+        bits >> 3 & jnp.uint32(255) | bits << 2,
+        whole >> 1,
+        whole.astype(jnp.float32) * 2,
+        x**3,
+        jnp.clip(x, -1, 1),
+        jnp.concatenate([x, y])[2:9:3],
+        jnp.stack([x, y]).T,
+        square[0],
+        jnp.eye(9) @ jnp.nan_to_num(x, posinf=1, neginf=-1),
+        jnp.nan_to_num(x, posinf=1, neginf=-1) @ jnp.ones((9, 2)).T.reshape(2, 9).T,
+        x[jnp.array([3, 0])],
+        jnp.max(y),
+        jnp.min(y, initial=3),
+        jnp.sum(jnp.where(jnp.isfinite(x), 1.0, 0.0)),
+        jnp.any(x > 2),
+        jnp.all(x > 2),
+        jnp.argmax(y).astype(jnp.int32),
+        jnp.argmin(y).astype(jnp.int32),
+        jnp.reshape(x, (3, 3))[:, 1],
+        jnp.broadcast_to(x, (2, 9)),
+    )
+
+
+def test_every_operation_answers_as_jax_does():
+    x, y = NUMBERS, np.roll(NUMBERS, 2)
+    whole = np.arange(-4, 5, dtype=np.int32)
+    inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("y", (9,), "float32")]
+    inputs.append(ArrayEntry("whole", (9,), "int32"))
+    run = prepared(listed(operations_of_all_kinds, inputs))
+    compiled = jax.jit(operations_of_all_kinds)(x, y, whole)
+    tiny = np.abs(x) < np.finfo(np.float32).tiny  # some processors take them for zero
+    for at, (ours, theirs) in enumerate(zip(run(x, y, whole), compiled, strict=True)):
+        theirs = np.asarray(theirs)
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), at
+        if ours.shape == (9,):
+            ours, theirs = ours[~tiny & ~np.roll(tiny, 2)], theirs[~tiny & ~np.roll(tiny, 2)]
+        np.testing.assert_allclose(ours, theirs, rtol=2e-6, err_msg=f"output {at}")
+
+
+def test_a_loop_has_no_list_and_the_reason_is_said():
+    def looped(x):
+        return (jax.lax.fori_loop(0, 3, lambda _, y: y * 2, x),)
+
+    with pytest.raises(NoSuchOperationError, match=r"the operation (scan|while)"):
+        listed(looped, [ArrayEntry("x", (2,), "float32")])
+    with pytest.raises(NoSuchOperationError, match="whole numbers"):
+        listed(lambda x: (x.astype(jnp.int32),), [ArrayEntry("x", (2,), "float32")])
+
+
+VECTOR = ArrayEntry("x", (2,), "float32")
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (Operation("eval", (0,), (2,), "float32"), "'eval' is unknown"),
+        (Operation("add", (0, 1), (2,), "float32"), "uses what comes later"),
+        (Operation("add", (0, -1), (2,), "float32"), "uses what comes later"),
+        (Operation("broadcast", (0,), (2**13, 2**12), "float32", {"axes": [1]}), "gives"),
+        (Operation("add", (0, 0), (3,), "float32"), "not \\(3,\\) of float32"),
+        (Operation("add", (0, 0), (2,), "float64"), "of float64"),
+        (Operation("lt", (0, 0), (2,), "float32"), "gives \\(2,\\) of bool"),
+    ],
+)
+def test_a_list_that_is_none_is_refused_before_it_acts(operation, words):
+    with pytest.raises(ValueError, match=words):
+        prepared(Operations((VECTOR,), (), (operation,), (1,)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.update(version=2), "version 2"),
+        (lambda d: d.update(constants=3), "of different steps"),
+        (lambda d: d["operations"][0].pop("op"), "is malformed"),
+        (lambda d: d["operations"][0].update(shape=[-1]), "is malformed"),
+        (lambda d: d.update(outputs="all"), "is malformed"),
+    ],
+)
+def test_a_damaged_file_is_one_line(with_numpy, change, words):
+    files, manifest = dict(with_numpy.bundle.files), with_numpy.manifest
+    document = json.loads(files[OPERATIONS])
+    change(document)
+    files[OPERATIONS] = json.dumps(document).encode()
+    inputs = [*manifest.carry, ArrayEntry("obs", (3,), "float32")]
+    inputs.append(ArrayEntry("last_sent", (2,), "float32"))
+    with pytest.raises(BundleError, match=words):
+        read_operations(files, inputs, "plant.bundle")
+
+
+def test_a_bundle_without_the_form_says_so(with_numpy):
+    files = {n: d for n, d in with_numpy.bundle.files.items() if n != WEIGHTS}
+    with pytest.raises(BundleError, match="no form for NumPy alone"):
+        read_operations(files, with_numpy.manifest.carry, "plant.bundle")
