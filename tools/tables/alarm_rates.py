@@ -61,8 +61,14 @@ def quiet_scores(name: str, arguments: argparse.Namespace) -> np.ndarray:
     training, held_out = split_episodes(log, 0.7, jax.random.key(1))
     options = CriticOptions()
     key = jax.random.split(jax.random.key(options.seed), 3)[0]
-    settings = options.ensemble_settings()
-    fitted = fit_ensemble(training.transitions, training.spec, key, settings=settings)
+    fitted = fit_ensemble(
+        training.transitions,
+        training.spec,
+        key,
+        learner=options.ensemble_learner(),
+        updates=options.ensemble_updates,
+        coverage=options.coverage,
+    )
     endless = CriticMonitor(fitted.ensemble, jnp.asarray(jnp.inf, jnp.float32), disagreement)
     quiet = held_out.select_episodes(~broken(held_out))
     return np.asarray(episode_scores(endless, *padded_episodes(quiet)), np.float64)

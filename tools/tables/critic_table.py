@@ -33,7 +33,7 @@ import numpy as np
 
 import neorl_envs
 from neorl_agents.calibration import episode_interval
-from neorl_agents.critics import EnsembleSettings, critic_scores, fit_ensemble
+from neorl_agents.critics import critic_scores, fit_ensemble
 from neorl_core import Channel, Spec
 from neorl_core.statistics import area_under_roc
 from neorl_envs import Dataset
@@ -142,9 +142,14 @@ def edge(training: Dataset, held_out: Dataset, options: CriticOptions) -> list[f
 
     limit = np.quantile(distance(obs), 0.9)
     inner = training.transitions._replace(mask=distance(obs) <= limit)
-    settings = dataclasses.replace(options.ensemble_settings(), calibrated=True)
-    assert isinstance(settings, EnsembleSettings)
-    fitted = fit_ensemble(inner, training.spec, jax.random.key(2), settings=settings)
+    fitted = fit_ensemble(
+        inner,
+        training.spec,
+        jax.random.key(2),
+        learner=options.ensemble_learner(),
+        updates=options.ensemble_updates,
+        coverage=options.coverage,
+    )
     rows = held_out.transitions
     score = critic_scores(fitted.ensemble, rows.obs, rows.action)
     return area(score, distance(rows.obs) > limit, episodes(held_out))

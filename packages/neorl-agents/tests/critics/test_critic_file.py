@@ -10,7 +10,7 @@ import pytest
 from neorl_agents import EDAC, ArtefactError, save_policy
 from neorl_agents.artefact._sealed_file import read_sealed, write_sealed
 from neorl_agents.critics import (
-    SafetyCriticSettings,
+    SafetyCriticLearner,
     critic_ensemble,
     critic_scores,
     fit_safety_critic,
@@ -29,8 +29,8 @@ KEY = jax.random.key(0)
 def stored(tmp_path_factory):
     """A file, its critic and rows of its log."""
     log = chain.episodes(60, seed=0)
-    few = SafetyCriticSettings(horizon=5, members=2, hidden=(8,), updates=3)
-    fitted = fit_safety_critic(log, chain.SPEC, KEY, settings=few)
+    few = sized(SafetyCriticLearner(horizon=5, members=2), hidden=(8,))
+    fitted = fit_safety_critic(log, chain.SPEC, KEY, learner=few, updates=3)
     path = tmp_path_factory.mktemp("critic") / "critic.safetensors"
     rows = log.obs[:40], log.action[:40]
     digest = save_critic(path, fitted.critic, chain.SPEC, *rows, fitted.report)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.critics import SafetyCriticSettings, horizon_targets
+from neorl_agents.critics import SafetyCriticLearner, horizon_targets
 from neorl_agents.critics._columns import checked_columns, split_columns
-from neorl_agents.critics._horizon_learning import Draws, Rows, draw_rows, head_loss
-from neorl_agents.critics._safety_critic_fit import _draws, _fresh, _tables, counted_steps
+from neorl_agents.critics._limit_facts import counted_steps
+from neorl_agents.critics._safety_critic_learner import AheadOfViolations, head_loss
 from neorl_agents.critics._windows import fully_seen, window_sums
 from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
@@ -67,11 +67,17 @@ def test_the_loss_is_that_of_a_loop(in_numpy):
     known = RNG.uniform(size=(BATCH, COST)) < 0.5
     weight, shift = RNG.uniform(0.5, 2, BATCH), np.array([-2.0, 0.5])
     f32 = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
-    rows = Rows(f32(inputs), f32(inputs), f32(known), f32(weight) > 0, jnp.asarray(known),
-                f32(weight))  # fmt: skip
     each = [in_numpy(jax.tree.map(lambda x, m=m: x[m], members), inputs) for m in range(MEMBERS)]
     for quantity in ("violation", "cost"):
-        loss, _ = head_loss(members, rows, f32(targets), f32(shift), quantity)
+        loss, _ = head_loss(
+            members,
+            f32(inputs),
+            f32(targets),
+            jnp.asarray(known),
+            f32(weight),
+            f32(shift),
+            quantity,
+        )
         expected = loss_by_loop(np.array(each), targets, known, weight, shift, quantity)
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
@@ -80,14 +86,16 @@ def test_weights_undo_the_draws():
     """The weighted frequency of every row is that of a uniform draw."""
     columns = checked_columns(chain.episodes(6, seed=3), chain.SPEC, cost=True)
     counted = counted_steps(columns, chain.SPEC)
-    draws, weight = _draws(columns, counted, 3)
-    drawn = draw_rows(draws, len(weight), 400_000, jax.random.key(0), jnp.int32(0))
+    tables = SafetyCriticLearner(horizon=3).log_tables(chain.SPEC, chain.episodes(6, seed=3))
+    weight = tables.rows.weight
+    drawn = AheadOfViolations().numbers(jax.device_put(tables), 400_000, jax.random.key(0))
     share = np.bincount(np.asarray(drawn), minlength=len(weight)) / 400_000
     np.testing.assert_allclose(share * weight, 1 / len(weight), rtol=0.12)
     ahead = window_sums(columns, counted.astype(float), 3, 1.0)[:, 0] > 0
     assert share[ahead].sum() > 0.5 > ahead.mean()
-    none = Draws(*(jnp.zeros(0, jnp.int32),) * 3)
-    assert int(draw_rows(none, 5, 100, jax.random.key(0), jnp.int32(0)).max()) == 4
+    none = tables._replace(count=np.zeros(0, np.int32))
+    uniform = AheadOfViolations().numbers(none, 5_000, jax.random.key(0))
+    assert len(np.unique(uniform)) == len(weight)
 
 
 def test_rows_say_what_follows_them_and_where_it_is_known():
@@ -97,12 +105,11 @@ def test_rows_say_what_follows_them_and_where_it_is_known():
     """
     log = chain.episodes(6, seed=3)
     keep = ~np.isin(np.arange(len(log.reward)), (3, 17))
-    columns = checked_columns(log._replace(mask=keep), chain.SPEC, cost=True)
+    masked = log._replace(mask=keep)
+    columns = checked_columns(masked, chain.SPEC, cost=True)
     ends = (log.terminated | log.truncated) | np.isin(np.arange(len(keep)), (2, 16))
     np.testing.assert_array_equal(columns.last, ends[keep])
-    settings = SafetyCriticSettings(horizon=3, members=2, hidden=(8,))
-    critic = _fresh(settings, chain.SPEC, columns, jax.random.key(0))
-    rows, _ = _tables(settings, chain.SPEC, columns, critic, None)
+    rows = SafetyCriticLearner(horizon=3).log_tables(chain.SPEC, masked).rows
     counted, last = counted_steps(columns, chain.SPEC), columns.last
     assert (last & ~columns.terminated).any()
     assert columns.terminated.any()
@@ -110,9 +117,8 @@ def test_rows_say_what_follows_them_and_where_it_is_known():
     known = ~last | columns.terminated
     np.testing.assert_array_equal(rows.known, known[:, None] | counted)
     following = np.append(columns.action[1:, 0], 0)
-    np.testing.assert_allclose(rows.next_inputs[~last, -1], 2 * following[~last] - 1, atol=1e-6)
-    np.testing.assert_array_equal(rows.next_inputs[:-1, :-1][~last[:-1]], rows.inputs[1:, :-1][
-        ~last[:-1]])  # fmt: skip
+    np.testing.assert_array_equal(rows.next_action[~last, 0], following[~last])
+    np.testing.assert_array_equal(rows.next_obs[:-1][~last[:-1]], rows.obs[1:][~last[:-1]])
 
 
 class Counter(eqx.Module):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.critics import (
-    SafetyCriticSettings,
+    SafetyCriticLearner,
     assess_safety_critic,
     fit_safety_critic,
     horizon_curve,
@@ -17,14 +17,18 @@ from neorl_agents.critics import (
 )
 from neorl_agents.critics._columns import checked_columns
 from neorl_agents.critics._safety_critic_fit import _calibrated
+from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
 from neorl_core.control import ConstantPolicy
 
 from . import chain
 
-FEW = SafetyCriticSettings(
-    horizon=5, members=2, hidden=(32,), updates=1500, batch_size=128, learning_rate=5e-3, tau=0.05
+FEW = sized(
+    SafetyCriticLearner(horizon=5, members=2, learning_rate=5e-3, tau=0.05),
+    hidden=(32,),
+    batch_size=128,
 )
+UPDATES = 1500
 KEY = jax.random.key(0)
 OBS = jnp.asarray(chain.flags(np.repeat(np.arange(5), 2)))
 ACTION = jnp.asarray(np.tile([0.0, 1.0], 5)[:, None], jnp.float32)
@@ -38,16 +42,18 @@ def asked(function, critic):
 @pytest.fixture(scope="module")
 def fitted():
     """On the log's own behaviour, a fair coin."""
-    return fit_safety_critic(chain.episodes(400, seed=0), chain.SPEC, KEY, settings=FEW)
+    log = chain.episodes(400, seed=0)
+    return fit_safety_critic(log, chain.SPEC, KEY, learner=FEW, updates=UPDATES)
 
 
 @pytest.mark.parametrize("quantity", ["violation", "cost"])
 def test_the_risk_of_a_policy_is_that_of_dynamic_programming(quantity):
     """Rows are truncated or terminated: right only if the one bootstraps, the other not."""
     always_on = ConstantPolicy(jnp.ones(1))
-    settings = replace(FEW, quantity=quantity)
-    log = chain.proportional_rows()
-    found = fit_safety_critic(log, chain.SPEC, KEY, settings=settings, policy=always_on)
+    learner, log = replace(FEW, quantity=quantity), chain.proportional_rows()
+    found = fit_safety_critic(
+        log, chain.SPEC, KEY, learner=learner, updates=UPDATES, policy=always_on
+    )
     expected = chain.exact(5, quantity, (0.0, 1.0))
     curves = asked(horizon_curve, found.critic)[:, 0].reshape(5, 2, 5)
     error = np.abs(curves - expected)
@@ -80,7 +86,7 @@ def test_it_is_calibrated_on_fresh_episodes(fitted):
         assess_safety_critic(one, chain.episodes(300, seed=9), chain.SPEC, replicates=2)["full"][
             "calibration_error"
         ][0]
-        for one in (bold, _calibrated(bold, held, chain.SPEC, FEW))
+        for one in (bold, _calibrated(bold, held, chain.SPEC, discount=1.0))
     ]
     assert errors[1] < 0.05 < 2 * errors[1] < errors[0]
     assert fitted.critic.calibration.x.shape[1] > 1
@@ -105,7 +111,7 @@ def test_units_change_nothing_and_masked_rows_are_inert(fitted):
         obs=log.obs * factor, next_obs=log.next_obs * factor, action=log.action * part,
         cost=log.cost / 3600,
     )  # fmt: skip
-    again = fit_safety_critic(converted, other, KEY, settings=FEW).critic
+    again = fit_safety_critic(converted, other, KEY, learner=FEW, updates=UPDATES).critic
     for one in (0, 5, 9):
         risk = limit_risks(fitted.critic, OBS[one], ACTION[one])
         converted_risk = limit_risks(again, OBS[one] * factor, ACTION[one] * part)
@@ -117,9 +123,8 @@ def test_units_change_nothing_and_masked_rows_are_inert(fitted):
         hidden._replace(terminated=None, truncated=None, mask=None),
     )
     ruined = ruined._replace(terminated=log.terminated, truncated=log.truncated, mask=mask)
-    quick = replace(FEW, updates=5)
     first, second = (
-        fit_safety_critic(one, spec, KEY, settings=quick).critic for one in (hidden, ruined)
+        fit_safety_critic(one, spec, KEY, learner=FEW, updates=5).critic for one in (hidden, ruined)
     )
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -146,7 +151,7 @@ TWO = replace(chain.SPEC, cost=(*chain.SPEC.cost, CostChannel("leak", "1", 0.0, 
 
 
 @pytest.mark.parametrize(
-    ("log", "spec", "settings", "words"),
+    ("log", "spec", "learner", "words"),
     [
         (SOME._replace(cost=None), chain.SPEC, FEW, "column cost of the log is missing"),
         (
@@ -185,9 +190,9 @@ TWO = replace(chain.SPEC, cost=(*chain.SPEC.cost, CostChannel("leak", "1", 0.0, 
         ),
     ],
 )
-def test_a_log_that_cannot_be_used_is_refused(log, spec, settings, words):
+def test_a_log_that_cannot_be_used_is_refused(log, spec, learner, words):
     with pytest.raises(InputError, match=words):
-        fit_safety_critic(log, spec, KEY, settings=replace(settings, updates=1))
+        fit_safety_critic(log, spec, KEY, learner=learner, updates=1)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +206,18 @@ def test_a_log_that_cannot_be_used_is_refused(log, spec, settings, words):
     ],
 )
 def test_a_bad_setting_is_named(field, value):
-    with pytest.raises(ValueError, match=f"SafetyCriticSettings.{field} must be"):
-        fit_safety_critic(SOME, chain.SPEC, KEY, settings=replace(FEW, **{field: value}))
+    with pytest.raises(ValueError, match=f"SafetyCriticLearner.{field} must be"):
+        fit_safety_critic(SOME, chain.SPEC, KEY, learner=replace(FEW, **{field: value}))
+
+
+def test_a_length_and_a_share_that_no_fit_has_are_refused():
+    for words, given in (("updates must be", {"updates": 0}), ("share", {"calibration_share": 1})):
+        with pytest.raises(ValueError, match=f"fit_safety_critic: .*{words}"):
+            fit_safety_critic(SOME, chain.SPEC, KEY, learner=FEW, **given)
 
 
 def test_a_limit_that_was_never_broken_is_said_to_be_unknown():
     log = SOME._replace(cost=np.concatenate([SOME.cost, np.zeros((200, 1))], axis=1))
-    found = fit_safety_critic(log, TWO, KEY, settings=replace(FEW, updates=2)).report["limits"]
+    found = fit_safety_critic(log, TWO, KEY, learner=FEW, updates=2).report["limits"]
     assert [limit["learnable"] for limit in found] == [True, False]
     assert "nothing is known of what leads to one" in found[1]["claim"]

@@ -10,18 +10,23 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from neorl_agents.critics import critic_scores, load_critic
+from neorl_agents.critics import EnsembleLearner, critic_scores, load_critic
+from neorl_agents.learning import Networks
 from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_core.control import ConstantPolicy
 from neorl_envs import write_dataset
-from neorl_envs.datasets import dataset_from_columns, split_episodes
+from neorl_envs.datasets import data_statistics, dataset_from_columns, split_episodes
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
 from neorl_safety.monitoring import Monitor
 from neorl_train import configure, start
 from neorl_train._command.main import main
-from neorl_train.critics import CriticOptions, critics_text, fit_critics
+from neorl_train.critics import CriticOptions, Followed, critics_text, fit_critics
+from neorl_train.critics._fit import ALONE, _trained
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.runs._names import CRITIC_METRICS
+from neorl_train.training import Watcher
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 2.0),),
@@ -158,6 +163,45 @@ def test_too_few_episodes_for_the_promise_are_refused_before_anything_is_fitted(
         fit_critics(training, broken)
 
 
+def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
+    log = tank_log(30, costs=False)
+    learner = EnsembleLearner(members=2, networks=Networks(hidden=(4,)))
+    statistics, key = data_statistics(log), jax.random.key(0)
+
+    def trained(followed):
+        of = (learner, log.spec, log.transitions, statistics, 1500, key)
+        return _trained("ensemble", 3, followed, *of)
+
+    def checkpoints(name):
+        return Checkpoints(
+            tmp_path / name, identity={"critic": name}, interval=750, keep=1, say=print
+        )
+
+    class Stopping(Watcher):
+        def chunk(self, step, metrics):
+            if step > 750:
+                raise KeyboardInterrupt
+
+    expected, metrics = trained(ALONE)
+    assert set(metrics) == {"loss", "disagreement"}
+    with pytest.raises(KeyboardInterrupt):
+        trained(Followed(checkpoints, lambda name: Stopping(), lambda name: {}))
+    begun = []
+
+    class Noting(Watcher):
+        def begin(self, step):
+            begun.append(step)
+            return False
+
+    resumed = Followed(checkpoints, lambda name: Noting(), lambda name: {"loss": 7.0})
+    for after, loss in ((750, metrics["loss"]), (1500, 7.0)):
+        state, last = trained(resumed)
+        assert begun.pop() == after
+        assert last["loss"] == loss
+        for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.nightly
 def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
@@ -181,6 +225,12 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     assert "safety critic: risk of a violation within 4 steps" in capsys.readouterr().out
     stored = json.loads((run.path / "critics.json").read_text())
     assert stored["format"] == "neorl-critics"
+    lines = [json.loads(line) for line in (run.path / CRITIC_METRICS).read_text().splitlines()]
+    assert {(line["algorithm"], line["step"]) for line in lines} == {
+        ("ensemble", 300),
+        ("safety_critic", 400),
+    }
+    assert not (run.path / "checkpoints/critics").exists()
     for name in ("safety_critic", "ensemble"):
         found = load_critic(run.path / f"critics/{name}.safetensors")
         scores = critic_scores(found.critic, found.parity_obs, found.parity_actions)

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.sampling._host_columns import finite_column, row_flags
-from neorl_core import InputError, Spec, Transition
+from neorl_core import DataStatistics, FieldStatistics, InputError, Spec, Transition
 
 
 class Columns(NamedTuple):
@@ -101,3 +102,30 @@ def split_columns(
     order = np.asarray(jax.random.permutation(key, len(episodes)))
     held = np.isin(columns.episode, episodes[order[:count]])
     return columns.take(~held), columns.take(held)
+
+
+def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Transition:
+    """The log with every row masked that is not of these episodes.
+
+    Args:
+        log: Flat columns.
+        columns: The columns of the whole log.
+        episodes: Numbers of episodes, as in ``columns``.
+    """
+    mask = np.ones(len(np.asarray(log.obs)), bool) if log.mask is None else np.array(log.mask, bool)
+    mask[mask] = np.isin(columns.episode, episodes)
+    return log._replace(mask=mask)  # pyright: ignore[reportArgumentType]
+
+
+def column_statistics(columns: Columns) -> DataStatistics:
+    """Statistics of the rows, as learners are prepared with; the rewards count as zero."""
+
+    def of(values: np.ndarray) -> FieldStatistics:
+        x = values.astype(np.float64)
+        numbers = (len(x), x.mean(0), x.std(0), x.min(0), x.max(0))
+        return FieldStatistics(*(jnp.asarray(number, jnp.float32) for number in numbers))
+
+    lengths = np.unique(columns.episode, return_counts=True)[1]
+    none = np.zeros(len(columns.last))
+    rest = (none, columns.cost, np.zeros(len(lengths)), lengths, columns.terminated)
+    return DataStatistics(*map(of, (columns.obs, columns.action, *rest)))

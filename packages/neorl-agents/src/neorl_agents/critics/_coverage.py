@@ -5,7 +5,8 @@ import numpy as np
 from neorl_agents.calibration import episode_interval
 from neorl_agents.critics._columns import checked_columns
 from neorl_agents.critics._ensemble import Ensemble
-from neorl_agents.critics._ensemble_fit import members_say, outcome
+from neorl_agents.critics._ensemble_fit import members_say
+from neorl_agents.critics._ensemble_learner import outcome
 from neorl_core import InputError, Spec, Transition
 
 

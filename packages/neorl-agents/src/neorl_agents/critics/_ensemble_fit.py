@@ -1,90 +1,29 @@
 """Fitting an ensemble on a log, and making its intervals cover what they state."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from neorl_agents.critics._columns import Columns, checked_columns, split_columns
-from neorl_agents.critics._ensemble import (
-    Ensemble,
-    Target,
-    member_outputs,
-    scaled_outputs,
+from neorl_agents.critics._columns import (
+    Columns,
+    checked_columns,
+    column_statistics,
+    only_episodes,
+    split_columns,
 )
-from neorl_agents.learning import (
-    as_widths,
-    cosine,
-    require_choice,
-    require_count,
-    require_flag,
-    require_number,
-    require_widths,
-)
-from neorl_agents.networks import MLP, ensemble, init_mlp
-from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
-from neorl_core import (
-    InputError,
-    Spec,
-    Transition,
-    as_arrays,
-    highs,
-    lows,
-    standardiser,
-    unit_interval,
-)
-from neorl_core.replay import batch_indices
+from neorl_agents.critics._ensemble import Ensemble, member_outputs
+from neorl_agents.critics._ensemble_learner import EnsembleLearner, outcome
+from neorl_agents.critics._training import Trainer, require_fit, trained_in_memory
+from neorl_core import InputError, Spec, Transition, highs, lows, standardiser
 from neorl_core.statistics import conformal_sample_size, weighted_conformal_quantile
 
 FINEST = 1e-6
 """Least scale of a predicted channel, as a part of its range: changes per step are small."""
-
-
-class EnsembleSettings(eqx.Module):
-    """How an ensemble is fitted.
-
-    Attributes:
-        coverage: Stated chance that an interval holds one step of a new episode, in (0, 1).
-        prior_scale: Factor of the fixed prior functions, not negative; 0 is a plain ensemble.
-        learning_rate: Learning rate at the start; it falls to zero along half a cosine.
-        updates: Gradient steps.
-        calibration_share: Part of the episodes that is held out for calibration, in (0, 1).
-        target: ``"dynamics"`` or ``"behaviour"``; static.
-        calibrated: Whether episodes are held out and intervals calibrated on them; static.
-        members: Number of members, two or more; static.
-        hidden: Widths of the hidden layers; static.
-        batch_size: Rows of one gradient step; static.
-        optimiser: Name of the optimiser in ``neorl_agents.optimisers.OPTIMISERS``; static.
-    """
-
-    coverage: float = 0.9
-    prior_scale: float = 1.0
-    learning_rate: float = 1e-3
-    updates: int = 3_000
-    calibration_share: float = 0.25
-    target: Target = eqx.field(static=True, default="dynamics")
-    calibrated: bool = eqx.field(static=True, default=True)
-    members: int = eqx.field(static=True, default=10)
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=as_widths)
-    batch_size: int = eqx.field(static=True, default=256)
-    optimiser: str = eqx.field(static=True, default="adam")
-
-    def validate(self) -> None:
-        """Raises a ``ValueError`` that names the first field with a bad value."""
-        inside = {"low": 0, "high": 1, "open_low": True, "open_high": True}
-        require_number(self, "coverage", "calibration_share", **inside)
-        require_number(self, "prior_scale", low=0)
-        require_number(self, "learning_rate", low=0, open_low=True)
-        require_count(self, "updates", "batch_size")
-        require_count(self, "members", least=2)
-        require_choice(self, "target", ("dynamics", "behaviour"))
-        require_choice(self, "optimiser", OPTIMISERS)
-        require_flag(self, "calibrated")
-        require_widths(self, "hidden")
 
 
 class FittedEnsemble(NamedTuple):
@@ -104,22 +43,31 @@ def fit_ensemble(
     spec: Spec,
     key: PRNGKeyArray,
     *,
-    settings: EnsembleSettings | None = None,
+    learner: EnsembleLearner | None = None,
+    updates: int = 3_000,
+    coverage: float = 0.9,
+    calibration_share: float = 0.25,
+    trainer: Trainer = trained_in_memory,
 ) -> FittedEnsemble:
     """Fits an ensemble on a log, and calibrates its intervals on episodes that it did not see.
 
-    Every member is regressed on the log with weights of its own, a Poisson draw an episode (the
-    bootstrap), beside a fixed prior function. The variance is scaled so that it is the mean
-    squared residual of the held-out rows; then the width of the interval is the conformal quantile
-    of ``|residual| / deviation`` over held-out episodes, every step of an episode weighing one over
-    its length, and one unseen episode at infinity.
+    An :class:`EnsembleLearner` is trained by the common loop on the rows of the log. The variance
+    is scaled so that it is the mean squared residual of the held-out rows; then the width of the
+    interval is the conformal quantile of ``|residual| / deviation`` over held-out episodes, every
+    step of an episode weighing one over its length, and one unseen episode at infinity.
 
     Args:
         log: Flat columns in physical units, episodes one after the other; with ``next_obs``,
             ``terminated`` and ``truncated``, and ``mask`` where some rows do not count.
         spec: Channels of the log.
         key: Decides the held-out episodes, the weights and the draws.
-        settings: Hyperparameters; the default ones by default.
+        learner: Hyperparameters; the default ones by default. What is predicted is standardised on
+            the log.
+        updates: Gradient steps.
+        coverage: Stated chance that an interval holds one step of a new episode, in (0, 1).
+        calibration_share: Part of the episodes that is held out for calibration, in [0, 1); 0
+            makes no intervals.
+        trainer: Training loop; the default one has neither checkpoints nor records.
 
     Returns:
         The ensemble, and what was found.
@@ -127,7 +75,7 @@ def fit_ensemble(
     Raises:
         InputError: If a column is missing or malformed, there is one episode to calibrate with, or
             too few for the coverage: ``1 / (1 - coverage) - 1`` must be held out.
-        ValueError: If a setting is out of range.
+        ValueError: If a hyperparameter is out of range.
 
     Example:
         >>> import jax, numpy as np
@@ -139,11 +87,11 @@ def fit_ensemble(
         >>> ends = np.arange(4000) % 50 == 49
         >>> log = Transition(level, valve, np.zeros(4000), next_obs=0.9 * level + 1e-3 * valve,
         ...     terminated=ends & False, truncated=ends)
-        >>> few = EnsembleSettings(members=3, hidden=(16,), updates=300)
-        >>> ensemble = fit_ensemble(log, spec, jax.random.key(0), settings=few).ensemble
+        >>> small = EnsembleLearner(members=3)
+        >>> fitted = fit_ensemble(log, spec, jax.random.key(0), learner=small, updates=300)
         >>> from neorl_agents.critics import disagreement
         >>> valve = np.array([50.0], np.float32)
-        >>> known, unknown = (disagreement(ensemble, np.array([x], np.float32), valve)
+        >>> known, unknown = (disagreement(fitted.ensemble, np.array([x], np.float32), valve)
         ...     for x in (0.5, 2.0))
         >>> bool(unknown > 2 * known)
         True
@@ -152,131 +100,37 @@ def fit_ensemble(
     learning, arXiv 1806.03335; Lee, Barber and Willett, Distribution-free inference with
     hierarchical data, arXiv 2306.06342, for the quantile.
     """
-    settings = EnsembleSettings() if settings is None else settings
-    settings.validate()
+    learner = EnsembleLearner() if learner is None else learner
+    learner.validate()
+    require_fit("fit_ensemble", updates, calibration_share)
+    if not 0 < coverage < 1:
+        raise ValueError(f"fit_ensemble: coverage must lie in (0, 1), got {coverage!r}")
     columns = checked_columns(log, spec, cost=False)
-    split_key, init_key, weight_key, draw_key = jax.random.split(key, 4)
+    split_key, fit_key = jax.random.split(key)
     training, held = columns, None
-    if settings.calibrated:
-        share = settings.calibration_share
-        training, held = split_columns(columns, share, split_key, what="calibration")
-        _require_enough(len(held.episodes), settings.coverage)
-    fresh = _fresh(settings, spec, training, init_key)
-    members, loss = _trained(
-        as_arrays(settings), fresh.members, fresh.priors,
-        *_tables(fresh, training), *_weights(settings, training, weight_key), draw_key,
-    )  # fmt: skip
-    if not bool(jnp.isfinite(loss)):
-        raise InputError(
-            f"training ended with a loss of {float(loss)}; lower learning_rate, now "
-            f"{settings.learning_rate:g}"
-        )
-    fitted = eqx.tree_at(lambda e: e.members, fresh, members)
-    fitted = _with_typical(fitted, training if held is None else held)
+    if calibration_share:
+        training, held = split_columns(columns, calibration_share, split_key, what="calibration")
+        _require_enough(len(held.episodes), coverage)
+    learner = _standardised(learner, spec, training)
+    rows = only_episodes(log, columns, training.episodes)
+    state, metrics = trainer(learner, spec, rows, column_statistics(training), updates, fit_key)
+    fitted = _with_typical(learner.ensemble(state), training if held is None else held)
     if held is not None:
-        fitted = _calibrated(fitted, held, settings.coverage)
-    return FittedEnsemble(fitted, _report(settings, fitted, training, held, float(loss)))
+        fitted = _calibrated(fitted, held, coverage)
+    promised = None if held is None else coverage
+    report = _report(learner, fitted, training, held, promised, metrics["loss"])
+    return FittedEnsemble(fitted, report)
 
 
-def outcome(columns: Columns, target: Target) -> np.ndarray:
-    """What an ensemble of this target predicts, as the log has it, shape ``(row, out)``."""
-    return columns.action if target == "behaviour" else columns.next_obs - columns.obs
-
-
-def _fresh(settings: EnsembleSettings, spec: Spec, columns: Columns, key: PRNGKeyArray) -> Ensemble:
+def _standardised(learner: EnsembleLearner, spec: Spec, columns: Columns) -> EnsembleLearner:
+    """The learner whose outputs are what the log shows, standardised."""
     f32 = partial(jnp.asarray, dtype=jnp.float32)
-    behaviour = settings.target == "behaviour"
-    span = f32(np.subtract(highs(spec.obs), lows(spec.obs)))
-    of = outcome(columns, settings.target)
-    channels = spec.action if behaviour else spec.obs
+    channels = spec.action if learner.target == "behaviour" else spec.obs
     width = f32(np.subtract(highs(channels), lows(channels)))
-    outputs = standardiser(f32(of.mean(0)), f32(of.std(0)), span=width, epsilon=FINEST)
-    inputs = spec.n_obs + (0 if behaviour else spec.n_action)
-    network = partial(init_mlp, (inputs, *settings.hidden, of.shape[1]))
-    member_key, prior_key = jax.random.split(key)
-    return Ensemble(
-        obs=standardiser(f32(columns.obs.mean(0)), f32(columns.obs.std(0)), span=span),
-        action=unit_interval(spec.action),
-        members=ensemble(settings.members, network, member_key),
-        priors=ensemble(settings.members, network, prior_key),
-        prior_scale=f32(settings.prior_scale),
-        outputs=outputs,
-        typical=jnp.ones(of.shape[1], jnp.float32),
-        noise=jnp.zeros(of.shape[1], jnp.float32),
-        spread=jnp.ones(of.shape[1], jnp.float32),
-        width=jnp.full(of.shape[1], jnp.nan, jnp.float32),
-        target=settings.target,
-    )
-
-
-def _tables(fitted: Ensemble, columns: Columns) -> tuple[Array, Array]:
-    """Inputs and targets, scaled on the host in float64."""
-    inputs = [_scaled(fitted.obs, columns.obs)]
-    if fitted.target != "behaviour":
-        inputs.append(_scaled(fitted.action, columns.action))
-    targets = _scaled(fitted.outputs, outcome(columns, fitted.target))
-    return jnp.asarray(np.concatenate(inputs, axis=1), jnp.float32), jnp.asarray(
-        targets, jnp.float32
-    )
-
-
-def _scaled(by: Any, x: np.ndarray) -> np.ndarray:
-    return (x - np.asarray(by.offset, np.float64)) / np.asarray(by.scale, np.float64)
-
-
-def _weights(
-    settings: EnsembleSettings, columns: Columns, key: PRNGKeyArray
-) -> tuple[Array, Array]:
-    """How often every member sees every episode, and the episode of every row."""
-    episodes, place = np.unique(columns.episode, return_inverse=True)
-    weights = jax.random.poisson(key, 1.0, (len(episodes), settings.members))
-    # Few episodes: a member that sees none would learn nothing.
-    weights = jnp.where(jnp.sum(weights, axis=0, keepdims=True) > 0, weights, 1)
-    return weights.astype(jnp.float32), jnp.asarray(place, jnp.int32)
-
-
-@jax.jit
-def _trained(
-    settings: EnsembleSettings,
-    members: MLP,
-    priors: MLP,
-    inputs: Float[Array, "row in"],
-    targets: Float[Array, "row out"],
-    weights: Float[Array, "episode ens"],
-    episode: Int[Array, " row"],
-    key: PRNGKeyArray,
-) -> tuple[MLP, Float[Array, ""]]:
-    state = init_optimiser(settings.optimiser, members, settings.learning_rate)
-
-    def update(number: Int[Array, ""], carry: tuple) -> tuple:
-        members, state, _ = carry
-        rows = batch_indices(key, number, n=inputs.shape[0], batch=settings.batch_size)
-        members, state, loss, _ = minimise(
-            settings.optimiser,
-            _loss,
-            members,
-            state,
-            settings.learning_rate * cosine(number, settings.updates),
-            priors,
-            settings.prior_scale,
-            inputs[rows],
-            targets[rows],
-            weights[episode[rows]].T,
-        )
-        return members, state, loss
-
-    members, _, loss = jax.lax.fori_loop(
-        0, settings.updates, update, (members, state, jnp.zeros(()))
-    )
-    return members, loss
-
-
-def _loss(
-    members: MLP, priors: MLP, prior_scale: Array, inputs: Array, targets: Array, weights: Array
-) -> tuple[Float[Array, ""], None]:
-    said = scaled_outputs(members, priors, prior_scale, inputs)
-    errors = jnp.mean(jnp.square(said - targets[None]), axis=2)
-    return jnp.sum(jnp.mean(weights * errors, axis=1)), None
+    of = outcome(columns, learner.target)
+    maps = standardiser(f32(of.mean(0)), f32(of.std(0)), span=width, epsilon=FINEST)
+    mean, scale = (tuple(np.asarray(x).tolist()) for x in (maps.offset, maps.scale))
+    return replace(learner, outcome_mean=mean, outcome_scale=scale)
 
 
 def _require_enough(episodes: int, coverage: float) -> None:
@@ -292,7 +146,7 @@ def _with_typical(fitted: Ensemble, columns: Columns) -> Ensemble:
     _, std = members_say(fitted, columns)
     scale = np.asarray(fitted.outputs.scale, np.float64)
     typical = np.maximum(np.sqrt(((std / scale) ** 2).mean(0)), FINEST)
-    return eqx.tree_at(lambda e: e.typical, fitted, jnp.asarray(typical, jnp.float32))
+    return replace(fitted, typical=jnp.asarray(typical, jnp.float32))
 
 
 def _calibrated(fitted: Ensemble, held: Columns, coverage: float) -> Ensemble:
@@ -306,8 +160,7 @@ def _calibrated(fitted: Ensemble, held: Columns, coverage: float) -> Ensemble:
     deviation = np.sqrt(noise**2 + (spread * std) ** 2)
     width = _width(residual / deviation, held.episode, coverage)
     f32 = partial(jnp.asarray, dtype=jnp.float32)
-    fields = (f32(noise), f32(spread), f32(width))
-    return eqx.tree_at(lambda e: (e.noise, e.spread, e.width), fitted, fields)
+    return replace(fitted, noise=f32(noise), spread=f32(spread), width=f32(width))
 
 
 def _width(score: np.ndarray, episode: np.ndarray, coverage: float) -> np.ndarray:
@@ -337,16 +190,17 @@ def _said(fitted: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
 
 
 def _report(
-    settings: EnsembleSettings,
+    learner: EnsembleLearner,
     fitted: Ensemble,
     training: Columns,
     held: Columns | None,
+    coverage: float | None,
     loss: float,
 ) -> dict[str, Any]:
     return {
-        "target": settings.target,
-        "members": settings.members,
-        "coverage": settings.coverage if held is not None else None,
+        "target": learner.target,
+        "members": learner.members,
+        "coverage": coverage,
         "rows": len(training.last),
         "episodes": len(training.episodes),
         "calibration_episodes": 0 if held is None else len(held.episodes),

@@ -1,7 +1,11 @@
 """The critics of a run: fitted on what training saw, tried on what it held out."""
 
 import dataclasses
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -12,12 +16,19 @@ from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
 from neorl_train._pipeline.artefacts import spread_rows
 from neorl_train._pipeline.resolution import reopened
+from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
 from neorl_train.configuration._configure import configure
-from neorl_train.critics import CriticOptions, Critics, fit_critics
+from neorl_train.critics import CriticOptions, Critics, Followed, fit_critics
 from neorl_train.experience._hindrances import still_actions
 from neorl_train.experience._split import both_parts, check_split, sample_of
+from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import CRITICS, critic_file
+from neorl_train.runs._names import CRITIC_METRICS, CRITICS, critic_file
+from neorl_train.runs._records import Records, read_records
+from neorl_train.runs._tracker import NoTracker
+from neorl_train.training._loop import plan_in_chunks
 
 VERSION = 1
 """Version of ``critics.json``."""
@@ -30,6 +41,10 @@ def fit_run_critics(
 
     Training fits on the episodes that the run trained on, with the run's own cost limits; of a log
     that is too large for memory, on as many of them as there is room for.
+
+    The training loop is that of the learners: a fit that was interrupted continues from its last
+    checkpoint where it is begun again with the same options, and its metrics are in
+    ``critics/metrics.jsonl``.
 
     Args:
         run: A run that has its log.
@@ -62,9 +77,72 @@ def fit_run_critics(
     training, held_out = parts
     for sentence in still_actions(data_statistics(training), spec):
         say(f"{path.name}: {sentence}")
-    critics = fit_critics(training, held_out, options=options)
+    trainings = _Trainings(run, options, expected, say)
+    try:
+        followed = Followed(trainings.checkpoints, trainings.watcher, trainings.recorded)
+        critics = fit_critics(training, held_out, options=options, followed=followed)
+    finally:
+        trainings.close()
     _write(run, critics, held_out)
+    shutil.rmtree(trainings.folder, ignore_errors=True)
     return critics
+
+
+class _Trainings:
+    """Checkpoints, records and progress of the critics of a run, by the name of the critic."""
+
+    def __init__(
+        self, run: RunDirectory, options: CriticOptions, log: str, say: Callable[[str], None]
+    ) -> None:
+        self.folder: Path = run.checkpoints("critics")
+        self._metrics = run.path / CRITIC_METRICS
+        self._options, self._say = options, say
+        self._identity = {"run": run.record()["id"], "dataset_hash": log}
+        self._reporter = Reporter()
+        self._records: Records | None = None
+
+    def checkpoints(self, name: str) -> Checkpoints:
+        """Those of a critic with these options; another choice has a folder of its own."""
+        chosen = json.dumps(dataclasses.asdict(self._options), sort_keys=True)
+        folder = f"{name}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
+        interval = plan_in_chunks(self._updates(name)).chunk
+        return Checkpoints(
+            self.folder / folder,
+            identity={**self._identity, "critic": name},
+            interval=interval,
+            keep=1,
+            say=self._say,
+        )
+
+    def watcher(self, name: str) -> RunWatcher:
+        """Records and progress of a critic."""
+        if self._records is None:
+            self._metrics.parent.mkdir(exist_ok=True)
+            self._records = Records(self._metrics)
+        return RunWatcher(
+            name,
+            (self._options.seed,),
+            self._updates(name),
+            records=self._records,
+            reporter=self._reporter,
+            tracker=NoTracker(),
+            timings=Timings(),
+        )
+
+    def recorded(self, name: str) -> dict[str, float]:
+        """The metrics of the last chunk of a critic in the records."""
+        lines = [line for line in read_records(self._metrics) if line["algorithm"] == name]
+        return lines[-1]["metrics"]
+
+    def close(self) -> None:
+        """Ends the progress and lets go of the records."""
+        self._reporter.end()
+        if self._records is not None:
+            self._records.close()
+
+    def _updates(self, name: str) -> int:
+        options = self._options
+        return options.updates if name == "safety_critic" else options.ensemble_updates
 
 
 def _write(run: RunDirectory, critics: Critics, held_out: Dataset) -> None:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from neorl_agents import Learner, LearnerState
 from neorl_agents.critics import (
     Ensemble,
-    EnsembleSettings,
+    EnsembleLearner,
     NothingToLearnError,
     SafetyCritic,
-    SafetyCriticSettings,
+    SafetyCriticLearner,
     assess_ensemble,
     assess_safety_critic,
     disagreement,
@@ -22,7 +25,8 @@ from neorl_agents.critics import (
     fit_safety_critic,
     largest_risk,
 )
-from neorl_core import InputError
+from neorl_agents.learning import Networks
+from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_core.statistics import clopper_pearson_interval, conformal_sample_size
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
@@ -30,11 +34,14 @@ from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
 from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.experience._hindrances import still_actions
 from neorl_train.experience._padded import padded_episodes
+from neorl_train.experience._training_data import TrainingData
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._loop import UNWATCHED, Watcher, plan_in_chunks, train
 
 
 @dataclasses.dataclass(frozen=True)
 class CriticOptions:
-    """What the critics of a log are fitted with; the rest are the defaults of their settings.
+    """What the critics of a log are fitted with; the rest are the defaults of their learners.
 
     Attributes:
         horizon: Steps ahead that the safety critic looks.
@@ -64,26 +71,69 @@ class CriticOptions:
         """
         if not 0 < self.false_alarms < 1:
             raise InputError(f"false_alarms must lie in (0, 1), got {self.false_alarms}")
+        if not 0 < self.coverage < 1:
+            raise InputError(f"coverage must lie in (0, 1), got {self.coverage}")
+        for name in ("updates", "ensemble_updates"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"{name} must be a whole number of at least 1, got {getattr(self, name)}"
+                )
         try:
-            self.safety_settings().validate()
-            self.ensemble_settings().validate()
+            self.safety_learner().validate()
+            self.ensemble_learner().validate()
         except ValueError as error:
             raise InputError(str(error).partition(".")[2]) from error
 
-    def safety_settings(self) -> SafetyCriticSettings:
-        """The settings of the safety critic."""
-        return SafetyCriticSettings(
-            horizon=self.horizon, updates=self.updates, hidden=tuple(self.hidden)
-        )
+    def safety_learner(self) -> SafetyCriticLearner:
+        """The learner of the safety critic."""
+        return SafetyCriticLearner(horizon=self.horizon, networks=Networks(hidden=self.hidden))
 
-    def ensemble_settings(self) -> EnsembleSettings:
-        """The settings of the ensemble."""
-        return EnsembleSettings(
-            updates=self.ensemble_updates,
-            members=self.members,
-            hidden=tuple(self.hidden),
-            coverage=self.coverage,
-        )
+    def ensemble_learner(self) -> EnsembleLearner:
+        """The learner of the ensemble."""
+        return EnsembleLearner(members=self.members, networks=Networks(hidden=self.hidden))
+
+
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """What the trainings of the critics continue from, and what follows them.
+
+    Attributes:
+        checkpoints: Checkpoints of the critic of that name, where there are any.
+        watcher: Observer of its training.
+        recorded: The metrics of its last chunk, where an earlier process trained it to the end.
+    """
+
+    checkpoints: Callable[[str], Checkpoints | None]
+    watcher: Callable[[str], Watcher]
+    recorded: Callable[[str], dict[str, float]]
+
+
+ALONE = Followed(lambda name: None, lambda name: UNWATCHED, lambda name: {})
+"""From beginning to end, without checkpoints."""
+
+
+class _LastMetrics(Watcher):
+    """Passes everything on, and remembers the metrics of the last chunk."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self.metrics: dict[str, float] = {}
+
+    def begin(self, step: int) -> bool:
+        return self._watcher.begin(step)
+
+    def compiling(self) -> None:
+        self._watcher.compiling()
+
+    def running(self) -> None:
+        self._watcher.running()
+
+    def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
+        self.metrics = metrics[0]
+        self._watcher.chunk(step, metrics)
+
+    def saving(self, step: int) -> None:
+        self._watcher.saving(step)
 
 
 class Critics(NamedTuple):
@@ -103,7 +153,11 @@ class Critics(NamedTuple):
 
 
 def fit_critics(
-    training: Dataset, held_out: Dataset, *, options: CriticOptions | None = None
+    training: Dataset,
+    held_out: Dataset,
+    *,
+    options: CriticOptions | None = None,
+    followed: Followed = ALONE,
 ) -> Critics:
     """Fits both on one part of a log and tries them on the other.
 
@@ -115,6 +169,7 @@ def fit_critics(
         training: Episodes to fit on; calibration holds out some of them again.
         held_out: Episodes that training does not see.
         options: Sizes and promises; the default ones by default.
+        followed: Checkpoints and observers of the trainings; none by default.
 
     Returns:
         The critics, their monitors and what was measured.
@@ -135,14 +190,14 @@ def fit_critics(
         )
     for_thresholds, fresh = split_episodes(held_out, 0.5, keys[2])
     _require_enough(for_thresholds, held_out.n_episodes, options.false_alarms)
-    fitted, spec = _fit_ensemble(training, keys[0], options), training.spec
+    fitted, spec = _fit_ensemble(training, keys[0], options, followed), training.spec
     report: dict[str, Any] = {
         "still_actions": still_actions(data_statistics(training), spec),
         "ensemble": fitted.report
         | {"coverage_measured": assess_ensemble(fitted.ensemble, fresh.transitions, spec)},
     }
     found: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
-    safety, report["safety_critic"] = _fit_safety(training, fresh, keys[1], options)
+    safety, report["safety_critic"] = _fit_safety(training, fresh, keys[1], options, followed)
     if safety is not None:
         found["safety_critic"] = (safety, largest_risk)
     monitors = {}
@@ -154,23 +209,62 @@ def fit_critics(
     return Critics(safety, fitted.ensemble, monitors, report)
 
 
-def _fit_ensemble(training: Dataset, key: PRNGKeyArray, options: CriticOptions) -> Any:
-    settings = options.ensemble_settings()
-    return fit_ensemble(training.transitions, training.spec, key, settings=settings)
+def _fit_ensemble(
+    training: Dataset, key: PRNGKeyArray, options: CriticOptions, followed: Followed
+) -> Any:
+    return fit_ensemble(
+        training.transitions,
+        training.spec,
+        key,
+        learner=options.ensemble_learner(),
+        updates=options.ensemble_updates,
+        coverage=options.coverage,
+        trainer=partial(_trained, "ensemble", options.seed, followed),
+    )
 
 
 def _fit_safety(
-    training: Dataset, fresh: Dataset, key: PRNGKeyArray, options: CriticOptions
+    training: Dataset,
+    fresh: Dataset,
+    key: PRNGKeyArray,
+    options: CriticOptions,
+    followed: Followed,
 ) -> tuple[SafetyCritic | None, dict[str, Any]]:
     """The critic and what was measured, or why there is none."""
     spec = training.spec
-    settings = options.safety_settings()
     try:
-        fitted = fit_safety_critic(training.transitions, spec, key, settings=settings)
+        fitted = fit_safety_critic(
+            training.transitions,
+            spec,
+            key,
+            learner=options.safety_learner(),
+            updates=options.updates,
+            trainer=partial(_trained, "safety_critic", options.seed, followed),
+        )
     except NothingToLearnError as error:
         return None, {"none": str(error)}
     measured = assess_safety_critic(fitted.critic, fresh.transitions, spec)
     return fitted.critic, fitted.report | {"assessment": measured}
+
+
+def _trained(
+    name: str,
+    seed: int,
+    followed: Followed,
+    learner: Learner,
+    spec: Spec,
+    rows: Transition,
+    statistics: DataStatistics,
+    updates: int,
+    key: PRNGKeyArray,
+) -> tuple[LearnerState, dict[str, float]]:
+    """A training by the loop of every learner, whose keys are those of the seed."""
+    del key
+    last = _LastMetrics(followed.watcher(name))
+    plan = plan_in_chunks(updates, checkpoints=True)
+    data = TrainingData(rows, statistics, spec)
+    done = train(learner, data, (seed,), plan, watcher=last, checkpoints=followed.checkpoints(name))
+    return done.states()[0], last.metrics or followed.recorded(name)
 
 
 def _require_enough(for_threshold: Dataset, held_out: int, false_alarms: float) -> None:

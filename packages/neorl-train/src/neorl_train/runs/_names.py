@@ -6,7 +6,7 @@ FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 FINE_TUNING = "finetune.json"
 REPORT = "report.html"
-CRITICS = "critics.json"
+CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
 
 LOG_CACHE = ".logs"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"

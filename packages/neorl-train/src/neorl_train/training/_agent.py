@@ -11,7 +11,7 @@ from neorl_agents import ALGORITHMS, Algorithm, load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train.training._loop import Plan, train
+from neorl_train.training._loop import plan_in_chunks, train
 
 PARITY_ROWS = 256
 """Observations of the log that are stored in a saved agent, with the actions given for them."""
@@ -82,7 +82,7 @@ class Agent:
                 "this agent was loaded from a file, which holds the policy alone; make a new "
                 "Agent to train"
             )
-        plan = _plan(updates, self.algorithm.batches_per_update)
+        plan = plan_in_chunks(updates, self.algorithm.batches_per_update)
         trained = train(self.algorithm, log, (seed,), plan)
         rows = np.linspace(0, log.n_rows - 1, PARITY_ROWS).round().astype(int)
         self.policy, self.spec = trained.policies[0], log.spec
@@ -174,16 +174,6 @@ class Agent:
         if self.policy is None or self.spec is None:
             raise InputError("this agent is not trained; call train(log, updates=...) first")
         return self.policy, self.spec
-
-
-def _plan(updates: int, cycle: int) -> Plan:
-    """The longest chunk of at most 1,000 updates that the length and the learner allow."""
-    if updates < 1 or updates % cycle:
-        raise InputError(f"updates must be a positive multiple of {cycle}, got {updates}")
-    chunk = max(
-        length for length in range(cycle, max(1000, cycle) + 1, cycle) if updates % length == 0
-    )
-    return Plan(updates, chunk, updates)
 
 
 @jax.jit

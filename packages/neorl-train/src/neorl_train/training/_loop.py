@@ -48,6 +48,24 @@ class Plan:
                 )
 
 
+def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:
+    """The plan whose chunk is the longest of at most 1,000 updates that divides its length.
+
+    Args:
+        updates: Gradient steps of the critic.
+        cycle: Those of one ``update`` of the learner.
+        checkpoints: Whether every chunk ends in a checkpoint, or only the last one.
+
+    Raises:
+        InputError: If ``updates`` is no positive multiple of ``cycle``.
+    """
+    if updates < 1 or updates % cycle:
+        raise InputError(f"updates must be a positive multiple of {cycle}, got {updates}")
+    lengths = range(cycle, max(1000, cycle) + 1, cycle)
+    chunk = max(length for length in lengths if updates % length == 0)
+    return Plan(updates, chunk, chunk if checkpoints else updates)
+
+
 class Watcher(Protocol):
     """Told what happens while an algorithm trains; all steps count critic gradient steps.
 

@@ -1,0 +1,257 @@
+"""Members with bootstrapped episodes and fixed prior functions, regressed on a log."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from neorl_agents.critics._columns import Columns, checked_columns
+from neorl_agents.critics._ensemble import Ensemble, Target, scaled_outputs
+from neorl_agents.learning import (
+    WHOLE_RUN,
+    BaseLearner,
+    LearnerState,
+    Metrics,
+    Networks,
+    cosine,
+    require,
+    require_choice,
+    require_count,
+    require_number,
+)
+from neorl_agents.learning._state import UPDATES
+from neorl_agents.networks import MLP, ensemble
+from neorl_agents.policies import Preparation
+from neorl_core import Affine, DataStatistics, Spec, Transition
+from neorl_core.replay import batch_indices
+
+BOOTSTRAP = 2**32 - 1
+"""Folded into the key of the batches for the bootstrap; no update has this number."""
+
+
+class EnsembleRows(NamedTuple):
+    """What members are regressed on, physical units, one entry a row.
+
+    Attributes:
+        obs: Observations.
+        action: Actions.
+        outcome: What is predicted.
+        weight: How often each member counts the row; in tables the number of its episode.
+    """
+
+    obs: Float[Array, "*row obs"]
+    action: Float[Array, "*row act"]
+    outcome: Float[Array, "*row out"]
+    weight: Float[Array, "*row ens"] | Int[Array, " row"]
+
+
+class EnsembleTables(NamedTuple):
+    """The rows, and an entry for every episode.
+
+    Attributes:
+        rows: The rows that count.
+        episodes: Zeros; their number is that of the episodes.
+    """
+
+    rows: EnsembleRows
+    episodes: Int[Array, " episode"]
+
+
+@dataclasses.dataclass(frozen=True)
+class BootstrappedRows:
+    """Uniform draws of rows; every member counts each episode a Poisson number of times.
+
+    The numbers of a training are a function of its key alone, so that they are the same in every
+    chunk, and others for another seed.
+
+    Attributes:
+        members: Number of members.
+    """
+
+    members: int
+
+    def tables(self, rows: Transition) -> Any:
+        """Made by the learner, which knows what is predicted."""
+        raise NotImplementedError("EnsembleLearner.log_tables makes the tables")
+
+    def draw(
+        self,
+        tables: EnsembleTables,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> EnsembleRows:
+        """One batch, leading axes ``shape``."""
+        size = shape[0] * shape[1]
+        drawn = batch_indices(key, number, n=len(tables.rows.obs), batch=size).reshape(shape)
+        rows = jax.tree.map(lambda column: column[drawn], tables.rows)
+        weights = self.weights(len(tables.episodes), jax.random.fold_in(key, BOOTSTRAP))
+        return rows._replace(weight=weights[rows.weight])
+
+    def weights(self, episodes: int, key: PRNGKeyArray) -> Float[Array, "episode ens"]:
+        """How often every member counts every episode."""
+        weights = jax.random.poisson(key, 1.0, (episodes, self.members))
+        # Few episodes: a member that sees none would learn nothing.
+        weights = jnp.where(jnp.sum(weights, axis=0, keepdims=True) > 0, weights, 1)
+        return weights.astype(jnp.float32)
+
+
+class EnsembleLearner(BaseLearner):
+    """Members of an :class:`Ensemble`, each regressed on the log beside its prior function.
+
+    ``sum_m mean over rows of w_m (f_m(x) + prior_scale p_m(x) - y)^2``
+
+    with ``w_m`` how often member ``m`` counts the episode of the row, a Poisson draw (the
+    bootstrap), and ``p_m`` a network that is never trained.
+
+    It is a learner without a policy, which the common loop trains, resumes and tracks.
+    :meth:`ensemble` gives the ensemble of a state; :func:`fit_ensemble` trains and calibrates one.
+
+    Attributes:
+        prior_scale: Factor of the fixed prior functions, not negative; 0 is a plain ensemble.
+        learning_rate: Learning rate at the start; it falls to zero along half a cosine.
+        decay_updates: Updates along which it falls; -1 for the length of the run, 0 for never.
+        outcome_mean: What is taken off every predicted channel; zero where none is given.
+        outcome_scale: What it is divided by then; where none is given, the deviation of the
+            observations, or half the range of the actions.
+        target: ``"dynamics"`` or ``"behaviour"``; static.
+        members: Number of members, two or more; static.
+
+    Source: Osband, Aslanides and Cassirer, Randomized prior functions for deep reinforcement
+    learning, arXiv 1806.03335.
+    """
+
+    prior_scale: float = 1.0
+    learning_rate: float = 1e-3
+    decay_updates: int = WHOLE_RUN
+    outcome_mean: tuple[float, ...] = ()
+    outcome_scale: tuple[float, ...] = ()
+    target: Target = eqx.field(static=True, default="dynamics")
+    members: int = eqx.field(static=True, default=10)
+    networks: Networks = Networks(hidden=(64, 64))
+
+    rates: ClassVar[Mapping[str, str]] = {"members": "learning_rate"}
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
+    reads: ClassVar[tuple[str, ...]] = (
+        "obs", "action", "next_obs", "terminated", "truncated", "mask"
+    )  # fmt: skip
+
+    @property
+    def sampler(self) -> Any:
+        """Uniform draws with the bootstrap of every member."""
+        return BootstrappedRows(self.members)
+
+    def check(self) -> None:
+        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        require_number(self, "prior_scale", low=0)
+        require_count(self, "members", least=2)
+        require_count(self, "decay_updates", least=WHOLE_RUN)
+        require_choice(self, "target", ("dynamics", "behaviour"))
+        require(self, "networks.encoder", self.networks.encoder == "none", "'none'")
+        require(self, "networks.kind", self.networks.kind == "mlp", "'mlp'")
+
+    def log_tables(self, spec: Spec, rows: Transition) -> EnsembleTables:
+        """The rows, what is predicted in each, and the number of its episode.
+
+        Raises:
+            InputError: If a column is missing or malformed.
+        """
+        columns = checked_columns(rows, spec, cost=False)
+        episodes, place = np.unique(columns.episode, return_inverse=True)
+        # The change in float64: of a narrow band far from zero it keeps its digits.
+        seen = (columns.obs, columns.action, outcome(columns, self.target))
+        entries: Any = [*(x.astype(np.float32) for x in seen), place.astype(np.int32)]
+        empty: Any = np.zeros(len(episodes), np.int32)
+        return EnsembleTables(EnsembleRows(*entries), empty)
+
+    def init(
+        self,
+        spec: Spec,
+        statistics: DataStatistics,
+        key: PRNGKeyArray,
+        *,
+        preparation: Preparation | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> LearnerState:
+        """A fresh state, with the prior functions in its context."""
+        self.validate()
+        member_key, prior_key = jax.random.split(key)
+        context = {**(context or {}), "priors": self.fresh(spec, prior_key)[0]["members"]}
+        return super().init(spec, statistics, member_key, preparation=preparation, context=context)
+
+    def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Members with independent weights."""
+
+        def member(member_key: PRNGKeyArray) -> Any:
+            if self.target == "behaviour":
+                return self.networks.of_obs(spec, spec.n_action, member_key)
+            return self.networks.of_obs(spec, spec.n_obs, member_key, beside=spec.n_action)
+
+        return {"members": ensemble(self.members, member, key)}, {}
+
+    def update(
+        self, state: LearnerState, batch: EnsembleRows, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """One gradient step of all members; the key is ignored."""
+        rows, maps = jax.tree.map(lambda x: x[0], batch), state.preparation
+        inputs = maps.obs.to_scaled(rows.obs)
+        if self.target != "behaviour":
+            inputs = jnp.concatenate([inputs, maps.action.to_scaled(rows.action)], axis=-1)
+        targets = self.outputs(maps).to_scaled(rows.outcome)
+        rate = self.learning_rate * cosine(state.updates, self.decay_updates)
+        data = (state.context["priors"], self.prior_scale, inputs, targets, rows.weight.T)
+        state, loss, apart = self.descend(state, "members", _loss, *data, rate=rate)
+        metrics = {"loss": loss, "disagreement": apart}
+        return state.with_counters(**{UPDATES: state.updates + 1}), metrics
+
+    def ensemble(self, state: LearnerState) -> Ensemble:
+        """The ensemble of a state, without an interval; its disagreement is not yet scaled."""
+        maps = state.preparation
+        outputs = self.outputs(maps)
+        one = jnp.ones_like(outputs.scale)
+        return Ensemble(
+            obs=maps.obs,
+            action=maps.action,
+            members=state.parameters["members"],
+            priors=state.context["priors"],
+            prior_scale=jnp.asarray(self.prior_scale, jnp.float32),
+            outputs=outputs,
+            typical=one,
+            noise=jnp.zeros_like(one),
+            spread=one,
+            width=jnp.full_like(one, jnp.nan),
+            target=self.target,
+        )
+
+    def outputs(self, maps: Preparation) -> Affine:
+        """The map from what is predicted, in physical units, to the outputs of the networks."""
+        change = Affine(jnp.zeros_like(maps.obs.scale), maps.obs.scale)
+        default = maps.action if self.target == "behaviour" else change
+        return Affine(
+            _stacked(self.outcome_mean, default.offset), _stacked(self.outcome_scale, default.scale)
+        )
+
+
+def outcome(columns: Columns, target: Target) -> np.ndarray:
+    """What an ensemble of this target predicts, as the log has it, shape ``(row, out)``."""
+    return columns.action if target == "behaviour" else columns.next_obs - columns.obs
+
+
+def _stacked(numbers: tuple[Any, ...], default: Array) -> Array:
+    if len(numbers) == 0:
+        return default
+    return jnp.stack([jnp.asarray(x, jnp.float32) for x in numbers])
+
+
+def _loss(
+    members: MLP, priors: MLP, prior_scale: Array, inputs: Array, targets: Array, weights: Array
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    predictions = scaled_outputs(members, priors, prior_scale, inputs)
+    errors = jnp.mean(jnp.square(predictions - targets[None]), axis=2)
+    apart = jnp.sqrt(jnp.mean(jnp.var(predictions, axis=0)))
+    return jnp.sum(jnp.mean(weights * errors, axis=1)), apart

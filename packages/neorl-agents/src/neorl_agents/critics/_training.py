@@ -1,0 +1,103 @@
+"""The training of one critic on the rows of a log, by the common compiled loop."""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from neorl_agents.learning import (
+    Learner,
+    LearnerState,
+    Log,
+    for_run,
+    log_tables,
+    rows_for,
+    train_chunk,
+)
+from neorl_agents.learning import Training as LoopState
+from neorl_core import DataStatistics, InputError, Spec, Transition, as_arrays
+
+CHUNK = 500
+"""Updates in one call of the compiled program, whose batches are drawn at once."""
+
+
+class Trainer(Protocol):
+    """Trains a critic whole; ``neorl_train`` has one with checkpoints and records."""
+
+    def __call__(
+        self,
+        learner: Learner,
+        spec: Spec,
+        rows: Transition,
+        statistics: DataStatistics,
+        updates: int,
+        key: PRNGKeyArray,
+    ) -> tuple[LearnerState, dict[str, float]]:
+        """The final state, and the mean metrics of the last chunk.
+
+        Args:
+            learner: Learner with plain numbers.
+            spec: Channels and limits.
+            rows: A log in order, host arrays; masked rows do not count.
+            statistics: Of the rows that count.
+            updates: Calls of ``update``.
+            key: Decides the first weights and the draws.
+        """
+        ...
+
+
+def trained_in_memory(
+    learner: Learner,
+    spec: Spec,
+    rows: Transition,
+    statistics: DataStatistics,
+    updates: int,
+    key: PRNGKeyArray,
+) -> tuple[LearnerState, dict[str, float]]:
+    """A training of one seed from beginning to end; see :class:`Trainer`.
+
+    Raises:
+        InputError: If the loss of the last chunk is not finite.
+    """
+    initial, chunks = jax.random.split(key)
+    learner = for_run(learner, updates)
+    state = learner.init(spec, statistics, initial)
+    tables = jax.device_put(log_tables(learner, spec, rows_for(learner, rows, ())))
+    # A chunk takes the buffers of its training, so that no two leaves may share one.
+    training = LoopState(jax.tree.map(jnp.copy, state), ())
+    arrays, metrics = as_arrays(learner), {}
+    for first in range(0, updates, CHUNK):
+        length = min(CHUNK, updates - first)
+        training, metrics = train_chunk(
+            arrays, Log(), training, tables, np.int32(first), chunks, n_updates=length
+        )
+    found = {name: float(value) for name, value in metrics.items()}
+    require_finite_loss(learner, found)
+    return training.learner, found
+
+
+def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:
+    """Refuses a training whose last loss is no number."""
+    if not np.isfinite(metrics["loss"]):
+        raise InputError(
+            f"training ended with a loss of {metrics['loss']}; lower learning_rate, now "
+            f"{learner.learning_rate:g}"
+        )
+
+
+def require_fit(function: str, updates: int, calibration_share: float) -> None:
+    """Refuses a length or a share that no fit has.
+
+    Raises:
+        ValueError: Naming the function and the argument.
+    """
+    if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
+        raise ValueError(
+            f"{function}: updates must be a whole number of at least 1, got {updates!r}"
+        )
+    if not 0 <= calibration_share < 1:
+        raise ValueError(
+            f"{function}: calibration_share must lie in [0, 1), got {calibration_share!r}"
+        )
